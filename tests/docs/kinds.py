@@ -8,7 +8,7 @@ ELSEWHERE = {
     "transparent": "tests/real/test_transparent.py",
     "proxy --transparent": "tests/real/test_transparent.py",
     "import legs.pcap": "tests/real/test_keylog.py",
-    "schema import .cache/broker": "tests/ui/cli/test_schema_import.py",
+    "schema import .cache/broker": "tests/ui/cli/protocol/test_schema_import.py",
     "spark://": "tests/captures/spark/test_cluster.py",
     "sc://": "tests/captures/spark/test_connect.py",
     "s3://": "tests/captures/spark/test_stores.py",

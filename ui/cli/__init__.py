@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .commands import COMMANDS
-from .failure import Failure
+from .common.failure import Failure
 
 
 def __getattr__(name: str) -> Any:
@@ -30,7 +30,7 @@ def main() -> None:
     gc.disable()  # what is imported stays, and there is much of it
     try:
         if first == "ui" and len(sys.argv) == 3 and not sys.argv[2].startswith("-") and not completing:
-            from .looking import look
+            from .screen.first_frame import look
 
             look(Path(sys.argv[2]))
             return

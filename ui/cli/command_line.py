@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 from ... import __version__
 from ..tui.safe import visible
 from .commands import COMMANDS
-from .manual import show, tidy, with_manual
+from .help.manual import show, tidy, with_manual
 
 # ClickException, of the click that this release of typer brings or needs.
 _MISTAKE: Any = next(each for each in typer.BadParameter.__mro__ if each.__name__ == "ClickException")

@@ -172,8 +172,8 @@ def barnabas(
 
 
 def _addresses(text: str) -> list[Address]:
-    from ..cli.address import parse_all
-    from ..cli.failure import Failure
+    from ..cli.common.address import parse_all
+    from ..cli.common.failure import Failure
 
     try:
         return parse_all([text], "--barnabas-broker")

@@ -331,7 +331,7 @@ def _collect_again() -> None:
 
 def _warm(large: bool) -> None:
     """Load what the first filter would wait for, while the first screen is being read."""
-    selection = import_module("...captures.selection", __package__)
+    selection = import_module("...captures.reading.selection", __package__)
     import_module("...decoder.filter", __package__)
     if large and selection.has_numpy():
         import_module("numpy")

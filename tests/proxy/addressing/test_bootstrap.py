@@ -13,8 +13,8 @@ from barnabas.proxy.addressing.bootstrap import Bootstrap
 from barnabas.proxy.control import Control, ControlConfig
 from barnabas.proxy.events import Address, BrokerFound, Listening, UpstreamFailed
 from barnabas.proxy.limits import Limits
-from barnabas.ui.cli.address import parse_all
-from barnabas.ui.cli.failure import Failure
+from barnabas.ui.cli.common.address import parse_all
+from barnabas.ui.cli.common.failure import Failure
 from harness import wire
 from harness.scripted import Broker
 from harness.testbed import Testbed, next_event

@@ -33,7 +33,7 @@ from barnabas.proxy.feed.client import (
 )
 from barnabas.proxy.feed.layout import LEASE_SECONDS, Kind, parse, parse_totals
 from barnabas.proxy.metrics.settings import MeterConfig
-from barnabas.ui.cli.feed import _for, plain_lines
+from barnabas.ui.cli.proxy.feed import _for, plain_lines
 from harness import wire
 from harness.lines import line
 from harness.testbed import Script, Testbed, next_event

@@ -18,8 +18,8 @@ from barnabas.proxy.events import Event, NotHonoured, OffersLearned
 from barnabas.proxy.negotiation.api_versions_probe import ABOUT
 from barnabas.proxy.negotiation.version_negotiation import VersionNegotiation, VersionsConfig
 from barnabas.proxy.timers import Timers
-from barnabas.ui.cli.failure import Failure
-from barnabas.ui.cli.proxy_versions import config
+from barnabas.ui.cli.common.failure import Failure
+from barnabas.ui.cli.proxy.version_options import config
 from harness import wire
 from harness.testbed import Testbed, next_event
 

@@ -39,7 +39,7 @@ def test_a_call_imports_its_own_command_only(name: str) -> None:
         "from barnabas.ui.cli import main\n"
         "try: main()\n"
         "except SystemExit: pass\n"
-        "others = {'barnabas.ui.cli.proxy', 'barnabas.proxy', 'barnabas.captures.tables', 'prometheus_client', 'yaml'}\n"
+        "others = {'barnabas.ui.cli.proxy.proxy', 'barnabas.proxy', 'barnabas.captures.tables', 'prometheus_client', 'yaml'}\n"
         "assert not others & set(sys.modules), others & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

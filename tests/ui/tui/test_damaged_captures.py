@@ -17,8 +17,8 @@ from harness.slices import only
 from retold.packets import as_pcap, as_pcapng, traffic
 from textual.pilot import Pilot
 
-from ..cli.test_damaged_captures import CORPUS, RECORDING, flipped, spliced
-from ..cli.test_damaged_captures_more import RECORDED, with_spoiled_frames
+from ..cli.recordings.test_damaged_captures import CORPUS, RECORDING, flipped, spliced
+from ..cli.recordings.test_damaged_captures_more import RECORDED, with_spoiled_frames
 from .awaiting import until_true
 
 DAMAGED: dict[str, Callable[[], bytes]] = CORPUS | {

@@ -14,9 +14,9 @@ import aiohttp
 import pytest
 from barnabas.captures import Capture
 from barnabas.proxy.control.auth import Refused
-from barnabas.ui.cli import web
 from barnabas.ui.cli.command_line import make_app
-from barnabas.ui.cli.failure import Failure
+from barnabas.ui.cli.common.failure import Failure
+from barnabas.ui.cli.screen import web
 from barnabas.ui.tui.app import BarnabasApp
 from barnabas.ui.web.access import Access
 from browsing.pages import CONTROL, Browser, Page, Server, children, gone, serving

@@ -110,7 +110,7 @@ def test_a_detector_that_cannot_finish_keeps_what_it_found(monkeypatch: pytest.M
 def test_detectors_read_messages_through_their_view(path: str) -> None:
     """What is null against the definition, or unknown, is in messages and not in views."""
     folder = Path(findings.__file__).parent
-    assert [file.name for file in folder.glob("*.py") if path in file.read_text()] == []
+    assert [file.name for file in folder.rglob("*.py") if path in file.read_text()] == []
 
 
 @pytest.mark.slow

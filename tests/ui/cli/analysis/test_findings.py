@@ -1,0 +1,344 @@
+"""``barnabas findings`` as a user runs it, and what the proxy prints of findings."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import re
+import shlex
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import termios
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from barnabas import decoder
+from barnabas.captures import Recorder
+from barnabas.decoder.findings import detectors
+from barnabas.ui.cli.common.progress import Progress
+from harness.lines import line
+from harness.slices import slow
+from harness.waiting import PATIENCE
+from harness.wire import with_size
+
+NOW = 1_795_223_022_000_000_000
+MALFORMED = "malformed-api-versions-fallback"
+WRONG = b"\x00\x23" + bytes(15)
+"""UNSUPPORTED_VERSION in a body of no known version."""
+FILES = Path(__file__).parents[3] / "decoder" / "findings" / "captures"
+
+
+def refuse(recorder: Recorder, number: int, client_id: str = "shop", connection: int = 1) -> None:
+    """One ApiVersions exchange with a refusal that no client can read."""
+    time_ns = NOW + number * 1_000_000
+    asked = decoder.encode_request(18, 3, {}, correlation_id=number, client_id=client_id)
+    recorder.data(connection, 0, time_ns, with_size(asked))
+    recorder.data(connection, 1, time_ns + 1000, with_size(number.to_bytes(4, "big") + WRONG))
+
+
+def record(directory: Path, client_id: str = "shop", count: int = 3) -> Recorder:
+    recorder = Recorder(directory, flush_seconds=0)
+    recorder.opened(1, NOW, client=("10.0.0.5", 50001), broker=("10.0.0.9", 9092))
+    for number in range(1, count + 1):
+        refuse(recorder, number, client_id)
+    recorder.flush()
+    return recorder
+
+
+@pytest.fixture
+def wrong(tmp_path: Path) -> Path:
+    """A recording with three refusals in it."""
+    record(tmp_path / "wrong").close()
+    return tmp_path / "wrong"
+
+
+def test_a_finding_with_its_evidence(run, wrong):
+    done = run("findings", wrong)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == "" and "\x1b" not in done.stdout
+    block = done.stdout.split("\n\n")[0].splitlines()
+    assert re.fullmatch(rf"HIGH   {MALFORMED}  3 times  20\d\d-\d\d-\d\d [0-9:.]+ to [0-9:.]+Z", block[0])
+    assert [line[2:10].strip() for line in block[1:]] == ["seen", "why", "do", "such as", "", "", "open"]
+    assert "10.0.0.9:9092 refuses ApiVersions v3" in block[1]
+    assert "KIP-511" in block[2]
+    for number, shown in enumerate(block[4:7], 1):
+        assert re.search(
+            rf"\d\d\.00{number}Z  conn 1  ApiVersions v3  corr {number}  'shop'  UNSUPPORTED_VERSION$", shown
+        )
+    assert re.search(r"findings? in 3 exchanges on 1 connection: 1 high", done.stdout)
+
+
+def test_its_evidence_can_be_opened_as_it_says(run, wrong):
+    line = next(line for line in run("findings", wrong).stdout.splitlines() if line.startswith("  open"))
+    command = line.removeprefix("  open    ")
+    assert command == f"barnabas decode {wrong} --filter 'conn == 1 and corr in {{1, 2, 3}}'"
+    done = run(*shlex.split(command)[1:])
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("ApiVersions") == 3
+
+
+def test_json_is_one_document(run, wrong):
+    done = run("findings", wrong, "--json")
+    document = json.loads(done.stdout)
+    assert document["capture"] == str(wrong)
+    assert document["notes"] == []
+    (found,) = (f for f in document["findings"] if f["id"] == MALFORMED)
+    assert (found["severity"], found["count"], len(found["exchanges"])) == ("high", 3, 3)
+    assert found["about"]["api"] == "ApiVersions"
+    assert found["exchanges"][0]["correlation_id"] == 1
+    counts = document["counts"]
+    assert counts["high"] == 1 and counts["exchanges"] == 3 and counts["connections"] == 1
+    assert counts["lost_bytes"] == 0
+    severities = ["high", "medium", "low", "info"]
+    ranks = [severities.index(f["severity"]) for f in document["findings"]]
+    assert ranks == sorted(ranks)
+
+
+def test_several_captures(run, wrong, recording):
+    done = run("findings", wrong, recording, "--json")
+    first, second = json.loads(done.stdout)["captures"]
+    assert first["capture"] == str(wrong) and second["capture"] == str(recording)
+    assert second["counts"]["high"] == 0
+    text = run("findings", wrong, recording).stdout
+    assert text.index(f"== {wrong}") < text.index(MALFORMED) < text.index(f"== {recording}")
+
+
+@pytest.mark.parametrize(
+    ("options", "status"),
+    [
+        ([], 0),
+        (["--fail-on", "high"], 1),
+        (["--fail-on", "info"], 1),
+        (["--fail-on", "high", "--only", "surplus-bytes"], 0),
+        (["--fail-on", "high", "--exclude", MALFORMED], 0),
+        (["--fail-on", "high", "--json"], 1),
+    ],
+)
+def test_exit_status(run, wrong, options, status):
+    done = run("findings", wrong, *options)
+    assert done.returncode == status, done.stderr
+
+
+def test_selection(run, wrong):
+    def ids(*options: str) -> set[str]:
+        return {f["id"] for f in json.loads(run("findings", wrong, "--json", *options).stdout)["findings"]}
+
+    everything = ids()
+    assert MALFORMED in everything
+    assert ids("--only", f"{MALFORMED},surplus-bytes") == {MALFORMED}
+    assert ids("--exclude", MALFORMED) == everything - {MALFORMED}
+    assert ids("--min-severity", "high") == {MALFORMED}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["nothing-here"], "nothing-here does not exist"),
+        ([], "which capture?"),
+        (["x", "--only", "malformed-api-version-fallback"], f"did you mean {MALFORMED}?"),
+        (["x", "--exclude", "zzz"], "there is no detector zzz; see: barnabas findings --list"),
+        (["x", "y", "--follow"], "--follow takes one capture"),
+        (["."], "no .pcapng or .pcap file is in it"),
+    ],
+)
+def test_what_is_the_users_to_mend(run, arguments, says):
+    done = run("findings", *arguments)
+    assert done.returncode == 2 and done.stdout == ""
+    assert says in done.stderr and done.stderr.startswith("barnabas: ") and done.stderr.count("\n") == 1
+
+
+def test_the_list_of_detectors(run):
+    lines = run("findings", "--list").stdout.splitlines()
+    assert len(lines) == len(detectors())
+    assert any(re.match(rf"high   {MALFORMED}  +a broker refuses", line) for line in lines)
+    rows = json.loads(run("findings", "--list", "--json").stdout)
+    assert {row["id"] for row in rows} == {kind.id for kind in detectors()}
+
+
+def test_nothing_found(run, recording):
+    done = run("findings", recording, "--only", MALFORMED, "--fail-on", "info")
+    assert done.returncode == 0
+    assert done.stdout == "nothing found in 3 exchanges on 1 connection by 1 detector\n"
+
+
+def test_a_torn_tail_and_losses_are_told(run, tmp_path):
+    recorder = record(tmp_path / "rec")
+    recorder.lost(1, 0, 4321)
+    refuse(recorder, 9)
+    recorder.close()
+    (path,) = (tmp_path / "rec").glob("*.pcapng")
+    path.write_bytes(path.read_bytes()[:-30])
+    done = run("findings", tmp_path / "rec")
+    assert done.returncode == 0
+    assert "barnabas: 4321 bytes of connections are missing" in done.stderr
+    assert "ends in the middle of a block" in done.stderr
+    assert len(json.loads(run("findings", tmp_path / "rec", "--json").stdout)["notes"]) == 2
+
+
+HOSTILE = "\x1b]52;c;ZXZpbA==\x07\x1b[2J\u202eevil\x9b31m"
+
+
+def on_a_terminal(command: list[str], tmp_path: Path, **environment: str) -> str:
+    """What a command writes to a terminal of 100 columns, stdout and stderr."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
+    env = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR")}
+    env |= {"TERM": "xterm-256color", **environment}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "barnabas", *command], stdin=theirs, stdout=theirs, stderr=theirs, cwd=tmp_path, env=env
+    )
+    os.close(theirs)
+    written = b""
+    while True:
+        try:
+            part = os.read(ours, 65536)
+        except OSError:  # the other end is closed
+            break
+        if not part:
+            break
+        written += part
+    os.close(ours)
+    assert process.wait(PATIENCE) == 0
+    return written.decode()
+
+
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def test_a_terminal_gets_colours_where_they_are_wanted_and_nothing_of_the_traffic_as_a_command(run, tmp_path):
+    record(tmp_path / "rec", HOSTILE).close()
+    to_a_file = run("findings", tmp_path / "rec").stdout
+    with_colours = on_a_terminal(["findings", "rec"], tmp_path)
+    without = on_a_terminal(["findings", "rec"], tmp_path, NO_COLOR="1")
+    assert "\x1b[1;31mHIGH" in with_colours and "\x1b" not in without + to_a_file
+    for output in (to_a_file, with_colours, without):
+        rest = COLOURS.sub("", output).replace("\r\n", "\n")
+        assert MALFORMED in rest
+        assert "evil" in rest
+        assert not [letter for letter in rest if not letter.isprintable() and letter != "\n"]
+
+
+def test_follow_prints_what_is_new(tmp_path):
+    recorder = record(tmp_path / "rec", count=0)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "barnabas", "findings", "rec", "--follow", "--only", MALFORMED],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        bufsize=1,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+    )
+    try:
+        assert "following rec" in line(process, "the title", errors=True)
+        refuse(recorder, 1)
+        recorder.flush()
+        assert line(process, "the finding").startswith(f"high   {MALFORMED}: broker 10.0.0.9:9092 refuses")
+        assert line(process, "what to do").startswith("       do: use a broker")
+        refuse(recorder, 2)
+        recorder.close()
+        assert line(process, "the second").startswith(f"high   {MALFORMED} x2: ")
+        assert process.poll() is None
+    finally:
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, err
+    assert "1 finding in 2 exchanges on 1 connection: 1 high" in out
+
+
+@pytest.fixture
+def refusing() -> Iterator[tuple[str, int]]:
+    """A broker that answers each request with a refusal that no client can read."""
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        while True:
+            try:
+                sock, _ = server.accept()
+            except OSError:
+                return
+            with sock:
+                while len(head := sock.recv(4)) == 4:
+                    frame = sock.recv(int.from_bytes(head, "big"))
+                    sock.sendall(with_size(frame[4:8] + WRONG))
+
+    threading.Thread(target=serve, daemon=True).start()
+    yield server.getsockname()[:2]
+    server.close()
+
+
+@pytest.mark.parametrize("form", ["text", slow("json")])
+def test_the_proxy_prints_them_as_they_come(refusing, form, tmp_path):
+    options = ["--json"] if form == "json" else []
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "barnabas", "proxy", "--broker", f"{refusing[0]}:{refusing[1]}"),
+            *("--listen", "127.0.0.1:0", "--findings", "--record", "rec", *options),
+        ],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+    )
+    try:
+        first = line(process, "where it listens")
+        port = json.loads(first)["address"][1] if form == "json" else int(first.rsplit(":", 1)[1])
+        client = socket.create_connection(("127.0.0.1", port), PATIENCE)
+        client.sendall(with_size(decoder.encode_request(18, 3, {}, correlation_id=1, client_id=HOSTILE)))
+        assert client.recv(100)
+        while MALFORMED not in (said := line(process, "the finding")):
+            pass
+        if form == "json":
+            told = json.loads(said)
+            assert (told["event"], told["id"], told["count"]) == ("FindingSeen", MALFORMED, 1)
+        else:
+            assert re.match(rf"20\d\d-\d\d-\d\d \d\d:\d\d:\d\dZ high   {MALFORMED}: broker ", said)
+            assert line(process, "what to do").startswith("                do: use a broker")
+        client.close()
+    finally:
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, err
+    assert "passed unchanged" not in err + out  # null where a list should be is a finding, and nothing to trip over
+    assert "\x1b" not in out
+    if form == "text":
+        assert re.search(rf"found in this run: \d+\n  high   {MALFORMED}: ", out)
+        assert "barnabas findings rec" in out
+
+
+def test_progress_is_a_line_with_bytes_and_time_left():
+    progress = Progress(lambda: 25_000_000, lambda: 100_000_000, "capture\x1b[2J")
+    assert progress.line(2.0) == "capture\\x1b[2J: 25.0 of 100.0 MB 25%, 6 s left"
+
+
+def test_progress_shows_on_a_terminal_after_a_second(tmp_path):
+    program = (
+        "import time\nfrom barnabas.ui.cli.common.progress import Progress\n"
+        "with Progress(lambda: 1, lambda: 2, 'x') as p:\n    p.tick()\n    time.sleep(1.1)\n    p.tick()\n"
+    )
+    (tmp_path / "slow.py").write_text(program)
+    quiet = subprocess.run([sys.executable, "slow.py"], cwd=tmp_path, capture_output=True, text=True)
+    assert quiet.stdout == quiet.stderr == "" and quiet.returncode == 0
+    ours, theirs = pty.openpty()
+    subprocess.run([sys.executable, "slow.py"], cwd=tmp_path, stderr=theirs, check=True)
+    os.close(theirs)
+    shown = os.read(ours, 4096).decode()
+    os.close(ours)
+    assert shown.count("x: 0.0 of 0.0 MB 50%") == 1
+    assert shown.endswith("\r\x1b[K")
+
+
+@pytest.mark.parametrize("path", sorted(FILES.glob("*.pcapng"))[:3], ids=lambda path: path.stem)
+def test_recorded_traffic_in_both_forms(run, path):
+    document = json.loads(run("findings", path, "--json").stdout)
+    text = run("findings", path).stdout
+    for found in document["findings"]:
+        assert f"{found['severity'].upper():6} {found['id']}  " in text

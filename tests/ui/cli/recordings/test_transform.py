@@ -1,0 +1,162 @@
+"""``barnabas redact``, ``cut`` and ``merge`` as a user runs them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from barnabas.captures import open_capture
+from barnabas.captures.transform.write import Writer
+from barnabas.decoder.connection.events import Happening
+from barnabas.ui.cli.common.failure import Failure
+from harness import commands
+from retold.packets import as_pcap, traffic
+from retold.planted import KEY, PLANTED, TOPIC, record_planted
+from typer.testing import Result
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+Invoke = Callable[..., Result]
+CAPTURES = Path(__file__).parents[3] / "decoder" / "findings" / "captures"
+GROUPS = CAPTURES / "groups-killed.pcapng"
+
+
+@pytest.fixture
+def barnabas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Invoke:
+    """The command in this process, in an empty directory."""
+    monkeypatch.chdir(tmp_path)
+    return commands.here
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("planted") / "recording"
+    record_planted(directory)
+    return directory
+
+
+def test_redact_everything(run: Run, planted: Path, tmp_path: Path) -> None:
+    done = run("redact", planted, "out", "--salt", "mine")
+    assert done.returncode == 0, done.stderr
+    assert "verified: 0 of" in done.stderr
+    assert "blanked, since nobody can say what is in it" in done.stderr
+    assert "next: barnabas ui out" in done.stderr
+    for file in (tmp_path / "out").iterdir():
+        assert file.stat().st_mode & 0o777 == 0o600
+        data = file.read_bytes()
+        assert not [name for name in PLANTED if name in data]
+        assert b"mine" not in data  # the salt
+    assert run("decode", "out").returncode == 0
+    assert json.loads((tmp_path / "out" / "origin.json").read_text())["made_by"] == "barnabas redact"
+
+
+def test_redact_into_one_file_and_json(barnabas: Invoke, planted: Path, tmp_path: Path) -> None:
+    (tmp_path / "salt").write_text("mine\n")
+    done = barnabas("redact", planted, "a.pcapng", "--salt-file", "salt", "--json")
+    told = json.loads(done.stdout)
+    assert done.stderr == ""
+    assert told["verified"]["left"] == 0
+    assert told["replaced"]["topics"] == 1  # Kafka's own topics keep their names
+    assert told["kinds"] == sorted(told["kinds"])
+    assert [path.name for path in tmp_path.iterdir() if "making" in path.name] == []
+    barnabas("redact", planted, "b.pcapng", "--salt", "mine")
+    with open_capture(tmp_path / "a.pcapng") as a, open_capture(tmp_path / "b.pcapng") as b:
+        frames = [[(e.request, e.response) for e in capture.exchanges()] for capture in (a, b)]
+    assert frames[0] == frames[1]
+
+
+def test_redact_some_kinds(barnabas: Invoke, planted: Path, tmp_path: Path) -> None:
+    done = barnabas("redact", planted, "out", "--keys", "--json")
+    assert done.exit_code == 0
+    assert json.loads(done.stdout)["kinds"] == ["keys"]
+    with open_capture(tmp_path / "out") as capture:
+        frames = b"".join((e.request or b"") + (e.response or b"") for e in capture.exchanges())
+    assert TOPIC.encode() in frames
+    assert KEY not in frames
+
+
+def test_redact_a_compressed_capture_of_others(barnabas: Invoke, tmp_path: Path) -> None:
+    (tmp_path / "a.pcap.gz").write_bytes(gzip.compress(as_pcap(traffic(3))))
+    done = barnabas("redact", "a.pcap.gz", "out", "--json")
+    assert json.loads(done.stdout)["exchanges"] > 50, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("redact", "nowhere", "out"), "does not exist"),
+        (("redact", GROUPS, "out", "--salt", ""), "the salt is empty"),
+        (("redact", GROUPS, "out", "--salt", "a", "--salt-file", "b"), "not both"),
+        (("redact", GROUPS, "out", "--salt-file", "b"), "cannot be read"),
+        (("cut", "nowhere", "out"), "does not exist"),
+        (("cut", GROUPS, "out", "--filter", "api =="), "^"),
+        (("cut", GROUPS, "out", "--filter", "topic == nobodys"), "nothing of the 71 exchanges"),
+        (("cut", GROUPS, "out", "--from", "tomorrow"), "a time looks like"),
+        (("cut", GROUPS, "out", "--exchanges", "9-3"), "the first is not above the last"),
+        (("cut", GROUPS, "out", "--exchanges", "x"), "numbers look like"),
+        (("cut", "-", "out"), "standard input"),
+        (("merge", "out", GROUPS, "nowhere"), "does not exist"),
+        (("merge", "out", GROUPS, "--shift", "other=+1s"), "none of the captures"),
+        (("merge", "out", GROUPS, "--shift", "groups-killed.pcapng=soon"), "it looks like"),
+    ],
+)
+def test_what_goes_wrong_is_said_and_leaves_nothing(
+    barnabas: Invoke, arguments: tuple[object, ...], says: str, tmp_path: Path
+) -> None:
+    done = barnabas(*arguments)
+    assert isinstance(done.exception, Failure)
+    assert says in str(done.exception)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_is_overwritten_unasked(barnabas: Invoke, tmp_path: Path) -> None:
+    assert barnabas("cut", GROUPS, "out", "--exchanges", "1-5").exit_code == 0
+    assert "--force" in str(barnabas("cut", GROUPS, "out").exception)
+    assert barnabas("cut", GROUPS, "out", "--force").exit_code == 0
+    assert "is the capture itself" in str(barnabas("redact", "out", "out", "--force").exception)
+    with open_capture(tmp_path / "out") as capture:
+        assert len(capture.rows()) == 71
+
+
+def test_cut_and_merge(barnabas: Invoke, tmp_path: Path) -> None:
+    assert "43 exchanges on 8 connections of 71" in barnabas("cut", GROUPS, "a", "--to", "+2s").stderr
+    told = json.loads(barnabas("cut", GROUPS, "b", "--from", "+2s", "--without-handshakes", "--json").stdout)
+    assert (told["selected"], told["of"], told["exchanges"]) == (28, 71, 28)
+    done = barnabas("merge", "out", "a", "b", "--shift", "b=+1.5s", "--json")
+    told = json.loads(done.stdout)
+    assert (told["exchanges"], told["connections"], told["sources"], told["renamed_clients"]) == (71, 10, 2, 2)
+    origin = json.loads((tmp_path / "out" / "origin.json").read_text())
+    assert [(s["file"], s["shift_ns"], len(s["connections"])) for s in origin["sources"]] == [
+        ("a", 0, 8),
+        ("b", 1_500_000_000, 2),
+    ]
+    one = barnabas("merge", "one.pcapng", "a", "b")
+    assert one.exit_code == 0
+    with open_capture(tmp_path / "one.pcapng") as capture:
+        notes = [note for e in capture.exchanges() for note in e.marks.get("notes", ()) if note.startswith("from ")]
+    assert len(notes) == 10
+    assert "from b, connection 7" in notes
+
+
+@pytest.mark.parametrize("command", ["redact", "cut", "merge"])
+def test_an_interrupt_leaves_nothing(
+    command: str, barnabas: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, written = Writer.write, []
+
+    def interrupted(self: Writer, happening: Happening, source: int = 0) -> None:
+        write(self, happening, source)
+        written.append(happening)
+        if len(written) == 20:
+            os.kill(os.getpid(), signal.SIGTERM)  # as Ctrl-C: both end a command in order
+
+    monkeypatch.setattr(Writer, "write", interrupted)
+    arguments = ("merge", "out", GROUPS) if command == "merge" else (command, GROUPS, "out")
+    assert barnabas(*arguments).exit_code in (1, 130)
+    assert len(written) == 20
+    assert list(tmp_path.iterdir()) == []

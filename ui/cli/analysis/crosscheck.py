@@ -1,0 +1,86 @@
+"""``barnabas crosscheck``: does Wireshark read the same in these frames?"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ...tui.safe import visible
+from ..common.failure import Failure
+from ..common.opening import open_or_fail
+from ..common.progress import Progress
+
+if TYPE_CHECKING:
+    from ....captures.foreign.crosscheck import Checked, Difference
+
+_SHOWN = 3
+"""Differences of one kind of message that are shown."""
+
+
+def crosscheck(
+    capture: Annotated[
+        Path, typer.Argument(help="A segment, a directory of segments, or a capture of others.", metavar="CAPTURE")
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per frame.")] = False,
+) -> None:
+    """Compare every frame that Wireshark's dissector reads with how Barnabas reads it, field by field.
+
+    Fields are compared by their place in the frame. For each difference it says who is wrong: what Barnabas read is encoded
+    again by Kafka's definition of the message, and when that gives the very same bytes, Wireshark is. Needs tshark and
+    barnabas[tshark]. The exit status is 1 if Barnabas is wrong somewhere.
+    """
+    from ....captures.foreign.crosscheck import Crosscheck, Outcome
+    from ....captures.foreign.wireshark import WiresharkError
+
+    found: dict[Outcome, dict[str, list[Checked]]] = {outcome: {} for outcome in Outcome}
+    count: Counter[Outcome] = Counter()
+    fields = read = 0
+    with open_or_fail(capture) as opened:
+        try:
+            crosscheck = Crosscheck(opened)
+            with Progress(lambda: read, lambda: crosscheck.total, capture.name) as progress:
+                for checked in crosscheck.frames():
+                    read += checked.size
+                    progress.tick()
+                    count[checked.outcome] += 1
+                    fields += checked.compared
+                    if as_json:
+                        sys.stdout.write(json.dumps(checked.to_dict()) + "\n")
+                    elif checked.outcome is not Outcome.AGREED:
+                        found[checked.outcome].setdefault(checked.message, []).append(checked)
+        except WiresharkError as error:
+            raise Failure(visible(str(error))) from None
+    if not as_json:
+        frames = sum(count.values())
+        print(f"Wireshark {crosscheck.wireshark.version} reads {frames} frames as Kafka; {fields} fields were compared")
+        if not frames:
+            print("Nothing to compare: Wireshark sees no Kafka in this capture")
+        for outcome in Outcome:
+            if count[outcome]:
+                print(f"\n{count[outcome]} {outcome.value}")
+                for message, frames_of_it in found[outcome].items():
+                    _print(message, frames_of_it)
+    if count[Outcome.BARNABAS]:
+        raise typer.Exit(1)
+
+
+def _print(message: str, frames: list[Checked]) -> None:
+    """One kind of message: how often, where first, and what differs there."""
+    first = frames[0]
+    where = f"packet {first.packet} of {first.file}" + ("" if first.row is None else f", exchange {first.row}")
+    print(visible(f"  {message}: {len(frames)}, the first is {where}"))
+    print(visible(f"    {first.why}"))
+    for difference in first.differences[:_SHOWN]:
+        print(visible(f"    {_line(difference)}"))
+    if len(first.differences) > _SHOWN:
+        print(f"    and {len(first.differences) - _SHOWN} more differences")
+
+
+def _line(difference: Difference) -> str:
+    where = "whole frame" if difference.start < 0 else f"bytes {difference.start} to {difference.end - 1}"
+    return f"{where}: Wireshark {difference.wireshark}; Barnabas {difference.barnabas}"

@@ -1,0 +1,170 @@
+"""``barnabas diff``: two recordings side by side, what differs first."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ....captures import NotACapture, open_capture
+from ....captures.diff import Difference, Kind, Level, Report, compare
+from ....captures.export.text import json_visible
+from ...tui.safe import visible
+from ..common.failure import Failure, write_text
+from .diff_page import html
+from .versions import terminal
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_STYLES = {Level.HIGH: "bold red", Level.MEDIUM: "yellow", Level.LOW: "cyan", Level.NOISE: "dim"}
+
+
+class By(StrEnum):
+    """How differences are put together."""
+
+    API = "api"
+    CLIENT = "client"
+    CONNECTION = "connection"
+    """by what a request belongs to: a group, a transaction, the records of a topic, the cluster"""
+
+
+class FailOn(StrEnum):
+    """Which differences make the exit status 1."""
+
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+
+
+GROUPS: dict[By, Callable[[Difference], str]] = {
+    By.API: lambda found: found.api,
+    By.CLIENT: lambda found: found.client or "(all clients)",
+    By.CONNECTION: lambda found: found.lane or "(everywhere)",
+}
+
+
+def diff(
+    a: Annotated[Path, typer.Argument(help="A recording: a directory, a segment, a pcap or pcapng file.")],
+    b: Annotated[Path, typer.Argument(help="The one to compare it with.")],
+    by: Annotated[
+        By, typer.Option("--by", help="Put differences together by API, client, or what they belong to.")
+    ] = By.API,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    html_file: Annotated[
+        Path | None, typer.Option("--html", help="Write a page that needs nothing else.", metavar="FILE")
+    ] = None,
+    fail_on: Annotated[
+        FailOn | None, typer.Option("--fail-on", help="Exit status 1 if there is a difference of this level, or worse.")
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also what timing explains: polls, retries, offsets, other orders.")
+    ] = False,
+) -> None:
+    """Compare two recordings: the same program at two brokers, two versions of one client, before and after a change.
+
+    Levels: high = fails on one side only, or other records; medium = asked or answered otherwise; low = slower, or
+    offered otherwise. Ids, addresses, times and what two runs never share are left out.
+    """
+    report = _compare(a, b)
+    if as_json:
+        typer.echo(json_visible(json.dumps(report.to_dict(), ensure_ascii=False)))
+    if html_file is not None:
+        write_text(html_file, html(report, GROUPS[by], everything))
+    if not as_json:
+        _print(terminal(), report, by, everything)
+    if fail_on is not None and report.worst >= Level[fail_on.name]:
+        raise typer.Exit(1)
+
+
+def _compare(a: Path, b: Path) -> Report:
+    opened = []
+    try:
+        for path in (a, b):
+            try:
+                opened.append(open_capture(path))
+            except NotACapture as error:
+                raise Failure(visible(str(error))) from None
+            except OSError as error:
+                raise Failure(f"{path} cannot be read: {error.strerror or error}") from None
+        report = compare(opened[0].exchanges(), opened[1].exchanges(), str(a), str(b))
+        for capture in opened:
+            if capture.note:
+                print(f"barnabas: {visible(capture.note)}", file=sys.stderr)
+        return report
+    finally:
+        for capture in opened:
+            capture.close()
+
+
+def _print(console: Console, report: Report, by: By, everything: bool) -> None:
+    from rich.text import Text
+
+    for letter, side in (("A", report.a), ("B", report.b)):
+        errors = ", ".join(f"{count} {name}" for name, count in side.errors.most_common(4))
+        words = f"{side.exchanges} exchanges of {side.clients} clients on {side.connections} connections"
+        console.print(Text(f"{letter}  {visible(side.name)}: {words}" + (f"; errors: {errors}" if errors else "")))
+    for theirs, ours in sorted(report.names.items()):
+        console.print(Text(f"   {visible(theirs)} in B is taken for {visible(ours)} in A", "dim"))
+    shown = report.above(Level.NOISE if everything else Level.LOW)
+    groups: dict[str, list[Difference]] = {}
+    for found in shown:
+        groups.setdefault(GROUPS[by](found), []).append(found)
+    for name, differences in groups.items():
+        console.print(Text(f"\n{visible(name)}", "bold"))
+        for found in differences:
+            console.print(_line(found, by))
+    noise = len(report.differences) - len(report.above(Level.LOW))
+    if noise and not everything:
+        console.print(Text(f"\n{noise} differences that timing explains are not shown; --all shows them", "dim"))
+    if not report.above(Level.LOW):
+        console.print(Text("\nno difference above what timing explains", "green"))
+    for note in report.notes:
+        console.print(Text(f"\n{visible(note)}"))
+    _print_latencies(console, report)
+
+
+def _line(found: Difference, by: By) -> object:
+    from rich.text import Text
+
+    words = [] if by is By.API else [found.api]
+    words.append(found.what)
+    where = [
+        f"{found.client}" if by is not By.CLIENT and found.client else "",
+        found.lane if by is not By.CONNECTION else "",
+    ]
+    tail = ", ".join(filter(None, where))
+    numbers = "; ".join(
+        f"{letter}: number {', '.join(map(str, found_in))}"
+        for letter, found_in in (("A", found.in_a), ("B", found.in_b))
+        if found_in
+    )
+    return Text.assemble(
+        ("  " + f"{found.level.word:<7}", _STYLES[found.level]), visible(" ".join(words)),
+        ": ", (visible(found.a) or "-", "bold"), " → ", (visible(found.b) or "-", "bold"),
+        f" ({found.count}×)" if found.count > 1 and found.kind is not Kind.ONLY else "",
+        (f"  {visible(tail)}" if tail else "", "dim"), (f"  {numbers}" if numbers else "", "dim"),
+    )  # fmt: skip
+
+
+def _print_latencies(console: Console, report: Report) -> None:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, title_justify="left")
+    for name in ("API", "A", "p50 ms", "p99 ms", "B", "p50 ms", "p99 ms"):
+        table.add_column(name, justify="left" if name == "API" else "right")
+    for api in sorted({*report.a.apis, *report.b.apis}):
+        cells = [api]
+        for side in (report.a, report.b):
+            latency = side.latencies.get(api)
+            cells.append(str(side.apis[api]) if api in side.apis else "-")
+            for value in (latency.p50, latency.p99) if latency else (None, None):
+                cells.append("-" if value is None else f"{value / 1e6:.1f}")
+        table.add_row(*cells)
+    console.print()
+    console.print(table)

@@ -1,0 +1,236 @@
+"""``barnabas findings``: what is wrong in a capture, the worst first, with reasons, remedies and evidence."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ....captures.export.text import json_visible
+from ....captures.reading.events import Happenings
+from ....decoder import ExchangeDone
+from ....decoder.connection.events import Happening, Missing, Opened
+from ....decoder.findings import Finding, Inspector, Severity, detectors
+from ...tui.safe import visible
+from ..common.failure import Failure
+from ..common.local_time import Local
+from ..common.opening import cannot_read
+from ..common.progress import Progress
+from ..common.signals import stopping_on_signals
+from .finding_lines import counted, in_one_line, indented, plain_or_colours, print_finding, tally
+
+FOLLOW_SECONDS = 0.5
+_BETWEEN = 256  # happenings between two looks at the clock
+
+
+def findings(
+    captures: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Segments, directories of segments, or any pcap or pcapng files.", metavar="CAPTURE..."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document (with --follow: one per line).")] = False,
+    fail_on: Annotated[
+        Severity | None,
+        typer.Option("--fail-on", help="End with status 1 when a finding of this severity, or worse, is there."),
+    ] = None,
+    min_severity: Annotated[
+        Severity, typer.Option("--min-severity", help="Leave out what is less severe.")
+    ] = Severity.INFO,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", help="Only these detectors; see --list.", metavar="ID,...")
+    ] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option("--exclude", help="All detectors but these.", metavar="ID,...")
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Stay on a recording that runs, and print what is new; Ctrl-C ends it.")
+    ] = False,
+    injected: Annotated[
+        bool, typer.Option("--injected", help="Also what comes of fault rules and plugins: they left notes in the recording.")
+    ] = False,
+    listing: Annotated[bool, typer.Option("--list", help="Print every detector: id, severity, what it looks for.")] = False,
+    local: Local = False,
+) -> None:
+    """Print what is wrong in a capture: what was seen, why it matters, what to do, and where it is.
+
+    Severities: high = something fails now; medium = costs much, or will fail; low = costs something; info = worth
+    knowing. Ends with status 0, with 1 if --fail-on says so, with 2 for errors.
+    """
+    if listing:
+        _list(as_json)
+        return
+    if not captures:
+        raise Failure("which capture? Give a recording's directory or a file (or --list for what is looked for)")
+    wanted = _wanted(only, exclude)
+    if follow:
+        if len(captures) > 1:
+            raise Failure("--follow takes one capture")
+        found = _follow(captures[0], wanted, min_severity, as_json, injected)
+    else:
+        found = _whole(captures, wanted, min_severity, as_json, injected)
+    if fail_on is not None and any(finding.severity.rank >= fail_on.rank for finding in found):
+        raise typer.Exit(1)
+
+
+def _wanted(only: list[str] | None, exclude: list[str] | None) -> set[str]:
+    """The ids of the detectors to run. Raises Failure for one that does not exist."""
+    known = {kind.id for kind in detectors()}
+    asked, left_out = _ids(only, "--only", known), _ids(exclude, "--exclude", known)
+    return (asked if only else known) - left_out
+
+
+def _ids(given: list[str] | None, option: str, known: set[str]) -> set[str]:
+    ids = {part.strip() for text in given or () for part in text.split(",") if part.strip()}
+    for unknown in sorted(ids - known):
+        near = difflib.get_close_matches(unknown, known, 1)
+        hint = f"; did you mean {near[0]}?" if near else "; see: barnabas findings --list"
+        raise Failure(f"{option}: there is no detector {visible(unknown)}{hint}")
+    return ids
+
+
+def _list(as_json: bool) -> None:
+    kinds = sorted(detectors(), key=lambda kind: (-kind.severity.rank, kind.id))
+    if as_json:
+        rows = [{"id": kind.id, "severity": str(kind.severity), "title": kind.title} for kind in kinds]
+        typer.echo(json_visible(json.dumps(rows, ensure_ascii=False)))
+        return
+    console = plain_or_colours()
+    width = max(len(kind.id) for kind in kinds)
+    for kind in kinds:
+        line = in_one_line(str(kind.severity), kind.id, 1, "")
+        line.right_crop(2)
+        line.append(" " * (width - len(kind.id)) + "  " + kind.title)
+        console.print(line)
+
+
+class _Look:
+    """One capture being looked at."""
+
+    def __init__(self, path: Path, wanted: set[str]) -> None:
+        self.path = path
+        self.told = _open(path)
+        self.inspector = Inspector(wanted)
+        self.counts = {"connections": 0, "exchanges": 0, "lost_bytes": 0}
+
+    def take(self, happening: Happening) -> None:
+        """Feed the detectors and count."""
+        if isinstance(happening, ExchangeDone):
+            self.counts["exchanges"] += 1
+        elif isinstance(happening, Opened):
+            self.counts["connections"] += 1
+        elif isinstance(happening, Missing):
+            self.counts["lost_bytes"] += happening.size
+        self.inspector.feed(happening)
+
+    def everything(self) -> None:
+        """Read the capture to its end."""
+        with Progress(lambda: self.told.bytes_read, lambda: self.told.bytes_known, self.path.name) as progress:
+            for number, happening in enumerate(self._all()):
+                self.take(happening)
+                if number % _BETWEEN == 0:
+                    progress.tick()
+
+    def _all(self) -> Iterator[Happening]:
+        yield from self.told.read()
+        yield from self.told.end()
+
+    def notes(self) -> list[str]:
+        """What is not right with the capture: findings may be missing, or there because of it."""
+        notes = [self.told.note] if self.told.note else []
+        if self.counts["lost_bytes"]:
+            notes.append(f"{self.counts['lost_bytes']} bytes of connections are missing: findings may be, too")
+        return notes
+
+    def to_dict(self, shown: list[Finding]) -> dict[str, Any]:
+        """The document of ``--json``."""
+        return {
+            "capture": str(self.path),
+            "findings": [finding.to_dict() for finding in shown],
+            "counts": tally(shown) | self.counts,
+            "notes": self.notes(),
+        }
+
+
+def _open(path: Path) -> Happenings:
+    """Raises Failure with the next step if there is no capture."""
+    with cannot_read(path):
+        return Happenings(path)
+
+
+def _whole(paths: list[Path], wanted: set[str], least: Severity, as_json: bool, injected: bool) -> list[Finding]:
+    everything: list[Finding] = []
+    documents = []
+    looks = [_Look(path, wanted) for path in paths]  # all are opened first: a wrong name is told at once
+    console = plain_or_colours()
+    for look in looks:
+        look.everything()
+        every = look.inspector.findings()
+        found = [finding for finding in every if injected or not finding.injected]
+        everything += found
+        shown = [finding for finding in found if finding.severity.rank >= least.rank]
+        if as_json:
+            documents.append(look.to_dict(shown))
+            continue
+        if len(looks) > 1:
+            console.print(f"== {visible(str(look.path))}\n")
+        for finding in shown:
+            print_finding(console, finding, str(look.path))
+        console.print(_summary(look, found, shown, len(wanted)))
+        if left_out := len(every) - len(found):
+            console.print(f"{counted(left_out, 'finding')} of what fault rules and plugins did: --injected shows them")
+        for note in look.notes():
+            print(f"barnabas: {visible(note)}", file=sys.stderr)
+    if as_json:
+        document = documents[0] if len(documents) == 1 else {"captures": documents}
+        typer.echo(json_visible(json.dumps(document, ensure_ascii=False)))
+    return everything
+
+
+def _summary(look: _Look, found: list[Finding], shown: list[Finding], number: int) -> str:
+    seen = f"{counted(look.counts['exchanges'], 'exchange')} on {counted(look.counts['connections'], 'connection')}"
+    hidden = len(found) - len(shown)
+    less = f" ({hidden} less severe not shown)" if hidden else ""
+    if not shown:
+        return f"nothing found in {seen} by {counted(number, 'detector')}{less}"
+    counts = ", ".join(f"{count} {severity}" for severity, count in tally(shown).items() if count)
+    return f"{counted(len(shown), 'finding')} in {seen}: {counts}{less}"
+
+
+def _follow(path: Path, wanted: set[str], least: Severity, as_json: bool, injected: bool) -> list[Finding]:
+    from ....proxy.observers.news import News
+
+    look, news = _Look(path, wanted), News(least, injected)
+    console = plain_or_colours()
+    known: set[int] = set()
+    if not as_json:
+        print(f"following {visible(str(path))}; Ctrl-C ends it", file=sys.stderr)
+    with stopping_on_signals():
+        try:
+            while True:
+                for happening in look.told.read():
+                    look.take(happening)
+                if look.told.live:
+                    look.inspector.scene.at(time.time_ns())  # what has not come by now is late now
+                for finding, number, key in news.of(look.inspector.findings()):
+                    news.tell(key, finding, number)
+                    if as_json:
+                        print(json_visible(json.dumps(finding.to_dict(), ensure_ascii=False)), flush=True)
+                        continue
+                    console.print(in_one_line(str(finding.severity), finding.id, finding.count, finding.seen))
+                    if number not in known:
+                        console.print(indented(finding.remedy, "do: "))
+                    known.add(number)
+                time.sleep(FOLLOW_SECONDS)
+        except KeyboardInterrupt:
+            pass
+    found = [finding for finding in look.inspector.findings() if injected or not finding.injected]
+    if not as_json:
+        shown = [finding for finding in found if finding.severity.rank >= least.rank]
+        console.print(_summary(look, found, shown, len(wanted)))
+    return found

@@ -1,0 +1,235 @@
+"""``barnabas versions``: who speaks which versions, from captures; or what a broker and its cluster offer."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ....decoder.compat import BrokerSeen, ClientSeen, Limit, MatrixRow, brokers, matrix
+from ....decoder.schema import facts
+from ...tui.safe import visible
+from ..common import address
+from ..common.failure import Failure
+from .observed_clients import watch
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from .broker_versions import Asked
+
+_HOST_PORT = re.compile(r"\[[^\]/]+\]:\d+|[^:/]+:\d+")
+
+
+def versions(
+    what: Annotated[
+        list[str],
+        typer.Argument(
+            help="Captures (segments, directories, pcap or pcapng files), or one broker.",
+            metavar="CAPTURE...|HOST:PORT",
+        ),
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object: clients and brokers.")] = False,
+) -> None:
+    """Show per client and API which versions were used, and what the broker offers; or ask a broker itself.
+
+    A broker is asked with ApiVersions, and so are all those of its cluster. The Kafka release is guessed from what
+    they offer.
+    """
+    asked = _address(what)
+    if asked is not None:
+        _of_broker(asked, as_json)
+        return
+    clients, notes = watch(map(Path, what))
+    found = brokers(clients)
+    if as_json:
+        rows = [_client_dict(client) for client in clients]
+        typer.echo(json.dumps({"clients": rows, "brokers": [_broker_dict(broker) for broker in found]}))
+    else:
+        console = terminal()
+        for client in clients:
+            console.print(_title(client))
+            console.print(_table(client))
+        _print_brokers(console, found, {})
+        if not clients:
+            console.print("no requests in there")
+    for note in notes:
+        print(f"barnabas: {visible(note)}", file=sys.stderr)
+
+
+def _address(what: list[str]) -> address.Address | None:
+    if len(what) != 1 or not _HOST_PORT.fullmatch(what[0]) or Path(what[0]).exists():
+        return None
+    return address.parse(what[0], "versions")
+
+
+def terminal() -> Console:
+    """Where tables go: as wide as the terminal, or wide enough for a line each where there is none."""
+    from rich.console import Console
+
+    console = Console(highlight=False, emoji=False, markup=False)
+    return console if console.is_terminal else Console(width=1000, highlight=False, emoji=False, markup=False)
+
+
+def who(client: ClientSeen) -> str:
+    """A client in one line, safe for a terminal."""
+    name = f"'{visible(client.client_id)}'" if client.client_id else "(no client id)"
+    software = visible(client.said) or (client.software.text if client.software else "software not said")
+    return f"{name}  {software}  {client.host or 'address unknown'}"
+
+
+def _title(client: ClientSeen) -> Text:
+    from rich.text import Text
+
+    asks = {
+        "asks": "negotiates",
+        "unanswered": "asks ApiVersions, not answered",
+        "never": "never asks ApiVersions",
+        "unknown": "began before the capture",
+    }[client.negotiation]
+    return Text.assemble(
+        (f"\n{who(client)}", "bold"), f"  {client.connections} connection{'s' * (client.connections != 1)}, {asks}"
+    )
+
+
+def _table(client: ClientSeen) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name, justify in (("key", "right"), ("API", "left"), ("used (requests)", "left"), ("offered", "left")):
+        table.add_column(name, justify=justify, no_wrap=name != "used (requests)")  # type: ignore[arg-type]
+    for name in ("known here", "highest both", "limit", "refused"):
+        table.add_column(name)
+    for row in matrix(client):
+        table.add_row(*_cells(row), style="red" if row.refused else None)
+    return table
+
+
+def _cells(row: MatrixRow) -> tuple[str, ...]:
+    used = ", ".join(f"v{use.version} ({use.count})" for use in row.uses)
+    highest = "" if row.highest is None else f"v{row.highest}"
+    limit = {Limit.BROKER: "broker's", Limit.CLIENT: "client's", Limit.UNKNOWN: ""}[row.limit]
+    refused = ", ".join(f"v{use.version} ({use.refused})" for use in row.uses if use.refused)
+    offered = ", ".join(f"{low}-{high}" for low, high in row.offered) or "?"
+    known = f"{row.known[0]}-{row.known[1]}" if row.known else "none"
+    return str(row.api_key), row.api, used, offered, known, highest, limit, refused
+
+
+def _client_dict(client: ClientSeen) -> dict[str, Any]:
+    return {
+        **identity(client),
+        "apis": [
+            {
+                "api": row.api,
+                "api_key": row.api_key,
+                "versions": {str(use.version): use.count for use in row.uses},
+                "refused": {str(use.version): use.refused for use in row.uses if use.refused},
+                "unanswered": {str(use.version): use.unanswered for use in row.uses if use.unanswered},
+                "offered": [list(ends) for ends in row.offered],
+                "known": list(row.known) if row.known else None,
+                "highest": row.highest,
+                "limit": str(row.limit),
+            }
+            for row in matrix(client)
+        ],
+    }
+
+
+def identity(client: ClientSeen) -> dict[str, Any]:
+    """Who a client is and when it was there, for JSON."""
+    return {
+        "client_id": client.client_id or None,
+        "software_name": client.software_name or None,
+        "software_version": client.software_version or None,
+        "software": client.software.text if client.software else None,
+        "address": client.host,
+        "negotiation": str(client.negotiation),
+        "connections": client.connections,
+        "requests": client.requests,
+        "first_seen_ns": client.first_ns,
+        "last_seen_ns": client.last_ns,
+        "old_formats": {str(magic): count for magic, count in sorted(client.formats.items()) if count},
+    }
+
+
+# --- brokers -----------------------------------------------------------------------------------------------
+
+
+def _of_broker(where: address.Address, as_json: bool) -> None:
+    from .broker_versions import NoAnswer, ask_cluster
+
+    try:
+        asked = ask_cluster(where)
+    except NoAnswer as error:
+        raise Failure(visible(str(error))) from None
+    if as_json:
+        found = [{**_broker_dict(b), "node_id": asked.node_ids.get(b.address)} for b in asked.brokers]
+        mixed = bool(_differing(asked.brokers))
+        typer.echo(json.dumps({"brokers": found, "mixed": mixed, "problems": asked.problems}))
+        return
+    console = terminal()
+    _print_brokers(console, asked.brokers, asked.node_ids)
+    console.print(_offers(asked))
+    for problem in asked.problems:
+        print(f"barnabas: {visible(problem)}", file=sys.stderr)
+
+
+def _print_brokers(console: Console, found: list[BrokerSeen], node_ids: dict[str, int]) -> None:
+    from rich.text import Text
+
+    if found:
+        console.print(Text("\nbrokers", "bold"))
+    for broker in found:
+        node = f"  node {node_ids[broker.address]}" if broker.address in node_ids else ""
+        guess = f"Kafka {broker.guess}" if broker.guess else "said nothing but that it refuses"
+        console.print(f"{visible(broker.address)}{node}  {guess}, by what it offers ({len(broker.offered)} APIs)")
+    differing = _differing(found)
+    if differing:
+        console.print(
+            Text(f"they differ in {len(differing)} APIs: brokers of different releases or settings", "yellow")
+        )
+
+
+def _offers(asked: Asked) -> Table:
+    from rich.table import Table
+
+    differing = _differing(asked.brokers)
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("key", justify="right")
+    table.add_column("API", no_wrap=True)
+    names = [visible(broker.address) for broker in asked.brokers] if differing else ["offered"]
+    for name in names:
+        table.add_column(name)
+    table.add_column("known here")
+    for key in sorted({key for broker in asked.brokers for key in broker.offered}):
+        ranges = [_range(broker.offered.get(key)) for broker in asked.brokers[: len(names)]]
+        known = facts.api(key).versions if key in facts.api_keys() else "none"
+        table.add_row(str(key), facts.api_name(key), *ranges, str(known), style="yellow" if key in differing else None)
+    return table
+
+
+def _range(ends: tuple[int, int] | None) -> str:
+    return "-" if ends is None else f"{ends[0]}-{ends[1]}" if ends[0] != ends[1] else str(ends[0])
+
+
+def _differing(found: Iterable[BrokerSeen]) -> set[int]:
+    """The api keys of which brokers offer different ranges."""
+    tables = [broker.offered for broker in found]
+    keys = {key for table in tables for key in table}
+    return {key for key in keys if len({table.get(key) for table in tables}) > 1}
+
+
+def _broker_dict(broker: BrokerSeen) -> dict[str, Any]:
+    return {
+        "address": broker.address,
+        "releases": [match.name for match in broker.releases],
+        "exact": bool(broker.releases) and broker.releases[0].exact,
+        "offered": {str(key): list(ends) for key, ends in broker.offered.items()},
+    }

@@ -1,0 +1,13 @@
+"""``--local``: the option of every command that shows times, or reads some."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ... import times
+
+Local = Annotated[
+    bool, typer.Option("--local", help="Show and read times in the local zone instead of UTC.", callback=times.use_local)
+]

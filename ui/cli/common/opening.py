@@ -1,0 +1,54 @@
+"""Opening captures for commands: one place for the errors a user can meet."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ....captures import Capture, NotACapture, open_capture
+from ...tui.safe import visible
+from .failure import Failure
+from .progress import Progress
+
+
+@contextmanager
+def cannot_read(path: Path) -> Iterator[None]:
+    """Turn what can go wrong with a capture into Failure with the next step."""
+    try:
+        yield
+    except NotACapture as error:
+        raise Failure(visible(str(error))) from None
+    except FileNotFoundError:
+        raise Failure(f"{visible(str(path))} does not exist; recordings are made by: barnabas proxy --record DIR") from None
+    except OSError as error:
+        raise Failure(f"{visible(str(path))} cannot be read: {error.strerror or error}") from None
+
+
+def open_or_fail(path: Path, *, background: bool = False) -> Capture:
+    """The capture at `path`; Failure with the next step if there is none.
+
+    A foreign capture is read to its end, with a line on a terminal when that takes long; with `background` its first
+    rows are there at once and `refresh` brings the rest.
+    """
+    with cannot_read(path):
+        capture = open_capture(path, background=True)
+        try:
+            if not background and capture.live and any(file.own is None for file in capture.segments):
+                _read(capture)
+            if not background and capture.about:
+                print(f"barnabas: {visible(capture.about)}", file=sys.stderr)
+        except BaseException:
+            capture.close()
+            raise
+        return capture
+
+
+def _read(capture: Capture) -> None:
+    name = capture.path.name
+    with Progress(lambda: capture.progress[0], lambda: capture.progress[1], name) as progress:
+        while any(file.own is None and file.live for file in capture.segments):
+            progress.tick()
+            capture.wait(0.1)
+    capture.refresh()

@@ -1,0 +1,1 @@
+"""Commands for many captures together: the pipeline and its reports."""

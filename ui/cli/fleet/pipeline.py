@@ -1,0 +1,150 @@
+"""``barnabas pipeline``: captures as Parquet tables, made by Spark, or without it."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ....captures.export.text import json_visible
+from ...tui.safe import visible
+from ..common.failure import Failure
+
+app = typer.Typer(
+    help="Turn captures into Parquet tables, with Spark; barnabas report reads them.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Source = Annotated[
+    str,
+    typer.Option(
+        "--input",
+        help="A folder of captures: recordings, pcap and pcapng files, also compressed. Also s3://, gs://, abfs://, hdfs://.",
+        metavar="PATH",
+    ),
+]
+Output = Annotated[
+    str,
+    typer.Option("--output", help="Where the tables go: OUTPUT/TABLE/date=.../*.parquet. Also s3:// ...", metavar="OUTPUT"),
+]
+Tables = Annotated[
+    str, typer.Option("--tables", help="Which ones, separated by commas (default: all but records and happenings).")
+]
+Remote = Annotated[
+    str,
+    typer.Option(
+        "--remote", help="A Spark Connect server instead of a master: sc://HOST:PORT.", envvar="SPARK_REMOTE", metavar="URL"
+    ),
+]
+Wheel = Annotated[
+    Path | None,
+    typer.Option("--wheel", help="This package as a wheel, for a cluster's executors (default: pure Python).", metavar="FILE"),
+]
+
+
+def _master(master: str, remote: str) -> str:
+    """Where Spark is. A master that was named goes before SPARK_REMOTE."""
+    return master or remote or "local[2]"
+
+
+def _names(text: str) -> tuple[str, ...]:
+    from ....captures.tables.folder import DEFAULT
+
+    return tuple(name.strip() for name in text.split(",") if name.strip()) or DEFAULT
+
+
+def _clock() -> Callable[[str], None]:
+    begun = time.monotonic()
+    return lambda text: print(f"{time.monotonic() - begun:5.1f} s  {visible(text)}", file=sys.stderr, flush=True)
+
+
+@app.command()
+def run(
+    source: Source,
+    output: Output,
+    master: Annotated[
+        str,
+        typer.Option(
+            help="Spark's master (default local\\[2]): spark://HOST:PORT for a cluster; none: in this process, without Spark."
+        ),
+    ] = "",
+    remote: Remote = "",
+    wheel: Wheel = None,
+    tables: Tables = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be read; write nothing.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was done as one JSON object.")] = False,
+) -> None:
+    """Read what is new or has changed into the tables of OUTPUT. Each file counts once, however often this is run.
+
+    A run that is killed leaves tables that every reader can read; run again to complete them. Damaged files are rows of
+    the table segments. Needs Java and: pip install 'barnabas\\[spark]'
+    """
+    from ....captures.spark import PipelineError, pipeline
+    from ....captures.tables import MissingLibrary
+
+    progress = _clock()
+    try:
+        done = pipeline.run(
+            source, output, _master(master, remote), progress, names=_names(tables), dry=dry_run, wheel=wheel
+        )
+    except (PipelineError, MissingLibrary) as error:
+        raise Failure(visible(str(error))) from error
+    except KeyboardInterrupt:
+        print("barnabas: interrupted; the tables hold whole files only, run again to complete them", file=sys.stderr)
+        raise
+    for line in done.damaged:
+        print(f"barnabas: {visible(line)}", file=sys.stderr)
+    for line in done.left_out:
+        print(f"barnabas: left out: {visible(line)}", file=sys.stderr)
+    if done.live:
+        print(f"barnabas: segments still being written: {done.live}; run again later for those", file=sys.stderr)
+    if as_json:
+        typer.echo(json_visible(json.dumps(done.to_dict(), ensure_ascii=False)))
+    elif dry_run:
+        typer.echo(visible(f"would read {done.read} files ({done.bytes / 1e6:.1f} MB) into {', '.join(done.tables)}"))
+        typer.echo(visible(f"unchanged: {done.unchanged}; rows of changed files that would go: {done.removed}"))
+    else:
+        progress(f"the tables are in {done.output}; next: barnabas report {done.output}")
+
+
+@app.command()
+def stream(
+    source: Source,
+    output: Output,
+    master: Annotated[
+        str, typer.Option(help="Spark's master (default local\\[2]); spark://HOST:PORT for a cluster.")
+    ] = "",
+    remote: Remote = "",
+    wheel: Wheel = None,
+    tables: Tables = "",
+    checkpoint: Annotated[
+        Path | None, typer.Option("--checkpoint", help="Where it is noted how far it came (default: in OUTPUT).")
+    ] = None,
+    every: Annotated[
+        float, typer.Option("--every", help="How often to look for closed segments, in seconds.", min=0.1)
+    ] = 10,
+    once: Annotated[bool, typer.Option("--once", help="End when what is there now is read.")] = False,
+) -> None:
+    """Follow a folder that is recorded into: every segment once, as soon as it is closed. Ctrl-C ends it.
+
+    Started again, it goes on where it was. Captures of other tools are read once they have rested for a minute.
+    """
+    from ....captures.reading import storage
+    from ....captures.spark import PipelineError, pipeline
+    from ....captures.tables import MissingLibrary
+
+    progress = _clock()
+    try:
+        pipeline.stream(
+            source, output, _master(master, remote), progress, names=_names(tables), checkpoint=checkpoint, every=every,
+            once=once, wheel=wheel,
+        )  # fmt: skip
+    except (PipelineError, MissingLibrary) as error:
+        raise Failure(visible(str(error))) from error
+    progress(f"the tables are in {storage.place(output)}")

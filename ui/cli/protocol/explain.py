@@ -1,0 +1,204 @@
+"""``barnabas explain``: what an error code, an API, a KIP or a setting is, and what to do."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import Annotated, Any
+
+import typer
+
+from ....captures.export.text import json_visible
+from ....decoder.reference import explain as texts
+from ....decoder.reference.explain import ApiText, ErrorText, Explanation, FieldFact, KipText, SettingText, VersionFact
+from ...tui.safe import visible
+from ..common.failure import Failure
+
+_WIDEST = 100
+_KINDS = {ErrorText: "error", ApiText: "api", KipText: "kip", SettingText: "setting"}
+_KINDS_OF_EACH = "error names and codes, API names and keys, KIPs, settings"
+
+
+def _complete(started: str) -> list[str]:
+    return [name for name in texts.names() if name.lower().startswith(started.lower())]
+
+
+def explain(
+    word: Annotated[
+        str,
+        typer.Argument(
+            help="UNSUPPORTED_VERSION, 35, Fetch, 1, KIP-896, max.poll.interval.ms; exception names too.",
+            autocompletion=_complete,
+        ),
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object: word, found (a list).")] = False,
+) -> None:
+    """Tell what an error, an API, a KIP or a setting is: why it comes, and what to do.
+
+    A number is an error code, an API's key, or both.
+    """
+    try:
+        found = texts.find(word)
+    except texts.UnknownWord as unknown:
+        near = f"did you mean {' or '.join(unknown.near)}?" if unknown.near else f"known are {_KINDS_OF_EACH}"
+        raise Failure(f"nothing is known by the name {visible(word)}; {near}") from None
+    if as_json:
+        typer.echo(json_visible(json.dumps({"word": word, "found": [_plain(each) for each in found]}, ensure_ascii=False)))
+        return
+    lines: list[str] = []
+    if len(found) > 1:
+        lines += [f"{word} is {_a_list([_short(each) for each in found], 'and')}.", ""]
+    for number, each in enumerate(found):
+        lines += [""] * bool(number) + list(_lines(each))
+    typer.echo("\n".join(lines))
+
+
+def _plain(each: Explanation) -> dict[str, Any]:
+    return {"kind": _KINDS[type(each)], **dataclasses.asdict(each)}
+
+
+def _short(each: Explanation) -> str:
+    if isinstance(each, ErrorText):
+        return f"the error code {each.name}"
+    if isinstance(each, ApiText):
+        return f"the key of the API {each.name}"
+    return each.name
+
+
+def _lines(each: Explanation) -> Iterator[str]:
+    if isinstance(each, ErrorText):
+        return _error(each)
+    if isinstance(each, ApiText):
+        return _api(each)
+    return _kip(each) if isinstance(each, KipText) else _setting(each)
+
+
+def _error(error: ErrorText) -> Iterator[str]:
+    retry = "" if error.code == 0 else ", retriable" if error.retriable else ", not retriable"
+    yield _head(f"{error.name}", f"error {error.code}{retry}")
+    yield from _wrapped(error.what)
+    yield from _part("Why it comes", [f"{c.api}: {c.text}" if c.api else c.text for c in error.causes])
+    yield from _part("What to do", error.do)
+    carriers = ["every API"] if error.every else list(error.apis) or ["no API of today; see above"]
+    yield from _part("Who answers it", [", ".join(carriers)], marks=False)
+    yield from _part("Brought or changed by", [_kip_names(error.kips)] if error.kips else [], marks=False)
+    yield from _also(error.see, error.alias, error.kips)
+
+
+def _api(api: ApiText) -> Iterator[str]:
+    yield _head(api.name, f"API {api.key}, sent by {_a_list(api.senders, 'and')}")
+    yield from _wrapped(api.purpose)
+    if api.waits:
+        yield from _part("Its answer may be held back", [api.waits], marks=False)
+    yield from _part("Worth knowing", api.notes)
+    yield from _part("Versions", list(_versions(api)), marks=False)
+    for name, fields in (("Request", api.request), ("Response", api.response)):
+        yield from _part(name, [], always=True)
+        yield from _fields(fields)
+    errors = [", ".join(api.errors)] if api.errors else []
+    yield from _part("Errors", [*errors, "and those of every API: see UNKNOWN_SERVER_ERROR, UNSUPPORTED_VERSION, "
+                                "INVALID_REQUEST"], marks=False)  # fmt: skip
+    yield from _part("KIPs", [f"{name}: {texts.kip(name).title}" for name in api.kips])
+    yield from _also(api.see, api.alias, api.kips)
+
+
+def _kip(kip: KipText) -> Iterator[str]:
+    yield _head(kip.name, f"{kip.title}, since Kafka {kip.since}")
+    yield from _wrapped(kip.what)
+    yield from _part("APIs", [", ".join(f"{name}{f' v{v}' if v else ''}" for name, v in kip.apis)], marks=False)
+    yield from _part("Errors", [", ".join(kip.errors)] if kip.errors else [], marks=False)
+    yield from _also(kip.see, (), ())
+
+
+def _setting(setting: SettingText) -> Iterator[str]:
+    yield _head(setting.name, f"setting of {_a_list(setting.of, 'and')}")
+    yield from _wrapped(setting.what)
+    for name, text in (
+        ("Default", setting.default),
+        ("In other clients", setting.same),
+        ("In the traffic", setting.wire),
+    ):
+        yield from _part(name, [text] if text else [], marks=False)
+    yield from _part("Errors", [", ".join(setting.errors)] if setting.errors else [], marks=False)
+    yield from _also(setting.see, (), setting.errors)
+
+
+def _versions(api: ApiText) -> Iterator[str]:
+    """``0-2 since 0.8.0, gone in 4.0``, a line for each run of releases that share their end."""
+    for removed, run in groupby(api.versions, key=lambda fact: fact.removed):
+        facts = list(run)
+        told = ", ".join(f"{_range(same)} since {since}" if since else f"{_range(same)} in no release" for since, same in _by_since(facts))  # fmt: skip
+        yield f"{told}{f'; gone in {removed}' if removed else ''}"
+    if api.flexible:
+        yield f"tagged fields (KIP-482) in {api.flexible}"
+
+
+def _by_since(facts: list[VersionFact]) -> Iterator[tuple[str | None, list[VersionFact]]]:
+    for since, same in groupby(facts, key=lambda fact: fact.since):
+        yield since, list(same)
+
+
+def _range(facts: list[VersionFact]) -> str:
+    low, high = facts[0].version, facts[-1].version
+    return f"v{low}" if low == high else f"v{low}-v{high}"
+
+
+def _fields(fields: Iterable[FieldFact]) -> Iterator[str]:
+    empty = True
+    for field in fields:
+        empty = False
+        name = "  " * (field.depth + 1) + field.name
+        versions = f" (v{field.versions})" if field.versions else ""
+        yield f"{name:<44} {field.type}{versions}".rstrip()
+    if empty:
+        yield "  (no fields)"
+
+
+def _part(title: str, texts_: Iterable[str], marks: bool = True, always: bool = False) -> Iterator[str]:
+    """A titled list; nothing at all when it is empty."""
+    found = list(texts_)
+    if not found and not always:
+        return
+    yield ""
+    yield _bold(title)
+    for text in found:
+        yield from _wrapped(text, "  - " if marks else "  ", "    " if marks else "  ")
+
+
+def _also(see: Iterable[str], alias: Iterable[str], told: Iterable[str]) -> Iterator[str]:
+    left = [word for word in see if word not in set(told)]
+    if left:
+        yield from _part("See also", [", ".join(left)], marks=False)
+    names = list(alias)
+    if names:
+        yield from _part("Also called", [", ".join(names)], marks=False)
+
+
+def _kip_names(names: Iterable[str]) -> str:
+    return "; ".join(f"{name} ({texts.kip(name).title})" for name in names)
+
+
+def _head(name: str, rest: str) -> str:
+    return f"{_bold(name)}  ({rest})"
+
+
+def _wrapped(text: str, first: str = "", then: str = "") -> list[str]:
+    width = min(max(shutil.get_terminal_size((_WIDEST, 24)).columns, 40), _WIDEST)
+    return textwrap.wrap(
+        text, width, initial_indent=first, subsequent_indent=then, break_long_words=False, break_on_hyphens=False
+    )
+
+
+def _bold(text: str) -> str:
+    return typer.style(text, bold=True) if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else text
+
+
+def _a_list(words: Iterable[str], last: str) -> str:
+    found = list(words)
+    return found[0] if len(found) == 1 else f"{', '.join(found[:-1])} {last} {found[-1]}"

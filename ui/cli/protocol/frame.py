@@ -1,0 +1,168 @@
+"""One message by hand: ``barnabas decode --hex`` and ``barnabas encode``."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from ....captures.export.text import json_visible
+from ....decoder import DecodeError, EncodeError, Message, TrailingBytes, encode_body, encode_request, encode_response
+from ....decoder.codec.message import jsonable
+from ....decoder.codec.present import Presenter
+from ....decoder.schema import facts, previews
+from ..common.failure import Failure
+
+
+def api_key(text: str) -> int:
+    """An API's key from its name or number; Failure with the nearest name."""
+    if text.lstrip("-").isdigit():
+        return int(text)
+    try:
+        return facts.api_key(text)
+    except KeyError as error:
+        raise Failure(f"--api: {error.args[0]}") from None
+
+
+def read_hex(text: str) -> bytes:
+    """Bytes from hexadecimal text in any layout (spaces, newlines, colons, 0x); ``-`` is standard input."""
+    if text == "-":
+        text = sys.stdin.read()
+    digits = re.sub(r"0x|[\s:,]", "", text)
+    try:
+        return bytes.fromhex(digits)
+    except ValueError:
+        wrong = re.search(r"[^0-9a-fA-F]", digits)
+        why = f"{wrong[0]!r} is no hexadecimal digit" if wrong else "an odd number of digits"
+        raise Failure(f"--hex: {why}") from None
+
+
+class Wanted(NamedTuple):
+    """What a message given as text is said to be."""
+
+    kind: str
+    api: str | None
+    version: int | None
+    body: bool = False
+    release: str | None = None
+
+
+def decode_hex(text: str, wanted: Wanted) -> Message:
+    """The message in hexadecimal `text`; Failure says what is missing, DecodeError what is wrong with it.
+
+    The 4 size bytes may stand in front: they are left out if they fit.
+    """
+    kind, api, version, body, release = wanted
+    data = read_hex(text)
+    if len(data) >= 4 and int.from_bytes(data[:4], "big") == len(data) - 4 and not body:
+        data = data[4:]
+    if release is not None:
+        try:
+            previews.overlays(release)
+        except ValueError as error:
+            raise Failure(f"--release: {error}") from None
+    if kind == "request" and not body:
+        return previews.decode_request(data, release)
+    if api is None or version is None:
+        raise Failure(f"a {kind}{' body' if body else ''} does not say what it is: give --api and --version")
+    if body:
+        return previews.decode_body(kind, api_key(api), version, data, release)
+    return previews.decode_response(data, api_key=api_key(api), api_version=version, release=release)
+
+
+def show_frame(text: str, wanted: Wanted, form: str, presenter: Presenter) -> None:
+    """Print the message in `form`: "json", "tree" or "hexmap". What was read of a damaged one is printed too."""
+    fault: DecodeError | None = None
+    try:
+        message = decode_hex(text, wanted)
+    except TrailingBytes as error:
+        fault, message = error, error.message
+    except DecodeError as error:
+        if error.partial:
+            print(json_visible(json.dumps(jsonable(error.partial), indent=2, ensure_ascii=False)))
+        raise Failure(str(error)) from None
+    if form == "hexmap":
+        for line in hexmap(message):
+            print(line)
+    else:
+        fields = {**jsonable(message.header), **presenter.message(message)}
+        if form == "json":
+            print(json_visible(json.dumps(fields, ensure_ascii=False)))
+        else:
+            print(f"{message.api} v{message.api_version} {message.plan.kind}")
+            for line in tree(fields):
+                print(line)
+    if fault:
+        raise Failure(str(fault))
+
+
+def tree(value: Any, depth: int = 1) -> Iterator[str]:
+    """Nested dicts and lists as indented lines; error codes with their names."""
+    pad = "  " * depth
+    for name, item in value.items() if isinstance(value, dict) else ((f"[{i}]", v) for i, v in enumerate(value)):
+        if isinstance(item, dict) or (isinstance(item, list) and item):
+            yield f"{pad}{name}"
+            yield from tree(item, depth + 1)
+        elif isinstance(item, int) and str(name).endswith("error_code") and item:
+            yield f"{pad}{name}: {item} {facts.error_name(item)}"
+        else:
+            yield f"{pad}{name}: {json_visible(json.dumps(item, ensure_ascii=False))}"
+
+
+def hexmap(message: Message) -> Iterator[str]:
+    """Every field with its place and bytes, in order."""
+    for path, start, end in message.map():
+        shown = message.frame[start:end].hex(" ")
+        yield f"{start:6} {end - start:6}  {path:<48} {shown if len(shown) <= 95 else shown[:92] + '...'}"
+
+
+def encode(
+    fields: Annotated[str, typer.Argument(help="The body as a JSON object; - reads standard input.")] = "-",
+    api: Annotated[str, typer.Option("--api", help="The API's name or key.")] = "",
+    version: Annotated[int | None, typer.Option("--version", help="The version; the newest known if left out.")] = None,
+    response: Annotated[bool, typer.Option("--response", help="A response; a request otherwise.")] = False,
+    correlation_id: Annotated[int, typer.Option("--correlation-id")] = 0,
+    client_id: Annotated[str | None, typer.Option("--client-id")] = None,
+    body: Annotated[bool, typer.Option("--body", help="The bare body, without header.")] = False,
+    size: Annotated[bool, typer.Option("--size", help="Put the 4 size bytes in front.")] = False,
+    binary: Annotated[bool, typer.Option("--binary", help="Write bytes instead of hexadecimal text.")] = False,
+) -> None:
+    """Make a message from JSON: bytes in hexadecimal. Fields that are left out take their defaults.
+
+    Byte fields are given in hexadecimal, UUIDs in Kafka's base64 form or with dashes, records also as
+    decode --json --show-values shows them.
+    """
+    if not api:
+        raise Failure("which API? Give --api NAME, e.g. --api Metadata")
+    key = api_key(api)
+    try:
+        known = facts.api(key)
+    except KeyError:
+        raise Failure(f"--api: no known release has api key {key}") from None
+    wanted = known.versions.every()[-1] if version is None else version
+    kind = "response" if response else "request"
+    try:
+        given = json.loads(sys.stdin.read() if fields == "-" else fields)
+    except ValueError as error:
+        raise Failure(f"the fields are no JSON: {error}") from None
+    if not isinstance(given, dict):
+        raise Failure("the fields must be one JSON object")
+    try:
+        if body:
+            data = encode_body(kind, key, wanted, given)
+        elif response:
+            data = encode_response(key, wanted, given, correlation_id=correlation_id)
+        else:
+            data = encode_request(key, wanted, given, correlation_id=correlation_id, client_id=client_id)
+    except (EncodeError, DecodeError) as error:
+        raise Failure(f"{known.name} v{wanted} {kind}: {error}") from None
+    if size:
+        data = len(data).to_bytes(4, "big") + data
+    if binary:
+        sys.stdout.buffer.write(data)
+    else:
+        print(data.hex())

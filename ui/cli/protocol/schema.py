@@ -1,0 +1,265 @@
+"""``barnabas schema``: what of the protocol is known, and how to learn a new release."""
+
+from __future__ import annotations
+
+import json
+import re
+import zipfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ....decoder.codec.codec import decode_body, encode_body
+from ....decoder.codec.plan import StructPlan, plan
+from ....decoder.reference import release_tables, releases
+from ....decoder.schema import facts, importer
+from ....decoder.schema.notation import Definition
+from ..common.failure import Failure
+
+app = typer.Typer(
+    help="The protocol's schema: APIs, versions, fields.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+_TABLES = "releases.txt"
+
+
+def _decoded(kind: str, definition: Definition) -> list[int]:
+    """The versions that really can be compiled, written and read back."""
+    assert definition.key is not None
+    found = []
+    for version in definition.versions.every():
+        body = encode_body(kind, definition.key, version, {})
+        if decode_body(kind, definition.key, version, body).encode() == body:
+            found.append(version)
+    return found
+
+
+@app.command()
+def coverage(
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object: total, decoded, apis; newer by release.")
+    ] = False,
+) -> None:
+    """Count the (API, version, direction) triples that are decoded; every one is tried.
+
+    The total is that of Kafka 0.8 to 4.3; what newer releases add is counted on its own.
+    """
+    apis: list[dict[str, object]] = []
+    newer: dict[str, Counter[str]] = {}
+    total = decoded = 0
+    for key in facts.api_keys():
+        api = facts.api(key)
+        counted: Counter[str] = Counter()
+        for definition in (api.request, api.response):
+            works, since = _decoded(definition.kind, definition), dict(definition.since)
+            for version in definition.versions.every():
+                release = since.get(version)
+                if release is None:
+                    counted["total"] += 1
+                    counted[definition.kind] += version in works
+                else:
+                    newer.setdefault(release, Counter()).update(total=1, decoded=int(version in works))
+        good = counted["request"] + counted["response"]
+        total, decoded = total + counted["total"], decoded + good
+        if counted["total"]:
+            row = {"key": key, "name": api.name, "versions": str(api.versions)}
+            apis.append({**row, "request": counted["request"], "response": counted["response"], "decoded": good})
+    if as_json:
+        releases = {release: dict(counts) for release, counts in sorted(newer.items())}
+        typer.echo(json.dumps({"total": total, "decoded": decoded, "apis": apis, "newer": releases}))
+        return
+    typer.echo(f"{'key':>3}  {'API':<32} {'versions':>8} {'requests':>8} {'responses':>9}")
+    for row in apis:
+        typer.echo(f"{row['key']:>3}  {row['name']:<32} {row['versions']:>8} {row['request']:>8} {row['response']:>9}")
+    typer.echo(f"{decoded} of {total} (API, version, direction) triples of Kafka 0.8 to 4.3 decoded, {len(apis)} APIs")
+    for release, counts in sorted(newer.items()):
+        typer.echo(f"and {counts['decoded']} of {counts['total']} that Kafka {release} adds")
+
+
+@app.command()
+def show(
+    api: Annotated[str, typer.Argument(help="An API's name or key, e.g. Metadata or 3.")],
+    version: Annotated[int | None, typer.Argument(help="A version; the newest known if left out.")] = None,
+) -> None:
+    """Print one version of an API: every field of request and response as it stands on the wire."""
+    try:
+        found = facts.api(int(api)) if api.lstrip("-").isdigit() else facts.api(facts.api_key(api))
+    except KeyError as error:
+        raise Failure(f"{_unquoted(error, api)}; the APIs are listed by: barnabas schema coverage") from None
+    top = found.versions.every()[-1]
+    wanted = top if version is None else version
+    if wanted not in found.versions:
+        raise Failure(f"{found.name} has versions {found.versions}, not {wanted}")
+    for kind in ("request", "response"):
+        of = plan(kind, found.key, wanted)
+        typer.echo(f"{of.name} v{wanted}  (api key {found.key}, header v{of.header_version})")
+        for line in _lines(of.root, 1):
+            typer.echo(line)
+        if kind == "request":
+            typer.echo()
+
+
+@app.command()
+def release(
+    name: Annotated[
+        str | None, typer.Argument(help="A release, e.g. 4.0, 0.10.2, 3.5-zk, 3.9-controller; all names if left out.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Print which versions the brokers of a Kafka release serve."""
+    if name is None:
+        names = releases.releases(roles=True)
+        typer.echo(json.dumps(names) if as_json else "\n".join(names))
+        return
+    try:
+        found = releases.release(name)
+    except KeyError as error:
+        raise Failure(f"{error.args[0]}; all of them: barnabas schema release") from None
+    if as_json:
+        apis = {
+            facts.api_name(key): {
+                "key": key, "offered": [o.low, o.high], "served": [o.served_from, o.high], "optional": o.optional,
+            }
+            for key, o in found.offers.items()
+        }  # fmt: skip
+        typer.echo(json.dumps({"release": found.name, "role": found.role, "apis": apis}))
+        return
+    typer.echo(f"Kafka {found.name}, {found.role}")
+    for key, offer in found.offers.items():
+        served = f" (serves {offer.served_from}-{offer.high})" if offer.served_from != offer.low else ""
+        when = " (only if configured)" if offer.optional else ""
+        typer.echo(f"{key:>3}  {facts.api_name(key):<40} {offer.low}-{offer.high}{served}{when}")
+
+
+def _unquoted(error: KeyError, api: str) -> str:
+    return str(error.args[0]) if isinstance(error.args[0], str) else f"no API has key {api}"
+
+
+def _lines(struct: StructPlan, depth: int) -> Iterator[str]:
+    for field in struct.fields:
+        type_name = ("[]" if field.array else "") + (field.struct.name if field.struct else field.type)
+        words = [f"{'  ' * depth}{field.name}", type_name + ("?" if field.nullable else "")]
+        if field.tag is not None:
+            words.append(f"tag {field.tag}")
+        if field.default not in (0, "", (), False, b"", bytes(16)) and field.struct is None and not field.array:
+            words.append(f"= {'null' if field.default is None else field.default}")
+        if field.entity:
+            words.append(f"({field.entity})")
+        yield f"{words[0]:<48} {' '.join(words[1:])}"
+        if field.struct:
+            yield from _lines(field.struct, depth + 1)
+    if not struct.fields:
+        yield f"{'  ' * depth}(no fields)"
+
+
+@app.command("import")
+def import_(
+    jars: Annotated[
+        list[Path],
+        typer.Argument(help="A folder with a release's jars, or single jars, oldest first.", metavar="JAR|FOLDER..."),
+    ],
+    write: Annotated[bool, typer.Option("--write", help="Write the schema files; otherwise only show.")] = False,
+    directory: Annotated[
+        Path | None, typer.Option("--directory", help="Where to write; this package's own schema if left out.")
+    ] = None,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Leave known versions as they are, names too; only take in new ones.")
+    ] = False,
+) -> None:
+    """Read message definitions out of Kafka's jars and show what they change in the schema.
+
+    Requests and responses are in kafka-clients; what stands in internal topics is in kafka-group-coordinator,
+    kafka-transaction-coordinator, kafka-share-coordinator, kafka-metadata, kafka-storage, kafka-raft, kafka-streams.
+
+    Versions that the schema holds and a release dropped are kept. A changed layout of a version that was known
+    already is an ALARM: look at it before you write.
+
+    A kafka-clients jar also yields the table of its release: which versions brokers of it serve.
+    """
+    current = _own()
+    merged = current
+    alarms = 0
+    table_text = (facts.schema_folder() / _TABLES).read_text("utf-8")
+    tables = releases.read(table_text)
+    for jar in _with_definitions(jars):
+        release = _read(jar)
+        # What a release no longer has is no change here: the schema keeps every version there ever was.
+        found = [
+            d for d in importer.differences(merged, release) if "no longer" not in d.text and "not in" not in d.text
+        ]
+        alarms += sum(d.alarm for d in found)
+        typer.echo(f"{jar.name}: {len(release)} definitions, {len(found)} differences")
+        for difference in found:
+            typer.echo(f"  {difference}")
+        merged = importer.union(release, merged) if keep else importer.union(merged, release)
+        if number := re.search(r"-(\d+\.\d+)([\d.]*)\.jar$", jar.name):
+            merged = importer.since_release(merged, current, number[1])
+            tables, lines = release_tables.take_in(tables, release, number[1] + number[2])
+            for line in lines:
+                typer.echo(f"  {line}")
+    files, before = importer.schema_files(merged), importer.schema_files(current)
+    head = "".join(line for line in table_text.partition("\n\n")[0].splitlines(True) if line.startswith("#"))
+    files[_TABLES], before[_TABLES] = releases.write(tables, head), table_text
+    changed = sorted(name for name in files if files[name] != before.get(name))
+    typer.echo(f"{len(changed)} schema files would change" if not write else f"{len(changed)} schema files change")
+    if write:
+        target = directory or Path(str(facts.schema_folder()))
+        target.mkdir(parents=True, exist_ok=True)
+        for name in files if directory else changed:
+            (target / name).parent.mkdir(exist_ok=True)
+            (target / name).write_text(files[name], "utf-8")
+        typer.echo(
+            f"written to {target}; run the tests before you trust it" + (" (there were alarms)" if alarms else "")
+        )
+    elif changed:
+        typer.echo("add --write to write them")
+
+
+def _own() -> dict[str, Definition]:
+    found = {}
+    for key in facts.api_keys():
+        api = facts.api(key)
+        found[api.request.name], found[api.response.name] = api.request, api.response
+    for file in facts.extra_files():
+        found.update(facts.extra(file))
+    return found
+
+
+def _with_definitions(paths: list[Path]) -> Iterator[Path]:
+    """The jars as given; of a folder those of Kafka's that hold definitions, since most of a broker's do not."""
+    for path in paths:
+        if not path.is_dir():
+            yield path
+            continue
+        found = [jar for jar in sorted(path.glob("kafka-*.jar")) if importer.definition_files(_entries(jar))]
+        if not found:
+            raise Failure(f"{path} holds no kafka-*.jar with message definitions")
+        yield from found
+
+
+def _entries(jar: Path) -> list[str]:
+    try:
+        with zipfile.ZipFile(jar) as archive:
+            return archive.namelist()
+    except (OSError, zipfile.BadZipFile) as error:
+        raise Failure(f"{jar} cannot be read as a jar: {error}") from None
+
+
+def _read(jar: Path) -> dict[str, Definition]:
+    try:
+        with zipfile.ZipFile(jar) as archive:
+            entries = archive.namelist()
+            files = {name: archive.read(name).decode() for name in importer.definition_files(entries)}
+            if not files:
+                raise Failure(f"{jar} holds no common/message/*.json: give a kafka-clients jar of release 2.5 or newer")
+            return importer.read_definitions(files, importer.topic_of(entries))
+    except (OSError, zipfile.BadZipFile) as error:
+        raise Failure(f"{jar} cannot be read as a jar: {error}") from None
+    except importer.ImportProblem as error:
+        raise Failure(f"{jar}: {error}") from None

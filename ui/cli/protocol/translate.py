@@ -1,0 +1,85 @@
+"""``barnabas translate``: what ``barnabas proxy --translate`` can bridge between two releases, and what it cannot."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Annotated
+
+import typer
+
+from ....decoder.reference.releases import Release, release
+from ....plugins.translation import Bridge, bridges
+from ..common.failure import Failure
+
+ENDED = "the broker does not have it"
+
+
+def translate(
+    client: Annotated[str, typer.Argument(help="The release whose versions the client speaks.", metavar="CLIENT")],
+    broker: Annotated[str, typer.Argument(help="The brokers' release.", metavar="BROKER")],
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also what passes as it is, and APIs that the broker does not have.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Show what the proxy's --translate bridges between clients of one Kafka release and brokers of another."""
+    found = bridges(_release(client), _release(broker))
+    if as_json:
+        typer.echo(json.dumps({"client": client, "broker": broker, "apis": [_as_dict(each) for each in found]}))
+        return
+    typer.echo(f"clients of Kafka {client} on brokers of {broker}, with barnabas proxy --translate")
+    for each in found:
+        lines = _lines(each, everything)
+        if lines:
+            typer.echo(f"\n{each.api}")
+            for line in lines:
+                typer.echo(f"  {line}")
+    missing = [each.api for each in found if not each.served and not each.translated and each.refused]
+    if missing and not everything:
+        typer.echo(f"\nnot on these brokers, answered with UNSUPPORTED_VERSION:\n  {', '.join(missing)}")
+
+
+def _release(name: str) -> Release:
+    try:
+        return release(name)
+    except KeyError as error:
+        raise Failure(error.args[0]) from None
+
+
+def _lines(bridge: Bridge, everything: bool) -> list[str]:
+    lines = []
+    if everything and bridge.served:
+        lines.append(f"{_ranges(bridge.served)} as {'it is' if len(bridge.served) == 1 else 'they are'}")
+    own = [version for version, target in bridge.translated if version == target]
+    if own:
+        lines.append(f"{_ranges(own)} answered by the proxy")
+    for target in dict.fromkeys(target for version, target in bridge.translated if version != target):
+        lines.append(f"{_ranges(version for version, to in bridge.translated if to == target)} as {target}")
+    lines += bridge.changes
+    for path, why in bridge.left_out:
+        lines.append(f"without {path}: {why}")
+    if bridge.only_if_unused:
+        lines.append(f"refused where it says something: {', '.join(bridge.only_if_unused)}")
+    for why in dict.fromkeys(why for _, why in bridge.refused):
+        if everything or why != ENDED:
+            lines.append(f"{_ranges([version for version, reason in bridge.refused if reason == why])} refused: {why}")
+    return lines
+
+
+def _ranges(versions: Iterable[int]) -> str:
+    """``v0-2``; versions of one kind follow on each other."""
+    listed = sorted(versions)
+    return f"v{listed[0]}" if len(listed) == 1 else f"v{listed[0]}-{listed[-1]}"
+
+
+def _as_dict(bridge: Bridge) -> dict[str, object]:
+    return {
+        "api": bridge.api,
+        "served": list(bridge.served),
+        "translated": [{"version": version, "as": target} for version, target in bridge.translated],
+        "refused": [{"version": version, "why": why} for version, why in bridge.refused],
+        "refused_if_used": list(bridge.only_if_unused),
+        "changes": list(bridge.changes),
+        "left_out": [{"field": path, "why": why} for path, why in bridge.left_out],
+    }

@@ -1,0 +1,313 @@
+"""``barnabas control``: look at a running proxy and steer it, over its control API."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from ....captures.export.text import json_visible
+from ....proxy.control import Control, ControlError
+from ....proxy.control.starting import ControlAccess, running
+from ... import times
+from ...tui.safe import visible
+from ..common.failure import Failure
+from ..common.local_time import Local
+from . import recording_options as keeping
+
+WHICH = ("--url", "--token-file")
+
+
+class _Anywhere(TyperGroup):
+    """Which proxy is meant may be said behind the command as well as in front of it."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        end = args.index("--") if "--" in args else len(args)
+        front: list[str] = []
+        rest: list[str] = []
+        words = iter(args[:end])
+        for word in words:
+            name, equals, _ = word.partition("=")
+            if name not in WHICH:
+                rest.append(word)
+            elif equals or (value := next(words, None)) is None:
+                front.append(word)
+            else:
+                front += [word, value]
+        if front and front[-1] in WHICH:  # without its value: it must not take the command for that
+            return super().parse_args(ctx, front[-1:])
+        return super().parse_args(ctx, [*front, *rest, *args[end:]])
+
+
+app = typer.Typer(
+    cls=_Anywhere,
+    help="Look at a running proxy and steer it, over its control API (docs/control.md).",
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+URL_VARIABLE, TOKEN_VARIABLE = "BARNABAS_CONTROL_URL", "BARNABAS_CONTROL_TOKEN"
+_chosen: dict[str, Any] = {}
+
+
+@app.callback()
+def _which(
+    context: typer.Context,
+    url: Annotated[
+        str,
+        typer.Option(
+            "--url", help="http://HOST:PORT or unix:PATH; without, your newest running proxy.", envvar=URL_VARIABLE
+        ),
+    ] = "",
+    token_file: Annotated[
+        Path | None, typer.Option("--token-file", help=f"Where the token is (or set {TOKEN_VARIABLE}).")
+    ] = None,
+) -> None:
+    _chosen.update(url=url, token_file=token_file)
+    if context.invoked_subcommand is None:
+        status()
+
+
+def access() -> ControlAccess:
+    """The proxy that is meant; Failure if there is none."""
+    url, file = str(_chosen.get("url") or ""), _chosen.get("token_file")
+    token = os.environ.get(TOKEN_VARIABLE, "")
+    if file is not None:
+        try:
+            token = Path(file).read_text().strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise Failure(f"the token cannot be read from {file}: {getattr(error, 'strerror', error)}") from None
+    return access_to(url, token, str(file or ""))
+
+
+def access_to(url: str, token: str = "", file: str = "") -> ControlAccess:
+    """The proxy at `url`, "" for the newest that runs; a token that is not given is looked for. Failure if there is none."""
+    token = token or os.environ.get(TOKEN_VARIABLE, "")
+    known = running()
+    if not url:
+        if not known:
+            raise Failure(
+                "no running proxy offers a control API: start one with barnabas proxy --control 127.0.0.1:8090"
+            )
+        return known[0]
+    if "://" not in url and not url.startswith("unix:"):
+        url = f"http://{url}"
+    for each in known:
+        if each.url == url and not token:
+            return each
+    return ControlAccess(url, token, file)
+
+
+def _control() -> Control:
+    found = access()
+    return Control(found.url, found.token)
+
+
+def _ask(call: Any) -> Any:
+    try:
+        return call(_control())
+    except ControlError as error:
+        raise _failure(error) from None
+
+
+def _failure(error: ControlError) -> Failure:
+    """What went wrong, in words for who types commands, not requests."""
+    if error.status == 401:
+        return Failure(
+            "the token is missing or wrong: the proxy told at its start which file it is in; "
+            f"barnabas control --token-file FILE ..., or set {TOKEN_VARIABLE}"
+        )
+    return Failure(str(error))
+
+
+def _json(value: Any) -> None:
+    typer.echo(json_visible(json.dumps(value, ensure_ascii=not sys.stdout.isatty())))
+
+
+@app.command()
+def status(as_json: Annotated[bool, typer.Option("--json", help="As the API says it.")] = False) -> None:
+    """How the proxy is, and how to reach its API with curl."""
+    found = access()
+    said = _ask(Control.status)
+    if as_json:
+        _json(said)
+        return
+    counts, lost = said["counts"], said["lost"]
+    where = "{}:{}"
+    typer.echo(f"barnabas {said['version']}, up {said['uptime']:.0f} s")
+    typer.echo(f"  clients     {where.format(*said['listen'])} for {where.format(*said['upstream'])}")
+    typer.echo(
+        f"  traffic     {counts['connections']} connections, {counts['exchanges']} exchanges, {counts['errors']} errors"
+    )
+    typer.echo(
+        f"  not seen    {lost['observer_bytes']} B by the observer, {lost['inspector_bytes']} B by the inspector"
+    )
+    recording = said["recording"] or {}
+    typer.echo(f"  recording   {visible(recording.get('directory') or 'no')}")
+    if flown := recording.get("flight"):
+        typer.echo(
+            f"  flight      {visible(flown['directory'])}: {flown['written']} written, {flown['counted']} only counted"
+        )
+    typer.echo(f"  rules       {said['rules']}, frames held: {said['held']}")
+    dead = [name for name, process in said["processes"].items() if not process["alive"]]
+    if dead:
+        typer.echo(f"  ended       {', '.join(dead)}")
+    for each in said["insecure"]:
+        typer.echo(f"  insecure    {each}")
+    typer.echo("")
+    for line in curl_lines(found):
+        typer.echo(line)
+
+
+def curl_lines(found: ControlAccess) -> list[str]:
+    """How to ask with curl."""
+    if found.url.startswith("unix:"):
+        return [f"curl --unix-socket {found.url.removeprefix('unix:')} http://localhost/v1/status"]
+    token = f'-H "Authorization: Bearer $(cat {found.token_file or "TOKENFILE"})"'
+    return [f"curl {token} {found.url}/v1/status"]
+
+
+@app.command()
+def exchanges(
+    filter: Annotated[str, typer.Argument(help="A filter, in quotes of the shell.", metavar="[FILTER]")] = "",
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new ones as they come.")] = False,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="How many of the newest.", min=1, max=1000)] = 20,
+    as_json: Annotated[bool, typer.Option("--json", help="One object per line, with requests and responses.")] = False,
+    local: Local = False,
+) -> None:
+    """The newest exchanges, and those that come."""
+    page = _ask(lambda control: control.exchange_page(filter, limit=limit, bodies=as_json))
+    for each in page["exchanges"]:
+        _exchange(each, as_json)
+    if follow:
+        try:
+            for each in _control().follow(filter, since=page["next"], bodies=as_json):
+                _exchange(each, as_json)
+        except ControlError as error:
+            raise _failure(error) from None
+
+
+def _exchange(each: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        _json(each)
+        return
+    stamp = times.moment(each["time_ns"] or 0)
+    latency = f"{each['latency_ns'] / 1e6:.3f} ms" if each["latency_ns"] is not None else each["state"]
+    line = f"{each['id']:>7} {stamp} {each['client']} {each['api']} v{each['api_version']} {latency}"
+    words = [line, each["error"] or "", *each["notes"]]
+    print(visible("  ".join(filter_ for filter_ in words if filter_)), flush=True)
+
+
+@app.command()
+def rules(
+    add: Annotated[Path | None, typer.Option("--add", help="Add the rules of a file.", metavar="FILE")] = None,
+    remove: Annotated[str, typer.Option("--remove", help="Remove a rule.", metavar="NAME")] = "",
+    enable: Annotated[str, typer.Option("--enable", help="Switch a rule on.", metavar="NAME")] = "",
+    disable: Annotated[str, typer.Option("--disable", help="Switch a rule off.", metavar="NAME")] = "",
+    hits: Annotated[str, typer.Option("--hits", help="List a rule's newest hits instead.", metavar="NAME")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="One object per line.")] = False,
+    local: Local = False,
+) -> None:
+    """The rules and how often each has fired; with options, change them first."""
+    if add is not None:
+        try:
+            text = add.read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise Failure(f"{add} cannot be read: {getattr(error, 'strerror', error)}") from None
+        try:
+            _control().add_rule(text)
+        except ControlError as error:
+            line, column = error.details.get("line"), error.details.get("column")
+            raise Failure(f"{add}:{line}:{column}: {error}" if line else str(_failure(error))) from None
+    if remove:
+        _ask(lambda control: control.remove_rule(remove))
+    if enable:
+        _ask(lambda control: control.enable_rule(enable))
+    if disable:
+        _ask(lambda control: control.enable_rule(disable, False))
+    if hits:
+        for each in _ask(lambda control: control.hits(hits, limit=1000)):
+            _hit(each, as_json)
+        return
+    for each in _ask(Control.rules):
+        if as_json:
+            _json(each)
+            continue
+        state = "on " if each["enabled"] else "off"
+        typer.echo(visible(f"{state}  {each['hits']:>6} hits  {each['name']}: {each['source']['match']}"))
+
+
+def _hit(each: dict[str, Any], as_json: bool) -> None:
+    """A hit, with the number that `barnabas control exchanges` shows in front of its exchange."""
+    if as_json:
+        _json(each)
+        return
+    stamp = times.moment(each["time_ns"])
+    exchange = f"exchange {each['exchange']}" if each["exchange"] is not None else "no finished exchange"
+    who = f"{each['client']} {each['client_id'] or ''}".strip()
+    what = f"{each['api']} v{each['api_version']}: {'; '.join(each['done'])}"
+    typer.echo(visible(f"{each['hit']:>6} {stamp} conn {each['connection']} {who} {what} ({exchange})"))
+
+
+@app.command()
+def held() -> None:
+    """Frames that wait for a decision, one JSON object per line."""
+    for each in _ask(Control.held):
+        _json(each)
+
+
+@app.command()
+def record(
+    directory: Annotated[Path | None, typer.Argument(help="Begin to record into this directory.")] = None,
+    rotate: Annotated[bool, typer.Option("--rotate", help="End the segment and go on in the next one.")] = False,
+    stop: Annotated[bool, typer.Option("--stop", help="End the recording.")] = False,
+    rotate_size: keeping.RotateSize = "",
+    rotate_time: keeping.RotateTime = "",
+    keep_size: keeping.KeepSize = "",
+    keep_time: keeping.KeepTime = "",
+) -> None:
+    """Start, rotate or stop the recording; without either, say where it is.
+
+    How it is cut and kept is as the proxy was started, where these options do not say.
+    """
+    if (directory is not None) + rotate + stop > 1:
+        raise Failure("one at a time: a directory to begin with, --rotate, or --stop")
+    kept = keeping.recording_config(rotate_size, rotate_time, keep_size, keep_time).settings()
+    kept = {name: value for name, value in kept.items() if value}
+    if kept and directory is None:
+        raise Failure("--rotate-size, --rotate-time, --keep-size and --keep-time go with a directory to begin with")
+    if directory is not None:
+        said = _ask(lambda control: control.start_recording(str(directory.absolute()), **kept))
+    elif rotate:
+        said = _ask(Control.rotate_recording)
+    elif stop:
+        said = _ask(Control.stop_recording)
+    else:
+        said = _ask(Control.recording)
+    typer.echo(f"recording to {visible(said['directory'])}" if said["recording"] else "nothing is being recorded")
+
+
+@app.command()
+def flight(
+    label: Annotated[str, typer.Argument(help="What its name begins with.")] = "",
+    reason: Annotated[str, typer.Option("--reason", help="Why; kept with it.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="As the API says it.")] = False,
+) -> None:
+    """Write out what the flight recorder holds, and what follows for a while."""
+    said = _ask(lambda control: control.write_flight(label, reason))
+    if as_json:
+        _json(said)
+    elif said["flight"] is None:
+        raise Failure(f"no flight recording is written: {visible(said['text'])}")
+    else:
+        typer.echo(f"{visible(said['flight'])}: {visible(said['text'])}")
+
+
+@app.command()
+def stop() -> None:
+    """Stop the proxy; responses in flight still arrive."""
+    _ask(Control.shutdown)

@@ -1,0 +1,160 @@
+"""``barnabas feed``: the live feed of a running proxy, as lines."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ....captures import Row
+from ....decoder.schema import facts
+from ....proxy.feed.client import Batch, FeedError, FeedEvent, Joined, Missed, Totals, subscribe
+from ....proxy.metrics.settings import left_token
+from ... import times
+from ..common.address import parse
+from ..common.failure import Failure
+from ..common.local_time import Local
+from .metrics_options import TOKEN_VARIABLE, read_token
+
+DEFAULT = "127.0.0.1:19095"
+
+
+def feed(
+    address: Annotated[str, typer.Argument(help="Where the proxy was told to give its --feed.", metavar="HOST:PORT")] = (
+        DEFAULT
+    ),
+    token_file: Annotated[
+        Path | None,
+        typer.Option("--token-file", help=f"The feed's token (or set {TOKEN_VARIABLE}).", metavar="FILE"),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+    totals: Annotated[bool, typer.Option("--totals", help="Only the totals, every second.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for a proxy that does not answer yet.")] = False,
+    seconds: Annotated[
+        float | None, typer.Option("--seconds", help="End after so many seconds.", metavar="NUMBER", show_default=False)
+    ] = None,
+    local: Local = False,
+) -> None:
+    """Print the exchanges that go through a running proxy, as they happen.
+
+    It comes over UDP: whoever is too slow misses some of it, and is told how much. A recording misses nothing.
+    """
+    where, token = joined_token(address, token_file)
+    lines = json_lines if as_json else plain_lines
+    try:
+        events = _for(subscribe(where, token, patient=wait), seconds)
+        for line in lines(events, totals):
+            print(line, flush=True)
+    except FeedError as error:
+        raise Failure(str(error)) from None
+    except KeyboardInterrupt:
+        sys.exit(0)
+
+
+def joined_token(address: str, token_file: Path | None = None) -> tuple[tuple[str, int], str]:
+    """Where a feed is, and the token that it wants."""
+    where = parse(address, "HOST:PORT", port=parse(DEFAULT, "")[1])
+    token = read_token(token_file) or left_token(where[1])
+    if token is None:
+        raise Failure(
+            f"no token for the feed at {address}: give --token-file FILE or set {TOKEN_VARIABLE}; "
+            "the proxy says where its token is when it starts"
+        )
+    return where, token
+
+
+def _for(events: Iterator[FeedEvent], seconds: float | None) -> Iterator[FeedEvent]:
+    """Events until the time is up. Totals come every second, so it is noticed soon."""
+    until = None if seconds is None else time.monotonic() + seconds
+    for event in events:
+        yield event
+        if until is not None and time.monotonic() > until:
+            return
+
+
+def plain_lines(events: Iterator[FeedEvent], only_totals: bool = False) -> Iterator[str]:
+    """A line for each exchange, gap and new start; or for the totals."""
+    from ...tui.plain import line, titles
+
+    lost, titled = 0, only_totals
+    for event in events:
+        if isinstance(event, Batch):
+            if not only_totals:
+                yield from map(line, event.rows())
+        elif isinstance(event, Missed):
+            yield _missed(event)
+        elif isinstance(event, Joined):
+            lost = 0
+            if not titled:  # not before: an error may come instead
+                yield titles()
+            titled = True
+        elif isinstance(event, Totals):
+            if event.lost_bytes > lost:
+                yield f"-- the proxy's meter fell behind: {event.lost_bytes - lost} B were not summarised"
+                lost = event.lost_bytes
+            if only_totals:
+                yield _totals(event)
+
+
+def _missed(event: Missed) -> str:
+    what = "1 exchange was" if event.records == 1 else f"{event.records} exchanges were"
+    datagrams = "1 datagram" if event.datagrams == 1 else f"{event.datagrams} datagrams"
+    return f"-- {what} not seen ({datagrams} lost)"
+
+
+def _totals(event: Totals) -> str:
+    asked = sum(rate.requests for rate in event.rates)
+    failed = sum(rate.errors for rate in event.rates)
+    busiest = ", ".join(f"{_api(rate.api_key)} {rate.requests}" for rate in event.rates[:4])
+    return (
+        f"{times.moment(time.time_ns())}  {asked}/s, {failed} errors/s, {event.connections} connections, "
+        f"{event.exchanges} exchanges in all" + (f"  ({busiest})" if busiest else "")
+    )
+
+
+def _api(key: int) -> str:
+    return facts.api_name(key) if key >= 0 else "other"
+
+
+def json_lines(events: Iterator[FeedEvent], only_totals: bool = False) -> Iterator[str]:
+    """An object for each exchange (the keys of ``barnabas decode --json``, without bodies), gap, start and totals."""
+    for event in events:
+        if isinstance(event, Batch):
+            if not only_totals:
+                for row in event.rows():
+                    yield json.dumps(_exchange(row))
+        elif isinstance(event, Totals):
+            rates = [{"api": _api(rate.api_key), **rate._asdict()} for rate in event.rates]
+            yield json.dumps({"kind": "totals", **asdict(event), "rates": rates})
+        elif isinstance(event, (Missed, Joined)):
+            yield json.dumps({"kind": type(event).__name__.lower(), **asdict(event)})
+
+
+def _exchange(row: Row) -> dict[str, Any]:
+    return {
+        "kind": "exchange",
+        "number": row.number,
+        "time_ns": row.time_ns,
+        "conn": row.connection,
+        "client": row.client,
+        "broker": row.broker,
+        "api": row.api,
+        "api_key": row.api_key,
+        "api_version": row.api_version,
+        "correlation_id": row.correlation_id,
+        "client_id": row.client_id,
+        "request_size": row.request_size,
+        "response_size": row.response_size,
+        "latency_ns": row.latency_ns,
+        "state": str(row.state),
+        "error": facts.error_name(row.error) if row.error else None,
+        "undecoded": row.undecoded,
+        "changed": row.changed,
+        "noted": row.noted,
+    }

@@ -1,0 +1,58 @@
+"""``barnabas plugins``: which plugins are installed, and whether one can be loaded."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from ....captures.export.text import json_visible
+from ....decoder.schema import facts
+from ....plugins.hooks import PluginError, installed, parse
+from ....plugins.hooks.plugin import OF_MESSAGES
+from ....plugins.hooks.sources import GROUP
+from ....proxy.plugged import PluginsConfig
+from ....proxy.plugged.checking import check as load_once
+from ...tui.safe import visible
+from ..common.failure import Failure
+
+app = typer.Typer(
+    help="Plugins: what is installed, and whether one can be loaded.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.command("list")
+def list_() -> None:
+    """The plugins that packages offer (entry points of the group barnabas.plugins). None is loaded by this."""
+    found = installed()
+    for name, point in sorted(found.items()):
+        package = point.dist.name if point.dist is not None else "?"
+        typer.echo(f"{visible(name)}: {visible(point.value)} ({visible(package)})")
+    if not found:
+        typer.echo(f"none: no package offers one in the entry-point group {GROUP}; --plugin takes files, too")
+
+
+@app.command()
+def check(
+    plugin: Annotated[list[str], typer.Argument(help="As --plugin of `barnabas proxy` takes them.")],
+    as_json: Annotated[bool, typer.Option("--json", help="As one JSON object.")] = False,
+) -> None:
+    """Load plugins in a process of their own, and say what they are for. Exit status 2 if something is wrong."""
+    try:
+        found = load_once(PluginsConfig(tuple(parse(each) for each in plugin)))
+    except PluginError as error:
+        raise Failure(visible(str(error))) from None
+    if as_json:
+        typer.echo(json_visible(json.dumps({"plugins": found}, ensure_ascii=False)))
+        return
+    for each in found:
+        typer.echo(f"{visible(each['name'])}: {', '.join(each['hooks'])}")
+        keys = sorted({facts.api_name(key) for hook in OF_MESSAGES for key in each[hook]})
+        if keys:
+            of = "every API" if len(keys) == len(facts.api_keys()) else ", ".join(keys)
+            match = f"; {visible(each['match'])}" if each["match"] else ""
+            typer.echo(f"    {of}{match}")
+    typer.echo(f"ok: {len(found)} plugin{'s' if len(found) != 1 else ''}")

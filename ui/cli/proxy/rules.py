@@ -1,0 +1,217 @@
+"""``barnabas rules``: fault rules: checking them, trying them on a capture, and ready ones."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import yaml
+
+from ....captures import Capture
+from ....captures.export.text import json_visible
+from ....decoder import Exchange
+from ....decoder.connection.exchange import State
+from ....decoder.filter.errors import nearest
+from ....decoder.schema import facts
+from ....plugins.actions.answering import Error
+from ....plugins.book import RuleBook
+from ....plugins.fate import Fate
+from ....plugins.reach import shadowed
+from ....plugins.recipes import RECIPES, find
+from ....plugins.rules import Rule, RuleError, load
+from ...tui.safe import visible
+from ..common.failure import Failure
+from ..common.opening import open_or_fail
+
+PRODUCE = facts.api_key("Produce")
+
+app = typer.Typer(
+    help="Fault rules: check a file, try it on a capture, list ready ones.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def read(path: Path) -> list[Rule]:
+    """The rules of a file; Failure shows what is wrong where."""
+    try:
+        return load(path)
+    except RuleError as error:
+        raise Failure(f"{visible(str(error))}{_shown(path, error)}") from None
+
+
+def _shown(path: Path, error: RuleError) -> str:
+    """The line that is wrong, with a caret below the place."""
+    try:
+        line = path.read_text("utf-8", "replace").splitlines()[error.line - 1]
+    except (OSError, IndexError):
+        return ""
+    return f"\n  {visible(line)}\n  {' ' * (error.column - 1)}^" if line.strip() else ""
+
+
+@app.command()
+def check(
+    file: Annotated[Path, typer.Argument(help="A rules file, YAML, JSON or TOML.")],
+    as_json: Annotated[
+        bool, typer.Option("--json", help="The rules as one JSON object, as the control API takes them.")
+    ] = False,
+) -> None:
+    """Say whether a file holds rules, and what they are about. Exit status 2 if something is wrong with it."""
+    rules = read(file)
+    if as_json:
+        typer.echo(json_visible(json.dumps({"rules": [rule.to_dict() for rule in rules]}, ensure_ascii=False)))
+        return
+    for rule in rules:
+        typer.echo(f"{visible(rule.name)}: {visible(rule.match)}")
+        typer.echo(f"    {_reach(rule)}; {visible(str(yaml_line(rule)))}")
+    for rule, other in shadowed(rules):
+        typer.echo(
+            f"warning: {visible(rule.name)!r} never fires: {visible(other.name)!r} "
+            f"{'comes first, ' if rules.index(other) < rules.index(rule) else 'is decided by the request, '}"
+            "always fires, and matches all that it matches; put it behind, or give it a 'when'"
+        )
+    for rule in rules:
+        keys = rule.filter.apis()
+        if keys is not None and PRODUCE not in keys:
+            continue
+        if not any(isinstance(each, Error) and each.repeats_batches for each in rule.do):
+            continue
+        typer.echo(
+            f"warning: {visible(rule.name)!r} can make records stand twice in the log: the broker appends the batch, and an "
+            "idempotent producer may send it again as a new one; use 'broker: skipped' (docs/rules.md, Idempotent producers)"
+        )
+    typer.echo(f"ok: {len(rules)} rule{'s' if len(rules) != 1 else ''}")
+
+
+def _reach(rule: Rule) -> str:
+    keys = rule.filter.apis()
+    if keys is None:
+        about = "requests of every API are looked at"
+    else:
+        names = sorted(facts.api_name(key) for key in keys)
+        about = (
+            f"{', '.join(names[:6])}{f' and {len(names) - 6} more' if len(names) > 6 else ''}"
+            if names
+            else "never true"
+        )
+    return about + (", decided when the response is there" if rule.late else "")
+
+
+def yaml_line(rule: Rule) -> str:
+    """What a rule does, in one line of YAML."""
+    text = yaml.safe_dump(rule.to_dict()["do"], default_flow_style=True, sort_keys=False, width=10_000)
+    return str(text).strip()
+
+
+@app.command("try")
+def try_(
+    file: Annotated[Path, typer.Argument(help="A rules file, YAML, JSON or TOML.")],
+    capture: Annotated[Path, typer.Argument(help="A recording, or a capture of others.")],
+    limit: Annotated[int, typer.Option(help="Show so many exchanges of each rule.", min=0)] = 5,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object per exchange that a rule would have changed.")
+    ] = False,
+) -> None:
+    """Show what rules would have done to the exchanges of a capture: which match, which fire, and what happens then.
+
+    Nothing is sent. The counts run as they would have in the proxy, in the order of the requests; what clients would have
+    done otherwise after a fault is not known.
+    """
+    rules = read(file)
+    book = RuleBook(rules, now_ns=0)
+    shown: dict[str, list[str]] = {rule.name: [] for rule in rules}
+    total = 0
+    with open_or_fail(capture) as opened:
+        for number, exchange, fate in _tried(book, opened):
+            total += 1
+            if fate is None:
+                continue
+            if as_json:
+                found = exchange.to_dict(bodies=False) | {
+                    "row": number,
+                    "rule": fate.rule,
+                    "hit": fate.hits,
+                    "done": fate.notes,
+                }
+                typer.echo(json_visible(json.dumps(found, ensure_ascii=False, default=str)))
+            elif len(shown[fate.rule]) < limit:
+                client = f" {visible(exchange.client_id)}" if exchange.client_id else ""
+                shown[fate.rule].append(
+                    f"    #{number} conn {exchange.connection}{client} {exchange.api} v{exchange.api_version}: "
+                    f"{visible('; '.join(fate.notes))}"
+                )
+    if as_json:
+        return
+    for rule in rules:
+        matched, hits = book.counts()[rule.name]
+        typer.echo(f"{visible(rule.name)}: {matched} of {total} exchanges match, {hits} would have been changed")
+        for line in shown[rule.name]:
+            typer.echo(line)
+        if hits > len(shown[rule.name]) and limit:
+            typer.echo(f"    and {hits - len(shown[rule.name])} more")
+
+
+def _tried(book: RuleBook, capture: Capture) -> Iterator[tuple[int, Exchange, Fate | None]]:
+    """(number, exchange, what would have happened to it) of every exchange with a request."""
+    begun = False
+    for number, exchange in enumerate(capture.exchanges(), 1):
+        if exchange.request is None:
+            continue
+        if not begun:
+            # Windows of time count from the first request.
+            begun = True
+            book.begin(exchange.request_time_ns or 0)
+        if exchange.topics is None:
+            exchange.topics = book.seen.topics
+        if exchange.response is not None:
+            book.learn(exchange)
+        asked = Exchange(
+            connection=exchange.connection, client=exchange.client, broker=exchange.broker, api_key=exchange.api_key,
+            api_version=exchange.api_version, correlation_id=exchange.correlation_id, client_id=exchange.client_id,
+            request=exchange.request, request_time_ns=exchange.request_time_ns, topics=exchange.topics, about=exchange.about,
+        )  # fmt: skip
+        fate: Fate | None = book.decide(asked)
+        if fate is None and exchange.state is State.PAIRED:
+            fate = book.judge(exchange)
+        yield number, exchange, fate
+
+
+@app.command()
+def recipes(
+    name: Annotated[str | None, typer.Argument(help="Print this one as a rules file.")] = None,
+    topic: Annotated[str, typer.Option(help="For this topic only.")] = "",
+    group: Annotated[str, typer.Option(help="For this group only.")] = "",
+    client: Annotated[str, typer.Option(help="For this client id only.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON, which the control API takes.")] = False,
+) -> None:
+    """List ready rules, or print one as a rules file: barnabas rules recipes leader-election --topic orders > rules.yaml"""
+    if name is None:
+        if as_json:
+            for each in RECIPES:
+                found = {"name": each.name, "about": each.about, "expect": each.expect, "settings": each.settings()}
+                typer.echo(json_visible(json.dumps(found | {"rules": [rule.to_dict() for rule in each.made()]}, ensure_ascii=False)))
+            return
+        width = max(len(each.name) for each in RECIPES)
+        for each in RECIPES:
+            typer.echo(f"{each.name:<{width}}  {each.about}")
+        typer.echo("\nPrint one: barnabas rules recipes NAME [--topic T] [--group G] [--client C] > rules.yaml")
+        return
+    recipe = find(name)
+    if recipe is None:
+        known = [each.name for each in RECIPES]
+        raise Failure(f"there is no recipe {visible(name)!r}{nearest(name, known)}; barnabas rules recipes lists them")
+    wanted = {key: value for key, value in (("topic", topic), ("group", group), ("client", client)) if value}
+    if unused := [key for key in wanted if key not in recipe.settings()]:
+        raise Failure(
+            f"--{unused[0]} is not used by {recipe.name}; it takes: {', '.join(recipe.settings()) or 'nothing'}"
+        )
+    rules = [rule.to_dict() for rule in recipe.made(**wanted)]
+    if as_json:
+        typer.echo(json_visible(json.dumps({"rules": rules}, ensure_ascii=False)))
+        return
+    typer.echo(f"# {recipe.about}")
+    typer.echo(f"# expect: {recipe.expect}")
+    typer.echo(yaml.safe_dump({"rules": rules}, sort_keys=False, allow_unicode=True, width=110), nl=False)

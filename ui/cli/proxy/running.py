@@ -1,0 +1,350 @@
+"""Running proxies in the foreground: their events line by line, findings, signals. One cluster, or several by name."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import queue
+import select
+import signal
+import stat
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from ....plugins.rules import Rule, RuleError, load
+from ....proxy import Proxy, ProxyConfig, ProxyError, events
+from ....proxy.negotiation.security import client_advice
+from ... import times
+from ..common.address import show
+from ..common.failure import Failure
+from ..common.signals import stopping_on_signals
+from . import metrics_options as metering
+
+COUNTS_EVERY = 10.0
+FAILED = 1
+"""Exit status of a proxy that has ended by itself because its relays could not be kept running."""
+
+
+class _Hangup:
+    """SIGHUP has come."""
+
+
+class _FlightAsked:
+    """SIGUSR1 has come."""
+
+
+class _Ended:
+    """A proxy has stopped by itself: its control API was asked to, or it has failed."""
+
+
+@dataclass(slots=True)
+class Cluster:
+    """What is run. `name` is empty for the only one; `rules`: the file they came from, to be read again on SIGHUP."""
+
+    name: str
+    config: ProxyConfig
+    rules: Path | None = None
+    proxy: Proxy = field(init=False)
+    findings: Findings = field(init=False)
+    said: tuple[float, tuple[int, ...] | None] = (0.0, None)
+    """When counts were printed last, and which."""
+
+    def __post_init__(self) -> None:
+        self.proxy = Proxy(self.config)
+        self.findings = Findings(self.prefix)
+
+    @property
+    def prefix(self) -> str:
+        return f"{self.name}: " if self.name else ""
+
+
+def run(clusters: Sequence[Cluster], as_json: bool, quiet: bool, screen: bool) -> None:
+    """Start them all, print what happens, and stop them on Ctrl-C or SIGTERM."""
+    talk = not (as_json or quiet or screen)
+    for cluster in clusters:
+        _make_directory(cluster)
+    heard = _Heard()
+    with stopping_on_signals():
+        try:
+            for cluster in clusters:
+                _start(cluster, talk)
+            if screen:
+                _screen(clusters[0].proxy)
+            else:
+                heard.listen(clusters)
+                _lines(clusters, heard, as_json, quiet)
+        except KeyboardInterrupt:
+            if not quiet:
+                print(
+                    "stopping: responses in flight are waited for, 5 s at most; Ctrl-C again cuts them", file=sys.stderr
+                )
+        finally:
+            stop_all([cluster.proxy for cluster in clusters])
+    for cluster, event in heard.rest(clusters):
+        if isinstance(event, events.FindingSeen) and not as_json:
+            cluster.findings.take(event, not screen)
+        elif not isinstance(event, events.Counts) and (event.warning or not quiet) and not screen:
+            _print(event, cluster, as_json)
+    for cluster in clusters:
+        if cluster.config.findings and not as_json and not screen:
+            cluster.findings.summary()
+        record = cluster.config.record
+        if record is not None and not as_json and not quiet:
+            print(
+                f"{cluster.prefix}recorded to {record}; look at it with: barnabas ui {record}, "
+                f"or: barnabas findings {record}"
+            )
+    if any(cluster.proxy.failed for cluster in clusters):
+        raise SystemExit(FAILED)
+
+
+def stop_all(proxies: Sequence[Proxy]) -> None:
+    """Stop them at the same time: each may have responses in flight to wait for."""
+    threads = [threading.Thread(target=proxy.stop, name="stopping") for proxy in proxies]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def way_in(config: ProxyConfig, address: tuple[str, int]) -> str:
+    """Where clients begin; `address`: where the proxy listens."""
+    if config.transparent:
+        return "clients: the brokers' own addresses; bring them here with: barnabas transparent up"
+    if config.tls is not None and config.tls.sni_suffix:
+        name = config.tls.sni_suffix.lower().strip(".")
+        names = f"{name} and broker-ID.{name} have to lead to {address[0]}"
+        return f"clients: bootstrap.servers={show((name, address[1]))} ({names}, in the DNS or their /etc/hosts)"
+    return f"clients: bootstrap.servers={show(address)}"
+
+
+def _start(cluster: Cluster, talk: bool) -> None:
+    proxy = cluster.proxy
+    try:
+        proxy.start()
+    except ProxyError as error:
+        raise Failure(f"{cluster.prefix}{error}") from None
+    advice = metering.advice(proxy.meter, cluster.config.meter)  # leaves the token, whoever reads this or not
+    if not talk:
+        return
+    lines = [way_in(cluster.config, proxy.address)]
+    if cluster.config.tls is not None:
+        lines += client_advice(cluster.config.tls)
+    if advice:
+        lines.append(advice)
+    for line in lines:
+        print(f"{cluster.prefix}{line}", flush=True)
+
+
+def load_rules(path: Path | None) -> list[Rule]:
+    """The rules of a file; Failure with file, line and column of what is wrong in it."""
+    if path is None:
+        return []
+    try:
+        return load(path)
+    except RuleError as error:
+        raise Failure(str(error)) from None
+    except OSError as error:
+        raise Failure(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+def _make_directory(cluster: Cluster) -> None:
+    path = cluster.config.record
+    if path is not None:
+        try:
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise Failure(f"cannot record into {path}: {error.strerror or error}; give --record another DIR") from None
+
+
+class Findings:
+    """The findings of one run, by their number, as they were told last."""
+
+    def __init__(self, prefix: str = "") -> None:
+        self._prefix = prefix
+        self._last: dict[int, events.FindingSeen] = {}
+
+    def take(self, event: events.FindingSeen, show_it: bool = True) -> None:
+        """Print a finding: with its remedy the first time, in one line when it got worse or more frequent."""
+        before = self._last.get(event.number)
+        self._last[event.number] = event
+        if not show_it or (before and event.count < 2 * before.count and event.severity == before.severity):
+            return  # the last word on a finding that was told: for the summary
+        from ..analysis.finding_lines import in_one_line, indented, plain_or_colours
+
+        console = plain_or_colours()
+        line = in_one_line(event.severity, event.id, event.count, event.seen)
+        console.print(f"{_now()} {self._prefix}", line, sep="")
+        if before is None:
+            console.print(indented(event.remedy, "do: ", 16))
+
+    def summary(self) -> None:
+        """What was found in all, the worst first."""
+        from ....decoder.findings import Severity
+        from ..analysis.finding_lines import in_one_line, plain_or_colours
+
+        console = plain_or_colours()
+        if not self._last:
+            console.print(f"{self._prefix}nothing was found wrong with the traffic")
+            return
+        console.print(f"{self._prefix}found in this run: {len(self._last)}")
+        for event in sorted(self._last.values(), key=lambda e: (-Severity(e.severity).rank, -e.count)):
+            console.print("  ", in_one_line(event.severity, event.id, event.count, event.seen), sep="")
+
+
+class _Heard:
+    """The events of all clusters, in the order they came."""
+
+    def __init__(self) -> None:
+        self.queue: queue.SimpleQueue[tuple[Cluster, events.Event] | _Hangup | _FlightAsked | _Ended] = queue.SimpleQueue()
+        self._threads: list[threading.Thread] = []
+
+    def listen(self, clusters: Sequence[Cluster]) -> None:
+        """Take the events of clusters that have started."""
+        for cluster in clusters:
+            thread = threading.Thread(target=self._hear, args=(cluster,), name=f"events {cluster.name}", daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def _hear(self, cluster: Cluster) -> None:
+        for event in cluster.proxy.events():
+            self.queue.put((cluster, event))
+        self.queue.put(_Ended())
+
+    def rest(self, clusters: Sequence[Cluster]) -> Iterator[tuple[Cluster, events.Event]]:
+        """What nobody has taken yet, when all have been stopped."""
+        if not self._threads:
+            self.listen(clusters)
+        for thread in self._threads:
+            thread.join()
+        while not self.queue.empty():
+            found = self.queue.get()
+            if isinstance(found, tuple):
+                yield found
+
+
+def _lines(clusters: Sequence[Cluster], heard: _Heard, as_json: bool, quiet: bool) -> None:
+    """Print events as they come, until interrupted or every proxy has been stopped over its control API."""
+    running = len(clusters)
+    at_terminal = _has_terminal() and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN  # nohup outlives its terminal
+    before = signal.signal(signal.SIGHUP, lambda number, frame: heard.queue.put(_Hangup()))
+    before_flight = signal.signal(signal.SIGUSR1, lambda number, frame: heard.queue.put(_FlightAsked()))
+    try:
+        while running:
+            found = heard.queue.get()
+            if isinstance(found, tuple):
+                cluster, event = found
+                _tell(cluster, event, as_json, quiet)
+                continue
+            if isinstance(found, _Ended):
+                running -= 1
+                if any(cluster.proxy.failed for cluster in clusters):
+                    return  # whoever supervises this command starts all of it again
+                continue
+            if isinstance(found, _FlightAsked):
+                for each in clusters:
+                    each.proxy.write_flight(kind="signal", reason="SIGUSR1")
+                continue
+            if at_terminal and not _has_terminal():
+                raise KeyboardInterrupt  # the signal was the terminal's end
+            for each in clusters:
+                _reload(each)
+    except OSError as error:
+        if error.errno == errno.EIO and at_terminal and not _has_terminal():
+            raise KeyboardInterrupt from None  # the line that could not be written came before the signal
+        raise
+    finally:
+        if at_terminal and not _has_terminal():
+            _speak_to_nobody()
+        signal.signal(signal.SIGHUP, before)
+        signal.signal(signal.SIGUSR1, before_flight)
+
+
+def _has_terminal() -> bool:
+    """Whether there is a terminal to stop this from; one that was closed is gone."""
+    try:
+        # While it is being closed, writing to it fails already and /dev/tty still opens.
+        if any(_is_terminal(stream.fileno()) and hung_up(stream.fileno()) for stream in (sys.stdout, sys.stderr)):
+            return False
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
+
+
+def hung_up(fd: int) -> bool:
+    """Whether the other side of a terminal has gone."""
+    poller = select.poll()
+    poller.register(fd, 0)
+    return any(event & (select.POLLHUP | select.POLLERR) for _, event in poller.poll(0))
+
+
+def _speak_to_nobody() -> None:
+    """What is written to a terminal that is gone fails, so it goes nowhere. Files and pipes stay."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        if _is_terminal(stream.fileno()):
+            os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
+
+def _is_terminal(fd: int) -> bool:
+    """Also of one that is gone, which `isatty` takes for none."""
+    return stat.S_ISCHR(os.fstat(fd).st_mode)
+
+
+def _now() -> str:
+    """In front of each line, with its date: a proxy runs for days."""
+    return times.moment(time.time_ns())
+
+
+def _reload(cluster: Cluster) -> None:
+    """Read the rules and the plugins again; what cannot be read leaves the old ones standing."""
+    if cluster.config.plugins is not None:
+        cluster.proxy.reload_plugins()
+    if cluster.rules is None:
+        return
+    try:
+        cluster.proxy.replace_rules(load_rules(cluster.rules))
+    except Failure as failure:
+        print(f"{_now()} ! {cluster.prefix}the old rules stay: {failure}", file=sys.stderr, flush=True)
+
+
+def _tell(cluster: Cluster, event: events.Event, as_json: bool, quiet: bool) -> None:
+    if isinstance(event, events.Counts) and not as_json:
+        moved = (event.exchanges, event.request_bytes, event.response_bytes, event.connections)
+        last, said = cluster.said
+        if moved == said or time.monotonic() - last < COUNTS_EVERY:
+            return
+        cluster.said = (time.monotonic(), moved)
+    if isinstance(event, events.FindingSeen) and not as_json:
+        cluster.findings.take(event)
+    elif event.warning or not quiet:
+        _print(event, cluster, as_json)
+
+
+def _print(event: events.Event, cluster: Cluster, as_json: bool) -> None:
+    if as_json:
+        whose = {"cluster": cluster.name} if cluster.name else {}
+        print(json.dumps({"event": type(event).__name__, **whose, **asdict(event)}), flush=True)
+    else:
+        stamp = _now()
+        print(
+            f"{stamp} {'! ' if event.warning else ''}{cluster.prefix}{event.text}",
+            file=sys.stderr if event.warning else sys.stdout,
+            flush=True,
+        )
+
+
+def _screen(running: Proxy) -> None:
+    from ...live import watch
+
+    assert running.config.record is not None
+    tls = running.config.tls
+    unverified = " (brokers' certificates NOT VERIFIED)" if tls is not None and tls.broker_insecure else ""
+    watch(running, running.config.record, title=f"bootstrap.servers={show(running.address)}{unverified}")

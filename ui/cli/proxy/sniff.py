@@ -1,0 +1,114 @@
+"""``barnabas sniff``: record what passes an interface, without standing in its way."""
+
+from __future__ import annotations
+
+import sys
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ...tui.safe import visible
+from ..analysis.finding_lines import counted
+from ..common.failure import Failure
+from ..common.signals import stopping_on_signals
+from ..protocol.filter import compiled
+from . import recording_options as keeping
+
+
+class By(StrEnum):
+    """Who takes the packets."""
+
+    DUMPCAP = "dumpcap"
+    TCPDUMP = "tcpdump"
+    SOCKET = "socket"
+
+
+def sniff(
+    interface: Annotated[str, typer.Option("--interface", "-i", help="The network interface, such as eth0 or lo.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The recording's directory.", metavar="DIR")],
+    port: Annotated[
+        list[int] | None,
+        typer.Option("--port", help="A port of the brokers (default: all TCP; Kafka is found by what is said)."),
+    ] = None,
+    seconds: Annotated[float | None, typer.Option("--seconds", help="Stop after so long.", min=0)] = None,
+    filter_: Annotated[
+        str | None, typer.Option("--filter", help="Only the exchanges that this is true of.", metavar="FILTER")
+    ] = None,
+    redact: Annotated[
+        bool, typer.Option("--redact/--no-redact", help="Mask passwords, tokens and other secrets of the protocol.")
+    ] = True,
+    by: Annotated[
+        By | None,
+        typer.Option("--by", help="Who takes the packets (default: dumpcap or tcpdump if installed, else a socket)."),
+    ] = None,
+    rotate_size: keeping.RotateSize = "",
+    rotate_time: keeping.RotateTime = "",
+    keep_size: keeping.KeepSize = "",
+    keep_time: keeping.KeepTime = "",
+) -> None:
+    """Record passively: no client is pointed anywhere, nothing is changed. Ctrl-C ends it.
+
+    The recording grows while it runs: barnabas ui DIR shows it live. Needs root, CAP_NET_RAW, or a dumpcap that your
+    user may run. Packets that the system dropped are counted and said. A full disk ends nothing: counting goes on, and
+    so does the recording once there is room. For TLS connections use barnabas proxy, or capture with dumpcap and give
+    barnabas import the clients' key log.
+    """
+    wanted = compiled(filter_) if filter_ is not None else None
+    kept = keeping.recording_config(rotate_size, rotate_time, keep_size, keep_time)
+    from ....captures.foreign.importing import Importer
+    from ....captures.foreign.sniff import SniffError, Tap
+    from ....captures.foreign.sniff import sniff as record
+    from ....proxy.observers.retainer import Retainer
+
+    try:
+        tap = Tap(interface, tuple(port or ()), str(by) if by else "")
+    except (SniffError, OSError) as error:
+        raise Failure(visible(str(error))) from None
+    retainer = Retainer(lambda event: print(visible(event.text), file=sys.stderr))
+    try:
+        importer = Importer(
+            output,
+            tuple(port or (9092,)),
+            redact=redact,
+            wanted=wanted,
+            segment_bytes=kept.segment_bytes,
+            segment_seconds=kept.segment_seconds,
+            on_segment=retainer.apply,
+            on_trouble=_warn,
+        )
+    except OSError as error:
+        tap.close()
+        raise Failure(f"{visible(str(output))} cannot be written: {error.strerror or error}") from None
+    print(f"recording {visible(interface)} into {visible(str(output))} by {tap.by}; Ctrl-C ends it", file=sys.stderr)
+    retainer.watch(output, kept, is_ring=False)
+    until = None if seconds is None else time.monotonic() + seconds
+
+    def over() -> bool:
+        retainer.tick()
+        return until is not None and time.monotonic() >= until
+
+    with stopping_on_signals():
+        try:
+            record(tap, importer, over, _warn)
+        except KeyboardInterrupt:
+            pass
+        except OSError as error:
+            raise Failure(visible(str(error.strerror or error))) from None
+    retainer.close()
+    counts = importer.counts
+    for note in importer.notes:
+        print(f"barnabas: {visible(note)}", file=sys.stderr)
+    what = f"{counted(counts['exchanges'], 'exchange')} on {counted(counts['connections'], 'connection')}"
+    if counts["unrecorded"]:
+        what += f" ({counted(counts['unrecorded'], 'frame')} not recorded: the disk was full, or failed)"
+    dropped = "not known" if tap.dropped is None else f"{tap.dropped}"
+    print(
+        f"{what}; packets dropped by the system: {dropped}; next: barnabas ui {visible(str(output))}", file=sys.stderr
+    )
+
+
+def _warn(text: str) -> None:
+    print(f"barnabas: {visible(text)}", file=sys.stderr, flush=True)

@@ -1,0 +1,126 @@
+"""``barnabas cut``: a part of a capture as one of its own."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ....decoder.filter import literals
+from ...times import zone
+from ..common.failure import Failure
+from ..protocol.filter import compiled
+from ..common.local_time import Local
+from ..common.opening import cannot_read
+from ..common.progress import Bar
+from .transform_output import AsJson, Force, Output, Ports, Redact, making, origin, said, tell, warn
+
+_OFFSET = re.compile(r"\+(.+)")
+_NUMBERS = re.compile(r"(\d++)?(-)?(\d+)?")
+
+
+def cut(
+    capture: Annotated[Path, typer.Argument(help="A recording, or a pcap or pcapng file.", metavar="IN")],
+    output: Output,
+    filter_: Annotated[
+        str | None, typer.Option("--filter", help="Exchanges that this is true of.", metavar="FILTER")
+    ] = None,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            help="Sent at this time or later: 2026-11-21T10:30:00Z, or +90s from the beginning.",
+            metavar="TIME",
+        ),
+    ] = None,
+    end: Annotated[str | None, typer.Option("--to", help="Sent at this time or earlier.", metavar="TIME")] = None,
+    connection: Annotated[
+        list[int] | None, typer.Option("--connection", help="On this connection. May be repeated.", metavar="N")
+    ] = None,
+    exchanges: Annotated[
+        str | None,
+        typer.Option("--exchanges", help="By their numbers in barnabas ui: 10-20, 7, 100-.", metavar="FIRST-LAST"),
+    ] = None,
+    with_handshakes: Annotated[
+        bool,
+        typer.Option(
+            "--with-handshakes/--without-handshakes",
+            help="Keep what these connections began with: ApiVersions and SASL.",
+        ),
+    ] = True,
+    redact: Redact = True,
+    port: Ports = None,
+    force: Force = False,
+    as_json: AsJson = False,
+    local: Local = False,
+) -> None:
+    """Cut a part out of a capture: whole exchanges, as they were, with their times, connections and notes.
+
+    What is given must all be so. barnabas merge puts parts together again.
+    """
+    from ....captures.transform.cut import Cut, Part
+    from ....captures.transform.write import Writer
+
+    wanted = compiled(filter_) if filter_ is not None else None
+    if str(capture) == "-":
+        raise Failure("standard input cannot be read twice; save it to a file first: barnabas import - -o DIR")
+    part = Part(
+        wanted,
+        _time(start, "--from"),
+        _time(end, "--to"),
+        frozenset(connection) if connection else None,
+        _numbers(exchanges) if exchanges is not None else None,
+        with_handshakes,
+    )
+    with making(output, [capture], force) as place:
+        writer = Writer(place, redact=redact, one_file=output.suffix == ".pcapng")
+        with Bar("cutting", 0) as bar:
+            found = Cut(capture, part, tuple(port or (9092,)), bar.of)
+            with cannot_read(capture):
+                happenings = found.happenings()
+                first = next(happenings, None)
+            if first is None:
+                raise Failure(f"nothing of the {found.of_exchanges} exchanges is in that part; nothing was written")
+            writer.write(first)
+            for happening in happenings:
+                writer.write(happening)
+        writer.close()
+        source = capture.name
+        origin(place, output, {"made_by": "barnabas cut", "from": source, "exchanges": found.exchanges})
+        warn([found.note] if found.note else [])
+        warn(writer.faults)
+        beside = writer.counts["exchanges"] - found.exchanges
+        words = f" of {found.of_exchanges}" + (f", {beside} of them handshakes" if beside > 0 else "")
+        told = {"output": str(output), "selected": found.exchanges, "of": found.of_exchanges, **writer.counts}
+        tell(as_json, told, [said(writer, words, output)])
+
+
+def _time(text: str | None, option: str) -> int | None:
+    """Nanoseconds since the epoch, or since the beginning of the capture."""
+    if text is None:
+        return None
+    offset = _OFFSET.fullmatch(text)
+    if offset:
+        found = literals.number(offset[1], "" if offset[1][-1:].isalpha() else "s")
+        if found is not None and found.unit == "time" and found.value >= 0:
+            return int(found.value)
+    else:
+        moment = literals.moment(text, zone())
+        if moment is not None:
+            return moment
+    raise Failure(f"{option} {text}: a time looks like 2026-11-21T10:30:00Z, 2026-11-21T10:30:00.5+01:00, or +90s")
+
+
+def _numbers(text: str) -> tuple[int, int]:
+    match = _NUMBERS.fullmatch(text)
+    if not match or not (match[1] or match[3]):
+        raise Failure(f"--exchanges {text}: numbers look like 10-20, 7, 100- or -50")
+    first = int(match[1] or 1)
+    last = int(match[3]) if match[3] else (1 << 62 if match[2] else first)
+    if not match[1]:
+        first = 1
+    if first > last or first < 1:
+        raise Failure(f"--exchanges {text}: numbers begin with 1, and the first is not above the last")
+    return first, last

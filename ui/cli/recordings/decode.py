@@ -1,0 +1,103 @@
+"""``barnabas decode``: a capture as lines for people, or as JSON for programs; or one message given as text."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ....captures import Capture
+from ....captures.export.text import json_visible
+from ....captures.reading.selection import Selection
+from ....decoder import Exchange
+from ....decoder.codec.present import Presenter
+from ..common.failure import Failure
+from ..protocol.filter import compiled
+from ..protocol.frame import Wanted, show_frame
+from ..common.local_time import Local
+from ..common.opening import open_or_fail
+from ..common.schemas import schemas_of
+
+
+def decode(
+    capture: Annotated[
+        Path | None, typer.Argument(help="A segment, a directory of segments, or any pcap or pcapng file.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per exchange.")] = False,
+    bodies: Annotated[bool, typer.Option(help="With --json: the decoded request and response.")] = True,
+    show_values: Annotated[
+        bool, typer.Option("--show-values", help="With --json: keys, values and headers of records too.")
+    ] = False,
+    filter_: Annotated[
+        str | None,
+        typer.Option(
+            "--filter", help="Only the exchanges that this is true of; see: barnabas filter fields.", metavar="FILTER"
+        ),
+    ] = None,
+    schema: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--schema",
+            help="A schema for values: FILE[=TOPIC[:key]]\\[#MESSAGE], .avsc or a compiled Protobuf descriptor set.",
+            metavar="FILE",
+        ),
+    ] = None,
+    registry: Annotated[
+        str | None,
+        typer.Option("--registry", help="A schema registry for values that name their schema.", metavar="URL"),
+    ] = None,
+    hex_: Annotated[
+        str | None, typer.Option("--hex", help="One message in hexadecimal instead of a capture; - reads it.")
+    ] = None,
+    request: Annotated[bool, typer.Option("--request", help="With --hex: it is a request.")] = False,
+    response: Annotated[bool, typer.Option("--response", help="With --hex: it is a response.")] = False,
+    api: Annotated[str | None, typer.Option("--api", help="With --hex: the API's name or key.")] = None,
+    version: Annotated[int | None, typer.Option("--version", help="With --hex: the version.")] = None,
+    body: Annotated[bool, typer.Option("--body", help="With --hex: a bare body, without header.")] = False,
+    release: Annotated[
+        str | None, typer.Option("--release", help="With --hex: as this Kafka release laid it out, where it differs.")
+    ] = None,
+    tree: Annotated[bool, typer.Option("--tree", help="With --hex: fields as indented lines (the default).")] = False,
+    hexmap: Annotated[bool, typer.Option("--hexmap", help="With --hex: every field with its bytes.")] = False,
+    local: Local = False,
+) -> None:
+    """Print every exchange of a capture, in order of the requests; or, with --hex, one message."""
+    if hex_ is not None:
+        if capture is not None or request == response:
+            raise Failure("--hex takes one of --request and --response, and no capture")
+        if filter_ is not None:
+            raise Failure("--filter selects exchanges of a capture, and --hex is one message")
+        if as_json + tree + hexmap > 1:
+            raise Failure("--json, --tree and --hexmap exclude each other")
+        form = "json" if as_json else "hexmap" if hexmap else "tree"
+        what = Wanted("request" if request else "response", api, version, body, release)
+        show_frame(hex_, what, form, Presenter(show_values, schemas=schemas_of(schema or [], registry)))
+        return
+    if capture is None:
+        raise Failure("what is to be decoded? Give a capture, or --hex with --request or --response")
+    schemas = schemas_of(schema or [], registry)
+    wanted = None if filter_ is None else compiled(filter_)
+    with open_or_fail(capture) as opened:
+        selection = None if wanted is None else Selection(opened, wanted, topics=as_json and bodies)
+        if as_json:
+            for exchange in opened.exchanges() if selection is None else _selected(opened, selection):
+                found = exchange.to_dict(bodies=bodies, values=show_values, schemas=schemas)
+                sys.stdout.write(json_visible(json.dumps(found, ensure_ascii=False, separators=(",", ":"))) + "\n")
+        else:
+            from ...tui.plain import plain_lines
+
+            plain_lines(opened, numbers=None if selection is None else list(selection.rows()))
+        sys.stdout.flush()
+        if opened.note:
+            print(f"barnabas: {opened.note}", file=sys.stderr)
+
+
+def _selected(capture: Capture, selection: Selection) -> Iterator[Exchange]:
+    """The exchanges that a filter selects, in the order of their requests."""
+    rows = capture.rows()
+    for number in sorted(selection.rows(), key=lambda number: (rows[number].time_ns, number)):
+        yield selection.exchange(number)

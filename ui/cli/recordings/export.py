@@ -1,0 +1,274 @@
+"""``barnabas export``: a table of a capture for other tools, or one exchange as a program, a test, a dump."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO, cast
+
+import typer
+
+from ....captures import Capture, tables
+from ....captures.export import Format, NoProgram, ThereAlready, case, check, dump, program, write, written
+from ....captures.export.text import json_visible
+from ....captures.reading.selection import Selection
+from ....captures.tables.rows import EVERYTHING
+from ....decoder.filter import Filter
+from ....decoder.values import SchemaSource
+from ...tui.safe import visible
+from ..common.failure import Failure
+from ..protocol.filter import compiled
+from ..protocol.frame import tree
+from ..common.local_time import Local
+from ..common.opening import cannot_read, open_or_fail
+from ..common.progress import Progress
+from ..common.schemas import schemas_of
+from ..common.signals import stopping_on_signals
+
+TableName = StrEnum("TableName", {name.upper(): name for name in tables.DESCRIBED})  # type: ignore[misc]
+_BETWEEN = 256  # rows between two looks at the clock
+
+
+class As(StrEnum):
+    """What is written."""
+
+    JSONL = "jsonl"
+    CSV = "csv"
+    PARQUET = "parquet"
+    PYTHON = "python"
+    PYTEST = "pytest"
+    HEX = "hex"
+    JSON = "json"
+    TEXT = "text"
+
+
+_OF_TABLES = [str(form) for form in Format]
+_SUFFIXES = {".jsonl": As.JSONL, ".ndjson": As.JSONL, ".csv": As.CSV, ".parquet": As.PARQUET, ".py": As.PYTHON,
+             ".hex": As.HEX, ".json": As.JSON, ".txt": As.TEXT}  # fmt: skip
+
+
+def export(
+    capture: Annotated[
+        Path | None, typer.Argument(help="A segment, a directory of segments, or any pcap or pcapng file.")
+    ] = None,
+    form: Annotated[
+        As | None,
+        typer.Option(
+            "--as", help="jsonl, csv or parquet; of one exchange python, pytest, hex, json or text.", metavar="FORM"
+        ),
+    ] = None,
+    table: Annotated[
+        TableName, typer.Option("--table", "-t", help="Which view; see --list.", metavar="TABLE")
+    ] = TableName.EXCHANGES,  # type: ignore[attr-defined]
+    filter_: Annotated[
+        str | None, typer.Option("--filter", help="Only the exchanges that this is true of.", metavar="FILTER")
+    ] = None,
+    columns: Annotated[
+        str | None, typer.Option("--columns", help="Which columns, in this order; see --list.", metavar="NAME,...")
+    ] = None,
+    bodies: Annotated[
+        bool, typer.Option("--bodies", help="Of exchanges: the decoded request and response, too.")
+    ] = False,
+    show_values: Annotated[
+        bool, typer.Option("--show-values", help="Keys, values and headers of records, too.")
+    ] = False,
+    limit: Annotated[int | None, typer.Option("--limit", help="Stop after so many rows.", min=0)] = None,
+    exchange: Annotated[
+        int | None,
+        typer.Option("--exchange", help="One exchange: its number as `ui` and `decode` show it.", min=1, metavar="NO"),
+    ] = None,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="The file; - is standard output.", metavar="FILE")
+    ] = Path("-"),
+    force: Annotated[bool, typer.Option("--force", help="Replace FILE if it is there.")] = False,
+    schema: Annotated[
+        list[str] | None,
+        typer.Option("--schema", help="With --show-values: a schema for values, as decode takes it.", metavar="FILE"),
+    ] = None,
+    registry: Annotated[
+        str | None, typer.Option("--registry", help="With --show-values: a schema registry.", metavar="URL")
+    ] = None,
+    listing: Annotated[bool, typer.Option("--list", help="Print the tables and their columns.")] = False,
+    local: Local = False,
+) -> None:
+    """Write a view of a capture as JSON lines, CSV or Parquet, or one exchange as a Python program, a pytest case or a dump.
+
+    Secrets are masked, and what records say is left out unless --show-values asks for it. A file is there when it is
+    complete; Ctrl-C leaves nothing.
+    """
+    if listing:
+        _list()
+        return
+    if capture is None:
+        raise Failure("which capture? Give a recording's directory or a file (or --list for the tables)")
+    chosen = form or _SUFFIXES.get(output.suffix.lower()) or (As.JSONL if exchange is None else As.TEXT)
+    schemas = schemas_of(schema or [], registry)
+    if exchange is not None:
+        _one(capture, exchange, chosen, output, force, show_values, schemas)
+        return
+    if str(chosen) not in _OF_TABLES:
+        raise Failure(f"--as {chosen} shows one exchange: say which with --exchange NO")
+    wanted = None if filter_ is None else compiled(filter_)
+    try:
+        options = tables.Options(*_columns(str(table), columns, bodies, show_values), show_values, schemas)
+    except ValueError as error:
+        hint = "; add --show-values" if "values are asked for" in str(error) else ""
+        raise Failure(visible(str(error)) + hint) from None
+    _table(capture, Format(str(chosen)), options, wanted, limit, output, force)
+
+
+def _columns(
+    table: str, names: str | None, bodies: bool, show_values: bool
+) -> tuple[tables.Table, list[tables.Column]]:
+    """The table and its columns to write. Raises ValueError, Failure."""
+    described = tables.described(table)
+    columns = described.chosen([name.strip() for name in (names or "").split(",") if name.strip()])
+    more: tuple[str, ...] = ()
+    if bodies:
+        if table != "exchanges":
+            raise Failure(f"--bodies goes with the table exchanges, not with {table}")
+        more = ("request", "response", "embedded")
+    if show_values and table == "records" and names is None:
+        more = ("key", "value", "headers")
+    return described, [*columns, *(described.column(name) for name in more if described.column(name) not in columns)]
+
+
+def _table(
+    capture: Path,
+    form: Format,
+    options: tables.Options,
+    wanted: Filter | None,
+    limit: int | None,
+    output: Path,
+    force: bool,
+) -> None:
+    if form is Format.PARQUET and str(output) == "-" and sys.stdout.isatty():
+        raise Failure("Parquet is not for a terminal: give -o FILE")
+    try:
+        check(form)
+    except tables.MissingLibrary as error:
+        raise Failure(f"--as {form}: {error}") from None
+    try:
+        with open_or_fail(capture) as opened, stopping_on_signals(), cannot_read(capture):
+            try:
+                rows = tables.Rows(opened, options, wanted)
+            except ValueError as error:
+                raise Failure(str(error)) from None
+            with _writing(output, force) as file:
+                count = write(file, form, islice(_watched(opened, rows), limit), options.columns)
+            for note in (opened.note, *rows.notes):
+                if note:
+                    print(f"barnabas: {visible(note)}", file=sys.stderr)
+    except KeyboardInterrupt:
+        if str(output) != "-":
+            print(f"barnabas: stopped; {visible(str(output))} was not written", file=sys.stderr)
+        raise typer.Exit(130) from None
+    if str(output) != "-":
+        print(f"{count:,} rows of {options.table.name} in {visible(str(output))}", file=sys.stderr)
+
+
+def _watched(capture: Capture, rows: tables.Rows) -> Iterator[dict[str, Any]]:
+    """The rows, with a line about how far it is."""
+    with Progress(lambda: rows.done, lambda: rows.total, capture.path.name) as progress:
+        for number, row in enumerate(rows):
+            if number % _BETWEEN == 0:
+                progress.tick()
+            yield row
+
+
+class _Sink(io.RawIOBase):
+    """A file whose faults are told as those of the output, not of the capture."""
+
+    def __init__(self, path: Path, file: BinaryIO) -> None:
+        self._path, self._file = path, file
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        try:
+            return self._file.write(data)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise _unwritten(self._path, error) from None
+
+
+@contextmanager
+def _writing(path: Path, force: bool) -> Iterator[BinaryIO]:
+    """`written`, with Failure for a file that cannot be."""
+    inner = written(path, force)
+    try:
+        file = inner.__enter__()
+    except OSError as error:
+        raise _unwritten(path, error) from None
+    try:
+        yield cast(BinaryIO, _Sink(path, file))
+    except BaseException as error:
+        try:
+            inner.__exit__(type(error), error, error.__traceback__)
+        except OSError as fault:
+            if fault is not error:
+                raise _unwritten(path, fault) from None
+        raise
+    try:
+        inner.__exit__(None, None, None)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise _unwritten(path, error) from None
+
+
+def _unwritten(path: Path, error: OSError) -> Failure:
+    if isinstance(error, ThereAlready):
+        return Failure(f"{visible(str(path))} is there already: give another name, or --force to replace it")
+    return Failure(f"{visible(str(path))} cannot be written: {error.strerror or error}")
+
+
+def _one(
+    path: Path, number: int, form: As, output: Path, force: bool, values: bool, schemas: SchemaSource | None
+) -> None:
+    """Write one exchange."""
+    if form in (As.JSONL, As.CSV, As.PARQUET):
+        raise Failure(f"--as {form} shows tables; one exchange is shown as python, pytest, hex, json or text")
+    with open_or_fail(path) as opened:
+        if number > len(opened.rows()):
+            raise Failure(f"--exchange {number}: {visible(str(path))} has {len(opened.rows())} exchanges")
+        try:
+            text = _shown(opened, number - 1, form, values, schemas)
+        except NoProgram as error:
+            raise Failure(f"--exchange {number}: {visible(str(error))}") from None
+        except ValueError as error:
+            raise Failure(f"--exchange {number} cannot be read back: {visible(str(error))}") from None
+        with _writing(output, force) as file:
+            file.write(text.encode("utf-8", "replace"))
+
+
+def _shown(opened: Capture, number: int, form: As, values: bool, schemas: SchemaSource | None) -> str:
+    """One exchange as text. Raises NoProgram, and ValueError when the file is damaged."""
+    if form in (As.PYTHON, As.PYTEST):
+        return (program if form is As.PYTHON else case)(opened.exchange(number), values)
+    if form is As.HEX:
+        return "".join(visible(line) + "\n" for line in dump(opened.exchange(number), values))
+    exchange = Selection(opened, EVERYTHING, topics=True).exchange(number)
+    found = exchange.to_dict(values=values, schemas=schemas)
+    if form is As.JSON:
+        return json_visible(json.dumps(found, indent=2, ensure_ascii=False)) + "\n"
+    return "".join(visible(line) + "\n" for line in tree(found, 0))
+
+
+def _list() -> None:
+    for table in tables.DESCRIBED.values():
+        typer.echo(f"{table.name}: one row per {table.row}")
+        width = max(len(column.name) for column in table.columns)
+        for column in table.columns:
+            kind = column.type + ("?" if column.null else "")
+            asked = " (with --show-values)" if column.payload else " (by name, or --bodies)" if column.extra else ""
+            typer.echo(f"  {column.name:<{width}}  {kind:<8}  {column.meaning.replace('`', '')}{asked}")
+        typer.echo()

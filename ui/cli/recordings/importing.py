@@ -1,0 +1,132 @@
+"""``barnabas import``: captures of others become a recording of our own."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ...tui.safe import visible
+from ..common.failure import Failure
+from ..protocol.filter import compiled
+from ..analysis.finding_lines import counted
+from ..common.opening import cannot_read
+from ..common.progress import Bar
+from ..common.signals import stopping_on_signals
+
+if TYPE_CHECKING:
+    from ....captures.foreign.importing import Importer
+    from ....captures.pcap.sources import Source
+
+
+def import_(
+    captures: Annotated[
+        list[Path],
+        typer.Argument(
+            help="pcap or pcapng files, gzip and zstd too, - for standard input. Several are parts of one capture.",
+            metavar="FILE...",
+        ),
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The recording's directory.", metavar="DIR")],
+    port: Annotated[
+        list[int] | None,
+        typer.Option("--port", help="A port of the brokers (default 9092; on others Kafka is found by what is said)."),
+    ] = None,
+    keylog: Annotated[
+        Path | None,
+        typer.Option("--keylog", help="TLS secrets (SSLKEYLOGFILE) of the clients or brokers; needs tshark.", metavar="FILE"),
+    ] = None,
+    filter_: Annotated[
+        str | None, typer.Option("--filter", help="Only the exchanges that this is true of.", metavar="FILTER")
+    ] = None,
+    redact: Annotated[
+        bool, typer.Option("--redact/--no-redact", help="Mask passwords, tokens and other secrets of the protocol.")
+    ] = True,
+) -> None:
+    """Make a recording out of captures by tcpdump, Wireshark, scapy and others: segments with an index, which open at once.
+
+    Times and addresses stay. Secrets that a pcapng file holds itself are used. Ctrl-C leaves a recording of what was
+    read so far. Other commands take such captures directly, too.
+    """
+    wanted = compiled(filter_) if filter_ is not None else None
+    from ....captures.foreign.importing import Importer
+
+    with _opened(captures, keylog) as sources:
+        try:
+            importer = Importer(output, tuple(port or (9092,)), redact=redact, wanted=wanted)
+        except OSError as error:
+            raise Failure(f"{visible(str(output))} cannot be written: {error.strerror or error}") from None
+        stopped = False
+        with stopping_on_signals():
+            try:
+                _read(importer, sources)
+            except KeyboardInterrupt:
+                stopped = True
+            except OSError as error:
+                importer.close(finished=False)
+                raise Failure(f"{visible(str(error.strerror or error))}") from None
+        importer.close(finished=not stopped)
+    _say(importer, output, stopped, redact)
+    if stopped:
+        raise typer.Exit(130)
+
+
+def _read(importer: Importer, sources: list[Source]) -> None:
+    """Read all files, with a bar on a terminal."""
+    total = sum(source.known or source.path.stat().st_size for source in sources if source.path != Path("-"))
+    done = 0
+    with Bar("reading", total) as bar:
+        for source in sources:
+            importer.begin(source)
+            more = True
+            while more:
+                more = importer.advance()
+                read, _ = importer.progress
+                bar.show(done + read, f"{importer.counts['exchanges']:,} exchanges")
+            done += importer.progress[0]
+
+
+@contextmanager
+def _opened(paths: list[Path], keylog: Path | None) -> Iterator[list[Source]]:
+    """The files, oldest first, decrypted where that is asked for; Failure for one that is no capture."""
+    from ....captures.foreign.decrypt import DecryptionError, decrypted
+    from ....captures.pcap.sources import Source
+    from ....captures.reading.reindex import first_time, read_identity
+
+    if keylog is not None and not keylog.is_file():
+        raise Failure(f"{visible(str(keylog))} does not exist; clients write it when SSLKEYLOGFILE names a file")
+    sources: list[Source] = []
+    try:
+        for path in paths:
+            with cannot_read(path):
+                if path.is_dir():
+                    raise IsADirectoryError(21, "it is a directory, give its files")
+                sources.append(Source(path))
+        for source in sources:
+            with cannot_read(source.path):
+                if read_identity(source.file, str(source.path)) is not None:
+                    raise Failure(f"{visible(str(source.path))} is a recording already: open it as it is")
+        sources.sort(key=first_time)
+        try:
+            sources = decrypted(sources, keylog)
+        except DecryptionError as error:
+            raise Failure(visible(str(error))) from None
+        yield sources
+    finally:
+        for source in sources:
+            source.close()
+
+
+def _say(importer: Importer, output: Path, stopped: bool, redact: bool) -> None:
+    counts = importer.counts
+    for note in importer.notes:
+        print(f"barnabas: {visible(note)}", file=sys.stderr)
+    if not redact:
+        print("barnabas: secrets are not masked in this recording (--no-redact)", file=sys.stderr)
+    what = f"{counted(counts['exchanges'], 'exchange')} on {counted(counts['connections'], 'connection')}"
+    end = "; stopped before the end" if stopped else ""
+    print(f"{what} in {counted(counts['segments'], 'segment')}{end}; next: barnabas ui {visible(str(output))}", file=sys.stderr)

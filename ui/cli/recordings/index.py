@@ -1,0 +1,84 @@
+"""``barnabas index``: are the segments of a recording, and their indexes, what was recorded?"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ...tui.safe import visible
+from ..common.failure import Failure
+from ..common.opening import cannot_read
+from ..common.progress import Progress
+
+if TYPE_CHECKING:
+    from ....captures.reading.verify import Verdict
+
+
+def index(
+    captures: Annotated[list[Path], typer.Argument(help="Segments, or directories of segments.", metavar="CAPTURE...")],
+    check: Annotated[bool, typer.Option("--check", help="Only look; nothing is written.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per file.")] = False,
+) -> None:
+    """Verify a recording, and make its indexes anew where they are missing or wrong.
+
+    Every byte is held to the sums that were recorded with it, and every record of an index to the frames it speaks of.
+    Damaged bytes are told with their places; everything around them can be read. Segments themselves are never
+    changed. The exit status is 1 if something is wrong (with --check: also an index that could be made anew).
+    """
+    from ....captures.reading.verify import files_of
+
+    found: Counter[str] = Counter()
+    wrong = False
+    for capture in captures:
+        with cannot_read(capture):
+            files = files_of(capture)
+        if not files:
+            raise Failure(f"{visible(str(capture))}: no .pcapng or .pcap file is in it")
+        for verdict in _verdicts(files, capture.name, not check):
+            found[verdict.state] += 1
+            wrong = wrong or not verdict.is_well
+            if as_json:
+                sys.stdout.write(json.dumps(verdict.to_dict()) + "\n")
+            else:
+                for line in verdict.lines:
+                    print(visible(line))
+    if not as_json:
+        print(", ".join(f"{count} {state}" for state, count in sorted(found.items())), file=sys.stderr)
+    if wrong:
+        raise typer.Exit(1)
+
+
+def _verdicts(files: list[Path], name: str, write: bool) -> Iterator[Verdict]:
+    """What is found about each file; with a line on a terminal when it takes long."""
+    from ....captures.reading.verify import UNREADABLE, Verdict, verify
+
+    total = sum(_size(path) for path in files)
+    before = read = 0
+
+    def tick(done: int) -> None:
+        nonlocal read
+        read = before + done
+        progress.tick()
+
+    with Progress(lambda: read, lambda: total, name) as progress:
+        for path in files:
+            try:
+                yield verify(path, write, tick)
+            except FileNotFoundError:
+                continue  # it was completed and renamed, or removed
+            except OSError as error:
+                yield Verdict(path, UNREADABLE, note=f"{error.filename or path}: {error.strerror or error}")
+            before += _size(path)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

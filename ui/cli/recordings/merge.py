@@ -1,0 +1,87 @@
+"""``barnabas merge``: several captures in one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ....decoder.filter import literals
+from ...tui.safe import visible
+from ..common.failure import Failure
+from ..analysis.finding_lines import counted
+from ..common.opening import cannot_read
+from ..common.progress import Bar
+from .transform_output import AsJson, Force, Output, Ports, Redact, making, origin, said, tell, warn
+
+
+def merge(
+    output: Output,
+    captures: Annotated[list[Path], typer.Argument(help="Recordings, pcap or pcapng files.", metavar="IN...")],
+    shift: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--shift",
+            help="Put the clock of one capture forward or back: FILE=+1.5s, FILE=-200ms.",
+            metavar="FILE=TIME",
+        ),
+    ] = None,
+    redact: Redact = True,
+    port: Ports = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Put captures together by time: of several proxies, of several brokers, or the parts of one.
+
+    Every connection stays one of its own. Where two captures hold one with the same two ends at the same time, the client
+    of the second is shown as HOST#2, or after its capture's number.
+    """
+    from ....captures.transform.merge import Merge, Source
+    from ....captures.transform.write import Writer
+
+    shifts = [_shift(text, captures) for text in shift or ()]
+    sources = [Source(path, sum(by for of, by in shifts if of == path)) for path in captures]
+    told = []
+    for path in captures:
+        if str(path) != "-" and not path.exists():
+            with cannot_read(path):
+                raise FileNotFoundError(path)
+    with making(output, captures, force) as place:
+        writer = Writer(place, redact=redact, one_file=output.suffix == ".pcapng", names=[p.name for p in captures])
+        with Bar("merging", 0) as bar:
+            with cannot_read(captures[0]):
+                merged = Merge(sources, tuple(port or (9092,)), bar.of)
+            for source, happening in merged.happenings():
+                writer.write(happening, source)
+        writer.close()
+        told = [
+            {
+                "file": source.path.name,
+                "shift_ns": source.shift_ns,
+                "connections": {str(new): old for new, of, old in writer.came_from if of == number},
+            }
+            for number, source in enumerate(sources)
+        ]
+        origin(place, output, {"made_by": "barnabas merge", "sources": told})
+        warn(merged.notes)
+        warn(writer.faults)
+        counts = writer.counts
+        summary = {"output": str(output), "sources": len(sources), "renamed_clients": merged.renamed, **counts}
+        lines = [said(writer, f" from {counted(len(sources), 'capture')}", output)]
+        if merged.renamed:
+            lines.append(
+                f"{counted(merged.renamed, 'connection')} had the ends of another one: their clients end with #N"
+            )
+        tell(as_json, summary, lines)
+
+
+def _shift(text: str, captures: list[Path]) -> tuple[Path, int]:
+    name, _, by = text.rpartition("=")
+    found = literals.number(by.removeprefix("+"), "" if by[-1:].isalpha() else "s")
+    if not name or found is None or found.unit != "time":
+        raise Failure(f"--shift {visible(text)}: it looks like FILE=+1.5s or FILE=-200ms")
+    for path in captures:
+        if name in (str(path), path.name):
+            return path, int(found.value)
+    raise Failure(f"--shift {visible(text)}: {visible(name)} is none of the captures")

@@ -1,0 +1,194 @@
+"""``barnabas redact``: a capture that can be shared."""
+
+from __future__ import annotations
+
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ...tui.safe import visible
+from ..common.failure import Failure
+from ..analysis.finding_lines import counted
+from ..common.opening import cannot_read
+from ..common.progress import Bar
+from .transform_output import AsJson, Force, Output, Ports, making, origin, said, tell, warn
+
+if TYPE_CHECKING:
+    from ....captures.transform.redact import Redaction
+    from ....captures.transform.verify import Verdict
+    from ....captures.transform.write import Writer
+
+_LEFT_SHOWN = 5
+
+
+def _flag(name: str, text: str) -> Any:
+    return typer.Option(f"--{name}", help=text, rich_help_panel="What to replace (everything, if nothing is named)")
+
+
+def redact(
+    capture: Annotated[Path, typer.Argument(help="A recording, or a pcap or pcapng file.", metavar="IN")],
+    output: Output,
+    keys: Annotated[bool, _flag("keys", "Keys of records.")] = False,
+    values: Annotated[bool, _flag("values", "Values of records.")] = False,
+    headers: Annotated[bool, _flag("headers", "Headers of records.")] = False,
+    topics: Annotated[bool, _flag("topics", "Topics.")] = False,
+    groups: Annotated[bool, _flag("groups", "Groups.")] = False,
+    transactions: Annotated[bool, _flag("transactions", "Transactional ids.")] = False,
+    clients: Annotated[bool, _flag("clients", "Client ids, members, instances.")] = False,
+    hosts: Annotated[bool, _flag("hosts", "Hosts, addresses (of packets, too) and log directories.")] = False,
+    users: Annotated[bool, _flag("users", "Users and other principals.")] = False,
+    clusters: Annotated[bool, _flag("clusters", "Cluster ids and racks.")] = False,
+    everything: Annotated[bool, _flag("all", "All of these.")] = False,
+    salt: Annotated[
+        str | None,
+        typer.Option(
+            "--salt", help="Captures with one salt get the same pseudonyms. Without it: a random one.", metavar="TEXT"
+        ),
+    ] = None,
+    salt_file: Annotated[
+        Path | None, typer.Option("--salt-file", help="Read the salt from a file.", metavar="FILE")
+    ] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify/--no-verify", help="Search the result for what was replaced.")
+    ] = True,
+    port: Ports = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make a capture that can be shared: names, addresses and contents become pseudonyms of the same length.
+
+    Equal stays equal, sizes and CRCs stay valid, everything still decodes. What cannot be decoded is blanked. Passwords,
+    tokens and other secrets of the protocol are masked always.
+    """
+    from ....captures.transform.fields import Kind
+    from ....captures.transform.pseudonyms import Pseudonyms
+    from ....captures.transform.redact import Redaction
+
+    asked = {
+        "keys": keys, "values": values, "headers": headers, "topics": topics, "groups": groups,
+        "transactions": transactions, "clients": clients, "hosts": hosts, "users": users, "clusters": clusters,
+    }  # fmt: skip
+    kinds = frozenset(Kind(name) for name, wanted in asked.items() if wanted)
+    if everything or not kinds:
+        kinds = frozenset(Kind)
+    redaction = Redaction(Pseudonyms(_salt(salt, salt_file)), kinds)
+    with making(output, [capture], force) as place:
+        _redact(capture, output, place, redaction, verify, tuple(port or (9092,)), as_json)
+
+
+def _salt(text: str | None, file: Path | None) -> bytes | None:
+    if text is not None and file is not None:
+        raise Failure("give --salt or --salt-file, not both")
+    if file is not None:
+        try:
+            data = file.read_bytes().strip()
+        except OSError as error:
+            raise Failure(f"{visible(str(file))} cannot be read: {error.strerror or error}") from None
+    elif text is not None:
+        data = text.encode()
+    else:
+        return None
+    if not data:
+        raise Failure("the salt is empty; leave it out for a random one")
+    return data
+
+
+def _redact(
+    capture: Path, output: Path, place: Path, redaction: Redaction, verify: bool, ports: tuple[int, ...], as_json: bool
+) -> None:
+    from ....captures.reading.events import Happenings
+    from ....captures.transform.write import Writer
+
+    with cannot_read(capture):
+        told = Happenings(capture, ports)
+    writer = Writer(place, one_file=output.suffix == ".pcapng")
+    with Bar("redacting", told.bytes_known) as bar:
+        for happening in chain(told.read(), told.end()):
+            for new in redaction.feed(happening):
+                writer.write(new)
+            bar.show(told.bytes_read, f"{redaction.counts['records']:,} records")
+    writer.close()
+    verdict = _verified(place, redaction) if verify else None
+    if verdict is not None and verdict.left and redaction.everything:
+        _refuse(verdict)
+    summary = {
+        "output": str(output),
+        "kinds": sorted(redaction.kinds),
+        **writer.counts,
+        **redaction.counts,
+        "replaced": redaction.distinct,
+        "verified": None if verdict is None else {
+            "searched": verdict.searched,
+            "unsure": verdict.unsure,
+            "skipped": verdict.skipped,
+            "left": len(verdict.left),
+        },
+    }  # fmt: skip
+    origin(place, output, {"made_by": "barnabas redact", "kinds": sorted(redaction.kinds)})
+    warn([told.note] if told.note else [])
+    warn(redaction.faults)
+    warn(writer.faults)
+    tell(as_json, summary, _lines(writer, redaction, verdict, output))
+
+
+def _verified(place: Path, redaction: Redaction) -> Verdict:
+    """Search what was written."""
+    from ....captures.transform.verify import Verifier
+
+    pseudonyms = redaction.pseudonyms
+    # Contents may go on elsewhere unless all that holds any is replaced.
+    contents = pseudonyms.contents if redaction.everything else {}
+    verifier = Verifier(pseudonyms.replaced, contents, redaction.frames.kept)
+    files = sorted(place.iterdir())
+    done = 0
+    with Bar("verifying", 2 * sum(file.stat().st_size for file in files)) as bar:
+
+        def read(more: int) -> None:
+            nonlocal done
+            done += more
+            bar.show(done, "bytes")
+
+        for file in files:
+            verifier.file(file, read)
+        verifier.frames(place, lambda at: bar.show(done + at, "frames"))
+    return verifier.verdict
+
+
+def _refuse(verdict: Verdict) -> None:
+    """Names are shown here and nowhere else: whoever redacts knows them."""
+    shown = [
+        f"  {visible(original)!r} {sum(places.values())} times ({', '.join(sorted(places))})"
+        for original, places in list(verdict.left.items())[:_LEFT_SHOWN]
+    ]
+    more = len(verdict.left) - len(shown)
+    lines = "\n".join([*shown, *([f"  and {more} more"] if more else [])])
+    raise Failure(
+        f"{counted(len(verdict.left), 'name')} of {verdict.searched} would still be in the result, so it was not written:\n"
+        f"{lines}\nCut the exchanges that hold them out (barnabas cut), or take the result as it is with --no-verify."
+    )
+
+
+def _lines(writer: Writer, redaction: Redaction, verdict: Verdict | None, output: Path) -> list[str]:
+    counts = redaction.counts
+    replaced = ", ".join(f"{count} {kind}" for kind, count in redaction.distinct.items() if count)
+    lines = [said(writer, "", output)]
+    lines.append(f"replaced: {replaced or 'no names'}; {counted(counts['records'], 'record')} gone over")
+    if counts["blanked_bytes"] or counts["telemetry"]:
+        telemetry = f", {counts['telemetry']} telemetry pushes emptied" if counts["telemetry"] else ""
+        lines.append(
+            f"blanked, since nobody can say what is in it: {counts['blanked_bytes']:,} bytes, "
+            f"{counted(counts['blanked_frames'], 'whole frame')} among them{telemetry}"
+        )
+    if verdict is None:
+        lines.append("not verified (--no-verify)")
+        return lines
+    unsure = f"; {verdict.unsure} are words of Kafka's as well, and were not searched for" if verdict.unsure else ""
+    skipped = f"; {verdict.skipped} were too many to search for without numpy" if verdict.skipped else ""
+    lines.append(f"verified: {len(verdict.left)} of {verdict.searched} originals are left{unsure}{skipped}")
+    for original, places in list(verdict.left.items())[:_LEFT_SHOWN]:
+        lines.append(
+            f"  {visible(original)!r} {sum(places.values())} times: it stands in something that was not asked for"
+        )
+    return lines

@@ -1,0 +1,190 @@
+"""``barnabas serve``: a recording answers clients in the place of its brokers."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import threading
+from dataclasses import asdict
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from ....captures import NotACapture
+from ....captures.serving import Offer
+from ....proxy.serve import Contents, OnMiss, Served, ServeError
+from ....proxy.serve.config import ServeConfig
+from ....proxy.serve.events import ServeEvent
+from ...tui.safe import visible
+from ..common.address import parse
+from ..common.failure import Failure
+from ..common.signals import stopping_on_signals
+
+_LOOK_SECONDS = 0.2
+_UNUSED_SHOWN = 20
+
+
+class Timing:
+    """Values of ``--timing``."""
+
+    NOW = "now"
+    RECORDED = "recorded"
+
+
+def serve(
+    capture: Annotated[Path, typer.Argument(help="A recording's directory or segment, or any pcap or pcapng file.")],
+    listen: Annotated[
+        str,
+        typer.Option(
+            "--listen",
+            help="Where clients connect. Further brokers get the ports that follow; with port 0 all get free ones.",
+            metavar="HOST:PORT",
+        ),
+    ] = "127.0.0.1:19092",
+    on_miss: Annotated[
+        OnMiss,
+        typer.Option(
+            "--on-miss",
+            help="What happens to a request without a recorded answer: fail = an error for the client, passthrough = a "
+            "real broker answers it, record = the same, and it is added to the recording.",
+        ),
+    ] = OnMiss.FAIL,
+    broker: Annotated[
+        str | None, typer.Option("--broker", help="The real broker for --on-miss.", metavar="HOST:PORT")
+    ] = None,
+    timing: Annotated[
+        str,
+        typer.Option(
+            "--timing", help="now = answer at once, recorded = after the time it took then.", metavar="now|recorded"
+        ),
+    ] = Timing.NOW,
+    records: Annotated[
+        str,
+        typer.Option(
+            "--records",
+            help="Records that recorded clients produced: produced = there once they are produced again, all = there "
+            "from the start (for consumers alone).",
+            metavar="produced|all",
+        ),
+    ] = "produced",
+    offer: Annotated[
+        Offer,
+        typer.Option(
+            "--offer",
+            help="The versions that clients are offered: recorded = those of the recorded broker, answerable = only "
+            "what is in the recording.",
+        ),
+    ] = Offer.RECORDED,
+    contents: Annotated[
+        Contents,
+        typer.Option(
+            "--contents",
+            help="Whether produced records are compared with the recorded ones: check = report each whose key, value and "
+            "headers no recorded record of its topic has.",
+        ),
+    ] = Contents.IGNORE,
+    all_used: Annotated[
+        bool, typer.Option("--all-used", help="Exit status 1 also when recorded answers were not used.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print events as JSON, one object per line.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print warnings only.")] = False,
+) -> None:
+    """Answer clients from a recording, without a broker: a test that was recorded once runs offline.
+
+    Ctrl-C ends it; the summary lists the recorded answers that nobody used. Exit status 0, or 1 when requests had no recorded
+    answer (misses), or records differed (--contents check), or 2 for errors.
+    """
+    if timing not in (Timing.NOW, Timing.RECORDED):
+        raise Failure(f"--timing {visible(timing)}: only now and recorded are known")
+    if records not in ("produced", "all"):
+        raise Failure(f"--records {visible(records)}: only produced and all are known")
+    config = ServeConfig(
+        capture=capture,
+        listen=parse(listen, "--listen"),
+        on_miss=on_miss,
+        broker=None if broker is None else parse(broker, "--broker", port=9092),
+        recorded_times=timing == Timing.RECORDED,
+        everything=records == "all",
+        offer=offer,
+        contents=contents,
+    )
+    served = Served(config)
+    with stopping_on_signals():
+        try:
+            served.start()
+            asked = _asked_to_stop()
+            while not asked.is_set():
+                event = served.next_event(_LOOK_SECONDS)
+                if event is not None:
+                    _print(event, as_json, quiet)
+        except (ServeError, NotACapture) as error:
+            raise Failure(visible(str(error))) from None
+        except OSError as error:
+            raise Failure(f"{capture} cannot be read: {error.strerror or error}") from None
+        except KeyboardInterrupt:
+            pass
+        finally:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            served.stop()
+    for event in served.events():
+        _print(event, as_json, quiet)
+    _finish(served, as_json, quiet)
+    if served.misses or served.differences or (all_used and served.unused()):
+        raise typer.Exit(1)
+
+
+def _asked_to_stop() -> threading.Event:
+    """Set by Ctrl-C and SIGTERM from now on: an exception could come when an event is taken and not yet printed. A second
+    Ctrl-C interrupts as ever."""
+    asked = threading.Event()
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        asked.set()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    signal.signal(signal.SIGINT, stop)
+    signal.signal(signal.SIGTERM, stop)
+    return asked
+
+
+def _print(event: ServeEvent, as_json: bool, quiet: bool) -> None:
+    if as_json:
+        print(json.dumps({"event": _kind(event), "text": event.text, **asdict(event)}), flush=True)
+    elif event.warning:
+        print(f"barnabas: {visible(event.text)}", file=sys.stderr, flush=True)
+    elif not quiet:
+        print(visible(event.text), flush=True)
+
+
+def _kind(event: ServeEvent) -> str:
+    return "".join("_" + c.lower() if c.isupper() else c for c in type(event).__name__).lstrip("_")
+
+
+def _finish(served: Served, as_json: bool, quiet: bool) -> None:
+    if as_json:
+        print(json.dumps({"event": "summary", **served.summary()}), flush=True)
+    elif not quiet:
+        for line in summary_lines(served):
+            print(visible(line))
+
+
+def summary_lines(served: Served) -> list[str]:
+    """What is said at the end."""
+    summary, unused = served.summary(), served.unused()
+    kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(summary["by_kind"].items()))
+    lines = [f"{summary['answers']} answers" + (f": {kinds}" if kinds else "")]
+    if unused:
+        lines.append("recorded, but not used:")
+        lines += [f"  {each.text}" for each in unused[:_UNUSED_SHOWN]]
+        if len(unused) > _UNUSED_SHOWN:
+            lines.append(f"  and {len(unused) - _UNUSED_SHOWN} more (--json lists all)")
+    if served.differences:
+        lines.append(f"{len(served.differences)} records were produced otherwise than recorded")
+    total = len(served.misses)
+    lines.append(
+        f"{total} misses" + (": " + ", ".join(f"{n} {api}" for api, n in summary["misses"].items()) if total else "")
+    )
+    return lines

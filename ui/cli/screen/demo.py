@@ -1,0 +1,146 @@
+"""``barnabas demo``: the whole tool on an embedded cluster, with one command."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ....proxy import Proxy, ProxyConfig, ProxyError
+from ..common.failure import Failure
+from ..common.signals import stopping_on_signals
+
+BROKERS = 3
+
+
+def demo(
+    headless: Annotated[
+        bool, typer.Option("--headless", help="A live table instead of the screen; needs no terminal.")
+    ] = False,
+    seconds: Annotated[
+        float | None, typer.Option("--seconds", min=1, help="End after so many seconds; else Ctrl-C or Q ends it.")
+    ] = None,
+    record: Annotated[
+        Path | None,
+        typer.Option("--record", help="Where to record; ./recordings/demo-TIME if left out.", metavar="DIR"),
+    ] = None,
+) -> None:
+    """Start three mock brokers, the proxy in front of them and real clients; show, record and break the traffic.
+
+    One rule answers three Produce requests with NOT_LEADER_OR_FOLLOWER: look for them, and for the producer's retry.
+    """
+    missing = [name for name in ("confluent_kafka", "aiokafka") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise Failure(f"the demo needs {' and '.join(missing)}: pip install 'barnabas[demo]'")
+    directory = record or Path("recordings") / f"demo-{datetime.now():%Y%m%d-%H%M%S}"
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise Failure(f"cannot record into {directory}: {error.strerror}; give --record another DIR") from None
+    from ...tui.app import on_terminal
+
+    with stopping_on_signals():
+        _run(directory, headless or not on_terminal(), seconds)
+
+
+def _run(directory: Path, headless: bool, seconds: float | None) -> None:
+    from ...demo.child import Child, ChildFailed
+    from ...demo.story import RULES
+    from ...demo.table import LiveTable
+    from ...live import Watch, open_when_there
+    from ..common.address import parse, show
+
+    print(f"starting {BROKERS} mock brokers ...", flush=True)
+    cluster = Child("cluster", str(BROKERS))
+    traffic: Child | None = None
+    proxy: Proxy | None = None
+    watch: Watch | None = None
+    story: dict[str, int] = {}
+    try:
+        upstream = parse(cluster.line(30)["bootstrap"], "bootstrap")
+        proxy = Proxy(ProxyConfig(upstream=upstream, record=directory, rules=RULES)).start()
+        watch = Watch(proxy)
+        print(f"brokers at {show(upstream)}; clients use bootstrap.servers={show(proxy.address)}", flush=True)
+        traffic = Child("traffic", show(proxy.address))
+        with open_when_there(directory) as capture:
+            if headless:
+                LiveTable(capture, watch.status).run(seconds)
+            else:
+                from ...tui.app import run
+
+                run(
+                    capture,
+                    title=f"demo  bootstrap.servers={show(proxy.address)}  REC {directory}",
+                    live=True,
+                    status=watch.status,
+                    seconds=seconds,
+                )
+    except KeyboardInterrupt:
+        pass
+    except (ChildFailed, ProxyError) as error:
+        raise Failure(f"the demo cannot start: {error}") from None
+    finally:
+        print("stopping the clients ...", flush=True)
+        story = _end(traffic)
+        if proxy is not None:
+            proxy.stop()
+        cluster.stop()
+    _summary(directory, watch, story)
+
+
+def _end(traffic: object) -> dict[str, int]:
+    from ...demo.child import Child, ChildFailed
+
+    if not isinstance(traffic, Child):
+        return {}
+    try:
+        traffic.close_input()
+        return traffic.line(12)
+    except ChildFailed:
+        return {}
+    finally:
+        traffic.stop()
+
+
+def _summary(directory: Path, watch: object, story: dict[str, int]) -> None:
+    from ....captures import open_capture
+    from ....decoder import ExchangeDone
+    from ....decoder.findings import Inspector, Severity
+    from ...demo.table import Tally
+    from ...live import Watch
+    from ..analysis.finding_lines import plain_or_colours, print_finding
+
+    inspector, tally = Inspector(), Tally()
+    undecoded = 0
+    with open_capture(directory) as capture:
+        for happening in capture.happenings():
+            inspector.feed(happening)
+            if isinstance(happening, ExchangeDone):
+                exchange = happening.exchange
+                tally.add(exchange.api, exchange.client_id or "", exchange.latency_ns, bool(exchange.error))
+                undecoded += exchange.undecoded is not None
+    print()
+    tally.print()
+    print(f"\n{tally.requests} exchanges, {tally.errors} with an error code, {undecoded} undecoded", end="")
+    if isinstance(watch, Watch):
+        watch.join(2.0)
+        print(f", {watch.lost} bytes not observed")
+        for name, hits in watch.hits.items():
+            print(f"rule {name!r} fired {hits} times")
+        for warning in dict.fromkeys(watch.warnings):
+            print(f"! {warning}")
+    if story:
+        print("clients: " + ", ".join(f"{count} {what}" for what, count in story.items()))
+    found = inspector.findings()
+    shown = [finding for finding in found if finding.severity is not Severity.INFO]
+    print(f"\n{len(found)} findings, {len(found) - len(shown)} of them only worth knowing", flush=True)
+    for finding in shown:
+        print_finding(plain_or_colours(), finding)
+    # As this was called: `make demo` runs a command that is not on the user's PATH.
+    me = sys.argv[0] if Path(sys.argv[0]).name == "barnabas" else "python -m barnabas"
+    commands = (f"ui {directory}", f"findings {directory}", f"decode {directory} --json")
+    print("\nopen it again:  " + "\n                ".join(f"{me} {command}" for command in commands), flush=True)

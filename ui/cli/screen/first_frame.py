@@ -1,0 +1,78 @@
+"""A capture on the screen. Nothing that reads captures is imported before the frame of the screen is there."""
+
+from __future__ import annotations
+
+import gc
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..common.failure import Failure
+
+if TYPE_CHECKING:
+    from ....captures import Capture
+    from ...tui.opening import Opened
+
+
+def look(path: Path, options: dict[str, Any] | None = None) -> None:
+    """Show the capture at `path` until the user quits; lines where there is no terminal."""
+    from ...tui.app import on_terminal, run_opening
+
+    if options is None:
+        options = screen_options("", False, None)
+    if not path.exists() or not on_terminal():
+        from ...tui.plain import plain_lines
+        from ..common.opening import open_or_fail
+
+        gc.enable()
+        with open_or_fail(path) as opened:
+            plain_lines(opened)
+    else:
+        gc.disable()  # until the first rows are there
+        run_opening(lambda: _opened(path), title=str(path), **options)
+
+
+def _opened(path: Path) -> Opened:
+    from ...tui.opening import Opened
+    from ...tui.safe import visible
+    from ..common.opening import open_or_fail
+
+    capture = open_or_fail(path, background=True)
+    reading = capture.live and any(file.own is None for file in capture.segments)
+    about = f": {visible(capture.about)}" if capture.about else ""
+    growing = capture.growing
+    status = Reading(capture) if reading else None
+    return Opened(capture, f"{path}{about}", capture.live or growing, status, growing or not reading)
+
+
+def screen_options(theme: str, ascii: bool, path: Path | None) -> dict[str, Any]:
+    """The options of the screen that come from the command line and the user's settings."""
+    from ...tui.palette import THEMES
+    from ...tui.settings import BadSettings, read_settings
+
+    if theme and theme not in THEMES:
+        raise Failure(f"--theme: there is no theme {theme!r}; there are {', '.join(THEMES)}")
+    try:
+        return {"theme": theme, "ascii": ascii, "settings": read_settings(path)}
+    except BadSettings as error:
+        from ...tui.safe import visible
+
+        raise Failure(visible(str(error))) from None
+
+
+class Reading:
+    """How far a foreign capture is read, for the header."""
+
+    def __init__(self, capture: Capture):
+        self._capture, self._began = capture, time.monotonic()
+
+    def __call__(self) -> str:
+        from ...tui.columns import size
+
+        read, known = self._capture.progress
+        if not self._capture.live or not read:
+            return ""
+        if not known:
+            return f"reading {size(read)}B"
+        left = (time.monotonic() - self._began) * (known - read) / read
+        return f"reading {size(read)}B of {size(known)}B, {read / known:.0%}, {left:.0f} s left"

@@ -1,0 +1,213 @@
+"""``barnabas ui``: look at a capture, or at a running proxy, on the screen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..common.failure import Failure
+from ..common.local_time import Local
+from .first_frame import look, screen_options
+
+if TYPE_CHECKING:
+    from ....proxy.control.starting import ControlAccess
+    from ...attached import Attached
+
+NEWEST = "newest"
+"""What ``--attach`` without an address stands for."""
+
+
+def ui(
+    context: typer.Context,
+    capture: Annotated[
+        Path | None,
+        typer.Argument(help="A segment, a directory of segments, or any pcap or pcapng file (.gz and .zst too)."),
+    ] = None,
+    attach: Annotated[
+        str,
+        typer.Option("--attach", help="A running proxy: http://HOST:PORT, unix:PATH, or newest.", metavar="URL"),
+    ] = "",
+    feed: Annotated[
+        str,
+        typer.Option("--feed", help="A running proxy's live feed: summaries, no messages.", metavar="HOST:PORT"),
+    ] = "",
+    record: Annotated[
+        Path | None,
+        typer.Option("--record", help="With --attach: let the proxy record here from now on.", metavar="DIR"),
+    ] = None,
+    allow_edit: Annotated[
+        bool, typer.Option("--allow-edit", help="With --attach: rules may be changed from the screen.")
+    ] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="Plain lines instead of the screen.")] = False,
+    theme: Annotated[str, typer.Option("--theme", help="dark, light or mono.")] = "",
+    ascii: Annotated[bool, typer.Option("--ascii", help="Nothing but ASCII on the screen.")] = False,
+    settings: Annotated[
+        Path | None, typer.Option("--settings", help="Keys, theme, filters, colours: a TOML file.", metavar="FILE")
+    ] = None,
+    keys: Annotated[bool, typer.Option("--keys", help="Print every action with its keys, and end.")] = False,
+    schema: Annotated[
+        list[str] | None,
+        typer.Option("--schema", help="A schema for values: FILE[=TOPIC[:key]]\\[#MESSAGE], as of decode.", metavar="FILE"),
+    ] = None,
+    registry: Annotated[
+        str | None,
+        typer.Option("--registry", help="A schema registry for values that name their schema.", metavar="URL"),
+    ] = None,
+    web: Annotated[bool, typer.Option("--web", help="In a browser: print an address to open there.")] = False,
+    host: Annotated[str, typer.Option("--host", help="With --web: where to listen.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="With --web: 0 takes a free port.")] = 0,
+    pages: Annotated[int, typer.Option("--pages", min=1, max=100, help="With --web: how many pages at a time.")] = 4,
+    served: Annotated[int, typer.Option("--served", hidden=True)] = 0,
+    local: Local = False,
+) -> None:
+    """Browse a capture or a running proxy: exchanges, connections, groups, versions, problems, latency, rules.
+
+    A directory that a running proxy records into is shown live, and so is a pcap file that tcpdump still writes. Without a terminal, plain lines are printed.
+    """
+    options = screen_options(theme, ascii, settings)
+    if keys:
+        _print_keys(options["settings"].keys)
+        return
+    if schema or registry is not None:
+        from ..common.schemas import schemas_of
+
+        options["schemas"] = schemas_of(schema or [], registry)
+    if served:
+        from ...web.served import end_with
+
+        end_with(served)
+        options["locked"] = not allow_edit
+    if web and plain:
+        raise Failure("--web is the screen in a browser, --plain is lines: one of them")
+    if feed:
+        if capture is not None or attach:
+            raise Failure("--feed is for the screen alone: without a capture or --attach")
+        if web:
+            from .web import serve_pages
+
+            serve_pages(context, _heard(feed), host, port, pages)
+            return
+        _fed(feed, plain, options)
+        return
+    if attach:
+        if capture is not None:
+            raise Failure("either a capture or --attach: a proxy's recording is found by itself")
+        if web:
+            from .web import serve_pages
+
+            context.params["attach"], title = _prepared(attach, record)
+            serve_pages(context, title, host, port, pages)
+            return
+        from ...tui.app import on_terminal
+
+        _attached(attach, record, allow_edit, plain or not on_terminal(), options)
+        return
+    if capture is None:
+        raise Failure("say what to look at: a recording or pcap file, or --attach newest for a running proxy")
+    if record is not None or allow_edit:
+        raise Failure("--record and --allow-edit are for --attach: a recording is not changed")
+    if not (plain or web):
+        look(capture, options)
+        return
+    from ..common.opening import open_or_fail
+
+    if web:
+        from .web import serve_pages
+
+        open_or_fail(capture, background=True).close()  # what is wrong with it is better said here than in the page
+        serve_pages(context, str(capture), host, port, pages)
+        return
+    from ...tui.plain import plain_lines
+
+    with open_or_fail(capture) as opened:
+        plain_lines(opened)
+
+
+def _fed(feed: str, plain: bool, options: dict[str, Any]) -> None:
+    from ....proxy.feed.client import FeedError
+    from ...fed import Feeding
+    from ...tui.app import on_terminal, run
+    from ..proxy.feed import joined_token
+
+    where, token = joined_token(feed)
+    if plain or not on_terminal():
+        raise Failure("--feed is for the screen; lines are printed by: barnabas feed")
+    try:
+        feeding = Feeding(where, token)
+    except FeedError as error:
+        raise Failure(str(error)) from None
+    feeding.start()
+    capture = feeding.capture
+    with capture:
+        run(capture, title=capture.title, live=True, status=capture.status, stop=feeding.stop, **options)
+
+
+def _heard(feed: str) -> str:
+    """What the feed is called; Failure when nothing comes of it, which is better said here than in each page."""
+    from ....proxy.events import show
+    from ....proxy.feed.client import FeedError, subscribe
+    from ..proxy.feed import joined_token
+
+    where, token = joined_token(feed)
+    events = subscribe(where, token)
+    try:
+        next(events)
+    except FeedError as error:
+        raise Failure(str(error)) from None
+    finally:
+        events.close()  # type: ignore[attr-defined]
+    return f"feed {show(where)}"
+
+
+def _print_keys(changed: dict[str, str]) -> None:
+    from ...tui.keys import KEYS, shown
+
+    for key in KEYS:
+        typer.echo(f"{key.id:<24} {shown(changed.get(key.id, key.keys)):<14} {key.words}")
+
+
+def _prepared(url: str, record: Path | None) -> tuple[str, str]:
+    """The address of the proxy's control API, and what it is; it records then."""
+    found, attached, _ = _found(url, record)
+    return found.url, attached.title
+
+
+def _found(url: str, record: Path | None) -> tuple[ControlAccess, Attached, Path]:
+    from ....proxy.control import Control, ControlError
+    from ...attached import Attached, NotRecording
+    from ...tui.safe import visible
+    from ..proxy.control import access_to
+
+    found = access_to("" if url == NEWEST else url)
+    try:
+        attached = Attached(Control(found.url, found.token))
+        if record is not None:
+            attached.record(record)
+        return found, attached, attached.directory()
+    except (ControlError, NotRecording) as error:
+        raise Failure(visible(str(error))) from None
+
+
+def _attached(url: str, record: Path | None, allow_edit: bool, plain: bool, options: dict[str, Any]) -> None:
+    from ...live import open_when_there
+    from ...tui.app import BarnabasApp
+    from ...tui.plain import plain_lines
+    from ..common.opening import cannot_read
+
+    _, attached, directory = _found(url, record)
+    with cannot_read(directory), open_when_there(directory) as opened:
+        if plain:
+            plain_lines(opened, follow=True)
+            return
+        app = BarnabasApp(
+            opened, title=attached.title, live=True, status=attached.status, stop=attached.stop,
+            control=attached.control, allow_edit=allow_edit, **options,
+        )  # fmt: skip
+        attached.tell = app.session.tell
+        attached.start()
+        try:
+            app.run()
+        finally:
+            app.stop_once()

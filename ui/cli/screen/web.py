@@ -1,0 +1,71 @@
+"""``barnabas ui --web``: the same screen in a browser, a process for each page."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+
+import typer
+
+from ....proxy.control.auth import is_loopback
+from ....proxy.processes.interpreter import python
+from ...tui.safe import visible
+from ...web.server import Pages, available, until_stopped
+from ..common.failure import Failure
+
+NOT_HANDED_ON = frozenset({"web", "host", "port", "pages", "served", "plain", "record"})
+"""Options that are the server's own; ``--record`` is done once, before the first page."""
+
+
+def need_web() -> None:
+    """Failure, with what to install, where the extra is missing."""
+    if not available():
+        raise Failure("--web needs textual-serve: pip install 'barnabas[web]'")
+
+
+def serve_pages(context: typer.Context, title: str, host: str, port: int, most: int) -> None:
+    """Serve the screen that this call asks for until Ctrl-C, and print its address."""
+    need_web()
+    command = python("", "ui", f"--served={os.getpid()}")
+    command += again(context)
+    pages = Pages(command, title=title, host=host, port=port, most=most)
+
+    def ready(address: str) -> None:
+        typer.echo(address)
+        changes = "changes are allowed" if context.params.get("allow_edit") else "read-only"
+        print(
+            f"barnabas: {visible(title)} in a browser, {changes}, {most} pages at most; Ctrl-C ends it", file=sys.stderr
+        )
+        if not is_loopback(host):
+            print(
+                f"barnabas: {visible(host)} can be reached by others, and nothing is encrypted on the way: "
+                "a tunnel (ssh -L) keeps it private",
+                file=sys.stderr,
+            )
+        sys.stdout.flush()
+
+    try:
+        asyncio.run(until_stopped(pages, ready))
+    except OSError as error:
+        raise Failure(
+            f"cannot listen on {visible(host)} port {port}: {error.strerror or error}; --port 0 takes a free port"
+        ) from None
+
+
+def again(context: typer.Context) -> list[str]:
+    """The options and arguments of this call, for another process. What is secret in them is on this command line already."""
+    words: list[str] = []
+    behind: list[str] = []
+    for parameter in context.command.params:
+        value = context.params.get(parameter.name or "")
+        if parameter.name in NOT_HANDED_ON or value in (None, False, "", (), []):
+            continue
+        if parameter.param_type_name == "argument":
+            behind.append(str(value))
+        elif value is True:
+            words.append(parameter.opts[0])
+        else:
+            many = value if isinstance(value, list | tuple) else [value]
+            words += [f"{parameter.opts[0]}={one}" for one in many]
+    return [*words, *(["--", *behind] if behind else [])]
