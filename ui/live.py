@@ -71,7 +71,7 @@ def open_when_there(directory: Path, seconds: float = 10.0) -> Capture:
 def watch(proxy: Proxy, record: Path, *, title: str) -> Watch:
     """Show the screen until the user quits it."""
     from .tui.app import BarnabasApp
-    from .tui.settings import BadSettings, Settings, read_settings
+    from .tui.model.settings import BadSettings, Settings, read_settings
 
     watching = Watch(proxy)
     control = None

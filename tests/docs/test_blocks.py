@@ -15,7 +15,7 @@ import typer
 import yaml
 from barnabas.plugins.rules import parse
 from barnabas.ui import cli
-from barnabas.ui.tui.settings import parse_settings
+from barnabas.ui.tui.model.settings import parse_settings
 from docs.pages import PAGES, ROOT, Block, blocks
 
 

@@ -23,7 +23,7 @@ from barnabas import decoder
 from barnabas.captures import Recorder, open_capture, tables
 from barnabas.captures.export import NoProgram, case, dump, program
 from barnabas.decoder.embedded import of
-from barnabas.ui.tui.fields import request_tree, response_tree
+from barnabas.ui.tui.exchange.fields import request_tree, response_tree
 from harness import commands
 from harness.lines import line
 from harness.pcap import as_pcap

@@ -40,7 +40,7 @@ def main() -> None:
         gc.enable()
         made()
     except Failure as failure:
-        from ..tui.safe import visible_lines
+        from ..safe import visible_lines
 
         print("\n".join(visible_lines(f"barnabas: {failure}")), file=sys.stderr)
         sys.exit(2)

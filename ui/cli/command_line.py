@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from ... import __version__
-from ..tui.safe import visible
+from ..safe import visible
 from .commands import COMMANDS
 from .help.manual import show, tidy, with_manual
 

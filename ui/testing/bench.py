@@ -420,7 +420,7 @@ def _densest(found: list[Json], seconds: float) -> list[Json]:
 
 def table(found: list[Json], faults: Mapping[int, list[str]] | None = None) -> str:
     """A line per exchange; `faults`: the names of those that have touched it, by its number."""
-    from ..tui.safe import visible
+    from ..safe import visible
 
     if not found:
         return "no exchange"

@@ -22,21 +22,21 @@ from textual.app import App
 from textual.binding import BindingType
 from textual.screen import Screen
 
+from ..safe import visible, visible_lines
+from .first_frame import Opened, Opening
 from .keys import bindings, help_words
-from .opening import Opened, Opening
-from .painted import AsciiFilter
-from .palette import THEMES
-from .safe import visible, visible_lines
-from .session import Session
-from .settings import Settings
+from .model.session import Session
+from .model.settings import Settings
 from .shell import View
 from .views import PLACES
+from .widgets.painted import AsciiFilter
+from .widgets.palette import THEMES
 
 if TYPE_CHECKING:
     from ...captures import Capture
     from ...decoder.values import SchemaSource
     from ...proxy.control import Control
-    from .holding import Holding
+    from .held.holding import Holding
 
 LIVE_SECONDS = 0.125
 STATUS_SECONDS = 1.0
@@ -219,7 +219,7 @@ class BarnabasApp(App[None]):
     def _asked(self, schemas: SchemaSource) -> SchemaSource:
         """Schemas that are not at hand are asked for in a thread."""
         from ...decoder.values import SchemaFiles
-        from .schema_asking import AskedSchemas
+        from .model.schema_lookup import AskedSchemas
 
         if isinstance(schemas, SchemaFiles):
             return schemas
@@ -265,7 +265,7 @@ class BarnabasApp(App[None]):
     def holding(self) -> Holding:
         """What is intercepted, and the queue of what is held."""
         if self._holding is None:
-            from .holding import Holding
+            from .held.holding import Holding
 
             self._holding = Holding(self)
         return self._holding
@@ -279,7 +279,7 @@ class BarnabasApp(App[None]):
         super().notify("\n".join(visible_lines(message)), markup=markup, **options)
 
     def action_help(self) -> None:
-        from .help import HelpScreen
+        from .dialogs.help import HelpScreen
 
         context = getattr(self.screen, "context", "")
         if self.screen.is_modal:
@@ -293,7 +293,7 @@ class BarnabasApp(App[None]):
 
     def action_prompt(self) -> None:
         if not self.screen.is_modal:
-            from .prompt import Prompt
+            from .dialogs.prompt import Prompt
 
             self.push_screen(Prompt(self.screen))
 

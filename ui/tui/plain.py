@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from ...captures import Capture, Row
+from ..safe import fit, visible
 from ..times import day, heading
-from .columns import layout
-from .safe import fit, visible
+from .exchange.columns import layout
 
 _WIDTH = 130
 _POLL_SECONDS = 0.25

@@ -13,15 +13,15 @@ from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Static
 
-from .held_queue import held_cells
+from ..safe import visible
+from .held.held_queue import held_cells
 from .keys import bar_words, bindings
-from .painted import Bar, KeyBar, TabLine
-from .safe import visible
-from .session import Session
+from .model.session import Session
+from .widgets.painted import Bar, KeyBar, TabLine
 
 if TYPE_CHECKING:
     from .app import BarnabasApp
-    from .columns import Cell
+    from .exchange.columns import Cell
 
 
 class View(Screen[None]):

@@ -14,7 +14,7 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from ..tui.safe import visible
+from ..safe import visible
 
 READY = b"__GANGLION__\n"
 MOST_PACKET = 16 << 20

@@ -21,7 +21,7 @@ from aiohttp import WSMsgType, web
 
 from ...proxy.control.auth import Refused
 from ...proxy.control.logs import logger
-from ..tui.safe import visible
+from ..safe import visible
 from .access import TOKEN, Access
 from .screen import HEIGHTS, WIDTHS, ScreenProcess, between
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from barnabas.captures import Capture
 from barnabas.ui.tui.app import BarnabasApp
-from barnabas.ui.tui.detail import DetailScreen
+from barnabas.ui.tui.exchange.detail import DetailScreen
 from barnabas.ui.tui.views.exchanges import ExchangesScreen
 from textual.pilot import Pilot
 from textual.screen import Screen

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from barnabas.captures import Capture, NotACapture, open_capture
-from barnabas.ui.tui import session
 from barnabas.ui.tui.app import BarnabasApp
+from barnabas.ui.tui.model import session
 from barnabas.ui.tui.views import PLACES
 from harness.slices import only
 from retold.packets import as_pcap, as_pcapng, traffic

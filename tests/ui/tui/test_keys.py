@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from barnabas.captures import Capture
 from barnabas.ui.tui.app import BarnabasApp
-from barnabas.ui.tui.detail import DetailScreen
-from barnabas.ui.tui.exchange_list import ExchangeList
-from barnabas.ui.tui.field_tree import FieldTree
-from barnabas.ui.tui.help import HelpScreen
-from barnabas.ui.tui.hex_view import HexView
+from barnabas.ui.tui.dialogs.help import HelpScreen
+from barnabas.ui.tui.exchange.detail import DetailScreen
 from barnabas.ui.tui.keys import KEYS, KeyConflict, keymap
-from barnabas.ui.tui.settings import BadSettings, parse_settings, read_settings
+from barnabas.ui.tui.model.settings import BadSettings, parse_settings, read_settings
 from barnabas.ui.tui.views import PLACES
+from barnabas.ui.tui.widgets.exchange_list import ExchangeList
+from barnabas.ui.tui.widgets.field_tree import FieldTree
+from barnabas.ui.tui.widgets.hex_view import HexView
 from textual import events
 from textual.pilot import Pilot
 
@@ -28,7 +28,7 @@ from .driving import drive, exchanges
 def owner(context: str) -> Any:
     fixed = {"app": BarnabasApp, "list": ExchangeList, "detail": DetailScreen, "tree": FieldTree, "hex": HexView}
     if context in ("dialogue", "compare", "resend"):
-        return getattr(import_module(f"barnabas.ui.tui.{context}"), f"{context.title()}Screen")
+        return getattr(import_module(f"barnabas.ui.tui.exchange.{context}"), f"{context.title()}Screen")
     if context in fixed:
         return fixed[context]
     if context == "view":

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from barnabas.captures import Capture, Recorder, open_capture
 from barnabas.ui.tui.app import BarnabasApp
-from barnabas.ui.tui.detail import DetailScreen
-from barnabas.ui.tui.help import HelpScreen
-from barnabas.ui.tui.opening import Opened
+from barnabas.ui.tui.dialogs.help import HelpScreen
+from barnabas.ui.tui.exchange.detail import DetailScreen
+from barnabas.ui.tui.first_frame import Opened
 from barnabas.ui.tui.views.exchanges import ExchangesScreen
 from harness.recordings import RecordingBuilder
 from harness.slices import slow

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ....decoder.compat import ClientReport, Reason, Report, Verdict, report
-from ...tui.safe import visible
+from ...safe import visible
 from ..common.failure import Failure, write_text
 from ..common.local_time import Local
 from .compat_page import counted, html, markdown, often_when, seen_when

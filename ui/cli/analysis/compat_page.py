@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 
 from ....decoder.compat import ClientReport, ClientSeen, Reason, Report, Verdict
+from ...safe import visible
 from ...times import moment
-from ...tui.safe import visible
 from ..common.html_page import page, row, table, text
 
 _MARKDOWN = re.compile(r"([\\`*_\[\]|~])")

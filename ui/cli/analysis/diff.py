@@ -14,7 +14,7 @@ import typer
 from ....captures import NotACapture, open_capture
 from ....captures.diff import Difference, Kind, Level, Report, compare
 from ....captures.export.text import json_visible
-from ...tui.safe import visible
+from ...safe import visible
 from ..common.failure import Failure, write_text
 from .diff_page import html
 from .versions import terminal

@@ -14,7 +14,7 @@ from ....decoder import Exchange
 from ....decoder.findings import Finding, Severity
 from ....decoder.schema.facts import error_name
 from ... import times
-from ...tui.safe import visible
+from ...safe import visible
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -17,7 +17,7 @@ from ....captures.reading.events import Happenings
 from ....decoder import ExchangeDone
 from ....decoder.connection.events import Happening, Missing, Opened
 from ....decoder.findings import Finding, Inspector, Severity, detectors
-from ...tui.safe import visible
+from ...safe import visible
 from ..common.failure import Failure
 from ..common.local_time import Local
 from ..common.opening import cannot_read

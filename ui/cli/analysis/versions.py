@@ -13,7 +13,7 @@ import typer
 
 from ....decoder.compat import BrokerSeen, ClientSeen, Limit, MatrixRow, brokers, matrix
 from ....decoder.schema import facts
-from ...tui.safe import visible
+from ...safe import visible
 from ..common import address
 from ..common.failure import Failure
 from .observed_clients import watch

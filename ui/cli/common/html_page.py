@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 
-from ...tui.safe import visible
+from ...safe import visible
 
 _STYLE = """
 :root { color-scheme: light dark; --line: #8884; --dim: #777; --bad: #b00020; --open: #9a6700; --good: #1a7f37; --low: #0a6175; }

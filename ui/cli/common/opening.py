@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ....captures import Capture, NotACapture, open_capture
-from ...tui.safe import visible
+from ...safe import visible
 from .failure import Failure
 from .progress import Progress
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from ...tui.safe import visible
+from ...safe import visible
 
 FIRST_SECONDS = 1.0
 EVERY_SECONDS = 0.2

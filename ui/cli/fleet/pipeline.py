@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from ....captures.export.text import json_visible
-from ...tui.safe import visible
+from ...safe import visible
 from ..common.failure import Failure
 
 app = typer.Typer(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ....captures.export.text import cell, json_visible
-from ...tui.safe import visible
+from ...safe import visible
 from ..common import amounts
 from ..common.failure import Failure
 from ..common.local_time import Local

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...safe import visible
 from ...times import moment
-from ...tui.safe import visible
 
 if TYPE_CHECKING:
     from ....captures.reports import Report

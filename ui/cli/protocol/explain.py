@@ -17,7 +17,7 @@ import typer
 from ....captures.export.text import json_visible
 from ....decoder.reference import explain as texts
 from ....decoder.reference.explain import ApiText, ErrorText, Explanation, FieldFact, KipText, SettingText, VersionFact
-from ...tui.safe import visible
+from ...safe import visible
 from ..common.failure import Failure
 
 _WIDEST = 100

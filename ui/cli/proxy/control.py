@@ -15,7 +15,7 @@ from ....captures.export.text import json_visible
 from ....proxy.control import Control, ControlError
 from ....proxy.control.starting import ControlAccess, running
 from ... import times
-from ...tui.safe import visible
+from ...safe import visible
 from ..common.failure import Failure
 from ..common.local_time import Local
 from . import recording_options as keeping

@@ -14,7 +14,7 @@ from ....plugins.hooks.plugin import OF_MESSAGES
 from ....plugins.hooks.sources import GROUP
 from ....proxy.plugged import PluginsConfig
 from ....proxy.plugged.checking import check as load_once
-from ...tui.safe import visible
+from ...safe import visible
 from ..common.failure import Failure
 
 app = typer.Typer(

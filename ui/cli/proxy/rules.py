@@ -22,7 +22,7 @@ from ....plugins.fate import Fate
 from ....plugins.reach import shadowed
 from ....plugins.recipes import RECIPES, find
 from ....plugins.rules import Rule, RuleError, load
-from ...tui.safe import visible
+from ...safe import visible
 from ..common.failure import Failure
 from ..common.opening import open_or_fail
 

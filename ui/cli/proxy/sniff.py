@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from ...tui.safe import visible
+from ...safe import visible
 from ..analysis.finding_lines import counted
 from ..common.failure import Failure
 from ..common.signals import stopping_on_signals

@@ -21,7 +21,7 @@ from ....captures.reading.selection import Selection
 from ....captures.tables.rows import EVERYTHING
 from ....decoder.filter import Filter
 from ....decoder.values import SchemaSource
-from ...tui.safe import visible
+from ...safe import visible
 from ..common.failure import Failure
 from ..protocol.filter import compiled
 from ..protocol.frame import tree

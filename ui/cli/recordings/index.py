@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ...tui.safe import visible
+from ...safe import visible
 from ..common.failure import Failure
 from ..common.opening import cannot_read
 from ..common.progress import Progress

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ....decoder.filter import literals
-from ...tui.safe import visible
+from ...safe import visible
 from ..common.failure import Failure
 from ..analysis.finding_lines import counted
 from ..common.opening import cannot_read

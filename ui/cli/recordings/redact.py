@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...tui.safe import visible
+from ...safe import visible
 from ..common.failure import Failure
 from ..analysis.finding_lines import counted
 from ..common.opening import cannot_read

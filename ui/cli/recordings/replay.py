@@ -22,7 +22,7 @@ from ....proxy.replay.dialing import DialFailed
 from ....proxy.replay.session import Replay
 from ....proxy.replay.settings import Order, Pace, Settings
 from ....proxy.replay.target import TargetFailed
-from ...tui.safe import visible
+from ...safe import visible
 from ..proxy import security_options as security
 from ..common.address import parse
 from ..common.failure import Failure

@@ -12,7 +12,7 @@ import typer
 from ....captures.replay.dry import Planned
 from ....captures.replay.report import Report
 from ....proxy.replay.player import Player
-from ...tui.safe import visible
+from ...safe import visible
 
 _ERASE = "\r\x1b[K"
 _EXAMPLES = 20

@@ -18,7 +18,7 @@ from ....captures.serving import Offer
 from ....proxy.serve import Contents, OnMiss, Served, ServeError
 from ....proxy.serve.config import ServeConfig
 from ....proxy.serve.events import ServeEvent
-from ...tui.safe import visible
+from ...safe import visible
 from ..common.address import parse
 from ..common.failure import Failure
 from ..common.signals import stopping_on_signals

@@ -13,7 +13,7 @@ import typer
 
 from ....captures.export.text import json_visible
 from ....captures.transform.write import ORIGIN, Occupied, Writer, replacing
-from ...tui.safe import visible
+from ...safe import visible
 from ..common.failure import Failure
 from ..analysis.finding_lines import counted
 from ..common.signals import stopping_on_signals

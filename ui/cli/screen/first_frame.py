@@ -11,7 +11,7 @@ from ..common.failure import Failure
 
 if TYPE_CHECKING:
     from ....captures import Capture
-    from ...tui.opening import Opened
+    from ...tui.first_frame import Opened
 
 
 def look(path: Path, options: dict[str, Any] | None = None) -> None:
@@ -33,8 +33,8 @@ def look(path: Path, options: dict[str, Any] | None = None) -> None:
 
 
 def _opened(path: Path) -> Opened:
-    from ...tui.opening import Opened
-    from ...tui.safe import visible
+    from ...safe import visible
+    from ...tui.first_frame import Opened
     from ..common.opening import open_or_fail
 
     capture = open_or_fail(path, background=True)
@@ -47,15 +47,15 @@ def _opened(path: Path) -> Opened:
 
 def screen_options(theme: str, ascii: bool, path: Path | None) -> dict[str, Any]:
     """The options of the screen that come from the command line and the user's settings."""
-    from ...tui.palette import THEMES
-    from ...tui.settings import BadSettings, read_settings
+    from ...tui.model.settings import BadSettings, read_settings
+    from ...tui.widgets.palette import THEMES
 
     if theme and theme not in THEMES:
         raise Failure(f"--theme: there is no theme {theme!r}; there are {', '.join(THEMES)}")
     try:
         return {"theme": theme, "ascii": ascii, "settings": read_settings(path)}
     except BadSettings as error:
-        from ...tui.safe import visible
+        from ...safe import visible
 
         raise Failure(visible(str(error))) from None
 
@@ -67,7 +67,7 @@ class Reading:
         self._capture, self._began = capture, time.monotonic()
 
     def __call__(self) -> str:
-        from ...tui.columns import size
+        from ...tui.exchange.columns import size
 
         read, known = self._capture.progress
         if not self._capture.live or not read:

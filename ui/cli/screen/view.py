@@ -177,7 +177,7 @@ def _prepared(url: str, record: Path | None) -> tuple[str, str]:
 def _found(url: str, record: Path | None) -> tuple[ControlAccess, Attached, Path]:
     from ....proxy.control import Control, ControlError
     from ...attached import Attached, NotRecording
-    from ...tui.safe import visible
+    from ...safe import visible
     from ..proxy.control import access_to
 
     found = access_to("" if url == NEWEST else url)

@@ -10,7 +10,7 @@ import typer
 
 from ....proxy.control.auth import is_loopback
 from ....proxy.processes.interpreter import python
-from ...tui.safe import visible
+from ...safe import visible
 from ...web.server import Pages, available, until_stopped
 from ..common.failure import Failure
 

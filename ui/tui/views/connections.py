@@ -8,17 +8,17 @@ from typing import ClassVar
 from textual.binding import BindingType
 from textual.widget import Widget
 
+from ...safe import fit, visible
 from ...times import clock
-from ..acts import dialogue
-from ..columns import Cell, duration, size
+from ..exchange.actions import dialogue
+from ..exchange.columns import Cell, duration, size
 from ..keys import bindings
-from ..line_list import LineList, Table
-from ..painted import Titles
-from ..rows import finder
-from ..safe import fit, visible
+from ..model.rows import finder
+from ..model.survey import ConnectionCount
+from ..model.terms import quoted
 from ..shell import View
-from ..survey import ConnectionCount
-from ..terms import quoted
+from ..widgets.line_list import LineList, Table
+from ..widgets.painted import Titles
 
 _MOST = 2000
 

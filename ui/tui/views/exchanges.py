@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.binding import BindingType
 from textual.widget import Widget
 
-from .. import acts
-from ..columns import TITLES, Cell, is_problem
-from ..exchange_list import ColumnTitles, ExchangeList
-from ..filter_bar import FilterBar
+from ...safe import visible
+from ..exchange import actions
+from ..exchange.columns import TITLES, Cell, is_problem
 from ..keys import bindings
-from ..line_list import LineList
-from ..rows import Look, Looks, RowView, about_row, finder, is_slow
-from ..safe import visible
-from ..session import Session
+from ..model.rows import Look, Looks, RowView, about_row, finder, is_slow
+from ..model.session import Session
+from ..model.terms import PROBLEMS, both, cell_term, meant, without
 from ..shell import View
-from ..terms import PROBLEMS, both, cell_term, meant, without
+from ..widgets.exchange_list import ColumnTitles, ExchangeList
+from ..widgets.filter_bar import FilterBar
+from ..widgets.line_list import LineList
 
 if TYPE_CHECKING:
     from ....captures import Row
@@ -133,7 +133,7 @@ class ExchangesScreen(View):
         self._about()
 
     def on_line_list_opened(self, event: LineList.Opened) -> None:
-        from ..detail import DetailScreen
+        from ..exchange.detail import DetailScreen
 
         if not self.capture.has_frames:
             self.notify("A feed has summaries only. Messages are in recordings: barnabas ui --attach newest.", timeout=4)
@@ -181,7 +181,7 @@ class ExchangesScreen(View):
 
     def _sort(self, by: tuple[str, bool] | None) -> None:
         here = self._here()
-        from ..rows import sort
+        from ..model.rows import sort
 
         sort(self.view, self.capture, by)
         self.list.sorted_by = by
@@ -193,7 +193,7 @@ class ExchangesScreen(View):
         self.describe()
 
     def action_columns(self) -> None:
-        from ..dialogs import Choose
+        from ..dialogs.dialogs import Choose
 
         def chosen(titles: list[str] | None) -> None:
             if titles:
@@ -214,7 +214,7 @@ class ExchangesScreen(View):
             self.describe()
 
     def action_comment(self) -> None:
-        from ..dialogs import Ask
+        from ..dialogs.dialogs import Ask
 
         row = self.list.current
         if row is None:
@@ -324,22 +324,22 @@ class ExchangesScreen(View):
             self.show_filter(f"conn == {row.connection}", None)
 
     def action_dialogue(self) -> None:
-        acts.dialogue(self.barnabas, self.list.current)
+        actions.dialogue(self.barnabas, self.list.current)
 
     def action_compare(self) -> None:
-        acts.compare(self.barnabas, self.list.current)
+        actions.compare(self.barnabas, self.list.current)
 
     def action_resend(self) -> None:
-        acts.send_again(self.barnabas, self.list.current)
+        actions.send_again(self.barnabas, self.list.current)
 
     def action_export(self) -> None:
-        acts.export_row(self.barnabas, self.list.current, False, self._meant(), len(self.view))
+        actions.export_row(self.barnabas, self.list.current, False, self._meant(), len(self.view))
 
     def action_copy_as(self) -> None:
-        from ..copying import of_cell
+        from ..exchange.copying import of_cell
 
         row, column = self.list.current, self.list.column
-        acts.copy_row(self.barnabas, row, False, [] if row is None or column is None else of_cell(row, column))
+        actions.copy_row(self.barnabas, row, False, [] if row is None or column is None else of_cell(row, column))
 
     def show_filter(self, text: str, number: int | None) -> None:
         """Show what `text` selects ("" changes nothing), with the cursor on row `number` of the capture."""

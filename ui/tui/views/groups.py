@@ -10,14 +10,14 @@ from textual.widget import Widget
 
 from ....decoder.findings.models.group import Group
 from ....decoder.findings.models.group_members import Member, Step
+from ...safe import fit, visible
 from ...times import clock
-from ..columns import Cell, duration
+from ..exchange.columns import Cell, duration
 from ..keys import bindings
-from ..line_list import LineList, Table
-from ..painted import Picture, Titles
-from ..safe import fit, visible
+from ..model.terms import quoted
 from ..shell import View
-from ..terms import quoted
+from ..widgets.line_list import LineList, Table
+from ..widgets.painted import Picture, Titles
 
 _REBALANCES = 6
 _RANK = {

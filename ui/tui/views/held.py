@@ -17,20 +17,20 @@ from ....decoder import DecodeError
 from ....decoder.reference import explain
 from ....decoder.schema import facts
 from ....proxy.control import ControlError
-from ..body_fields import BadValue, body_tree, from_yaml, to_yaml
-from ..columns import Cell, duration
-from ..dialogs import Confirm, Find, Name
-from ..edit_tree import EditTree
-from ..field_list import Tree
-from ..field_tree import FieldTree
-from ..held_bytes import HeldBytes
-from ..held_queue import HeldFrame, HeldQueue
-from ..hex_view import HexView
+from ...safe import fit, visible
+from ..dialogs.dialogs import Confirm, Find, Name
+from ..exchange.body_fields import BadValue, body_tree, from_yaml, to_yaml
+from ..exchange.columns import Cell, duration
+from ..exchange.edit_tree import EditTree
+from ..exchange.field_list import Tree
+from ..held.held_bytes import HeldBytes
+from ..held.held_queue import HeldFrame, HeldQueue
 from ..keys import bindings
-from ..line_list import LineList, Table
-from ..painted import Picture, Titles
-from ..safe import fit, visible
 from ..shell import View
+from ..widgets.field_tree import FieldTree
+from ..widgets.hex_view import HexView
+from ..widgets.line_list import LineList, Table
+from ..widgets.painted import Picture, Titles
 
 AT_THE_EDITOR = 900.0
 """Seconds that a frame waits at least while somebody edits it as a text."""
@@ -223,7 +223,7 @@ class HeldScreen(View):
             self.look()
 
     def action_editor(self) -> None:
-        from ..editor import edit
+        from ..dialogs.editor import edit
 
         frame = self.chosen()
         if frame is None:

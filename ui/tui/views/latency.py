@@ -10,15 +10,15 @@ from textual.binding import BindingType
 from textual.widget import Widget
 
 from ....decoder.schema import facts
+from ...safe import fit
 from ...times import clock
-from ..columns import Cell, duration
+from ..exchange.columns import Cell, duration
 from ..keys import bindings
-from ..line_list import LineList, Table
-from ..painted import Picture, Titles, bars, side_bar
-from ..safe import fit
+from ..model.survey import ALL, BUCKETS, ApiCount, Bin, Histogram, bucket_ns
+from ..model.terms import api_term, both, stamp
 from ..shell import View
-from ..survey import ALL, BUCKETS, ApiCount, Bin, Histogram, bucket_ns
-from ..terms import api_term, both, stamp
+from ..widgets.line_list import LineList, Table
+from ..widgets.painted import Picture, Titles, bars, side_bar
 
 GRAPHS = ("rate", "p99", "errors")
 _LABEL = 9

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 from textual.widget import Widget
 
+from ...safe import visible
 from ...times import clock
-from ..columns import Cell
-from ..line_list import Table
-from ..safe import visible
+from ..exchange.columns import Cell
 from ..shell import View
+from ..widgets.line_list import Table
 
 
 class LogScreen(View):

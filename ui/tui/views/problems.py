@@ -14,15 +14,15 @@ from ....captures.reading.selection import select
 from ....decoder import Exchange
 from ....decoder.filter import compile
 from ....decoder.findings import Finding
+from ...safe import fit, visible
 from ...times import period
-from ..columns import Cell
-from ..detail import DetailScreen
+from ..exchange.columns import Cell
+from ..exchange.detail import DetailScreen
 from ..keys import bindings
-from ..line_list import LineList, Table
-from ..painted import Picture, Titles
-from ..rows import RowView, brief
-from ..safe import fit, visible
+from ..model.rows import RowView, brief
 from ..shell import View
+from ..widgets.line_list import LineList, Table
+from ..widgets.painted import Picture, Titles
 
 ROLES = {"high": "error", "medium": "undecoded", "low": "waiting", "info": "muted"}
 

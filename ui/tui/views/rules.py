@@ -10,13 +10,13 @@ from textual.binding import BindingType
 from textual.widget import Widget
 
 from ....proxy.control import ControlError
-from ..columns import Cell
-from ..dialogs import Confirm, Write
+from ...safe import fit, visible
+from ..dialogs.dialogs import Confirm, Write
+from ..exchange.columns import Cell
 from ..keys import bindings
-from ..line_list import LineList, Table
-from ..painted import Picture, Titles
-from ..safe import fit, visible
 from ..shell import View
+from ..widgets.line_list import LineList, Table
+from ..widgets.painted import Picture, Titles
 
 EVERY_SECONDS = 1.0
 NEW_RULE = """\

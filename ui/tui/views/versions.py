@@ -13,13 +13,13 @@ from ....captures import Capture
 from ....decoder.compat import ClientSeen, Limit, MatrixRow, Request, Watch, brokers, matrix
 from ....decoder.compat.seen import API_VERSIONS, NEWEST_OLD_FORMAT, PRODUCE
 from ....decoder.schema import facts
-from ..columns import Cell
+from ...safe import fit, visible
+from ..exchange.columns import Cell
 from ..keys import bindings
-from ..line_list import LineList, Table
-from ..painted import Picture, Titles
-from ..safe import fit, visible
+from ..model.terms import api_term, quoted
 from ..shell import View
-from ..terms import api_term, quoted
+from ..widgets.line_list import LineList, Table
+from ..widgets.painted import Picture, Titles
 
 _CELL = 18
 

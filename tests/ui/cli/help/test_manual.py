@@ -91,7 +91,7 @@ def test_examples_name_options_that_are_there(line: str) -> None:
 def test_statuses_are_those_that_commands_end_with() -> None:
     """By the source: who ends with 1 says so, and who says so does."""
     for name, (module, *_) in COMMANDS.items():
-        source = ast.parse((CLI / f"{module}.py").read_text("utf-8"))
+        source = ast.parse((CLI / f"{module.replace('.', '/')}.py").read_text("utf-8"))
         ends = {
             str(ast.literal_eval(call.args[0]))
             for call in ast.walk(source)

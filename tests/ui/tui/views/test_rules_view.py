@@ -1,0 +1,84 @@
+"""The rules view on a proxy: what it asks of the control API, and that it changes nothing unless it may."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from barnabas.captures import Capture
+from barnabas.proxy.control import ControlError
+from textual.pilot import Pilot
+
+from ..awaiting import until
+from ..driving import drive
+
+
+class Proxy:
+    """As much of `Control` as the view needs; keeps rules as the real one gives them."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        rule = {"name": "moved", "match": "api == Produce", "do": {"error": "NOT_LEADER_OR_FOLLOWER"}}
+        self.held = [{"name": "moved", "enabled": True, "hits": 3, "origin": "file", "source": rule}]
+
+    def rules(self) -> list[dict[str, Any]]:
+        return [dict(rule) for rule in self.held]
+
+    def enable_rule(self, name: str, enabled: bool = True) -> None:
+        self.asked.append(f"enable {name} {enabled}")
+        self.held[0]["enabled"] = enabled
+
+    def remove_rule(self, name: str) -> None:
+        self.asked.append(f"remove {name}")
+        self.held.clear()
+
+    def add_rule(self, text: str) -> None:
+        self.asked.append("add")
+        raise ControlError(400, "no API is called 'Prodce'", {"line": 2})
+
+
+def test_rules_are_listed_and_read_only(story: Capture) -> None:
+    proxy = Proxy()
+
+    async def steps(pilot: Pilot[None]) -> None:
+        shown = await until(pilot, "moved")
+        assert "READ-ONLY" in shown and "1 of 1 rules on" in shown and "error: NOT_LEADER_OR_FOLLOWER" in shown
+        for key in ("space", "a", "e", "d"):
+            await pilot.press(key)
+            await until(pilot, "Read-only: start with --allow-edit")
+        assert proxy.asked == []
+
+    drive(story, steps, (110, 36), "7", control=proxy)
+
+
+def test_rules_are_switched_and_removed_where_that_is_allowed(story: Capture) -> None:
+    proxy = Proxy()
+
+    async def steps(pilot: Pilot[None]) -> None:
+        assert " EDIT " in await until(pilot, "moved")
+        await pilot.press("space")
+        await until(pilot, "0 of 1 rules on")
+        await pilot.press("d")
+        await until(pilot, "Remove the rule 'moved'?")
+        await pilot.press("n", "d", "y")
+        await until(pilot, "No rule: the traffic passes as it is.")
+        assert proxy.asked == ["enable moved False", "remove moved"]
+        await pilot.press("a")
+        await until(pilot, "Add a rule")
+        await pilot.press("ctrl+s")
+        await until(pilot, "line 2: no API is called 'Prodce'")  # what was written is there to be mended
+        await pilot.press("escape", "8")
+        await until(pilot, "rule moved removed")
+
+    drive(story, steps, (110, 36), "7", control=proxy, allow_edit=True)
+
+
+def test_allowing_edits_is_a_command(story: Capture) -> None:
+    proxy = Proxy()
+
+    async def steps(pilot: Pilot[None]) -> None:
+        await until(pilot, "READ-ONLY")
+        await pilot.press("colon", *"edit", "space", *"on", "enter")
+        await pilot.press("space")
+        await until(pilot, "0 of 1 rules on")
+
+    drive(story, steps, (110, 36), "7", control=proxy)

@@ -1,0 +1,1 @@
+"""Dialogs, the command prompt, the help screen and the text editor."""

@@ -1,0 +1,155 @@
+"""``:`` and Ctrl-P: everything that can be done on a screen, by name; and commands that take words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from textual.app import ComposeResult
+from textual.screen import ModalScreen, Screen
+from textual.widgets import Input
+
+from ....decoder.filter import FilterError
+from ...safe import fit, visible
+from ..exchange.columns import Cell
+from ..keys import KEYS, Key, shown
+from ..model.terms import meant
+from ..widgets.palette import THEMES
+from .dialogs import ChoiceBox
+
+if TYPE_CHECKING:
+    from ..app import BarnabasApp
+
+
+class Command(NamedTuple):
+    """`words`: what stands behind the name; `run` takes them, and gives back what is wrong, or ""."""
+
+    name: str
+    takes: str
+    meaning: str
+    run: Callable[[BarnabasApp, str], str]
+
+
+def _filter(app: BarnabasApp, text: str) -> str:
+    try:
+        if text:
+            meant(text, app.settings.filters)
+    except FilterError as fault:
+        return str(fault)
+    app.call_later(app.show_exchanges, text) if text else app.call_later(_clear, app)
+    return ""
+
+
+def _clear(app: BarnabasApp) -> None:
+    app.action_view(1)
+    if app.current is not None:
+        app.current.action_clear()  # type: ignore[attr-defined]
+
+
+def _theme(app: BarnabasApp, text: str) -> str:
+    if text not in THEMES:
+        return f"there is no theme {text!r}; there are {', '.join(THEMES)}"
+    app.use_theme(text)
+    return ""
+
+
+def _go(app: BarnabasApp, text: str) -> str:
+    count = len(app.session.capture.rows())
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= count:
+        return f"a number from 1 to {count}"
+    app.call_later(app.show_exchanges, "", int(text) - 1)
+    return ""
+
+
+def _edit(app: BarnabasApp, text: str) -> str:
+    if text not in ("on", "off"):
+        return "on or off"
+    if app.session.control is None:
+        return "there is no proxy to change: this is a recording"
+    if text == "on" and app.locked:
+        return "off: this page was served without --allow-edit"
+    app.session.allow_edit = text == "on"
+    app.session.tell(f"changing traffic is {'allowed' if text == 'on' else 'off'}")
+    return ""
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command("filter", "FILTER", "exchanges that a filter selects; without one: all", _filter),
+    Command("go", "NUMBER", "the exchange with this number", _go),
+    Command("theme", "|".join(THEMES), "other colours", _theme),
+    Command("edit", "on|off", "allow, or forbid, to change traffic and rules", _edit),
+)
+"""What takes words; everything else is an action of `KEYS`."""
+
+
+class Prompt(ModalScreen[None]):
+    """Type a part of a name; Enter does the first that fits."""
+
+    DEFAULT_CSS = """
+    Prompt { align: center top; }
+    Prompt Vertical { width: 90%; max-width: 100; height: auto; margin-top: 2; background: $panel; border: round $primary; }
+    Prompt Input { border: none; height: 1; background: $panel; }
+    Prompt Table { height: auto; }
+    """
+
+    def __init__(self, below: Screen[object]):
+        super().__init__()
+        self._below = below
+        context = getattr(below, "context", "")
+        usual = ("detail", "tree", "app") if context == "detail" else (context, "list", "view", "app")
+        contexts = getattr(below, "contexts", usual)
+        self._actions = [key for key in KEYS if key.context in contexts and key.id not in ("app.prompt", "app.palette")]
+        self._found: list[Command | Key] = []
+
+    def compose(self) -> ComposeResult:
+        yield ChoiceBox("Do", "a part of a name, or: filter err", "Enter: do it  Esc: back", self._fitting, self._take)
+
+    @property
+    def barnabas(self) -> BarnabasApp:
+        """The application, typed."""
+        return self.app  # type: ignore[return-value]
+
+    def _fitting(self, text: str) -> list[list[Cell]]:
+        word, _, rest = text.strip().partition(" ")
+        wanted = text.lower().split()
+        self._found = list[Command | Key](
+            c for c in COMMANDS if c.name.startswith(word.lower()) and (not rest or c.name == word)
+        )
+        if not (rest and self._found):
+            self._found += [
+                key for key in self._actions
+                if all(part in f"{key.id.partition('.')[2]} {key.words}".replace("_", " ").lower() for part in wanted)
+            ]  # fmt: skip
+        rows: list[list[Cell]] = []
+        for each in self._found[:200]:
+            if isinstance(each, Command):
+                rows.append([(fit(f"{each.name} {each.takes}", 34), "name"), (f" {each.meaning}", "muted")])
+            else:
+                keys = shown(self.barnabas.settings.keys.get(each.id, each.keys))
+                rows.append([(fit(each.id.partition(".")[2].replace("_", " "), 20), "name"), (fit(keys, 14), "key"),
+                             (f" {each.words}", "muted")])  # fmt: skip
+        return rows
+
+    def _take(self, position: int) -> None:
+        if position >= len(self._found):
+            return
+        chosen, app = self._found[position], self.barnabas
+        _, _, rest = self.query_one(Input).value.strip().partition(" ")
+        if isinstance(chosen, Command):
+            fault = chosen.run(app, rest.strip())
+            if fault:
+                self.notify(visible(f"{chosen.name}: {fault}"), severity="error", timeout=4)
+                return
+            self.dismiss()
+            return
+        self.dismiss()
+        self.app.call_later(_act, app, self._below, chosen.action)
+
+
+async def _act(app: BarnabasApp, screen: Screen[object], action: str) -> None:
+    """Do an action where its key would have been heard: the widget with the focus, the screen, the application."""
+    name = action.partition("(")[0]
+    for target in (screen.focused, screen, app):
+        if target is not None and hasattr(target, f"action_{name}"):
+            await app.run_action(action, target)
+            return

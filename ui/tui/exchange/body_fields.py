@@ -1,0 +1,387 @@
+"""A message's body, as the control API gives it, as fields to be drawn and changed, and as YAML to be edited.
+
+The API masks secrets and leaves out what records say. So neither can be changed here, and both keep their bytes: only
+what differs is sent back, by its path. What a person types for a field is checked against its type; error codes are taken by
+name, bytes as hexadecimal, lists as YAML writes them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from ....decoder.codec.encode import UNKNOWN_TAGS, value_from
+from ....decoder.codec.message import is_error_code
+from ....decoder.codec.plan import FieldPlan, Plan, StructPlan, plan
+from ....decoder.schema import facts
+from ....decoder.wire.errors import EncodeError
+from ...safe import visible
+from .field_list import Field, Tree, headline
+from .fields import meaning
+
+RANGES: dict[str, tuple[int, int]] = {
+    **{f"int{bits}": (-(1 << bits - 1), (1 << bits - 1) - 1) for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}": (0, (1 << bits) - 1) for bits in (8, 16, 32, 64)},
+}
+
+
+class BadValue(ValueError):
+    """The text is no value for the field; it says what would be."""
+
+
+def kind(field: FieldPlan) -> str:
+    """What may be typed, in a few words."""
+    one = {
+        "string": "text", "bytes": "bytes in hexadecimal", "uuid": "a UUID", "bool": "true or false",
+        "float64": "a number",
+    }.get(field.type, "")  # fmt: skip
+    if is_error_code(field):
+        one = "an error code, by name or number"
+    elif field.type in RANGES:
+        low, high = RANGES[field.type]
+        one = f"a whole number, {low:,} to {high:,}"
+    return (f"[a, b]: a list, each {one}" if field.array else one) + (", or null" if field.nullable else "")
+
+
+def shown(field: FieldPlan, value: Any) -> str:
+    """A value of `Message.to_json` for typing."""
+    if value is None:
+        return "null"
+    if field.array:
+        items = [facts.error_name(item) if is_error_code(field) else item for item in value]
+        return yaml.safe_dump(items, default_flow_style=True, width=1 << 30, allow_unicode=True).strip()
+    if is_error_code(field):
+        return facts.error_name(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str) and (value == "null" or value != value.strip() or value[:1] in ("'", '"')):
+        return f'"{value}"'
+    return str(value)
+
+
+def typed(field: FieldPlan, text: str) -> Any:
+    """The value that `text` stands for, with JSON's types. Raises `BadValue`."""
+    if text.strip() == "null":
+        if not field.nullable:
+            raise BadValue(f"{field.name} cannot be null at this version: {kind(field)}")
+        return None
+    if not field.array:
+        return checked(field, _one(field, text))
+    try:
+        items = yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise BadValue(f"this is no list: {kind(field)}") from None
+    if not isinstance(items, list):
+        raise BadValue(f"expected a list in [ ]: {kind(field)}")
+    return checked(field, items)
+
+
+def _one(field: FieldPlan, text: str) -> Any:
+    if field.type == "string":
+        if len(text) > 1 and text[0] == text[-1] == '"':
+            return text[1:-1]
+        return text
+    word = text.strip()
+    if field.type == "bool":
+        if word.lower() not in ("true", "false"):
+            raise BadValue("true or false")
+        return word.lower() == "true"
+    return word
+
+
+def checked(field: FieldPlan, value: Any) -> Any:
+    """A value as YAML or a person gives it, as JSON can hold it and the field can take it. Raises `BadValue`."""
+    if value is None:
+        if not (field.nullable or field.type == "records"):
+            raise BadValue(f"{field.name} cannot be null at this version: {kind(field)}")
+        return None
+    if field.array:
+        if not isinstance(value, list):
+            raise BadValue(f"expected a list: {kind(field)}")
+        return [_item(field, item) for item in value]
+    return _item(field, value)
+
+
+def _item(field: FieldPlan, value: Any) -> Any:
+    if is_error_code(field) and isinstance(value, str) and not _is_whole(value):
+        return _code(value.strip())
+    if field.type in RANGES:
+        return _whole(field, value)
+    if field.type == "float64":
+        try:
+            return float(value)
+        except (TypeError, ValueError):
+            raise BadValue(f"{value!r} is no number") from None
+    if field.type == "string" and not isinstance(value, str):
+        raise BadValue(f"expected text, got {value!r}: put it in quotes")
+    if field.type == "bool" and not isinstance(value, bool):
+        raise BadValue(f"expected true or false, got {value!r}")
+    if field.type in ("bytes", "uuid"):
+        value = str(value).strip()
+    try:
+        one = value_from(field, [value] if field.array else value, field.name)
+    except EncodeError as error:
+        raise BadValue(f"{error}: {kind(field)}") from None
+    if field.type == "uuid":
+        del one  # it was only to be checked
+        return str(uuid.UUID(value)) if len(value) > 22 else value
+    return value
+
+
+def _is_whole(text: str) -> bool:
+    return text.strip().lstrip("+-").replace("_", "").isdecimal()
+
+
+def _whole(field: FieldPlan, value: Any) -> int:
+    low, high = RANGES[field.type]
+    if isinstance(value, str):
+        try:
+            value = int(value.strip(), 0)
+        except ValueError:
+            raise BadValue(f"{value!r} is no whole number: {kind(field)}") from None
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise BadValue(f"{value!r} is no whole number: {kind(field)}")
+    if not low <= value <= high:
+        raise BadValue(f"{value} does not fit an {field.type}: {low:,} to {high:,}")
+    return value
+
+
+def _code(name: str) -> int:
+    names = {fact.name: code for code, fact in facts.errors().items()}
+    found = names.get(name.upper())
+    if found is None:
+        near = difflib.get_close_matches(name.upper(), list(names), 1)
+        raise BadValue(f"no error is called {name!r}" + (f", did you mean {near[0]}?" if near else ""))
+    return found
+
+
+_FOLD_ABOVE = 12
+Edits = Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class BodyTree:
+    """`tree` to be drawn; `plans`: by the path of a field that takes a value, what it is; `values`: what it holds."""
+
+    tree: Tree
+    plans: dict[str, FieldPlan]
+    values: dict[str, Any]
+
+
+def body_tree(side: str, api_key: int, version: int, body: Mapping[str, Any], edits: Edits) -> BodyTree:
+    """The fields of a body, with those that are changed already. Raises `DecodeError` for an unknown version."""
+    builder = _Builder(plan(side, api_key, version), edits)
+    builder.struct(builder.plan.root, body, 0, "")
+    return BodyTree(Tree(builder.fields), builder.plans, builder.values)
+
+
+def editable(field: FieldPlan, value: Any) -> bool:
+    """Whether a value can be typed for it: no structs, no records, nothing that was masked."""
+    return field.struct is None and field.type != "records" and not masked(value)
+
+
+def masked(value: Any) -> bool:
+    """Whether it stands for a secret: stars of the same length."""
+    if not isinstance(value, str) or not value:
+        return False
+    return not set(value) - {"*"} or (len(value) % 2 == 0 and value == "2a" * (len(value) // 2))
+
+
+class _Builder:
+    def __init__(self, of: Plan, edits: Edits):
+        self.plan, self.edits = of, edits
+        self.fields: list[Field] = []
+        self.plans: dict[str, FieldPlan] = {}
+        self.values: dict[str, Any] = {}
+
+    def struct(self, of: StructPlan, values: Mapping[str, Any], depth: int, prefix: str) -> None:
+        for field in of.fields:
+            if field.name in values:
+                self.field(field, values[field.name], depth, prefix + field.name)
+        for tag in values.get(UNKNOWN_TAGS) or {}:
+            self.fields.append(Field(depth, f"(unknown tag {visible(str(tag))})", "kept as it is", "muted"))
+
+    def field(self, field: FieldPlan, value: Any, depth: int, path: str) -> None:
+        changed = path in self.edits
+        if changed:
+            value = self.edits[path]
+        at = len(self.fields)
+        line = Field(depth, field.name, path=path)
+        self.fields.append(line)
+        if field.struct is not None and value is not None:
+            if field.array:
+                line.name += f" [{len(value)}]"
+                line.folded = len(value) > _FOLD_ABOVE
+                for i, item in enumerate(value):
+                    self._element(field.struct, item, i, depth + 1, f"{path}[{i}]")
+            else:
+                self.struct(field.struct, value, depth + 1, path + ".")
+        elif field.type == "records":
+            line.value, line.role = _records(value), "masked"
+        else:
+            line.value, line.role = self._scalar(field, value)
+            line.error = line.role == "error"
+            if editable(field, value):
+                self.plans[path], self.values[path] = field, value
+        if changed:
+            line.value, line.role = f"{line.value}  * changed".strip(), "warning"
+        line.below = len(self.fields) - at - 1
+
+    def _element(self, of: StructPlan, item: Mapping[str, Any], number: int, depth: int, path: str) -> None:
+        at = len(self.fields)
+        line = Field(depth, f"[{number}]", path=path)
+        self.fields.append(line)
+        self.struct(of, item, depth + 1, path + ".")
+        inside = self.fields[at + 1 :]
+        line.below = len(inside)
+        line.value, line.role = headline(inside, depth + 1)
+
+    def _scalar(self, field: FieldPlan, value: Any) -> tuple[str, str]:
+        if value is None:
+            return "null", "muted"
+        if masked(value):
+            return "secret, masked: it goes on as it is", "masked"
+        if field.array:
+            return visible(shown(field, value)), "string"
+        if is_error_code(field):
+            return f"{value} {facts.error_name(value)}", "error" if value else "number"
+        if isinstance(value, bool | int | float):
+            known = meaning(self.plan.api, field.name, value)
+            text = str(value).lower() if isinstance(value, bool) else str(value)
+            return (f"{text} {known}" if known else text), "number"
+        return f'"{visible(str(value))}"' if field.type == "string" else visible(str(value)), "string"
+
+
+def _records(value: Any) -> str:
+    if not isinstance(value, list):
+        return "null"
+    count = sum(len(entry.get("records") or ()) for entry in value if isinstance(entry, dict))
+    return f"{len(value)} batch{'' if len(value) == 1 else 'es'}, {count} record{'' if count == 1 else 's'}: kept as they are"
+
+
+# --- YAML ------------------------------------------------------------------------------------------------------------
+
+_KEPT = "(kept as it is)"
+
+
+def to_yaml(side: str, api_key: int, version: int, body: Mapping[str, Any], edits: Edits) -> str:
+    """The body for an editor, with what is changed already. Error codes by name; what cannot be changed says so."""
+    root = plan(side, api_key, version).root
+    plain = _plain(root, body, "", edits)
+    text = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=100)
+    if all(map(str.isprintable, text.split("\n"))):
+        return text
+    # YAML leaves some letters as they are that a terminal must not get, such as those that turn the direction of reading.
+    return yaml.safe_dump(plain, sort_keys=False, allow_unicode=False, width=100)
+
+
+def _plain(of: StructPlan, values: Mapping[str, Any], prefix: str, edits: Edits) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for field in of.fields:
+        if field.name not in values:
+            continue
+        path = prefix + field.name
+        value = edits.get(path, values[field.name])
+        if field.type == "records" or masked(value):
+            out[field.name] = _KEPT if value is not None else None
+        elif field.struct is not None and value is not None:
+            out[field.name] = (
+                [_plain(field.struct, item, f"{path}[{i}].", edits) for i, item in enumerate(value)]
+                if field.array
+                else _plain(field.struct, value, path + ".", edits)
+            )
+        elif is_error_code(field) and value is not None:
+            names = [facts.error_name(code) for code in (value if field.array else [value])]
+            out[field.name] = names if field.array else names[0]
+        else:
+            out[field.name] = value
+    return out
+
+
+def from_yaml(side: str, api_key: int, version: int, body: Mapping[str, Any], text: str) -> dict[str, Any]:
+    """What an edited text changes, by path. Raises `BadValue` with the place."""
+    try:
+        given = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
+        raise BadValue(f"{where}{getattr(error, 'problem', None) or error}") from None
+    if not isinstance(given, dict):
+        raise BadValue("expected the fields of the message, name: value")
+    return dict(_differences(plan(side, api_key, version).root, body, given, ""))
+
+
+def _differences(
+    of: StructPlan, old: Mapping[str, Any], new: Mapping[Any, Any], prefix: str
+) -> Iterator[tuple[str, Any]]:
+    known = {field.name: field for field in of.fields}
+    for name in new:
+        if name not in known:
+            raise BadValue(f"{prefix}{name}: there is no such field at this version, only {', '.join(known)}")
+    for name, field in known.items():
+        path = prefix + name
+        if name not in new:
+            continue  # what was left out keeps its bytes
+        value, was = new[name], old.get(name)
+        if value == _KEPT:
+            continue
+        if field.type == "records":
+            raise BadValue(f"{path}: records cannot be changed here; {_KEPT} leaves them alone")
+        if field.struct is None:
+            value = _at(path, field, value)
+            if value != was:
+                yield path, value
+        elif value is None or was is None:
+            if value != was:
+                yield path, _at_struct(path, field, value)
+        elif not field.array:
+            if not isinstance(value, dict):
+                raise BadValue(f"{path}: expected fields, name: value")
+            yield from _differences(field.struct, was, value, path + ".")
+        elif not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+            raise BadValue(f"{path}: expected a list of items with fields")
+        elif len(value) != len(was):
+            yield path, _at_struct(path, field, value)
+        else:
+            for i, (one, other) in enumerate(zip(was, value, strict=True)):
+                yield from _differences(field.struct, one, other, f"{path}[{i}].")
+
+
+def _at(path: str, field: FieldPlan, value: Any) -> Any:
+    try:
+        return checked(field, value)
+    except BadValue as error:
+        raise BadValue(f"{path}: {error}") from None
+
+
+def _at_struct(path: str, field: FieldPlan, value: Any) -> Any:
+    """A whole list or struct that takes the place of the old one: nothing in it can be kept."""
+    if value is None:
+        if not field.nullable:
+            raise BadValue(f"{path}: cannot be null at this version")
+        return None
+    assert field.struct is not None
+    if not field.array:
+        return _whole_struct(field.struct, value, path)
+    return [_whole_struct(field.struct, item, f"{path}[{i}]") for i, item in enumerate(value)]
+
+
+def _whole_struct(of: StructPlan, given: Any, path: str) -> dict[str, Any]:
+    if not isinstance(given, dict):
+        raise BadValue(f"{path}: expected fields, name: value")
+    known = {field.name: field for field in of.fields}
+    out: dict[str, Any] = {}
+    for name, value in given.items():
+        field = known.get(name)
+        if field is None:
+            raise BadValue(f"{path}.{name}: there is no such field at this version, only {', '.join(known)}")
+        if value == _KEPT or field.type == "records":
+            raise BadValue(f"{path}: items with records or secrets inside can be neither added nor removed here")
+        inner = f"{path}.{name}"
+        out[name] = _at_struct(inner, field, value) if field.struct is not None else _at(inner, field, value)
+    return out

@@ -1,0 +1,139 @@
+"""What one exchange looks like in one line: the columns, their widths, and the text of each cell.
+
+Used by the exchange list, by the plain lines and by the line about the exchange under the cursor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ....captures import Row
+from ....decoder.schema import facts
+from ...safe import visible
+from ...times import clock
+
+Cell = tuple[str, str]
+"""Text (safe to print) and the role of its style in the `Palette`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column. ``from_width``: the narrowest list that shows it. ``width`` 0: whatever is left.
+    ``optional``: only for those who choose it; ``field``: what filters call it."""
+
+    title: str
+    width: int
+    cell: Callable[[int, Row], Cell]
+    right: bool = False
+    from_width: int = 0
+    optional: bool = False
+    field: str = ""
+
+
+def duration(ns: int) -> str:
+    """``850us``, ``4.2ms``, ``183ms``, ``12.4s``: at most 6 cells."""
+    if ns < 1_000_000:
+        return f"{ns // 1000}us"
+    ms = ns / 1e6
+    if ms < 1000:
+        return f"{ms:.1f}ms" if ms < 100 else f"{ms:.0f}ms"
+    return f"{ms / 1000:.1f}s"
+
+
+def size(octets: int) -> str:
+    """``64``, ``4.3k``, ``12M``: decimal, at most 4 cells below 10 GB."""
+    for unit, step in (("", 1), ("k", 1_000), ("M", 1_000_000), ("G", 1_000_000_000)):
+        amount = octets / step
+        if amount < 999.5:
+            return f"{octets}" if not unit else f"{amount:.1f}{unit}" if amount < 9.95 else f"{amount:.0f}{unit}"
+    return f"{octets / 1e9:.0f}G"
+
+
+def client_name(row: Row) -> str:
+    """The client id, or the client's address where the client gave none."""
+    return visible(row.client_id or row.client)
+
+
+def sizes(row: Row) -> str:
+    """Request and response size; the side that is missing stays empty."""
+    request = "" if row.request_size is None else size(row.request_size)
+    response = "" if row.response_size is None else size(row.response_size)
+    return f"{request}>{response}"
+
+
+def api(row: Row) -> str:
+    """The API's name; an orphan response has none."""
+    return "(unknown)" if row.state == "orphan" else facts.api_name(row.api_key)
+
+
+def result(row: Row) -> Cell:
+    """How it ended, with a glyph and a word: the colour only repeats them."""
+    if row.undecoded:
+        return "? undecoded", "undecoded"
+    if row.error:
+        return f"! {facts.error_name(row.error)}", "error"
+    if row.cut and row.state == "paired":
+        return "~ cut", "muted"
+    if row.state == "pending":
+        return ". waiting", "waiting"
+    if row.state == "no_response":
+        return "- no response", "muted"
+    if row.state == "orphan":
+        return "? no request seen", "undecoded"
+    return "  ok", "ok"
+
+
+def is_problem(row: Row) -> bool:
+    """Whether "errors only" shows it: an error code, a frame that could not be read, a response to nothing."""
+    return bool(row.error) or row.undecoded or row.state == "orphan"
+
+
+def _latency(_: int, row: Row) -> Cell:
+    if row.state == "pending":
+        return "...", "waiting"
+    return ("" if row.latency_ns is None else duration(row.latency_ns)), ""
+
+
+COLUMNS = (
+    Column("No", 6, lambda number, _: (str(number), "muted"), right=True),
+    Column("Time", 12, lambda _, row: (clock(row.time_ns), "muted"), from_width=100, field="time"),
+    Column("Time", 8, lambda _, row: (clock(row.time_ns, 0), "muted"), field="time"),
+    Column("Client", 18, lambda _, row: (client_name(row), ""), from_width=120, field="client"),
+    Column("Client", 11, lambda _, row: (client_name(row), ""), field="client"),
+    Column("Address", 21, lambda _, row: (visible(row.client), "muted"), optional=True, field="addr"),
+    Column("Broker", 15, lambda _, row: (visible(row.broker), "muted"), from_width=130, field="broker"),
+    Column("Broker", 6, lambda _, row: (":" + visible(row.broker).rpartition(":")[2], "muted"), field="broker"),
+    Column("Conn", 5, lambda _, row: (str(row.connection), "muted"), right=True, optional=True, field="conn"),
+    Column("Corr", 6, lambda _, row: (str(row.correlation_id), "muted"), right=True, optional=True, field="corr"),
+    Column("API", 20, lambda _, row: (api(row), "title"), from_width=120, field="api"),
+    Column("API", 13, lambda _, row: (api(row), "title"), field="api"),
+    Column(
+        "Ver", 3, lambda _, row: ("" if row.state == "orphan" else f"v{row.api_version}", ""), right=True, field="ver"
+    ),
+    Column("Latency", 7, _latency, right=True, field="latency"),
+    Column("Req>Resp", 9, lambda _, row: (sizes(row), ""), from_width=100, field="size"),
+    Column("Result", 0, lambda _, row: result(row), field="err"),
+)
+
+TITLES = tuple(dict.fromkeys(column.title for column in COLUMNS))
+USUAL = tuple(dict.fromkeys(column.title for column in COLUMNS if not column.optional))
+
+
+def layout(screen: int, width: int | None = None, wanted: Sequence[str] = USUAL) -> tuple[tuple[Column, int], ...]:
+    """The columns for a screen of `screen` cells, each with its width, `width` cells together (by default all).
+
+    Where several columns share a title, the first that fits the screen is taken.
+    """
+    return _layout(screen, width, tuple(wanted))
+
+
+@lru_cache(64)
+def _layout(screen: int, width: int | None, wanted: tuple[str, ...]) -> tuple[tuple[Column, int], ...]:
+    chosen: dict[str, Column] = {}
+    for column in COLUMNS:
+        if screen >= column.from_width and column.title in wanted:
+            chosen.setdefault(column.title, column)
+    used = sum(c.width + 1 for c in chosen.values()) + 1
+    return tuple((c, c.width or max((width or screen) - used, 8)) for c in chosen.values())

@@ -1,0 +1,216 @@
+"""Two exchanges side by side, field by field: what differs stands out, what differs anyway is dimmed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.screen import Screen
+
+from ....captures import Capture, Row
+from ....captures.diff.pairing import Pair, pairs
+from ...safe import fit, visible
+from ...times import clock
+from ..keys import bar_words, bindings
+from ..widgets.line_list import LineList
+from ..widgets.painted import Bar, KeyBar, Titles
+from .columns import Cell, api, client_name, duration, result
+
+if TYPE_CHECKING:
+    from ..app import BarnabasApp
+
+_WIDE = 100
+"""From this width on the values get more room than the names."""
+
+
+class PairLines:
+    """Fields: name, left value, right value. A `str` among them is a heading."""
+
+    def __init__(self) -> None:
+        self.pairs: list[Pair | str] = []
+
+    def count(self) -> int:
+        return len(self.pairs)
+
+    def state(self, position: int, width: int) -> object:
+        return self.pairs[position], width
+
+    def tint(self, position: int) -> str:
+        return ""
+
+    def cells(self, position: int, width: int, chosen: bool) -> list[Cell]:
+        pair = self.pairs[position]
+        if isinstance(pair, str):
+            return [(pair, "title")]
+        name, value = widths(width)
+        role = "" if pair.same else "muted" if pair.volatile else "error"
+        mark = " " if pair.same else "~" if pair.volatile else "!"
+        path = visible(pair.path)
+        # The end of a path tells more than its beginning.
+        short = path if len(path) <= name else "…" + path[len(path) - name + 1 :]
+        return [
+            (f"{mark} ", role), (fit(short, name) + " ", "muted" if pair.same or pair.volatile else "name"),
+            (fit(visible(pair.a), value) + " ", "muted" if pair.same else role), (fit(visible(pair.b), value), "muted" if pair.same else role),
+        ]  # fmt: skip
+
+
+class PairList(LineList):
+    """Two exchanges' fields, drawn by line."""
+
+    source: PairLines
+
+    def __init__(self) -> None:
+        super().__init__(PairLines())
+
+    @property
+    def pairs(self) -> list[Pair | str]:
+        """What is shown."""
+        return self.source.pairs
+
+    def show(self, found: list[Pair | str]) -> None:
+        """Other fields."""
+        self.source.pairs = found
+        self.restart()
+
+
+def widths(width: int) -> tuple[int, int]:
+    """Cells for a name and for a value."""
+    name = max(width * (30 if width >= _WIDE else 36) // 100, 16)
+    return name, max((width - name - 4) // 2, 8)
+
+
+class CompareScreen(Screen[None]):
+    """Row `a` on the left, `b` on the right."""
+
+    DEFAULT_CSS = "CompareScreen { layout: vertical; } CompareScreen PairList { height: 1fr; }"
+    BINDINGS: ClassVar[list[BindingType]] = bindings("compare")
+    AUTO_FOCUS = "PairList"
+    context = "compare"
+    contexts = ("compare", "list", "app")
+
+    def __init__(self, capture: Capture, a: Row, b: Row):
+        super().__init__()
+        self.capture, self.a, self.b = capture, a, b
+        self.everything = False
+        self.found: list[tuple[str, list[Pair]]] = []
+        self.headline, self.titles, self.list = Bar(id="headline"), Titles(), PairList()
+        self.about, self.key_bar = Bar(id="about"), KeyBar()
+
+    @property
+    def barnabas(self) -> BarnabasApp:
+        """The application, typed."""
+        return self.app  # type: ignore[return-value]
+
+    def compose(self) -> ComposeResult:
+        yield self.headline
+        yield self.titles
+        yield self.list
+        yield self.about
+        yield self.key_bar
+
+    def on_mount(self) -> None:
+        self.key_bar.keys(*bar_words(("compare",), self.barnabas.settings.keys), ("?", "help"))
+        self._read()
+
+    def _read(self) -> None:
+        one, other = self.capture.exchange(self.a), self.capture.exchange(self.b)
+        self.found = [
+            ("Request", pairs(one.request_message, other.request_message)),
+            ("Response", pairs(one.response_message, other.response_message)),
+        ]
+        for which, row, exchange in (("left", self.a, one), ("right", self.b, other)):
+            if exchange.undecoded:
+                self.notify(visible(f"#{row.number + 1} ({which}) could not be read: {exchange.undecoded}"), timeout=5, markup=False)
+        self._show()
+
+    def _show(self) -> None:
+        lines: list[Pair | str] = []
+        for name, found in self.found:
+            differing = [pair for pair in found if not pair.same]
+            real = sum(not pair.volatile for pair in differing)
+            if not found:
+                said = "none on either side"
+            elif not differing:
+                said = f"all {len(found):,} fields are the same"
+            else:
+                said = f"{real:,} of {len(found):,} fields differ"
+                if real < len(differing):
+                    said += f", and {len(differing) - real:,} that differ anyway (~)"
+            lines += [f"{name}: {said}", *(found if self.everything else differing)]
+        self.list.show(lines)
+        self.list.move_to(1 if len(lines) > 1 else 0)
+        self.headline.show([(" COMPARE ", "label"), *_named(self.a), ("   with  ", "muted"), *_named(self.b)])
+        self._titles()
+        self._about()
+
+    def _titles(self) -> None:
+        name, value = widths(self.app.size.width - 2)
+        sides = [_short(row) for row in (self.a, self.b)]
+        self.titles.show(f"   {fit('Field', name)} {fit(sides[0], value)} {fit(sides[1], value)}")
+
+    def on_resize(self) -> None:
+        self._titles()
+
+    def on_line_list_moved(self) -> None:
+        self._about()
+
+    def _about(self) -> None:
+        """The whole of what does not fit into the line."""
+        pair = self.list.pairs[self.list.cursor] if self.list.cursor < len(self.list.pairs) else ""
+        if isinstance(pair, str):
+            self.about.show([])
+            return
+        role = "" if pair.same else "muted" if pair.volatile else "error"
+        cells: list[Cell] = [(f" {visible(pair.path)}  ", "name"), (visible(pair.a), role)]
+        if not pair.same:
+            cells += [("  |  ", "muted"), (visible(pair.b), role)]
+        self.about.show(cells)
+
+    # --- keys ----------------------------------------------------------------------------------------------
+
+    def action_all(self) -> None:
+        self.everything = not self.everything
+        self._show()
+
+    def action_next(self, step: int) -> None:
+        """To the next difference that means something, around the end."""
+        count = len(self.list.pairs)
+        for i in range(1, count + 1):
+            at = (self.list.cursor + step * i) % count
+            pair = self.list.pairs[at]
+            if isinstance(pair, Pair) and not pair.same and not pair.volatile:
+                self.list.move_to(at)
+                return
+        self.notify("There is no difference but those that come with any two runs.", timeout=3)
+
+    def action_swap(self) -> None:
+        self.a, self.b = self.b, self.a
+        self._read()
+
+    def action_back(self) -> None:
+        self.dismiss()
+
+
+def _named(row: Row) -> list[Cell]:
+    outcome, role = result(row)
+    latency = "" if row.latency_ns is None else f" {duration(row.latency_ns)}"
+    return [(f" {_short(row)}", "title"), (f" {outcome.strip()}", role), (latency, "muted")]
+
+
+def _short(row: Row) -> str:
+    return f"#{row.number + 1} {api(row)} v{row.api_version} {client_name(row)} {clock(row.time_ns)}"
+
+
+def before_it(capture: Capture, row: Row, most: int = 20_000) -> Row | None:
+    """The exchange before of the same API: of the same client if there is one, else of any."""
+    rows = capture.rows()
+    other: Row | None = None
+    for number in range(row.number - 1, max(row.number - 1 - most, -1), -1):
+        each = rows[number]
+        if each.api_key != row.api_key or each.state == "orphan":
+            continue
+        if each.client_id == row.client_id:
+            return each
+        other = other or each
+    return other

@@ -1,0 +1,81 @@
+"""What can be copied of an exchange: a value, its path, the whole as JSON, bytes, a filter. It goes to the terminal's clipboard
+by OSC 52, which works over SSH too. What is hidden on the screen is not copied.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from ....captures import Row
+from ....captures.export.hidden import masked
+from ....decoder import Direction, Exchange
+from ....decoder.wire.payload_bytes import payload_ranges
+from ...safe import fit, visible
+from ..dialogs.dialogs import Pick
+from ..model.terms import cell_term
+from .columns import Column
+from .field_list import Field
+
+if TYPE_CHECKING:
+    from ..app import BarnabasApp
+
+SHOWN = 60
+
+
+class Form(NamedTuple):
+    """One way to copy. `text`: made when it is wanted, if that takes time."""
+
+    name: str
+    text: str | Callable[[], str]
+
+
+def of_cell(row: Row, column: Column) -> list[Form]:
+    """What stands in a column of the list, and the filter for it."""
+    value = column.cell(row.number + 1, row)[0].strip()
+    found = [Form(f"{column.title}", value)]
+    return [*found, Form(f"filter for {column.title}", cell_term(row, column.field))] if column.field else found
+
+
+def of_field(field: Field | None, term: str) -> list[Form]:
+    """A field's value as it is shown, its path, and the filter for it."""
+    if field is None:
+        return []
+    return [Form("value", field.value.strip('"')), Form("path of the field", field.path), Form("filter for the value", term)]
+
+
+def of_exchange(row: Row, exchange: Exchange, values: bool) -> list[Form]:
+    """The exchange as JSON, its frames in hexadecimal, and the filter that finds it."""
+    found = [Form("exchange as JSON", lambda: json.dumps(exchange.to_dict(bodies=True, values=values)))]
+    sides = (
+        ("request", Direction.REQUEST, exchange.request, exchange.request_message),
+        ("response", Direction.RESPONSE, exchange.response, exchange.response_message),
+    )
+    for name, direction, frame, message in sides:
+        # The bytes of records would tell what they say.
+        if frame is not None and (values or not payload_ranges(direction, exchange.api, frame, message)):
+            found.append(Form(f"{name} in hexadecimal", masked(exchange, direction).hex()))
+    return [*found, Form("filter for this exchange", f"conn == {row.connection} and corr == {row.correlation_id}")]
+
+
+def copy_one(app: BarnabasApp, forms: list[Form]) -> None:
+    """Ask which, and copy it."""
+    forms = [form for form in forms if form.text]
+
+    def chosen(position: int | None) -> None:
+        if position is not None:
+            copy(app, forms[position])
+
+    lines = []
+    for form in forms:
+        preview = form.text if isinstance(form.text, str) else ""
+        lines.append([(fit(form.name, 26), "name"), (fit(visible(preview), min(len(preview), SHOWN)), "muted")])
+    app.push_screen(Pick("Copy", lines, "copy it"), chosen)
+
+
+def copy(app: BarnabasApp, form: Form) -> None:
+    """Into the clipboard."""
+    text = form.text if isinstance(form.text, str) else form.text()
+    app.copy_to_clipboard(text)
+    app.notify(f"Copied: {form.name}, {len(text):,} characters.", timeout=2)

@@ -1,0 +1,479 @@
+"""The detail screen: one exchange, its request and its response as field trees, and the bytes; why it went as it did, and the
+exchanges that belong to it: what was tried again, what stands before and behind it on its connection.
+"""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Container
+from textual.screen import Screen
+
+from ....captures import Capture, Row
+from ....captures.reading.selection import select
+from ....decoder import Exchange
+from ....decoder.filter import compile
+from ....decoder.reference import explain
+from ....decoder.schema import facts
+from ...safe import fit, visible
+from ...times import clock
+from ..dialogs.dialogs import Ask, Pages, Pick
+from ..keys import bar_words, bindings
+from ..model.rows import RowView, brief, notes_on
+from ..model.terms import api_term, both, field_term
+from ..widgets.field_tree import FieldTree
+from ..widgets.hex_view import HexView
+from ..widgets.painted import Bar, KeyBar
+from ..widgets.palette import Palette
+from . import actions
+from .columns import Cell, api, client_name, duration, result
+from .field_list import Tree, field_at
+from .fields import request_tree, response_tree
+
+if TYPE_CHECKING:
+    from ..app import BarnabasApp
+
+AROUND = 3000
+"""Rows that are looked at on either side."""
+_API_VERSIONS = facts.api_key("ApiVersions")
+
+
+def related(capture: Capture, row: Row) -> list[tuple[str, int]]:
+    """(what it is, row number), the most telling first."""
+    rows = capture.rows()
+    before = rows[max(row.number - AROUND, 0) : row.number]
+    behind = rows[row.number + 1 : row.number + 1 + AROUND]
+    found: list[tuple[str, int]] = []
+
+    def add(what: str, row_found: Row | None) -> None:
+        if row_found is not None and row_found.number not in (number for _, number in found):
+            found.append((what, row_found.number))
+
+    same = [r for r in behind if r.api_key == row.api_key and r.client_id == row.client_id]
+    later = [r for r in same if r.time_ns > row.time_ns]
+    if row.error or row.state == "no_response":
+        for again in later[:1]:
+            add(f"tried again{'' if again.error or again.state != 'paired' else ', with success'}", again)
+        add("tried again, with success", next((r for r in later if not r.error and r.state == "paired"), None))
+        if row.api_key != _API_VERSIONS:
+            add("tried again with another version", next((r for r in later if r.api_version != row.api_version), None))
+    else:
+        failed = [r for r in before if r.error and r.api_key == row.api_key and r.client_id == row.client_id]
+        add("failed before", failed[-1] if failed else None)
+    on = row.connection
+    add("before it on this connection", next((r for r in reversed(before) if r.connection == on), None))
+    add("behind it on this connection", next((r for r in behind if r.connection == on), None))
+    add("the error before, anywhere", next((r for r in reversed(before) if r.error), None))
+    add("the next error, anywhere", next((r for r in behind if r.error), None))
+    first = next(iter(select(capture, compile(f"conn == {on} and api == ApiVersions"))), None)
+    if first is not None and first != row.number:
+        add("what this connection was offered", rows[first])
+    return found
+
+
+def why(exchange: Exchange, palette: Palette, width: int) -> Text:
+    """The explanation, wrapped to `width` cells; the texts are those of ``barnabas explain``."""
+    text = Text()
+    codes = dict.fromkeys([exchange.error, *_codes(exchange)])
+    for code in [c for c in codes if c][:4]:
+        _error(text, code, exchange.api, palette, width)
+    if exchange.api_key in facts.api_keys():
+        found = explain.api(exchange.api_key)
+        text.append(f"{found.name}", palette.title)
+        text.append(f"  API {found.key}, sent by {', '.join(found.senders)}\n", palette.muted)
+        text.append(_wrapped(found.purpose, width))
+        for note in (*([found.waits] if found.waits else []), *found.notes):
+            text.append(_wrapped(note, width, "  - "))
+        of = {fact.version: fact for fact in found.versions}.get(exchange.api_version)
+        if of is not None:
+            since = f"since Kafka {of.since}" if of.since else "in no release"
+            text.append(f"  - v{of.version}: {since}{f', gone in {of.removed}' if of.removed else ''}\n")
+    else:
+        text.append(f"API {exchange.api_key} is not known: newer than what this knows, or no Kafka.\n")
+    return text
+
+
+def _codes(exchange: Exchange) -> list[int]:
+    said = exchange.response_message
+    return [code for _, code in said.errors()] if said is not None else []
+
+
+def _error(text: Text, code: int, api: str, palette: Palette, width: int) -> None:
+    if code not in facts.errors():
+        text.append(f"{code}: an error code of no known release\n\n", palette.error)
+        return
+    found = explain.error(code)
+    text.append(f"{found.name} ({code})", palette.error)
+    again = "clients may try again" if found.retriable else "trying again gives the same"
+    text.append(f"  {again}\n", palette.muted)
+    text.append(_wrapped(found.what, width))
+    causes = [c for c in found.causes if c.api in (None, api)]
+    for title, lines in (("Why it comes", [c.text for c in causes]), ("What to do", found.do)):
+        if lines:
+            text.append(f"{title}\n", palette.name)
+            for line in lines:
+                text.append(_wrapped(line, width, "  - "))
+    if found.kips:
+        text.append(f"  see {', '.join(found.kips)}\n", palette.muted)
+    text.append("\n")
+
+
+def _wrapped(text: str, width: int, mark: str = "") -> str:
+    lines = textwrap.wrap(visible(text), width, initial_indent=mark, subsequent_indent=" " * len(mark))
+    return "\n".join(lines) + "\n"
+
+
+STACKED_BELOW = 100
+"""Columns; narrower than this, the response stands below the request."""
+
+
+class DetailScreen(Screen[int]):
+    """Shows the exchange at a position of a `RowView`; gives back the position it was left at."""
+
+    DEFAULT_CSS = """
+    DetailScreen { layout: vertical; }
+    DetailScreen #panes { layout: horizontal; height: 1fr; }
+    DetailScreen FieldTree { width: 1fr; height: 1fr; }
+    DetailScreen #bytes { height: 40%; display: none; }
+    DetailScreen.stacked #panes { layout: vertical; }
+    DetailScreen.hex #bytes { display: block; }
+    DetailScreen.stacked.hex #panes FieldTree { display: none; }
+    DetailScreen.stacked.hex #panes FieldTree.chosen { display: block; }
+    DetailScreen #reason { display: none; }
+    DetailScreen.explained #reason { display: block; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = bindings("detail")
+    context = "detail"
+
+    def __init__(self, capture: Capture, view: RowView, position: int):
+        super().__init__()
+        self.capture, self.view, self.position = capture, view, position
+        self.values_shown = False
+        self.row: Row | None = None
+        self.exchange = Exchange()
+        self.title_bar, self.reason = Bar(id="headline"), Bar(id="reason")
+        self.request = FieldTree("Request", id="request")
+        self.response = FieldTree("Response", id="response")
+        self.bytes = HexView(id="bytes")
+        self.key_bar = KeyBar()
+        self.chosen = self.response
+        self._wanted = ""
+
+    @property
+    def barnabas(self) -> BarnabasApp:
+        """The application, typed."""
+        return self.app  # type: ignore[return-value]
+
+    def compose(self) -> ComposeResult:
+        yield self.title_bar
+        yield self.reason
+        with Container(id="panes"):
+            yield self.request
+            yield self.response
+        yield self.bytes
+        yield self.key_bar
+
+    def on_mount(self) -> None:
+        words = bar_words(("detail",), self.barnabas.settings.keys)
+        self.key_bar.keys(*words, ("?", "help"))
+        self.set_class(self.app.size.width < STACKED_BELOW, "stacked")
+        self.open(self.position)
+
+    def on_resize(self) -> None:
+        self.set_class(self.app.size.width < STACKED_BELOW, "stacked")
+
+    # --- what is shown -------------------------------------------------------------------------------------
+
+    def open(self, position: int) -> None:
+        """Read the exchange at `position` and show it."""
+        self.position = position
+        self.row = self.view.row(position)
+        self.exchange = self.capture.exchange(self.row)
+        self._show(keep_place=False)
+        request_only = not self.response.tree_shown.frame or self.request.tree_shown.fault
+        self.choose(self.request if request_only else self.response)
+        self.chosen.focus()
+        if self.row.error:
+            self.action_next_error()
+        elif self.chosen.tree_shown.fault:
+            self.chosen.move_to_field(len(self.chosen.tree_shown.fields) - 1)
+
+    def _show(self, keep_place: bool) -> None:
+        row = self.row
+        if row is None:
+            return
+        request = request_tree(self.exchange, self.values_shown, self.barnabas.schemas)
+        response = response_tree(self.exchange, self.values_shown, self.barnabas.schemas)
+        self.request.show(request, keep_place)
+        self.response.show(response, keep_place)
+        version = f"v{row.api_version}"
+        self.request.border_title = f"Request {version}{request.octets}"
+        said = self.exchange.response_message
+        fallback = said is not None and said.api_version != row.api_version
+        answered = f"v{said.api_version} (fallback)" if fallback and said is not None else version
+        self.response.border_title = f"Response {answered if response.frame else ''}{response.octets}"
+        self._headline(row)
+        reason = self._reason(row, request, response)
+        self.reason.show(reason)
+        self.set_class(bool(reason), "explained")
+        self._bytes_of(self.chosen)
+
+    def _headline(self, row: Row) -> None:
+        number = self.view.number(self.position) + 1
+        outcome, role = result(row)
+        latency = "" if row.latency_ns is None else f"  {duration(row.latency_ns)}"
+        left: list[Cell] = [
+            (f" #{number} ", "label"),
+            (f" {api(row)} v{row.api_version} ", "title"),
+            (f" {outcome.strip()}", role),
+            (f"{latency}  {client_name(row)}", ""),
+            (f"  {visible(row.client)} -> {visible(row.broker)}", "muted"),
+            (f"  {clock(row.time_ns)}  correlation id {row.correlation_id}", "muted"),
+        ]
+        self.title_bar.show(left, [(" VALUES SHOWN ", "warning")] if self.values_shown else [])
+
+    def _reason(self, row: Row, request: Tree, response: Tree) -> list[Cell]:
+        """Why this exchange needs explaining: what was not understood, the error, what a rule did."""
+        cells: list[Cell] = []
+        for side, tree in (("request", request), ("response", response)):
+            if tree.fault:
+                word = "" if self.exchange.cut else " undecoded"
+                cells.append((f" ? {side}{word}: {tree.fault} ", "undecoded"))
+        said = self.exchange.response_message
+        errors = list(said.errors()) if said is not None else []
+        if row.error:
+            fact = facts.errors().get(row.error)
+            again = "clients may try again" if fact and fact.retriable else "trying again gives the same"
+            kind = (
+                "not in any known release" if fact is None else f"{'' if fact.retriable else 'not '}retriable: {again}"
+            )
+            cells.append((f" ! {facts.error_name(row.error)} ({row.error})", "error"))
+            cells.append((f" {kind}", ""))
+        notes = notes_on(self.exchange)
+        if notes:
+            cells.append((f"  {visible('; '.join(map(str, notes)))}", "waiting"))
+        elif row.changed:
+            cells.append(("  changed on the way: client and broker saw different bytes", "waiting"))
+        if row.surplus:
+            both = zip(self.exchange.surplus, ("request", "response"), strict=True)
+            sides = [f"{n} B behind the {s}" for n, s in both if n]
+            cells.append((f" ? surplus: {', '.join(sides)}", "undecoded"))
+        if errors:
+            more = f" and {len(errors) - 1} more" if len(errors) > 1 else ""
+            cells.append((f"  at {errors[0][0]}{more}", "muted"))
+        return cells
+
+    # --- panes ---------------------------------------------------------------------------------------------
+
+    def choose(self, pane: FieldTree) -> None:
+        """Make a tree the one whose bytes are shown."""
+        self.chosen = pane
+        self.request.set_class(pane is self.request, "chosen")
+        self.response.set_class(pane is self.response, "chosen")
+        self._bytes_of(pane)
+
+    def _bytes_of(self, pane: FieldTree) -> None:
+        if not self.has_class("hex"):
+            return
+        tree = pane.tree_shown
+        if self.bytes.frame is not tree.frame or self.bytes.hidden != sorted(tree.hidden):
+            self.bytes.show(tree.frame, tree.hidden)
+        side = "request" if pane is self.request else "response"
+        hidden = "  ·· record bytes hidden, v shows them" if tree.hidden else ""
+        self.bytes.border_title = f"Bytes of the {side} (without the 4 size bytes){hidden}"
+        field = pane.current
+        self.bytes.mark(field.span if field else None)
+        self.bytes.border_subtitle = (
+            f"{field.path or field.name} @{field.span[0]}+{field.span[1] - field.span[0]}"
+            if field and field.span
+            else ""
+        )
+
+    def on_hex_view_pointed(self, event: HexView.Pointed) -> None:
+        """From the byte to its field."""
+        tree = self.chosen
+        position = field_at(tree.tree_shown, event.at)
+        if position is None:
+            return
+        if position != tree.position:
+            tree.move_to_field(position)
+        self.bytes.mark(tree.tree_shown.fields[position].span)
+        if event.chosen:
+            tree.focus()
+
+    def on_field_tree_moved(self, event: FieldTree.Moved) -> None:
+        if event.field_tree is not self.chosen and event.field_tree.has_focus:
+            self.choose(event.field_tree)
+        elif event.field_tree is self.chosen:
+            self._bytes_of(self.chosen)
+
+    def action_pane(self, step: int) -> None:
+        panes: list[FieldTree | HexView] = [self.request, self.response]
+        if self.has_class("hex"):
+            panes.append(self.bytes)
+        at = next((i for i, pane in enumerate(panes) if pane.has_focus), 0)
+        pane = panes[(at + step) % len(panes)]
+        if isinstance(pane, FieldTree):
+            self.choose(pane)
+        pane.focus()
+
+    def action_bytes(self) -> None:
+        self.toggle_class("hex")
+        if not self.has_class("hex") and self.bytes.has_focus:
+            self.chosen.focus()
+        # The pane gets its size first, so that the marked bytes come into sight.
+        self.call_after_refresh(self._bytes_of, self.chosen)
+
+    def action_values(self) -> None:
+        self.values_shown = not self.values_shown
+        self._show(keep_place=True)
+
+    def schemas_came(self) -> None:
+        """Values that waited for their schemas can be read now."""
+        if self.values_shown:
+            self._show(keep_place=True)
+
+    def action_step(self, step: int) -> None:
+        position = self.position + step
+        if 0 <= position < len(self.view):
+            self.open(position)
+        else:
+            self.notify("This is the first exchange." if step < 0 else "This is the last exchange.", timeout=2)
+
+    def action_next_error(self) -> None:
+        """The next field with an error code that is not 0, around the end."""
+        tree = self.response
+        said = self.exchange.response_message
+        found = tree.tree_shown.next_error(tree.position, said.errors() if said is not None else ())
+        if found is None:
+            self.notify("No error code in this response.", timeout=2)
+            return
+        self.choose(tree)
+        tree.focus()
+        tree.move_to_field(found)
+
+    def action_back(self) -> None:
+        self.dismiss(self.position)
+
+    # --- from here to elsewhere ----------------------------------------------------------------------------
+
+    def action_why(self) -> None:
+        self.app.push_screen(
+            Pages("Why", why(self.exchange, self.request.palette, min(self.app.size.width * 9 // 10, 100) - 8))
+        )
+
+    def action_related(self) -> None:
+        row = self.row
+        if row is None:
+            return
+        found = related(self.capture, row)
+        if not found:
+            self.notify("Nothing here is related to it.", timeout=2)
+            return
+        rows = self.capture.rows()
+
+        def go(chosen: int | None) -> None:
+            if chosen is not None:
+                number = found[chosen][1]
+                if self.view.position(number) is None:
+                    self.view = RowView(rows)
+                self.open(self.view.position(number) or 0)
+
+        lines = [[(fit(what, 34), "name"), *brief(rows[number])] for what, number in found]
+        self.app.push_screen(Pick(f"Related to #{row.number + 1}", lines), go)
+
+    def action_only(self, wanted: int) -> None:
+        """The exchanges that have this field's value, or (0) that have not."""
+        term, row = self._term(), self.row
+        if row is None:
+            return
+        if not term:
+            self.notify("There is no filter for this field.", timeout=2)
+            return
+        text = both(api_term(row.api_key), term) if term.startswith(("req.", "resp.", "any(", "not ")) else term
+        self.app.call_later(self.barnabas.show_exchanges, text if wanted else f"not ({term})", row.number)
+
+    def _term(self) -> str:
+        """The filter for the value of the field under the cursor; "" where there is none."""
+        field = self.chosen.current
+        is_request = self.chosen is self.request
+        message = self.exchange.request_message if is_request else self.exchange.response_message
+        try:
+            value = message[field.path] if message is not None and field is not None and field.path else None
+        except (KeyError, IndexError, TypeError):
+            value = None
+        if field is None or value is None:
+            return ""
+        return field_term("req" if is_request else "resp", field.path, value)
+
+    def action_stream(self) -> None:
+        """Its connection alone, with the cursor on it."""
+        if self.row is not None:
+            self.app.call_later(self.barnabas.show_exchanges, f"conn == {self.row.connection}", self.row.number)
+
+    def action_dialogue(self) -> None:
+        actions.dialogue(self.barnabas, self.row)
+
+    def action_compare(self) -> None:
+        """With the exchange that was chosen before, else at once with the one before of its API."""
+        actions.compare_here(self.barnabas, self.row)
+
+    def action_resend(self) -> None:
+        actions.send_again(self.barnabas, self.row)
+
+    def action_export(self) -> None:
+        actions.export_row(self.barnabas, self.row, self.values_shown, "", len(self.barnabas.session.capture.rows()))
+
+    def action_copy_as(self) -> None:
+        from .copying import of_field
+
+        actions.copy_row(self.barnabas, self.row, self.values_shown, of_field(self.chosen.current, self._term()))
+
+    def action_copy(self, whole: int) -> None:
+        """Put the field's value, or the exchange, into the terminal's clipboard. What is hidden stays hidden."""
+        field = self.chosen.current
+        if whole:
+            text = json.dumps(self.exchange.to_dict(bodies=True, values=self.values_shown, schemas=self.barnabas.schemas))
+        elif field is None:
+            return
+        else:
+            text = field.value.strip('"')
+        self.app.copy_to_clipboard(text)
+        self.notify(f"Copied {len(text)} characters.", timeout=2)
+
+    def action_find(self) -> None:
+        def found(text: str | None) -> None:
+            if text:
+                self._wanted = text.lower()
+                self.action_match(1)
+
+        self.app.push_screen(Ask("Find in names and values", self._wanted), found)
+
+    def action_match(self, step: int) -> None:
+        tree, wanted = self.chosen, self._wanted
+        if not wanted:
+            self.notify("/ finds text first.", timeout=2)
+            return
+        here = tree.current
+        tree.tree_shown.complete()
+        fields = tree.tree_shown.fields
+        if here is not None and tree.current is not here:
+            tree.move_to_field(fields.index(here))
+        for i in range(1, len(fields) + 1):
+            at = (tree.position + step * i) % len(fields)
+            if wanted in f"{fields[at].name}: {fields[at].value}".lower():
+                tree.move_to_field(at)
+                return
+        self.notify(f"{visible(wanted)!r} is not in this pane.", timeout=2)
+
+    def look_again(self) -> None:
+        """Something may have been added to a live recording: read this exchange again if its row is another now."""
+        row = self.view.row(self.position)
+        if row != self.row:
+            self.row, self.exchange = row, self.capture.exchange(row)
+            self._show(keep_place=True)

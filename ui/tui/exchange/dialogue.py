@@ -1,0 +1,308 @@
+"""One connection as a dialogue: its requests and responses in the order of time, both directions, with the pauses, and what each
+message is about in a few words: topics, groups, transactions it names, and its error codes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.screen import Screen
+
+from ....captures import Capture, Row
+from ....decoder import Message
+from ....decoder.codec.plan import StructPlan
+from ....decoder.schema import facts
+from ...safe import visible
+from ...times import clock
+from ..keys import bar_words, bindings
+from ..model.rows import RowView, finder
+from ..widgets.line_list import LineList
+from ..widgets.painted import Bar, KeyBar
+from .columns import Cell, api, duration, result, size
+
+if TYPE_CHECKING:
+    from ..app import BarnabasApp
+
+_ENTITIES = frozenset({"topicName", "groupId", "transactionalId"})
+_MOST = 3
+_LOOKED_AT = 64
+"""Names that are looked at; the rest of a long list says nothing new."""
+
+
+def gist(message: Message | None) -> tuple[str, str]:
+    """(names, errors), each "" where there are none; safe for the terminal."""
+    if message is None:
+        return "", ""
+    names = list(dict.fromkeys(islice(_names(message.plan.root, message.values), _LOOKED_AT)))
+    codes = list(dict.fromkeys(facts.error_name(code) for _, code in islice(message.errors(), _LOOKED_AT)))
+    return visible(_few(names)), visible(_few(codes))
+
+
+def _few(words: list[str]) -> str:
+    more = len(words) - _MOST
+    return ", ".join(words[:_MOST]) + (f", {more} more" if more > 0 else "")
+
+
+def _names(of: StructPlan, values: tuple[Any, ...]) -> Iterator[str]:
+    for field, value in zip(of.fields, values, strict=False):
+        if value is None:
+            continue
+        if field.struct is not None:
+            for item in value if field.array else (value,):
+                yield from _names(field.struct, item)
+        elif field.type == "string" and field.entity in _ENTITIES:
+            yield from (item for item in (value if field.array else (value,)) if item)
+
+
+AROUND = 2000
+"""Exchanges that are shown on either side of the one that it was opened from."""
+_DECODED = 1 << 16
+"""Frames of up to so many bytes are decoded for a line."""
+_PAUSE_NS = 100_000_000
+"""From here on a pause stands out."""
+
+
+class Line(NamedTuple):
+    """One frame. `number`: its exchange's row; `pause_ns`: since the frame before."""
+
+    time_ns: int
+    number: int
+    response: bool
+    pause_ns: int
+
+
+def lines_of(rows: list[Row]) -> list[Line]:
+    """The frames of exchanges in the order of time."""
+    found: list[tuple[int, int, bool]] = []
+    for row in rows:
+        if row.state != "orphan":
+            found.append((row.time_ns, row.number, False))
+        if row.state == "orphan":
+            found.append((row.time_ns, row.number, True))
+        elif row.state == "paired" and row.latency_ns is not None:
+            found.append((row.time_ns + row.latency_ns, row.number, True))
+    found.sort()
+    lines: list[Line] = []
+    before = found[0][0] if found else 0
+    for time_ns, number, response in found:
+        lines.append(Line(time_ns, number, response, time_ns - before))
+        before = time_ns
+    return lines
+
+
+class DialogueLines:
+    """The frames; what a frame is about is read when its line is shown."""
+
+    def __init__(self, capture: Capture):
+        self.capture = capture
+        self.lines: list[Line] = []
+        self._gists: dict[tuple[int, bool, str], tuple[str, str]] = {}
+
+    def count(self) -> int:
+        return len(self.lines)
+
+    def row(self, position: int) -> Row:
+        """The exchange of a line."""
+        return self.capture.rows()[self.lines[position].number]
+
+    def state(self, position: int, width: int) -> object:
+        return self.lines[position], self.row(position)
+
+    def tint(self, position: int) -> str:
+        return ""
+
+    def cells(self, position: int, width: int, chosen: bool) -> list[Cell]:
+        line, row = self.lines[position], self.row(position)
+        outcome, role = result(row)
+        slow = line.pause_ns >= _PAUSE_NS
+        cells: list[Cell] = [
+            (f"{clock(line.time_ns)} ", "muted"),
+            (f"{'+' + duration(line.pause_ns):>8} ", "warning" if slow else "muted"),
+        ]
+        octets = row.response_size if line.response else row.request_size
+        names, errors = self._gist(line, row)
+        about = f" {size(octets)}B" if octets is not None else ""
+        if line.response:
+            took = "" if row.latency_ns is None else f" after {duration(row.latency_ns)}"
+            cells += [
+                ("    <-- ", role if row.error else "ok"),
+                (f"#{row.number + 1} {api(row)}", "title"),
+                (f" {outcome.strip()}", role),
+                (f"{took}{about} ", "muted"),
+                (names, "string"),
+                (f"  ! {errors}" if errors and not row.error else "", "error"),
+            ]
+        else:
+            unanswered = "" if row.state == "paired" else f"  {outcome}"
+            cells += [
+                ("--> ", "waiting"),
+                (f"#{row.number + 1} {api(row)} v{row.api_version}", "title"),
+                (f"{about} ", "muted"),
+                (names, "string"),
+                (unanswered, role),
+            ]
+        return cells
+
+    def _gist(self, line: Line, row: Row) -> tuple[str, str]:
+        octets = row.response_size if line.response else row.request_size
+        if octets is None or octets > _DECODED or row.undecoded:
+            return "", ""
+        key = line.number, line.response, row.state
+        found = self._gists.get(key)
+        if found is None:
+            if len(self._gists) > 4096:
+                self._gists.clear()
+            exchange = self.capture.exchange(row)
+            message = None if exchange is None else exchange.response_message if line.response else exchange.request_message
+            found = self._gists[key] = gist(message)
+        return found
+
+
+class DialogueList(LineList):
+    """The frames, drawn by line."""
+
+    source: DialogueLines
+
+    def __init__(self, capture: Capture):
+        super().__init__(DialogueLines(capture))
+
+    @property
+    def lines(self) -> list[Line]:
+        """What is shown."""
+        return self.source.lines
+
+    def show(self, lines: list[Line]) -> None:
+        """Other lines; the cursor stays on its frame."""
+        here = self.lines[self.cursor] if self.cursor < len(self.lines) else None
+        self.source.lines = lines
+        self._painted.clear()
+        self.rows_changed()
+        if here is not None:
+            same = next((i for i, line in enumerate(lines) if line[:3] == here[:3]), None)
+            if same is not None and not self.following:
+                self.move_to(same)
+        self.refresh()
+
+    def row(self, position: int) -> Row:
+        """The exchange of a line."""
+        return self.source.row(position)
+
+
+class DialogueScreen(Screen[None]):
+    """The connection of `row`, with the cursor on its request."""
+
+    DEFAULT_CSS = "DialogueScreen { layout: vertical; } DialogueScreen DialogueList { height: 1fr; }"
+    BINDINGS: ClassVar[list[BindingType]] = bindings("dialogue")
+    AUTO_FOCUS = "DialogueList"
+    context = "dialogue"
+    contexts = ("dialogue", "list", "app")
+
+    def __init__(self, capture: Capture, row: Row):
+        super().__init__()
+        self.capture, self.start = capture, row
+        self.connection = row.connection
+        self.view = RowView(capture.rows())
+        self.headline, self.about, self.key_bar = Bar(id="headline"), Bar(id="about"), KeyBar()
+        self.list = DialogueList(capture)
+        self._placed = False
+
+    @property
+    def barnabas(self) -> BarnabasApp:
+        """The application, typed."""
+        return self.app  # type: ignore[return-value]
+
+    def compose(self) -> ComposeResult:
+        yield self.headline
+        yield self.list
+        yield self.about
+        yield self.key_bar
+
+    def on_mount(self) -> None:
+        self.key_bar.keys(*bar_words(("dialogue", "list"), self.barnabas.settings.keys), ("?", "help"))
+        self.view.show(finder(self.capture, f"conn == {self.connection}"), self.start.number)
+        self._searching = self.set_interval(0.03, self._search)
+        self._search()
+
+    def _enough(self) -> bool:
+        here = self.view.nearest(self.start.number)
+        behind = len(self.view) - here
+        return (here >= AROUND or self.view.low == 0) and (behind >= AROUND or self.view.high >= len(self.view.rows))
+
+    def _search(self) -> None:
+        self.view.search(0.02)
+        if self._enough() or not self.view.searching:
+            self._searching.pause()
+            self._show()
+
+    def look_again(self) -> None:
+        """A live recording has more."""
+        if self._enough() and not self.view.searching and not self._waiting():
+            return
+        self._searching.resume()
+
+    def _waiting(self) -> bool:
+        """Whether a request that is shown had no answer when it was last looked at."""
+        answered = {line.number for line in self.list.lines if line.response}
+        return any(line.number not in answered for line in self.list.lines[-64:])
+
+    def _show(self) -> None:
+        here = self.view.nearest(self.start.number)
+        low, high = max(here - AROUND, 0), min(here + AROUND, len(self.view))
+        rows = [self.view.row(i) for i in range(low, high)]
+        lines = lines_of(rows)
+        if lines != self.list.lines:
+            self.list.show(lines)
+        if not self._placed and lines:
+            self._placed = True
+            self.list.move_to(next((i for i, line in enumerate(lines) if line.number == self.start.number), 0))
+        row = self.start
+        cut = f"  {AROUND:,} exchanges on either side" if low or high < len(self.view) else ""
+        errors = sum(bool(each.error) for each in rows)
+        self.headline.show([
+            (f" connection {self.connection} ", "label"),
+            (f" {visible(row.client_id or '')} {visible(row.client)} -> {visible(row.broker)}", "title"),
+            (f"  {len(rows):,} exchanges", ""), (f"  ! {errors} errors" if errors else "", "error"), (cut, "waiting"),
+        ])  # fmt: skip
+        self._about()
+
+    def _about(self) -> None:
+        if self.list.cursor >= len(self.list.lines):
+            return
+        line = self.list.lines[self.list.cursor]
+        since = line.time_ns - self.list.lines[0].time_ns
+        side = "response" if line.response else "request"
+        self.about.show([(f" {side}, {duration(since)} after the first frame shown", "muted")])
+
+    def on_line_list_moved(self) -> None:
+        self._about()
+
+    # --- keys ----------------------------------------------------------------------------------------------
+
+    def on_line_list_opened(self, event: LineList.Opened) -> None:
+        from .detail import DetailScreen
+
+        position = self.view.position(self.list.lines[event.position].number)
+        if position is not None:
+            self.app.push_screen(DetailScreen(self.capture, self.view, position))
+
+    def action_error(self) -> None:
+        """To the next response with an error code, around the end."""
+        count = len(self.list.lines)
+        for i in range(1, count + 1):
+            at = (self.list.cursor + i) % count
+            if self.list.lines[at].response and self.list.row(at).error:
+                self.list.move_to(at)
+                return
+        self.notify("No error code on this connection.", timeout=2)
+
+    def action_filter(self) -> None:
+        """The same connection in the list of exchanges."""
+        number = self.list.lines[self.list.cursor].number if self.list.lines else self.start.number
+        self.app.call_later(self.barnabas.show_exchanges, f"conn == {self.connection}", number)
+
+    def action_back(self) -> None:
+        self.dismiss()

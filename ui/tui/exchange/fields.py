@@ -1,0 +1,614 @@
+"""The two sides of an exchange as fields: what was understood, made from messages and the maps of their bytes, and what was not.
+
+Areas of records are batches, their headers, and the records inside, with keys and values hidden by default. Of long arrays in a
+large message the map has only where each item begins, until they are opened. What some numbers mean is in
+``decoder/reference/explanations/values.txt``.
+"""
+
+from __future__ import annotations
+
+import gc
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ....decoder import (
+    DecodeError,
+    Direction,
+    Exchange,
+    Message,
+    decode_request,
+    decode_request_header,
+    decode_response,
+    records,
+)
+from ....decoder.codec.decode import item_passer
+from ....decoder.codec.encode import UNKNOWN_TAGS
+from ....decoder.codec.message import is_error_code, jsonable
+from ....decoder.codec.plan import FieldPlan, Plan, StructPlan, extra_plan, plan
+from ....decoder.codec.secrets import mask, secret_paths, shown
+from ....decoder.codec.walk import Span, Walker
+from ....decoder.records.batch import HEADER_SIZE
+from ....decoder.reference.explain import meaning
+from ....decoder.schema import facts
+from ....decoder.values import SchemaSource, view
+from ....decoder.wire.truncated_frame import cut_fault
+from ...safe import visible
+from ...times import moment
+from .field_list import Field, Tree, headline
+
+if TYPE_CHECKING:
+    from ....decoder.codec.present import TopicName
+    from ....decoder.values import SchemaSource
+
+__all__ = ["meaning"]
+
+
+LONG = 12
+"""Items of structs that are all walked through."""
+
+Starts = dict[str, list[int]]
+
+
+class BriefWalker(Walker):
+    """A walk that passes over the items of long arrays, for bytes that have been decoded before. ``starts``: by the path of
+    such an array where each of its items begins, and where the last one ends. The tree holds none of them."""
+
+    def __init__(self, plan: Plan, data: bytes, position: int = 0):
+        super().__init__(plan, data, position)
+        self.starts: Starts = {}
+
+    def item(self, array: FieldPlan, path: str) -> dict[str, Any]:
+        """The values of one item of an array of structs, which begins here."""
+        assert array.struct is not None
+        into: dict[str, Any] = {}
+        self._filled(array.struct, into, path)
+        return into
+
+    def _field(self, field: FieldPlan, path: str) -> Any:
+        if not field.array or field.struct is None:
+            return super()._field(field, path)
+        start = self.position
+        count = self._length(field, "i", 4, path)
+        if count is None or count <= LONG:
+            self.position = start
+            return super()._field(field, path)
+        pass_over, data, at = item_passer(field), self.data, self.position
+        starts = [at]
+        for _ in range(count):
+            at = pass_over(data, at)
+            starts.append(at)
+        self.position = at
+        self.starts[path] = starts
+        self.spans.append(Span(path, start, at))
+        return []
+
+    def _item(self, field: FieldPlan, path: str) -> Any:
+        value = super()._item(field, path)
+        return uuid.UUID(bytes=value) if field.type == "uuid" else value
+
+
+_MOST_RECORDS = 500
+"""Records shown of one batch; a batch can hold a million."""
+_MOST_TEXT = 400
+_MOST_BYTES = 1 << 12
+_MOST_OUTPUT = 64 << 20
+"""Bytes that decompressing one batch for the screen may yield."""
+
+
+class Schemas(NamedTuple):
+    """Where the schemas of keys and values are (`decoder.values`), and of which topic the records are."""
+
+    source: SchemaSource | None = None
+    topic: str | None = None
+
+
+NO_SCHEMAS = Schemas()
+
+
+@dataclass(slots=True)
+class RecordField:
+    """One line below a records field; as `fields.Field`, with byte ranges counted from the area's first byte.
+
+    ``hidden``: the bytes that hold keys and values.
+    """
+
+    depth: int
+    name: str
+    value: str = ""
+    role: str = ""
+    span: tuple[int, int] | None = None
+    below: int = 0
+    folded: bool = False
+    hidden: tuple[int, int] | None = None
+
+
+def content(data: bytes | None, values_shown: bool, schemas: Schemas = NO_SCHEMAS, is_key: bool = False) -> str:
+    """Bytes as text: their number, or, when asked for, what they say, and what kind of bytes they are unless they are
+    plain text (`decoder.values`)."""
+    if data is None:
+        return "null"
+    if not values_shown:
+        return f"<{len(data)} bytes>"
+    if schemas.source is None:
+        found = view(data[:_MOST_BYTES])
+    else:  # a schema fits the whole or not at all
+        found = view(data, registry=schemas.source, topic=schemas.topic, is_key=is_key)
+    more = f" … <{len(data)} bytes>" if len(data) > _MOST_BYTES or len(found.text) > _MOST_TEXT else ""
+    note = f", {visible(found.note[:_MOST_TEXT])}" if found.note and schemas.source is not None else ""
+    text = found.text[:_MOST_TEXT]
+    if found.kind == "empty":
+        return '""'
+    if found.kind == "text":
+        return f'"{visible(text)}"{more}'
+    schema = f", schema id {found.schema_id}" if found.schema_id is not None else ""
+    shown = text if found.kind.endswith("json") or found.value is not None else f"0x{text}"
+    return f"{visible(shown)}{more} ({found.kind}{schema}{note})"
+
+
+def record_fields(data: bytes, values_shown: bool = False, schemas: Schemas = NO_SCHEMAS) -> list[RecordField]:
+    """The lines for everything in a records area; damage is a line of its own, never an exception."""
+    lines: list[RecordField] = []
+    reached = 0
+    try:
+        for i, entry in enumerate(records.batches(data)):
+            reached = entry.end
+            first = len(lines)
+            if isinstance(entry, records.Partial):
+                missing = "" if entry.missing is None else f", {entry.missing} bytes are missing"
+                text = f"cut by the broker at its byte limit{missing}: consumers fetch it again"
+                lines.append(RecordField(0, f"partial {i}", text, "muted", (entry.start, entry.end)))
+                lines[first].hidden = (entry.start, entry.end)
+                continue
+            if isinstance(entry, records.Batch):
+                lines.append(_batch_line(i, entry))
+                lines.extend(_batch_header(entry))
+            else:
+                lines.append(_message_line(i, entry))
+            lines.extend(_records(entry, values_shown, schemas))
+            lines[first].below = len(lines) - first - 1
+    except records.RecordsError as fault:
+        lines.append(RecordField(0, "(damaged)", visible(str(fault)), "undecoded", (reached, len(data))))
+        lines[-1].hidden = (reached, len(data))
+    return lines
+
+
+def _batch_line(i: int, batch: records.Batch) -> RecordField:
+    kind = [batch.codec_name if batch.codec else "uncompressed"]
+    kind += ["transactional"] * batch.transactional + ["control"] * batch.control
+    text = f"offsets {batch.base_offset}..{batch.last_offset}, {batch.record_count} records, {', '.join(kind)}"
+    text = f"{text}, crc ok" if batch.crc_ok else f"! CRC BAD, {text}"
+    role = "muted" if batch.crc_ok else "error"
+    return RecordField(
+        0, f"batch {i}", text, role, (batch.start, batch.end), hidden=(batch.start + HEADER_SIZE, batch.end)
+    )
+
+
+def _batch_header(batch: records.Batch) -> Iterator[RecordField]:
+    flags = [batch.codec_name, f"{batch.timestamp_type} time"]
+    flags += ["transactional"] * batch.transactional + ["control"] * batch.control
+    if batch.crc_ok:
+        crc = f"0x{batch.crc:08x} ok"
+    else:
+        crc = f"! 0x{batch.crc:08x} BAD, the bytes give 0x{batch.crc_computed:08x}"
+    layout = (
+        ("base_offset", 8, f"{batch.base_offset}"),
+        ("batch_length", 4, f"{batch.batch_length}"),
+        ("partition_leader_epoch", 4, f"{batch.partition_leader_epoch}"),
+        ("magic", 1, f"{batch.magic}"),
+        ("crc", 4, crc),
+        ("attributes", 2, f"0x{batch.attributes & 0xFFFF:04x} ({', '.join(flags)})"),
+        ("last_offset_delta", 4, f"{batch.last_offset_delta}"),
+        ("base_timestamp", 8, _moment(batch.base_timestamp)),
+        ("max_timestamp", 8, _moment(batch.max_timestamp)),
+        ("producer_id", 8, f"{batch.producer_id}"),
+        ("producer_epoch", 2, f"{batch.producer_epoch}"),
+        ("base_sequence", 4, f"{batch.base_sequence}"),
+        ("record_count", 4, f"{batch.record_count}"),
+    )
+    at = batch.start
+    yield RecordField(1, "batch header", f"{HEADER_SIZE} bytes", "muted", (at, at + HEADER_SIZE), len(layout), True)
+    for name, width, value in layout:
+        role = "error" if name == "crc" and not batch.crc_ok else "number"
+        yield RecordField(2, name, value, role, (at, at + width))
+        at += width
+
+
+def _message_line(i: int, message: records.Message) -> RecordField:
+    codec = f", {message.codec_name}" if message.codec else ""
+    crc = "crc ok" if message.crc_ok else f"! CRC BAD, the bytes give 0x{message.crc_computed:08x}"
+    text = f"offset {message.offset}, magic {message.magic}{codec}, {crc}"
+    # The header ends with the timestamp of magic 1; keys and values are behind it.
+    start = message.start + (18 if message.magic == 0 else 26)
+    role = "muted" if message.crc_ok else "error"
+    return RecordField(0, f"message {i}", text, role, (message.start, message.end), hidden=(start, message.end))
+
+
+def _records(entry: records.Batch | records.Message, values_shown: bool, schemas: Schemas) -> list[RecordField]:
+    lines: list[RecordField] = []
+    where = _uncompressed_spans(entry)
+    try:
+        for i, record in enumerate(entry.records(limit=_MOST_OUTPUT)):
+            if i == _MOST_RECORDS:
+                count = entry.record_count if isinstance(entry, records.Batch) else "the"
+                lines.append(RecordField(1, "…", f"{_MOST_RECORDS} of {count} records shown", "muted"))
+                break
+            lines.extend(_record(record, values_shown, where[i] if i < len(where) else (entry.start, entry.end), schemas))
+    except records.RecordsError as fault:
+        lines.append(RecordField(1, "(damaged)", visible(str(fault)), "undecoded", (entry.start, entry.end)))
+    return lines
+
+
+def _uncompressed_spans(entry: records.Batch | records.Message) -> list[tuple[int, int]]:
+    """Where each record lies; of compressed ones nothing better can be said than the whole batch."""
+    if not isinstance(entry, records.Batch) or entry.codec or entry.record_count < 0:
+        return []
+    found: list[tuple[int, int]] = []
+    count = min(entry.record_count, _MOST_RECORDS)
+    try:
+        found.extend(records.spans(entry.data, entry.start + HEADER_SIZE, entry.end, count))
+    except records.RecordsError:
+        pass  # the damaged record says so itself
+    return found
+
+
+def _record(record: records.Record, values_shown: bool, span: tuple[int, int], schemas: Schemas) -> list[RecordField]:
+    key = content(record.key, values_shown, schemas, is_key=True)
+    value = content(record.value, values_shown, schemas)
+    brief = f"key {key[:40]}  value {value[:60]}"
+    if record.control is not None:
+        brief = f"{record.control.name} marker"
+    line = RecordField(1, f"record {record.offset}", brief, "muted", span, folded=True)
+    lines = [
+        line,
+        RecordField(2, "offset", f"{record.offset}", "number", span),
+        RecordField(2, "timestamp", "none" if record.timestamp is None else _moment(record.timestamp), "number", span),
+        RecordField(2, "key", key, "masked" if not values_shown else "string", span),
+        RecordField(2, "value", value, "masked" if not values_shown else "string", span),
+    ]
+    if record.control is not None:
+        epoch = record.control.coordinator_epoch
+        text = record.control.name + ("" if epoch is None else f", coordinator epoch {epoch}")
+        lines.append(RecordField(2, "control", text, "number", span))
+    for name, header in record.headers:
+        label = visible(name) if isinstance(name, str) else "0x" + name.hex()
+        lines.append(RecordField(2, f'header "{label}"', content(header, values_shown), "masked", span))
+    line.below = len(lines) - 1
+    return lines
+
+
+def _moment(ms: int) -> str:
+    """A record's time: the number as it is on the wire, and as a date where it can be one."""
+    if 0 < ms < 32_503_680_000_000:
+        return f"{ms} ({moment(ms * 1_000_000, 3)})"
+    return f"{ms}" + (" (none)" if ms == -1 else "")
+
+
+MANY = 300
+"""Items above which each of them starts folded, in a large message."""
+
+
+class Builder:
+    """Makes the fields of one frame. ``starts``: the long arrays whose items are made later."""
+
+    def __init__(
+        self,
+        direction: Direction,
+        frame: bytes,
+        values_shown: bool,
+        schemas: SchemaSource | None = None,
+        topic_name: TopicName | None = None,
+    ):
+        self.direction, self.values_shown = direction, values_shown
+        self.schemas, self.topic_name = schemas, topic_name
+        self._topic: str | None = None
+        self.tree = Tree(frame=frame)
+        self.spans: dict[str, tuple[int, int]] = {}
+        self.api = ""
+        self.key = -1
+        self.starts: Starts = {}
+        self._plan: Plan | None = None
+
+    def message(self, message: Message, brief: bool = False) -> Tree:
+        """All fields; with `brief` items of long arrays are made when they are looked into. There must be no records
+        in the message then: their bytes would be known too late to be hidden."""
+        self.api, self.key = message.api, message.api_key
+        if brief:
+            self._plan = message.plan
+            walker = BriefWalker(message.plan, self.tree.frame, message.body_start)
+            walker.run()
+            self.starts, values = walker.starts, walker.tree
+            self.spans = {span.path: (span.start, span.end) for span in walker.spans}
+            for path, code in message.errors():
+                text, end = f"{code} {facts.error_name(code)}", len(path)
+                while end > 0 and path[:end] not in self.tree.failures:
+                    self.tree.failures[path[:end]] = text
+                    end = max(path.rfind(".", 0, end), path.rfind("[", 0, end))
+        else:
+            self.spans, values = {span.path: (span.start, span.end) for span in message.map()}, shown(message)
+        self.header(message.plan.header_version, message.header)
+        self.values(message.plan.root, values, 0, "")
+        if message.trailing:
+            end = len(message.frame)
+            self.add(
+                0,
+                "(surplus)",
+                f"<{len(message.trailing)} bytes> behind the end of the message",
+                "undecoded",
+                span=(end - len(message.trailing), end),
+            )
+        return self.tree
+
+    def add(self, depth: int, name: str, value: str, role: str = "", **more: Any) -> Field:
+        made = Field(depth, name, value, role, **more)
+        self.tree.fields.append(made)
+        return made
+
+    def close(self, parent: Field, at: int) -> None:
+        """Everything added since position `at` is inside of `parent`, which stands right before."""
+        parent.below = len(self.tree.fields) - at
+
+    # --- headers -------------------------------------------------------------------------------------------
+
+    def header(self, version: int, values: dict[str, Any]) -> int:
+        """The header's fields, folded away: the title line says the same. Returns where the body starts."""
+        name = "RequestHeader" if self.direction is Direction.REQUEST else "ResponseHeader"
+        of = extra_plan("headers", name, version)
+        walker = Walker(of, self.tree.frame)
+        with suppress(DecodeError):  # the frame may end inside its header; the fault says so
+            walker.run()
+        parent = self.add(0, "header", f"v{version}", "muted", folded=True)
+        at = len(self.tree.fields)
+        body, self.spans = self.spans, {s.path: (s.start, s.end) for s in walker.spans}
+        self.values(of.root, values, 1, "")
+        self.spans = body
+        parent.span = (0, walker.position)
+        self.close(parent, at)
+        return walker.position
+
+    # --- bodies --------------------------------------------------------------------------------------------
+
+    def values(self, of: StructPlan, values: dict[str, Any], depth: int, prefix: str) -> None:
+        """The fields of a struct; those that `values` lacks (a partial tree) are left out."""
+        outer = self._topic
+        if self.schemas is not None:
+            self._topic = self._topic_of(of, values) or outer
+        for each in of.fields:
+            if each.name in values:
+                self.value(each, values[each.name], depth, prefix + each.name)
+        self._topic = outer
+        for tag, data in values.get(UNKNOWN_TAGS, {}).items():
+            path = f"{prefix}{UNKNOWN_TAGS}[{tag}]"
+            text = content(data, self.values_shown)
+            self.add(depth, f"(unknown tag {tag})", text, "undecoded", path=path, span=self.spans.get(path))
+
+    def _topic_of(self, of: StructPlan, values: dict[str, Any]) -> str | None:
+        """The topic that a struct is about, by its name or its id."""
+        for each in of.fields:
+            value = values.get(each.name)
+            if each.entity == "topicName" and isinstance(value, str):
+                return value
+            if each.name == "topic_id" and isinstance(value, uuid.UUID) and self.topic_name is not None:
+                return self.topic_name(value.bytes)
+        return None
+
+    def value(self, of: FieldPlan, value: Any, depth: int, path: str) -> None:
+        span = self.spans.get(path)
+        name = of.name
+        if value is None:
+            self.add(depth, name, "null", "muted", path=path, span=span)
+        elif of.array:
+            self.array(of, value, depth, path)
+        elif of.struct is not None:
+            parent = self.add(depth, name, "", path=path, span=span)
+            at = len(self.tree.fields)
+            self.values(of.struct, value, depth + 1, path + ".")
+            self.close(parent, at)
+        elif of.type == "records":
+            self.records(name, value, depth, path)
+        else:
+            text, role = self.scalar(of, value, path)
+            made = self.add(depth, name, text, role, path=path, span=span)
+            made.error = role == "error"
+
+    def array(self, of: FieldPlan, items: list[Any], depth: int, path: str) -> None:
+        count = f"[{len(items)}]"
+        if of.struct is None:
+            inline = ", ".join(self.scalar(of, item, path)[0] for item in items[:20])
+            more = f", … {len(items) - 20} more" if len(items) > 20 else ""
+            self.add(depth, f"{of.name} {count}", inline + more, path=path, span=self.spans.get(path))
+            return
+        if path in self.starts:
+            starts = self.starts[path]
+            parent = self.add(depth, f"{of.name} [{len(starts) - 1}]", "", path=path, span=self.spans.get(path))
+            parent.folded, parent.later = True, partial(self._items, of, starts, depth + 1, path)
+            return
+        parent = self.add(depth, f"{of.name} {count}", "", path=path, span=self.spans.get(path))
+        parent.folded = len(items) > LONG
+        at = len(self.tree.fields)
+        for i, item in enumerate(items):
+            inner = f"{path}[{i}]"
+            element = self.add(depth + 1, f"[{i}]", "", "muted", path=inner, span=self.spans.get(inner))
+            first = len(self.tree.fields)
+            self.values(of.struct, item, depth + 2, inner + ".")
+            self.close(element, first)
+            element.value, element.role = headline(self.tree.fields[first:], depth + 2)
+        self.close(parent, at)
+
+    def _items(self, of: FieldPlan, starts: list[int], depth: int, path: str) -> list[Field]:
+        """The items of a long array, each with what is inside unless there are many."""
+        made: list[Field] = []
+        for i, (start, end) in enumerate(pairwise(starts)):
+            inner = f"{path}[{i}]"
+            element = Field(depth, f"[{i}]", "", "muted", inner, (start, end))
+            made.append(element)
+            if len(starts) > MANY:
+                element.folded, element.later = True, partial(self._item, of, start, depth + 1, inner)
+                continue
+            inside = self._item(of, start, depth + 1, inner)
+            element.below = len(inside)
+            element.value, element.role = headline(inside, depth + 1, self.tree.failures.get(inner, ""))
+            made += inside
+        return made
+
+    def _item(self, of: FieldPlan, start: int, depth: int, path: str) -> list[Field]:
+        assert self._plan is not None and of.struct is not None
+        walker = BriefWalker(self._plan, self.tree.frame, start)
+        values = walker.item(of, path)
+        inner = Builder(self.direction, self.tree.frame, self.values_shown)
+        inner.api, inner.key, inner._plan, inner.starts = self.api, self.key, self._plan, walker.starts
+        inner.tree.failures = self.tree.failures
+        inner.spans = {span.path: (span.start, span.end) for span in walker.spans}
+        inner.values(of.struct, values, depth, path + ".")
+        return inner.tree.fields
+
+    def scalar(self, of: FieldPlan, value: Any, path: str) -> tuple[str, str]:
+        kind = type(value)
+        if kind is int and not is_error_code(of):
+            known = meaning(self.api, of.name, value)
+            return (f"{value} {known}" if known else str(value)), "number"
+        if (
+            value
+            and kind in (bytes, str)
+            and any(p.fullmatch(path) for p in secret_paths(self.direction, self.key))
+            and not set(value) - {42, "*"}
+        ):
+            return f"<{len(value)} bytes, secret, masked>", "masked"
+        if isinstance(value, bool):
+            return ("true" if value else "false"), "number"
+        if isinstance(value, bytes):
+            return content(value, self.values_shown), "masked"
+        if isinstance(value, str):
+            return f'"{visible(value)}"', "string"
+        if isinstance(value, uuid.UUID):
+            return jsonable(value), "string"
+        if is_error_code(of):
+            return f"{value} {facts.error_name(value)}", "error" if value else "number"
+        known = meaning(self.api, of.name, value)
+        return (f"{value} {known}" if known else f"{value}"), "number"
+
+    def records(self, name: str, data: bytes, depth: int, path: str) -> None:
+        span = self.spans.get(path)
+        # The bytes of the records area are the last of the field; its length stands before them.
+        start = span[1] - len(data) if span else None
+        parent = self.add(depth, name, f"<{len(data)} bytes>", "masked", path=path, span=span)
+        at = len(self.tree.fields)
+        for line in record_fields(data, self.values_shown, Schemas(self.schemas, self._topic)):
+            where = None if start is None or line.span is None else (start + line.span[0], start + line.span[1])
+            made = self.add(depth + 1 + line.depth, line.name, line.value, line.role, path=path, span=where)
+            made.below, made.folded = line.below, line.folded
+            if line.hidden and start is not None and not self.values_shown:
+                self.tree.hidden.append((start + line.hidden[0], start + line.hidden[1]))
+        self.close(parent, at)
+
+
+LARGE = 100_000
+"""Bytes of a frame above which items of long arrays are made when they are looked into."""
+
+
+def request_tree(exchange: Exchange, values_shown: bool = False, schemas: SchemaSource | None = None) -> Tree:
+    """The request side; an empty tree with a note for an orphan response."""
+    if exchange.request is None:
+        return Tree(note="The request was not recorded: it was sent before the recording began, or was lost.")
+    return _tree(Direction.REQUEST, exchange.request, exchange, values_shown, schemas)
+
+
+def response_tree(exchange: Exchange, values_shown: bool = False, schemas: SchemaSource | None = None) -> Tree:
+    """The response side; an empty tree with a note where there is none."""
+    if exchange.response is not None:
+        return _tree(Direction.RESPONSE, exchange.response, exchange, values_shown, schemas)
+    if exchange.state == "pending":
+        return Tree(note="No response yet.")
+    message = exchange.request_message
+    if message is not None and message.api == "Produce" and message["acks"] == 0:
+        return Tree(note="No response: the producer asked for none (acks=0).")
+    return Tree(note="No response: the connection ended, or went on without one.")
+
+
+def _tree(
+    direction: Direction, frame: bytes, exchange: Exchange, values_shown: bool, schemas: SchemaSource | None
+) -> Tree:
+    # A large frame makes some hundred thousand objects, all of which stay: collecting garbage meanwhile finds none, and
+    # takes a third of the time.
+    collects = len(frame) > LARGE and gc.isenabled()
+    if collects:
+        gc.disable()
+    try:
+        return _made(direction, frame, exchange, values_shown, schemas)
+    finally:
+        if collects:
+            gc.enable()
+
+
+def _made(
+    direction: Direction, frame: bytes, exchange: Exchange, values_shown: bool, schemas: SchemaSource | None
+) -> Tree:
+    key, version = exchange.api_key, exchange.api_version
+    cut = exchange.response_cut if direction is Direction.RESPONSE else exchange.request_cut
+    try:
+        if direction is Direction.RESPONSE and exchange.state == "orphan":
+            raise DecodeError("without its request nobody can say which API this answers", path="", offset=4)
+        if cut:
+            raise cut_fault(direction, frame, key, version, cut)
+        if direction is Direction.REQUEST:
+            message = decode_request(frame)
+        else:
+            message = decode_response(frame, api_key=key, api_version=version)
+    except DecodeError as fault:
+        if fault.message is None:
+            return _damaged(direction, frame, exchange, fault, values_shown)
+        message = fault.message
+    brief = len(frame) > LARGE and not _carries_records(key)
+    known = schemas if values_shown else None
+    builder = Builder(direction, mask(direction, key, version, frame), values_shown, known, exchange.topics.name if exchange.topics else None)
+    return builder.message(message, brief)
+
+
+def _damaged(direction: Direction, frame: bytes, exchange: Exchange, fault: DecodeError, values_shown: bool) -> Tree:
+    """What was read before the fault. Where secrets or record values could stand nobody knows, so they stay hidden."""
+    key, version = exchange.api_key, exchange.api_version
+    builder = Builder(direction, mask(direction, key, version, frame), values_shown)
+    tree = builder.tree
+    tree.fault, tree.fault_at = visible(str(fault)), fault.offset
+    of, start = None, 0
+    if exchange.state != "orphan":
+        with suppress(DecodeError):  # an API or version that nobody knows: the fault says so
+            of = plan("request" if direction is Direction.REQUEST else "response", key, version)
+    if direction is Direction.REQUEST:
+        with suppress(DecodeError):
+            values, _ = decode_request_header(frame)
+            start = builder.header(of.header_version if of else 1, values)
+    else:
+        correlation_id = int.from_bytes(frame[:4], "big", signed=True)
+        start = builder.header(of.header_version if of else 0, {"correlation_id": correlation_id})
+    if not values_shown and _carries_records(key):
+        tree.hidden.append((start, len(frame)))
+    if of is not None and fault.partial and not secret_paths(direction, key):
+        missing = exchange.response_cut if direction is Direction.RESPONSE else exchange.request_cut
+        walker = Walker(of, frame, start, missing)
+        walker.explain()  # bounded, unlike a full walk
+        builder.spans = {span.path: (span.start, span.end) for span in walker.spans}
+        builder.values(of.root, fault.partial, 0, "")
+        start = max((f.span[1] for f in tree.fields if f.span), default=start)
+    if start < len(frame):
+        text = f"bytes {start} to {len(frame)}; the fault is at byte {fault.offset}"
+        builder.add(0, "(not decoded)", text, "undecoded", span=(start, len(frame)))
+    else:
+        builder.add(0, "(ends here)", f"more bytes were expected at {fault.offset}", "undecoded", span=(start, start))
+    return tree
+
+
+def _carries_records(key: int) -> bool:
+    try:
+        api = facts.api(key)
+    except KeyError:
+        return False
+
+    def holds(fields: Any) -> bool:
+        return any(f.type == "records" or holds(f.fields) for f in fields)
+
+    return any(holds(d.fields) or any(holds(f) for _, f in d.structs) for d in (api.request, api.response))

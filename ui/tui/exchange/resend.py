@@ -1,0 +1,285 @@
+"""A recorded request sent again: its fields, to be changed first if need be, and what sending it would do.
+
+It goes through the proxy, as a client of its own, so that it is seen and recorded as any other. The bytes go as they were
+recorded, with the client id that they have; only what was changed at the screen is different.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import time
+from dataclasses import dataclass
+from time import monotonic
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.screen import Screen
+
+from ....captures import Row
+from ....captures.replay.policy import Policy, administrative
+from ....decoder import DecodeError, EncodeError, Exchange, Message, decode_response
+from ....decoder.codec.present import present
+from ....decoder.schema import facts
+from ....decoder.wire.frame import MAX_FRAME
+from ....proxy.control import ControlError
+from ...safe import visible
+from ...times import clock
+from ..dialogs.dialogs import Confirm
+from ..keys import bar_words, bindings
+from ..widgets.painted import Bar, KeyBar
+from .body_fields import BadValue, body_tree, from_yaml, to_yaml
+from .columns import duration
+from .edit_tree import EditTree
+
+if TYPE_CHECKING:
+    from ..app import BarnabasApp
+
+CONNECT_SECONDS, ANSWER_SECONDS = 10.0, 60.0
+_READS = re.compile(r"Describe|List|Get|Find|Metadata|ApiVersions|Fetch|OffsetFetch|OffsetForLeaderEpoch|.*Describe$")
+Address = tuple[str, int]
+
+
+class NotSent(Exception):
+    """It cannot be sent, or no answer came; the text says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What came of it. `client`: the address it was sent from; `error`: the first error's name, or ""."""
+
+    client: str
+    latency_ns: int
+    answered: bool
+    error: str = ""
+
+
+def why_not(exchange: Exchange) -> str:
+    """Why a request cannot be sent again; "" if it can."""
+    reason = Policy(admin=True, internal=True, refused=True).why_not(exchange)
+    return f"it cannot be sent again: {reason}" if reason else ""
+
+
+def warning(api_key: int) -> str:
+    """What sending it once more would do; "" for an API that only reads."""
+    name = facts.api_name(api_key)
+    if _READS.match(name):
+        return ""
+    if administrative(api_key):
+        return f"{name} alters or deletes something on the cluster, and does it again"
+    return f"{name} changes something on the cluster: sent twice, it may be done twice"
+
+
+def listener(brokers: list[dict[str, Any]], row: Row) -> Address:
+    """Where the proxy listens for the broker that the request went to; its bootstrap address where that is not known."""
+    where = {f"{each['broker'][0]}:{each['broker'][1]}": each["listen"] for each in brokers if each["listen"]}
+    first = next(each["listen"] for each in brokers if each["bootstrap"])
+    host, port = where.get(row.broker, first)
+    return ("127.0.0.1" if host in ("0.0.0.0", "::", "") else str(host)), int(port)
+
+
+def answered(message: Message) -> bool:
+    """Whether an answer is due."""
+    return not (message.api == "Produce" and message["acks"] == 0)
+
+
+def send(address: Address, message: Message) -> Sent:
+    """Send a request and read its answer. Raises `NotSent`."""
+    where = f"{address[0]}:{address[1]}"
+    frame = message.encode()
+    try:
+        connection = socket.create_connection(address, timeout=CONNECT_SECONDS)
+    except OSError as error:
+        raise NotSent(f"the proxy does not accept connections at {where}: {error.strerror or error}") from None
+    with connection:
+        connection.settimeout(ANSWER_SECONDS)
+        host, port = connection.getsockname()[:2]
+        client = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        began = time.monotonic_ns()
+        try:
+            connection.sendall(len(frame).to_bytes(4, "big") + frame)
+            if not answered(message):
+                connection.shutdown(socket.SHUT_WR)
+                connection.recv(1)  # until the broker has read it and ends the connection
+                return Sent(client, time.monotonic_ns() - began, False)
+            size = int.from_bytes(_exactly(connection, 4), "big")
+            if not 4 <= size <= MAX_FRAME:
+                raise NotSent(f"what came back from {where} is no answer: does the proxy speak TLS there?")
+            answer = _exactly(connection, size)
+        except TimeoutError:
+            raise NotSent(f"no answer came from {where} in {ANSWER_SECONDS:g} s") from None
+        except OSError as error:
+            raise NotSent(f"the connection to {where} broke: {error.strerror or error}") from None
+        took = time.monotonic_ns() - began
+    return Sent(client, took, True, _error(message, answer))
+
+
+def _exactly(connection: socket.socket, count: int) -> bytes:
+    data = bytearray()
+    while len(data) < count:
+        part = connection.recv(min(count - len(data), 1 << 20))
+        if not part:
+            raise NotSent(
+                "the connection ended without an answer: the broker wants a login or TLS that the recording cannot give "
+                "(barnabas replay logs in), or it refused the request"
+            )
+        data += part
+    return bytes(data)
+
+
+def _error(message: Message, answer: bytes) -> str:
+    try:
+        said = decode_response(answer, api_key=message.api_key, api_version=message.api_version)
+    except DecodeError as fault:
+        if fault.message is None:
+            return "the answer cannot be decoded"
+        said = fault.message
+    return next((facts.error_name(code) for _, code in said.errors()), "")
+
+
+LOOK_SECONDS, LOOKED_FOR = 0.25, 10.0
+_NEWEST = 5000
+"""Rows among which the new exchange is looked for."""
+
+
+class ResendScreen(Screen[None]):
+    """The request of a row; what is sent goes through the proxy that is attached to."""
+
+    DEFAULT_CSS = "ResendScreen { layout: vertical; } ResendScreen EditTree { height: 1fr; }"
+    BINDINGS: ClassVar[list[BindingType]] = bindings("resend")
+    AUTO_FOCUS = "EditTree"
+    context = "resend"
+    contexts = ("resend", "tree", "app")
+
+    def __init__(self, row: Row, message: Message):
+        super().__init__()
+        self.row, self.message = row, message
+        self.edits: dict[str, Any] = {}
+        self.shown = present(message, False)
+        self.headline, self.about, self.key_bar = Bar(id="headline"), Bar(id="about"), KeyBar()
+        self.tree_of = EditTree("Request", id="fields")
+        self._what = ("request", message.api_key, message.api_version)
+
+    @property
+    def barnabas(self) -> BarnabasApp:
+        """The application, typed."""
+        return self.app  # type: ignore[return-value]
+
+    def compose(self) -> ComposeResult:
+        yield self.headline
+        yield self.tree_of
+        yield self.about
+        yield self.key_bar
+
+    def on_mount(self) -> None:
+        self.key_bar.keys(*bar_words(("resend",), self.barnabas.settings.keys), ("?", "help"))
+        self._show(False)
+
+    def _show(self, keep_place: bool = True) -> None:
+        row = self.row
+        self.tree_of.show_body(body_tree(*self._what, self.shown, self.edits), keep_place)
+        self.tree_of.border_title = f"Request {self.message.api} v{self.message.api_version}"
+        changed = f"  * {len(self.edits)} changed" if self.edits else ""
+        self.headline.show([
+            (" SEND AGAIN ", "label"), (f" #{row.number + 1} {self.message.api} v{self.message.api_version}", "title"),
+            (f"  of {visible(row.client_id or row.client)}, {clock(row.time_ns)}", "muted"), (changed, "warning"),
+        ])  # fmt: skip
+        said = warning(self.message.api_key)
+        self.about.show([(f" ! {said}" if said else " it only reads", "warning" if said else "muted")])
+
+    def on_edit_tree_changed(self, event: EditTree.Changed) -> None:
+        self.edits[event.path] = event.value
+        self._show()
+
+    # --- keys ----------------------------------------------------------------------------------------------
+
+    def action_undo(self) -> None:
+        self.edits.clear()
+        self._show()
+
+    def action_editor(self) -> None:
+        from ..dialogs.editor import edit
+
+        def take(text: str) -> str:
+            try:
+                self.edits = from_yaml(*self._what, self.shown, text)
+            except BadValue as error:
+                return str(error)
+            return ""
+
+        edit(
+            self.barnabas, "Edit the request", to_yaml(*self._what, self.shown, self.edits), take,
+            remarks="What is left out keeps its bytes.", done=self._show,
+        )  # fmt: skip
+
+    def action_send(self) -> None:
+        said = warning(self.message.api_key)
+        if not said:
+            self._send()
+            return
+        self.app.push_screen(Confirm(f"{said}. Send it?"), lambda yes: self._send() if yes else None)
+
+    def _send(self) -> None:
+        try:
+            message = self.message.replace(self.edits) if self.edits else self.message
+        except (EncodeError, KeyError, IndexError, OverflowError) as error:
+            self.notify(visible(str(error)), severity="error", timeout=6, markup=False)
+            return
+        app, row, control = self.barnabas, self.row, self.barnabas.session.control
+        assert control is not None
+
+        def work() -> None:
+            try:
+                done = send(listener(control.brokers(), row), message)
+            except (NotSent, ControlError) as error:
+                app.call_from_thread(_failed, app, f"#{row.number + 1} sent again: {error}")
+            else:
+                app.call_from_thread(_done, app, row, done)
+
+        app.run_worker(work, thread=True, group="resend", exit_on_error=False)
+        self.dismiss()
+
+    def action_back(self) -> None:
+        self.dismiss()
+
+
+def resend(app: BarnabasApp, row: Row, exchange: Exchange) -> None:
+    """Show what would be sent, or say why it cannot be."""
+    session = app.session
+    message = exchange.request_message
+    reason = why_not(exchange)
+    if session.control is None:
+        app.notify("This is a recording: barnabas replay sends it to a broker.", timeout=4)
+    elif not session.allow_edit:
+        app.notify("Read-only: start with --allow-edit, or :edit on.", severity="warning", timeout=3)
+    elif reason or message is None:
+        app.notify(visible(reason or "its request cannot be read"), severity="warning", timeout=5, markup=False)
+    else:
+        app.push_screen(ResendScreen(row, message))
+
+
+def _failed(app: BarnabasApp, text: str) -> None:
+    app.session.tell(text, True)
+    app.notify(visible(text), severity="error", timeout=8, markup=False)
+
+
+def _done(app: BarnabasApp, row: Row, done: Sent) -> None:
+    outcome = (f"! {done.error}" if done.error else "ok") if done.answered else "no answer is due"
+    text = f"#{row.number + 1} sent again from {done.client}: {outcome}, {duration(done.latency_ns)}"
+    app.session.tell(text)
+    app.notify(text, timeout=4, markup=False)
+    until = monotonic() + LOOKED_FOR
+
+    def look() -> None:
+        """The new exchange, as soon as the recording has it."""
+        rows = app.session.capture.rows()
+        for number in range(len(rows) - 1, max(len(rows) - 1 - _NEWEST, -1), -1):
+            if rows[number].client == done.client:
+                app.notify(f"It is #{number + 1}: :go {number + 1} shows it.", timeout=5)
+                app.session.tell(f"#{row.number + 1} sent again is #{number + 1}")
+                return
+        if monotonic() < until:
+            app.set_timer(LOOK_SECONDS, look)
+
+    look()

@@ -1,0 +1,63 @@
+"""The frame of the first view while its capture is being opened: it is there before anything that reads captures is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from textual import events
+from textual.app import ComposeResult
+from textual.screen import Screen
+from textual.widgets import Static
+
+from .keys import bar_words
+from .views import PLACES
+from .widgets.painted import Bar, KeyBar, TabLine
+
+if TYPE_CHECKING:
+    from ...captures import Capture
+    from .app import BarnabasApp
+
+
+class Opened(NamedTuple):
+    """What there is to look at; as the arguments of `Session`."""
+
+    capture: Capture
+    title: str
+    live: bool = False
+    status: Callable[[], str] | None = None
+    grows: bool = True
+
+
+class Opening(Screen[None]):
+    """Looks as the first view does without rows. Keys are kept (`typed`) for the view that follows; Q ends."""
+
+    DEFAULT_CSS = """
+    Opening { layout: vertical; }
+    Opening #rows { height: 1fr; }
+    """
+
+    def __init__(self, title: str) -> None:
+        super().__init__()
+        self.header, self.key_bar = Bar(id="header"), KeyBar()
+        self.header.left = [(" OPEN ", "label"), (f" {title}", "title")]
+        self.typed: list[events.Key] = []
+
+    def compose(self) -> ComposeResult:
+        yield self.header
+        yield TabLine(tuple((p.name, p.short) for p in PLACES), 1)
+        yield Static("", id="rows")
+        yield Bar(id="about")
+        yield self.key_bar
+
+    def on_mount(self) -> None:
+        app: BarnabasApp = self.app  # type: ignore[assignment]
+        self.key_bar.keys(*bar_words(("exchanges", "list", "app"), app.settings.keys))
+
+    def on_key(self, event: events.Key) -> None:
+        event.stop()
+        event.prevent_default()
+        if event.key in ("Q", "ctrl+q"):
+            self.app.exit()
+        else:
+            self.typed.append(event)

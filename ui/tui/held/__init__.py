@@ -1,0 +1,1 @@
+"""Frames that wait in the proxy for a decision."""

@@ -1,0 +1,347 @@
+"""Which of a capture's rows the list shows, in which order, and what of a row is shown in one line.
+
+Only row numbers are kept (8 bytes each), and only while there is a search or an order. A search begins where the cursor
+is and goes both ways, in slices of a few milliseconds, so that the first hits are there at once and keys are answered
+while a million rows are looked at. What compiles filters is loaded when there is one: the first screen needs none.
+
+Orders come from columns of the index: no row is made. With numpy ten million rows take a second or two; without it rows are
+compared one by one (`SORTS`).
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from ....captures import Capture, Row
+from ....decoder import Exchange
+from ....decoder.schema import facts
+from ...safe import fit, visible
+from ...times import clock, zone
+from ..exchange.columns import Cell, api, client_name, duration, result, sizes
+
+if TYPE_CHECKING:
+    from ....captures.recording.index import Index
+
+Find = Callable[[int, int], Iterable[int]]
+"""The numbers of the wanted rows among rows start to stop, ascending."""
+SortKey = Callable[[Row], object]
+_FIRST, _MOST = 256, 1 << 18
+_SLICE = 0.008
+"""Seconds that one call of a search should take."""
+
+
+class RowView:
+    """A growing list of rows seen through an optional search; positions count within what is shown."""
+
+    def __init__(self, rows: Sequence[Row], numbers: Iterable[int] | None = None):
+        """`numbers`: show these rows and no others."""
+        self.rows = rows
+        self.find: Find | None = None
+        self.low = self.high = 0
+        """Rows `low` to `high` have been looked at."""
+        self._before: array[int] = array("Q")  # descending
+        self._behind: array[int] = array("Q")
+        self._sorted: array[int] | None = None
+        self._window = _FIRST
+        self._fixed = numbers is not None
+        if numbers is not None:
+            self._behind.extend(numbers)
+
+    def __len__(self) -> int:
+        if self._sorted is not None:
+            return len(self._sorted)
+        if self.find is None and not self._fixed:
+            return len(self.rows)
+        return len(self._before) + len(self._behind)
+
+    def show(self, find: Find | None, around: int = 0) -> None:
+        """Start over with another search, at row `around`; None shows everything."""
+        self.find, self._fixed, self._sorted = find, False, None
+        self.low = self.high = max(0, min(around, len(self.rows)))
+        self._before, self._behind = array("Q"), array("Q")
+        self._window = _FIRST
+
+    @property
+    def searched(self) -> int:
+        """How many rows have been looked at."""
+        return self.high - self.low
+
+    @property
+    def searching(self) -> bool:
+        """Whether rows are left to be looked at."""
+        return self.find is not None and (self.low > 0 or self.high < len(self.rows))
+
+    def search(self, seconds: float = 0.012) -> int:
+        """Look at further rows for about `seconds`. How many rows came before the first one that was shown."""
+        find, before, until = self.find, len(self._before), perf_counter() + seconds
+        if find is None:
+            return 0
+        while self.searching:
+            began = perf_counter()
+            # What is behind the cursor is seen first; but a long list must not keep the other side waiting.
+            if self.high < len(self.rows) and (self.low == 0 or len(self._behind) < 200 or self._window % 2):
+                stop = min(self.high + self._window, len(self.rows))
+                self._behind.extend(find(self.high, stop))
+                self.high = stop
+            else:
+                start = max(self.low - self._window, 0)
+                self._before.extend(reversed(list(find(start, self.low))))
+                self.low = start
+            now = perf_counter()
+            took = now - began
+            if took < _SLICE / 2:
+                self._window = min(self._window * 2, _MOST)
+            elif took > _SLICE:
+                self._window = max(self._window // 2, 16)
+            if now >= until:
+                break
+        return len(self._before) - before
+
+    # --- order ---------------------------------------------------------------------------------------------
+
+    def sort(self, key: SortKey | None, descending: bool = False) -> None:
+        """Put what is shown now in an order; None: as in the capture. What is found later is not among it."""
+        rows = self.rows
+        self.put(None)
+        if key is not None:
+            order = sorted(self.numbers(), key=lambda number: key(rows[number]), reverse=descending)  # type: ignore[arg-type,return-value]
+            self._sorted = array("Q", order)
+
+    def numbers(self) -> Sequence[int]:
+        """The numbers of the rows that are shown, as in the capture."""
+        if self.find is None and not self._fixed:
+            return range(len(self.rows))
+        return self._before[::-1] + self._behind
+
+    def put(self, order: bytes | None) -> None:
+        """Show rows in another order, given as numbers of 8 bytes each; None: as in the capture."""
+        self._sorted = None
+        if order is not None:
+            self._sorted = array("Q")
+            self._sorted.frombytes(order)
+
+    # --- rows ----------------------------------------------------------------------------------------------
+
+    def number(self, position: int) -> int:
+        """The row's number in the capture, from 0."""
+        if self._sorted is not None:
+            return self._sorted[position]
+        if self.find is None and not self._fixed:
+            return position
+        before = len(self._before)
+        return self._before[before - 1 - position] if position < before else self._behind[position - before]
+
+    def row(self, position: int) -> Row:
+        """The row at a position of what is shown."""
+        return self.rows[self.number(position)]
+
+    def position(self, number: int) -> int | None:
+        """Where the capture's row `number` is shown, None if it is not."""
+        if self._sorted is not None:
+            try:
+                return self._sorted.index(number)
+            except ValueError:
+                return None
+        near = self.nearest(number)
+        return near if near < len(self) and self.number(near) == number else None
+
+    def nearest(self, number: int) -> int:
+        """The position of the first row shown that is not before row `number` of the capture."""
+        if self.find is None and not self._fixed:
+            return min(number, len(self.rows))
+        if (self._behind and number >= self._behind[0]) or not self._before:
+            return len(self._before) + bisect_left(self._behind, number)
+        return bisect_left(range(len(self._before)), number, key=lambda i: self._before[len(self._before) - 1 - i])
+
+
+SORTS: dict[str, Callable[[Row], Any]] = {
+    "No": lambda row: row.number,
+    "Time": lambda row: row.time_ns,
+    "Client": lambda row: row.client_id or row.client,
+    "Address": lambda row: row.client,
+    "Broker": lambda row: row.broker,
+    "Conn": lambda row: row.connection,
+    "Corr": lambda row: row.correlation_id,
+    "API": lambda row: (row.api_key, row.api_version),
+    "Ver": lambda row: row.api_version,
+    "Latency": lambda row: -1 if row.latency_ns is None else row.latency_ns,
+    "Req>Resp": lambda row: (row.request_size or 0) + (row.response_size or 0),
+    "Result": lambda row: (row.undecoded, row.error, row.state),
+}
+"""By column title."""
+
+
+def about_row(row: Row) -> list[Cell]:
+    """Everything about a row, in one line."""
+    outcome, role = result(row)
+    fact = facts.errors().get(row.error) if row.error else None
+    retriable = "" if fact is None else " (retriable)" if fact.retriable else " (not retriable)"
+    took = "" if row.latency_ns is None else f"{duration(row.latency_ns)} "
+    return [
+        (f" #{row.number + 1} ", "muted"),
+        (f"{api(row)} v{row.api_version} ", "title"),
+        (f"{outcome.strip()}{retriable} ", role),
+        (f" {took}{client_name(row)} ", ""),
+        (f" {visible(row.client)} -> {visible(row.broker)}  {sizes(row)} B", "muted"),
+        (f"  conn {row.connection}  correlation id {row.correlation_id}", "muted"),
+    ]
+
+
+def brief(row: Row) -> list[Cell]:
+    """A row in a few words."""
+    outcome, role = result(row)
+    return [
+        (f" #{row.number + 1:<7}", "muted"),
+        (f"{clock(row.time_ns)} ", "muted"),
+        (fit(client_name(row), 14), ""),
+        (f" {api(row)} v{row.api_version} ", "title"),
+        (outcome, role),
+    ]
+
+
+def notes_on(exchange: Exchange) -> list[Any]:
+    """What rules have noted on either leg."""
+    marks = exchange.marks
+    names = ("notes", "broker_request_notes", "broker_response_notes")
+    return [note for name in names for note in marks.get(name) or ()]
+
+
+def sort(view: RowView, capture: Capture, by: tuple[str, bool] | None) -> None:
+    """Order what `view` shows by (column title, descending); None: as in the capture."""
+    if by is None:
+        view.put(None)
+        return
+    from ....captures.reading.selection import has_numpy
+
+    title, descending = by
+    if not has_numpy():
+        view.sort(SORTS[title], descending)
+        return
+    import numpy
+
+    keys = _keys(capture, title)
+    numbers = view.numbers()
+    wanted = numpy.asarray(numbers, dtype=numpy.int64) if not isinstance(numbers, range) else None
+    if wanted is not None:
+        keys = keys[wanted]
+    elif len(keys) > len(numbers):  # a live recording: the list has not taken these in
+        keys = keys[: len(numbers)]
+    order = numpy.argsort(-keys if descending else keys, kind="stable")
+    view.put((order if wanted is None else wanted[order]).astype(numpy.uint64).tobytes())
+
+
+def _keys(capture: Capture, title: str) -> Any:
+    """A number for each row of the capture; rows are in the order of their numbers."""
+    import numpy
+
+    parts = []
+    for i, file in enumerate(capture.segments):
+        parts.append((file.index, file.index.array()[: capture.starts[i + 1] - capture.starts[i]]))
+    if title in ("Client", "Address", "Broker"):
+        return _ranks([_texts(title, index, array) for index, array in parts])
+    if title == "No":
+        return numpy.arange(capture.starts[-1], dtype=numpy.int64)
+    return numpy.concatenate([_numbers(title, array) for _, array in parts])
+
+
+def _numbers(title: str, a: Any) -> Any:
+    import numpy
+
+    from ....captures.recording.index import STATE_MASK, UNDECODED
+
+    wide = numpy.int64
+    if title == "API":
+        return a["api_key"].astype(wide) << 16 | a["api_version"]
+    if title == "Latency":
+        return a["latency_ns"].clip(-1).astype(wide)
+    if title == "Req>Resp":
+        sent = numpy.where(a["request_offset"] >= 0, a["request_size"], 0).astype(wide)
+        return sent + numpy.where(a["response_offset"] >= 0, a["response_size"], 0)
+    if title == "Result":
+        undecoded = (a["flags"] & UNDECODED != 0).astype(wide)
+        return undecoded << 40 | (a["error"].astype(wide) + (1 << 16)) << 8 | _state_ranks()[a["flags"] & STATE_MASK]
+    column = {"Time": "time_ns", "Conn": "connection", "Corr": "correlation_id", "Ver": "api_version"}[title]
+    return a[column].astype(wide)
+
+
+def _state_ranks() -> Any:
+    """States are ordered by their names."""
+    import numpy
+
+    from ....captures.recording.index import STATE_MASK, STATES
+
+    names = sorted(STATES)
+    ranks: Any = numpy.zeros(STATE_MASK + 1, numpy.int64)
+    ranks[: len(STATES)] = [names.index(state) for state in STATES]
+    return ranks
+
+
+def _texts(title: str, index: Index, a: Any) -> tuple[list[str], Any]:
+    """The texts that stand in a column, and which of them each row has."""
+    import numpy
+
+    connections, which = numpy.unique(a["connection"], return_inverse=True)
+    ends = [index.connections.get(n) for n in connections.tolist()]
+    addresses = ["" if end is None else end.broker if title == "Broker" else end.client for end in ends]
+    if title != "Client":
+        return addresses, which
+    ids, own = numpy.unique(a["client_id"], return_inverse=True)
+    names = [index.string(n) or "" for n in ids.tolist()]
+    # A client without an id goes by its address.
+    nameless = numpy.array([not name for name in names])
+    return [*names, *addresses], numpy.where(nameless[own], which + len(names), own)
+
+
+def _ranks(parts: list[tuple[list[str], Any]]) -> Any:
+    import numpy
+
+    ranks = {text: rank for rank, text in enumerate(sorted({text for texts, _ in parts for text in texts}))}
+    return numpy.concatenate([numpy.array([ranks[t] for t in texts], numpy.int64)[which] for texts, which in parts])
+
+
+def finder(capture: Capture, text: str) -> Find:
+    """The rows that a filter selects. Raises `FilterError`."""
+    from ....captures.reading.selection import Selection
+    from ....decoder.filter import compile
+
+    selection = Selection(capture, compile(text, zone=zone()))
+
+    def find(start: int, stop: int) -> Iterable[int]:
+        return selection.rows(start=start, stop=stop)
+
+    return find
+
+
+def is_slow(text: str) -> bool:
+    """Whether messages have to be decoded to decide it."""
+    from ....decoder.filter import compile
+
+    return not compile(text).columns_only
+
+
+class Looks:
+    """Roles of rows by filters, the first that fits; what was decided is remembered."""
+
+    def __init__(self, capture: Capture, rules: Iterable[tuple[str, str]]):
+        self._rules = [(finder(capture, text), role) for text, role in rules]
+        self._known: dict[Row, str] = {}
+
+    def __call__(self, row: Row) -> str:
+        if not self._rules:
+            return ""
+        known = self._known.get(row)
+        if known is None:
+            if len(self._known) > 4096:
+                self._known.clear()
+            known = self._known[row] = self._decide(row)
+        return known
+
+    def _decide(self, row: Row) -> str:
+        return next((role for find, role in self._rules if any(True for _ in find(row.number, row.number + 1))), "")
+
+
+Look = Callable[[Row], str]

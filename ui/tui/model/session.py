@@ -1,0 +1,163 @@
+"""What all screens look at: the capture, the proxy it comes from, what was told, and what was worked out of it.
+
+Marks and comments on exchanges are in a small JSON file beside the capture. There an exchange is known by its connection,
+correlation id and time, which stay the same when an index is made anew.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...safe import visible
+from ..held.held_queue import HeldQueue
+
+if TYPE_CHECKING:
+    from ....captures import Capture, Row
+    from ....proxy.control import Control
+    from .story import Story
+    from .survey import Survey
+
+class Marks:
+    """Comments by exchange; "" is a mark without a comment."""
+
+    def __init__(self, capture: Path):
+        self.path = capture / "marks.json" if capture.is_dir() else capture.with_name(capture.name + ".marks.json")
+        self._by_id: dict[str, str] = {}
+        self.fault = ""
+        """Why marks are not kept, or ""."""
+        try:
+            found = json.loads(self.path.read_text("utf-8"))
+            self._by_id = {str(k): str(v) for k, v in found.items()} if isinstance(found, dict) else {}
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        except (OSError, ValueError) as error:
+            self.fault = f"{self.path} cannot be read: {error}"
+
+    @staticmethod
+    def _id(row: Row) -> str:
+        return f"{row.connection}/{row.correlation_id}/{row.time_ns}"
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def comment(self, row: Row) -> str | None:
+        """The comment on an exchange, None if it is not marked."""
+        return self._by_id.get(self._id(row)) if self._by_id else None
+
+    def set(self, row: Row, comment: str | None) -> None:
+        """Mark it, or (None) take its mark away; written at once. A file that could not be read is left alone."""
+        if comment is None:
+            self._by_id.pop(self._id(row), None)
+        else:
+            self._by_id[self._id(row)] = comment
+        if self.fault:
+            return
+        temporary = self.path.with_name(self.path.name + ".part")
+        try:
+            with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+                json.dump(self._by_id, file, indent=1, sort_keys=True)
+            temporary.replace(self.path)
+        except OSError as error:
+            with suppress(OSError):
+                temporary.unlink()
+            self.fault = f"marks are not kept: {self.path}: {error.strerror or error}"
+
+
+LOG_LINES = 5000
+NEAR = 20_000
+"""Exchanges of a capture whose story is read in this process."""
+
+
+class LogLine(NamedTuple):
+    """One line of the log; `text` is safe for the terminal."""
+
+    time_ns: int
+    text: str
+    warning: bool = False
+
+
+class Session:
+    """`title`: what is looked at. `live`: there will be more rows. `grows`: because it is being
+    written, not because it is still being read. `status()`: a short line about the proxy. `control`:
+    its control API, None for a file. `allow_edit`: traffic may be changed."""
+
+    def __init__(
+        self,
+        capture: Capture,
+        *,
+        title: str,
+        live: bool = False,
+        status: Callable[[], str] | None = None,
+        control: Control | None = None,
+        allow_edit: bool = False,
+        grows: bool = True,
+    ):
+        self.capture, self.title, self.live, self.status = capture, visible(title), live, status
+        self.control, self.allow_edit, self.grows = control, allow_edit, live and grows
+        self.paused = False
+        self.log: deque[LogLine] = deque(maxlen=LOG_LINES)
+        self.logged = 0
+        self.marks = Marks(capture.path)
+        self.chosen: Row | None = None
+        """The exchange that another one is to be compared with."""
+        self.held = HeldQueue(control)
+        """Frames that wait in the proxy for a decision."""
+        self._survey: Survey | None = None
+        self._story: Story | None = None
+
+    def tell(self, text: str, warning: bool = False) -> None:
+        """A line for the log."""
+        self.log.append(LogLine(time.time_ns(), visible(text), warning))
+        self.logged += 1
+
+    def refresh(self) -> int:
+        """Pick up what a live recording has added; the number of new rows."""
+        if self.paused:
+            return 0
+        return self.capture.refresh()
+
+    @property
+    def survey(self) -> Survey:
+        """Counts of everything in the index, made at the first look."""
+        if self._survey is None:
+            from .survey import Survey
+
+            self._survey = Survey(self.capture)
+        return self._survey
+
+    @property
+    def story(self) -> Story:
+        """What happened, connection by connection, with findings and groups; made at the first look."""
+        if self._story is None:
+            if len(self.capture.rows()) > NEAR:
+                from .background_analysis import FarStory
+
+                self._story = FarStory(self.capture)
+            else:
+                from .story import Story
+
+                self._story = Story(self.capture)
+        return self._story
+
+    def stop(self) -> None:
+        """Nothing is looked at any more."""
+        if self._story is not None:
+            self._story.stop()
+
+    @property
+    def unread(self) -> bool:
+        """Whether a story that was begun has more to read: the end of a capture, which may be no exchange, tells of
+        connections too."""
+        return self._story is not None and self._story.unread
+
+    @property
+    def has_story(self) -> bool:
+        """Whether anybody has asked for the story yet."""
+        return self._story is not None

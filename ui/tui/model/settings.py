@@ -1,0 +1,128 @@
+"""The user's own settings of the screens: a TOML file with keys, the theme, saved filters and colour rules.
+
+theme = "light"
+columns = ["No", "Client", "API", "Latency", "Result"]
+
+[keys]
+"exchanges.filter" = "/ f"
+
+[filters]
+slow = "latency > 100ms"
+
+[[colours]]
+filter = "api == Heartbeat"
+role = "muted"
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from ..keys import KeyConflict, keymap
+from ..widgets.palette import THEMES, Palette
+
+
+class BadSettings(ValueError):
+    """The file cannot be used; the text says where and what to change."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """`keys`: Textual's keymap; `theme`: a name of `THEMES` or ""; `colours`: (filter, role); `path`: the file."""
+
+    keys: dict[str, str] = field(default_factory=dict)
+    theme: str = ""
+    columns: tuple[str, ...] = ()
+    filters: dict[str, str] = field(default_factory=dict)
+    colours: tuple[tuple[str, str], ...] = ()
+
+
+def default_path() -> Path:
+    """``$XDG_CONFIG_HOME/barnabas/ui.toml``."""
+    base = os.environ.get("XDG_CONFIG_HOME")
+    return (Path(base) if base else Path.home() / ".config") / "barnabas" / "ui.toml"
+
+
+def read_settings(path: Path | None = None) -> Settings:
+    """The settings of a file, by default the user's; none if that is not there. Raises `BadSettings`."""
+    given = path is not None
+    path = path or default_path()
+    try:
+        text = path.read_text("utf-8")
+    except FileNotFoundError:
+        if given:
+            raise BadSettings(f"{path}: no such file") from None
+        return Settings()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadSettings(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    try:
+        return parse_settings(text)
+    except BadSettings as error:
+        raise BadSettings(f"{path}: {error}") from None
+
+
+def parse_settings(text: str) -> Settings:
+    """Settings from TOML; nothing is ignored."""
+    try:
+        found = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadSettings(str(error)) from None
+    known = ("keys", "theme", "columns", "filters", "colours")
+    for name in found:
+        if name not in known:
+            raise BadSettings(f"{name!r} is no setting; there are {', '.join(known)}")
+    theme = found.get("theme", "")
+    if theme and theme not in THEMES:
+        raise BadSettings(f"there is no theme {theme!r}; there are {', '.join(THEMES)}")
+    from ..exchange.columns import TITLES
+
+    columns = _texts(found.get("columns", []), "columns")
+    for title in columns:
+        if title not in TITLES:
+            raise BadSettings(f"there is no column {title!r}; there are {', '.join(TITLES)}")
+    try:
+        keys = keymap(_table(found.get("keys", {}), "keys"))
+    except KeyConflict as error:
+        raise BadSettings(f"keys: {error}") from None
+    filters = _table(found.get("filters", {}), "filters")
+    for name, wanted in filters.items():
+        _filter(wanted, f"filters.{name}")
+    return Settings(keys, theme, tuple(columns), filters, tuple(_colours(found.get("colours", []))))
+
+
+def _colours(rules: Any) -> list[tuple[str, str]]:
+    roles = [each.name for each in fields(Palette)]
+    found = []
+    for i, rule in enumerate(rules if isinstance(rules, list) else [rules], 1):
+        if not isinstance(rule, dict) or set(rule) != {"filter", "role"}:
+            raise BadSettings(f"colour rule {i} needs a filter and a role, and nothing else")
+        if rule["role"] not in roles:
+            raise BadSettings(f"colour rule {i}: there is no role {rule['role']!r}; there are {', '.join(roles)}")
+        _filter(rule["filter"], f"colour rule {i}")
+        found.append((rule["filter"], rule["role"]))
+    return found
+
+
+def _filter(text: Any, where: str) -> None:
+    from ....decoder.filter import FilterError, compile
+
+    try:
+        compile(text if isinstance(text, str) else "")
+    except FilterError as error:
+        raise BadSettings(f"{where}: {error}") from None
+
+
+def _table(found: Any, name: str) -> dict[str, str]:
+    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+        raise BadSettings(f"{name} is a table of texts")
+    return found
+
+
+def _texts(found: Any, name: str) -> list[str]:
+    if not isinstance(found, list) or not all(isinstance(value, str) for value in found):
+        raise BadSettings(f"{name} is a list of texts")
+    return found

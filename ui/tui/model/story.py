@@ -1,0 +1,120 @@
+"""The story of a capture, read in slices: its connections as they happened, its groups, and what is wrong in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from time import perf_counter
+
+from ....captures import Capture, NotACapture
+from ....captures.reading.events import Happenings
+from ....decoder.connection.events import Closed, Happening, Opened
+from ....decoder.findings import Finding, Inspector, Scene, Severity
+from ....decoder.findings.engine.scene import Link
+from ....decoder.findings.models.groups import Groups
+
+_CHECK = 16
+"""Happenings between two looks at the clock."""
+LINKS = 20_000
+"""Connections that are kept."""
+
+
+class Story:
+    """Feeds an `Inspector`. `step` reads on for a while, also of a live recording."""
+
+    def __init__(self, capture: Capture):
+        self.inspector = Inspector()
+        self.links: dict[int, Link] = {}
+        """Connections by number, those that ended too; the oldest are forgotten."""
+        self.fault = ""
+        """Why it cannot be read, or ""."""
+        self.read = 0
+        """Happenings so far."""
+        self._capture = capture
+        self._source: Happenings | None = None
+        self._rest: Iterator[Happening] | None = None
+        self._ended = False
+        self._seen_rows = 0
+        self._findings: list[Finding] = []
+        self._found_at = -1
+        if not getattr(capture, "has_frames", True):
+            self.fault = "There are summaries only, no messages. With a recording: barnabas ui --attach newest --record DIR."
+            return
+        try:
+            self._source = Happenings(capture.path)
+        except (NotACapture, OSError) as error:
+            self.fault = str(error)
+
+    @property
+    def scene(self) -> Scene:
+        """What is known of clients, brokers and leaders."""
+        return self.inspector.scene
+
+    @property
+    def unread(self) -> bool:
+        """Whether there is more to read, as far as is known."""
+        if self.fault or self._ended:
+            return False
+        return self._rest is not None or self._seen_rows != len(self._capture.rows()) or not self._capture.live
+
+    @property
+    def progress(self) -> float:
+        """How much of the capture has been read, 0 to 1."""
+        source = self._source
+        if source is None or self._ended or not source.bytes_known:
+            return 1.0
+        return min(source.bytes_read / source.bytes_known, 1.0)
+
+    def step(self, seconds: float) -> None:
+        """Read on for about so long."""
+        until = perf_counter() + seconds
+        try:
+            self._step(until)
+        except (NotACapture, OSError, ValueError) as error:
+            self.fault = f"the rest cannot be read: {error}"
+
+    def _step(self, until: float) -> None:
+        assert self._source is not None
+        while not self._ended:
+            if self._rest is None:
+                self._seen_rows = len(self._capture.rows())
+                self._rest = self._source.read()
+            for happening in self._rest:
+                self._take(happening)
+                if self.read % _CHECK == 0 and perf_counter() >= until:
+                    return
+            self._rest = None
+            if self._capture.live:
+                return
+            for happening in self._source.end():
+                self._take(happening)
+            self._ended = True
+
+    def _take(self, happening: Happening) -> None:
+        self.read += 1
+        ended = self.scene.links.get(happening.connection) if isinstance(happening, Closed) else None
+        self.inspector.feed(happening)
+        if isinstance(happening, Opened):
+            self.links[happening.connection] = self.scene.links[happening.connection]
+            if len(self.links) > LINKS:
+                del self.links[next(iter(self.links))]
+        elif ended is not None:
+            self.links[happening.connection] = ended  # type: ignore[union-attr]
+
+    def stop(self) -> None:
+        """Read no more."""
+
+    def findings(self) -> list[Finding]:
+        """What was found so far, the worst first."""
+        if self._found_at != self.read and (self._found_at < 0 or self._ended or self.read > self._found_at + 500):
+            self._found_at = self.read
+            self._findings = self.inspector.findings()
+        return self._findings
+
+    def severities(self) -> tuple[int, int]:
+        """How many findings are high, and how many medium."""
+        found = self.findings()
+        return sum(f.severity is Severity.HIGH for f in found), sum(f.severity is Severity.MEDIUM for f in found)
+
+    def groups(self) -> Groups:
+        """The groups, with a timeline for each member."""
+        return Groups.of(self.scene)

@@ -1,0 +1,203 @@
+"""Counts of everything in a capture's index, taken in slices: by connection, by API, over time. Nothing is decoded."""
+
+from __future__ import annotations
+
+from array import array
+from time import perf_counter
+
+from ....captures import Capture
+from ....captures.recording.index import RECORD, STATE_MASK, STATES, UNDECODED
+from ....decoder import State
+
+_CHUNK = 1024
+_PER_OCTAVE = 8
+BUCKETS = 34 * _PER_OCTAVE
+"""Latency buckets: eight per doubling, from a microsecond up."""
+_MOST_BINS = 2048
+_ORPHAN = STATES.index(State.ORPHAN)
+ALL = -1000
+"""Stands for all APIs together."""
+
+
+def bucket(ns: int) -> int:
+    """The bucket of a latency."""
+    n = ns >> 7  # an eighth of a microsecond, about
+    bits = n.bit_length()
+    if bits <= 3:
+        return 0
+    return min(((bits - 4) << 3) | ((n >> (bits - 4)) & 7), BUCKETS - 1)
+
+
+def bucket_ns(index: int) -> int:
+    """Where a bucket begins, in nanoseconds."""
+    return ((8 | (index & 7)) << (index >> 3)) << 7
+
+
+class Histogram:
+    """Latencies of many exchanges; a value is known to an eighth of its octave."""
+
+    __slots__ = ("count", "counts", "highest")
+
+    def __init__(self) -> None:
+        self.counts = array("Q", bytes(8 * BUCKETS))
+        self.count = self.highest = 0
+
+    def add(self, ns: int) -> None:
+        """Count one."""
+        self.counts[bucket(ns)] += 1
+        self.count += 1
+        self.highest = max(self.highest, ns)
+
+    def percentile(self, share: float) -> int | None:
+        """The latency (ns) that `share` (0 to 1) of the exchanges do not exceed, None without any."""
+        left = self.count * share
+        for index, count in enumerate(self.counts):
+            left -= count
+            if count and left <= 0:
+                return min(bucket_ns(index + 1), self.highest)
+        return None
+
+
+class Bin:
+    """What happened in a stretch of time: exchanges, errors, and latencies in coarse buckets (one per doubling)."""
+
+    __slots__ = ("count", "errors", "octaves")
+
+    def __init__(self) -> None:
+        self.count = self.errors = 0
+        self.octaves = [0] * 36
+
+    def percentile(self, share: float) -> int:
+        """The latency in nanoseconds, to within a doubling; 0 without any."""
+        left = sum(self.octaves) * share
+        for index, count in enumerate(self.octaves):
+            left -= count
+            if count and left <= 0:
+                return 1 << (index + 8)
+        return 0
+
+    def take(self, other: Bin) -> None:
+        """Add another stretch."""
+        self.count += other.count
+        self.errors += other.errors
+        self.octaves = [a + b for a, b in zip(self.octaves, other.octaves, strict=True)]
+
+
+class Series:
+    """Bins over time, `step_ns` each; it doubles as often as it takes to stay bounded."""
+
+    def __init__(self, step_ns: int = 50_000_000) -> None:
+        self.step_ns = step_ns
+        self.bins: dict[int, Bin] = {}
+
+    def add(self, time_ns: int, latency_ns: int, error: bool) -> None:
+        """Count an exchange; a latency of -1 is none."""
+        at = time_ns // self.step_ns
+        found = self.bins.get(at)
+        if found is None:
+            found = self.bins[at] = Bin()
+            if len(self.bins) > _MOST_BINS:
+                self._coarser()
+        found.count += 1
+        found.errors += error
+        if latency_ns >= 0:
+            found.octaves[min(max(latency_ns.bit_length() - 8, 0), 35)] += 1
+
+    def _coarser(self) -> None:
+        self.step_ns *= 2
+        merged: dict[int, Bin] = {}
+        for at, each in self.bins.items():
+            merged.setdefault(at // 2, Bin()).take(each)
+        self.bins = merged
+
+
+class ConnectionCount:
+    """What a connection has carried. Times in ns, sizes in bytes; `api` by key."""
+
+    __slots__ = ("broker", "client", "client_id", "errors", "first_ns", "last_ns", "number", "received", "requests",
+                 "sent", "slowest_ns", "undecoded")  # fmt: skip
+
+    def __init__(self, number: int, client: str, broker: str, time_ns: int) -> None:
+        self.number, self.client, self.broker = number, client, broker
+        self.client_id: str | None = None
+        self.first_ns = self.last_ns = time_ns
+        self.requests = self.errors = self.undecoded = self.sent = self.received = self.slowest_ns = 0
+
+
+class ApiCount:
+    """What became of the requests of an API."""
+
+    __slots__ = ("errors", "latencies", "requests", "series")
+
+    def __init__(self) -> None:
+        self.requests = self.errors = 0
+        self.latencies = Histogram()
+        self.series = Series()
+
+
+class Survey:
+    """`step` takes in further rows; `behind` says how many are left."""
+
+    def __init__(self, capture: Capture):
+        self.capture = capture
+        self.done = 0
+        self.connections: dict[tuple[int, int], ConnectionCount] = {}
+        self.apis: dict[int, ApiCount] = {ALL: ApiCount()}
+        self.first_ns = self.last_ns = 0
+        self._recordings: dict[str, int] = {}
+
+    @property
+    def behind(self) -> int:
+        """Rows that have not been counted yet."""
+        return len(self.capture.rows()) - self.done
+
+    def step(self, seconds: float) -> None:
+        """Count for about so long."""
+        until = perf_counter() + seconds
+        while self.behind:
+            segment, within = self.capture.locate(self.done)
+            file = self.capture.segments[segment]
+            stop = min(self.capture.starts[segment + 1] - self.capture.starts[segment], within + _CHUNK)
+            recording = self._recordings.setdefault(
+                file.own.recording if file.own else str(segment), len(self._recordings)
+            )
+            self._count(file.index, recording, within, stop)
+            self.done += stop - within
+            if perf_counter() >= until:
+                return
+
+    def _count(self, index, recording: int, start: int, stop: int) -> None:  # type: ignore[no-untyped-def]
+        connections, apis, everything = self.connections, self.apis, self.apis[ALL]
+        for (time_ns, latency, _, response_at, sent, received, _, number, key, _, error, flags, client_id, _) in (
+            RECORD.iter_unpack(index.records(start, stop))
+        ):  # fmt: skip
+            seen = connections.get((recording, number))
+            if seen is None:
+                ends = index.connections.get(number)
+                seen = connections[recording, number] = ConnectionCount(
+                    number, ends.client if ends else "", ends.broker if ends else "", time_ns
+                )
+            seen.requests += 1
+            seen.sent += sent
+            seen.received += received if response_at >= 0 else 0
+            seen.last_ns = max(seen.last_ns, time_ns)
+            seen.first_ns = min(seen.first_ns, time_ns)
+            seen.slowest_ns = max(seen.slowest_ns, latency)
+            if client_id:
+                seen.client_id = index.string(client_id)
+            failed = error != 0
+            seen.errors += failed
+            seen.undecoded += bool(flags & UNDECODED)
+            if flags & STATE_MASK == _ORPHAN:
+                continue
+            self.first_ns = min(self.first_ns or time_ns, time_ns)
+            self.last_ns = max(self.last_ns, time_ns)
+            count = apis.get(key)
+            if count is None:
+                count = apis[key] = ApiCount()
+            for each in (count, everything):
+                each.requests += 1
+                each.errors += failed
+                if latency >= 0:
+                    each.latencies.add(latency)
+                each.series.add(time_ns, latency, failed)

@@ -1,0 +1,129 @@
+"""The exchange list: rows of a capture through a `RowView`, with a chosen column, marks, highlights and colour rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.message import Message
+from textual.strip import Strip
+
+from ....captures import Row
+from ...safe import fit
+from ...times import heading
+from ..exchange.columns import USUAL, Cell, Column, layout
+from ..model.rows import RowView
+from .line_list import LineList
+from .painted import Painted
+
+
+class ColumnTitles(Painted):
+    """The line of column titles above the list; the one under the cursor stands out, and the one sorted by has an arrow."""
+
+    DEFAULT_CSS = "ColumnTitles { height: 1; }"
+
+    class Clicked(Message):
+        """A click on a title."""
+
+        def __init__(self, column: int):
+            super().__init__()
+            self.column = column
+
+    def __init__(self, lines: ExchangeList):
+        super().__init__()
+        self.lines = lines
+
+    def render_line(self, y: int) -> Strip:
+        width = self.size.width
+        base = self.rich_style + self.palette.muted + Style(underline=True)
+        segments = [Segment(" ", base)]
+        for i, (column, cells) in enumerate(self.lines.columns()):
+            title = heading(column.title) if column.field == "time" else column.title
+            if self.lines.sorted_by and self.lines.sorted_by[0] == column.title:
+                title = ("v" if self.lines.sorted_by[1] else "^") + title
+            style = base + self.palette.title if i == self.lines.source.cell else base
+            segments += [Segment(fit(title, cells, column.right), style), Segment(" ", base)]
+        return Strip(segments).crop_extend(0, width, base)
+
+    def on_click(self, event: events.Click) -> None:
+        at = 1
+        for i, (_, cells) in enumerate(self.lines.columns()):
+            if at <= event.x <= at + cells:
+                self.post_message(self.Clicked(i))
+            at += cells + 1
+
+
+class ExchangeLines:
+    """Rows of a capture: `look(row)` gives the role that a row is tinted with ("" for none), `comment(row)` the comment on a
+    marked one. `cell`: the column under the cursor; -1 while none was chosen."""
+
+    def __init__(self, view: RowView):
+        self.view = view
+        self.wanted: Sequence[str] = USUAL
+        self.cell = -1
+        self.look: Callable[[Row], str] = lambda row: ""
+        self.comment: Callable[[Row], str | None] = lambda row: None
+
+    def columns(self, width: int) -> tuple[tuple[Column, int], ...]:
+        """The columns with their widths, for so many cells beside scroll bar and marker."""
+        return layout(width + 2, width + 1, self.wanted)
+
+    def count(self) -> int:
+        return len(self.view)
+
+    def state(self, position: int, width: int) -> object:
+        row = self.view.row(position)
+        return row, self.look(row), self.comment(row)
+
+    def tint(self, position: int) -> str:
+        return self.look(self.view.row(position))
+
+    def cells(self, position: int, width: int, chosen: bool) -> list[Cell]:
+        row, number = self.view.row(position), self.view.number(position) + 1
+        found: list[Cell] = []
+        comment = self.comment(row)
+        for i, (column, cells) in enumerate(self.columns(width)):
+            text, role = column.cell(number, row)
+            if comment is not None and column.width == 0:
+                text = f"{text.rstrip()}  * {comment}"
+            mark = comment is not None and column.title == "No"
+            if chosen and i == self.cell:
+                found += [(fit(text, cells, column.right), "cell"), (" ", "")]
+            else:
+                found.append((fit(text, cells, column.right) + " ", "marked" if mark else role))
+        return found
+
+
+class ExchangeList(LineList):
+    """The list of exchanges."""
+
+    source: ExchangeLines
+
+    def __init__(self, view: RowView):
+        super().__init__(ExchangeLines(view))
+        self.view = view
+        self.sorted_by: tuple[str, bool] | None = None
+
+    def columns(self) -> tuple[tuple[Column, int], ...]:
+        """The columns with their widths; the list gives one cell to its scroll bar, and one to the marker."""
+        return self.source.columns(self.app.size.width - 2)
+
+    @property
+    def column(self) -> Column | None:
+        """The column under the cursor: the result, while none was chosen."""
+        columns = self.columns()
+        return columns[min(self.source.cell, len(columns) - 1)][0] if columns else None
+
+    @property
+    def current(self) -> Row | None:
+        """The row under the cursor."""
+        return self.view.row(self.cursor) if self.cursor < len(self.view) else None
+
+    def move_cell(self, step: int) -> None:
+        """Choose the next column."""
+        last, cell = len(self.columns()) - 1, self.source.cell
+        self.source.cell = max(0, min((last if cell < 0 and step < 0 else cell) + step, last))
+        self.refresh_line(self.cursor)
+        self.post_message(self.Moved(self))
