@@ -35,7 +35,7 @@ SHARED = {
     "proxy": (
         ("decoder/wire/acks.py", "ACKS_REACH"),
         ("proxy/interception/frame_editor.py", "ENDPOINT_LIMIT"),
-        ("proxy/interception/header_prefix.py", "MOST=PREFIX_MOST"),
+        ("proxy/interception/interest/header_prefix.py", "MOST=PREFIX_MOST"),
         ("proxy/relay/correlation.py", "IN_FLIGHT_LIMIT"),
         ("proxy/relay/half_connection.py", "KEPT", "OWED_LIMIT", "TURN"),
         ("proxy/relay/states.py", "HalfConnectionState.*=HALF_"),

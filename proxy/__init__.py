@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .processes.supervisor import Proxy, ProxyConfig, ProxyError
+    from .supervisor.supervisor import Proxy, ProxyConfig, ProxyError
 
 __all__ = ["Proxy", "ProxyConfig", "ProxyError"]
 
@@ -14,6 +14,6 @@ def __getattr__(name: str) -> Any:
     """The supervisor when it is asked for: the processes that it starts do without it, and are there sooner."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from .processes import supervisor
+    from .supervisor import supervisor
 
     return getattr(supervisor, name)

@@ -15,7 +15,7 @@ from ..captures import RECORD, Capture, Row
 from ..captures.recording.index import STATE_MASK, STATES, Head, Index, IndexEncoder
 from ..decoder import Exchange, State
 from ..proxy.events import Address, show
-from ..proxy.feed.client import Batch, FeedError, FeedReader, Joined, Missed, Totals, subscribe
+from ..proxy.metrics.feed.client import Batch, FeedError, FeedReader, Joined, Missed, Totals, subscribe
 
 MOST = 10_000_000
 """Rows that are kept: 640 MB of a file. What comes then is counted."""

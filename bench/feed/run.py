@@ -26,10 +26,10 @@ from typing import Any
 from barnabas import decoder
 from barnabas.captures.recording.index import RECORD
 from barnabas.proxy import Proxy, ProxyConfig
-from barnabas.proxy.feed import layout as feed_layout
-from barnabas.proxy.feed.client import Batch, Joined, Missed, Totals, listen, subscribe
-from barnabas.proxy.feed.layout import Totals as SentTotals
-from barnabas.proxy.feed.sender import FeedSender, FeedServer
+from barnabas.proxy.metrics.feed import layout as feed_layout
+from barnabas.proxy.metrics.feed.client import Batch, Joined, Missed, Totals, listen, subscribe
+from barnabas.proxy.metrics.feed.layout import Totals as SentTotals
+from barnabas.proxy.metrics.feed.sender import FeedSender, FeedServer
 from barnabas.proxy.metrics.meter import Gauge
 from barnabas.proxy.metrics.registry import Metrics
 from barnabas.proxy.metrics.settings import SEND_BYTES, MeterConfig

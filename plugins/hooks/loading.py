@@ -1,6 +1,6 @@
 """From a source to plugins: the file is compiled and run, its classes are made with their settings.
 
-This runs the user's code. It belongs into a process that may be ended at any time (`proxy.plugged.host`).
+This runs the user's code. It belongs into a process that may be ended at any time (`proxy.interception.plugin_host.host`).
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import nullcontext
 
 from ..events import Address, BrokerFound, BrokerGone, BrokerIsProxy, Event, ListenerFailed, PortPassedOver
-from ..processes.worker_shared_state import Board
+from ..supervisor.worker_shared_state import Board
 from .destinations import ITSELF, Destinations
 from .resolver import SocketAddress, literal
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from ..events import Address, BrokerFound, Event, NamesUnused
-from ..processes.worker_shared_state import Board
+from ..supervisor.worker_shared_state import Board
 from .address_map import AddressMap
 
 UNUSED, UNUSED_SECONDS = 6, 5.0

@@ -19,7 +19,7 @@ from hashlib import blake2b
 from typing import Any
 
 from ..events import Address, show
-from ..processes.worker_shared_state import Board
+from ..supervisor.worker_shared_state import Board
 from .address_map import AddressMap, reason
 from .destinations import is_local
 

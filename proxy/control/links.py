@@ -8,8 +8,8 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from ..channel import Unpacker, pack
 from ..ring.wakeup import sound
+from ..supervisor.channel import Unpacker, pack
 
 Answer = dict[str, Any]
 Notice = Callable[[dict[str, Any], bytes], None]

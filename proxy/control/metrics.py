@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from .api import Metrics
+from .api.api import Metrics
 
 _SECONDS = 5.0
 

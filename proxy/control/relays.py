@@ -13,7 +13,7 @@ import socket
 from collections.abc import Coroutine
 from typing import Any
 
-from ..interception.hits import KEPT
+from ..interception.rules.hits import KEPT
 from .links import ASK_SECONDS, Answer, Failed, Link, Notice
 
 _CHANGES = frozenset(

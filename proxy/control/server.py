@@ -20,17 +20,17 @@ from typing import Any
 from aiohttp import web
 
 from ..events import ShutdownAsked, encode
-from ..processes.child import PACKET, receive_settings
-from .api import Api, Handler, answer, failure
+from ..supervisor.child import PACKET, receive_settings
+from .api.api import Api, Handler, answer, failure
+from .api.bounds import BODY_BYTES
+from .api.routes import OPEN, ROUTES
 from .auth import Guard, Refused
-from .bounds import BODY_BYTES
 from .held import HeldFrames
 from .history import History
 from .links import Failed, Link
 from .logs import logger
 from .metrics import scraped
 from .relays import Relays
-from .routes import OPEN, ROUTES
 
 AT_ONCE = 128
 """Most requests that are answered at one time, streams included."""

@@ -21,9 +21,9 @@ from ...plugins.fate import Fate
 from ..addressing.address_map import AddressMap
 from ..addressing.node_endpoint_scanner import ENDPOINTS
 from ..events import Address
-from .api_version_bitmap import api_version_bitmap
-from .header_prefix import PrefixReaders
-from .response_interest import Quiet, ResponseInterest
+from .interest.api_version_bitmap import api_version_bitmap
+from .interest.header_prefix import PrefixReaders
+from .interest.response_interest import Quiet, ResponseInterest
 
 ADDRESS_APIS = frozenset(facts.api_key(name) for name in ("Metadata", "FindCoordinator", "DescribeCluster"))
 """Responses that tell a client where brokers are."""

@@ -17,8 +17,8 @@ from ...decoder import Exchange
 from ...decoder.connection.exchange import State
 from ...decoder.connection.hit_notes import ANSWERED_BY_HAND, DROPPED_BY_HAND, EDITED_BY_HAND
 from ...decoder.filter import compile
-from ..clock import now_ns
 from ..events import InterceptHeld, InterceptReleased
+from ..ring.clock import now_ns
 from .frame_editor import KNOWN
 from .held_frames import Held, Intercept, Kept
 from .request_frames import exchange_of

@@ -13,12 +13,11 @@ from ...decoder.schema import facts
 from ...plugins import fetch_sessions
 from ...plugins.fate import Fate, damaged
 from ...plugins.fetch_sessions import FETCH
-from ..clock import now_ns
 from ..events import Capped, Undecoded
 from ..negotiation import version_adapter
 from ..relay.correlation import REQUEST, InFlight
 from ..relay.tracking_mode import HEAD_KEPT
-from . import fault_executor
+from ..ring.clock import now_ns
 from .frame_editor import (
     ADDRESS_REQUESTS,
     API_VERSIONS,
@@ -31,9 +30,10 @@ from .frame_editor import (
     refusal,
     refuses,
 )
-from .pass_cache import ANSWERED, SILENT, UNKNOWN, known_head
+from .interest.pass_cache import ANSWERED, SILENT, UNKNOWN, known_head
 from .request_frames import exchange_of, gets_response
 from .response_interceptor import decide_early
+from .rules import fault_executor
 
 if TYPE_CHECKING:
     from ...plugins.book import RuleBook

@@ -14,11 +14,11 @@ from ..events import Capped, Undecoded
 from ..negotiation import version_adapter
 from ..relay.correlation import CORRELATION, REQUEST, InFlight, entry_id, key_and_version
 from ..relay.interfaces import OwnRequest, Seen
-from . import fault_executor
 from .frame_editor import ADDRESS_APIS, API_VERSIONS, ENDPOINT_APIS, ENDPOINT_LIMIT, framed, names_brokers
-from .header_prefix import HeaderPrefix, may_have_records
+from .interest.header_prefix import HeaderPrefix, may_have_records
+from .interest.response_interest import is_quiet
 from .request_frames import exchange_of
-from .response_interest import is_quiet
+from .rules import fault_executor
 
 if TYPE_CHECKING:
     from ..relay.interfaces import Connection, HalfConnection

@@ -12,7 +12,7 @@ from ...plugins.answers import METADATA
 from ..negotiation import version_adapter
 from ..relay.correlation import REQUEST, InFlight
 from ..relay.interfaces import Seen
-from . import fault_executor
+from .rules import fault_executor
 
 if TYPE_CHECKING:
     from ..relay.interfaces import Connection

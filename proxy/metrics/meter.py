@@ -25,15 +25,15 @@ from ... import decoder
 from ...captures.recording.index import RECORD, STATE_MASK, STATES, UNDECODED, Record
 from ...decoder import Direction, Exchange, ExchangeDone, State
 from .. import events
-from ..clock import now_ns
 from ..events import Address, show
-from ..feed import layout as feed_layout
-from ..feed.sender import FeedSender, FeedServer
 from ..observers.observer_loop import SupervisorLink
 from ..observers.ring_feed import RingFeed
-from ..processes.child import receive_settings
+from ..ring.clock import now_ns
 from ..ring.merged_rings import open_reader
 from ..ring.ring import NONE
+from ..supervisor.child import receive_settings
+from .feed import layout as feed_layout
+from .feed.sender import FeedSender, FeedServer
 from .registry import Metrics
 from .scrape import Scrape
 from .statsd import StatsD, StatsDSender

@@ -16,8 +16,8 @@ from typing import Any
 from .. import events
 from ..addressing.address_map import reason
 from ..events import Address, WorkerEnded, show
-from ..feed import layout as feed_layout
 from ..ring.wakeup import new_bell
+from .feed import layout as feed_layout
 
 SEND_BYTES = 4 << 20
 BY = ("client", "topic")

@@ -258,7 +258,7 @@ static int scan_whole_responses(Chunk *c, int64_t *last) {
     return PASSED;
 }
 
-/* What is known of a request by how it begins (see proxy/interception/pass_cache.py): 0 nothing, 1 it passes and gets a response, 2 it
+/* What is known of a request by how it begins (see proxy/interception/interest/pass_cache.py): 0 nothing, 1 it passes and gets a response, 2 it
    passes and gets none, 3 more of it is needed. `table`: entries of 5 words (own size, key and version, the frame's size
    or 0, bytes to compare, whether a response comes), those bytes from the client id on, and their mask. */
 static int known_head(const Py_buffer *table, const uint8_t *p, int64_t here, uint32_t size, uint32_t keyver) {

@@ -15,7 +15,7 @@ typedef struct {
     int lossless, switchable;
     unsigned int most; /* bytes of a frame */
     int called;        /* Python code has run in this turn */
-    long long clock;   /* what is added to the monotonic clock, for the time of what comes (proxy/clock.py) */
+    long long clock;   /* what is added to the monotonic clock, for the time of what comes (proxy/ring/clock.py) */
     long long share;   /* bytes of requests that a connection may keep without being looked at (`Relay.crowded`) */
 } Mover;
 

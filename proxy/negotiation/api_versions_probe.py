@@ -20,9 +20,9 @@ from ...decoder.connection import api_versions
 from ...decoder.reference import releases
 from ...plugins.versions.dialect import Asked, Dialect, Step
 from ..addressing.resolver import SocketAddress
-from ..clock import now_ns
-from ..interception import fault_executor
 from ..interception.frame_editor import API_VERSIONS, framed
+from ..interception.rules import fault_executor
+from ..ring.clock import now_ns
 
 if TYPE_CHECKING:
     from ..events import Address

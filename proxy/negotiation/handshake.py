@@ -23,8 +23,8 @@ from ...decoder.codec import secrets
 from ...decoder.schema import facts
 from ...decoder.wire.frame import Direction
 from ..addressing.sni_address_map import NamedBrokers
-from ..clock import now_ns
 from ..events import LoggedIn, LoginFailed, NotVerified, RelayFault, TlsFailed, UpstreamFailed
+from ..ring.clock import now_ns
 from ..ring.ring import Kind
 from .sasl import Conversation, LoginRefused, SaslConfig, Work, conversation
 from .security import ServerContexts, TlsConfig, client_context, restore

@@ -14,9 +14,9 @@ from ...plugins.fate import FOREVER, At, Cut, Fate
 from ...plugins.versions.dialect import Answer, Asked, Close, Dialect, Forward, Silence, Stacked
 from ...plugins.versions.pretence import Pretence
 from ..events import NotTranslated, Undecoded
-from ..interception import fault_executor
-from ..interception.api_version_bitmap import api_version_bitmap
 from ..interception.frame_editor import API_VERSIONS, HIGHEST_VERSION, KNOWN, framed
+from ..interception.interest.api_version_bitmap import api_version_bitmap
+from ..interception.rules import fault_executor
 from ..relay.correlation import REQUEST, InFlight
 from .api_versions_probe import ABOUT, ASKING, pending
 

@@ -15,8 +15,8 @@ from ...decoder.connection.events import Happening
 from ...decoder.filter import Filter, compile
 from ...decoder.findings import Finding, Severity
 from ...decoder.schema import facts
-from ..clock import now_ns
 from ..events import FlightWanted
+from ..ring.clock import now_ns
 from .news import News
 
 _SEVERITIES = frozenset(str(severity) for severity in Severity)

@@ -20,10 +20,10 @@ from ...decoder import Direction, Exchange, Opaque, RequestSeen
 from ...decoder.connection.connection import Event as Told
 from ...decoder.connection.events import Closed, Happening, Missing, Opened, Stray
 from ...decoder.findings import Finding, Inspector, Severity
-from ..clock import now_ns
 from ..events import Address, FindingSeen, NotInspected, show
-from ..processes.child import receive_settings
+from ..ring.clock import now_ns
 from ..ring.ring import NONE
+from ..supervisor.child import receive_settings
 from .flight import Tripwire
 from .news import News
 from .observer_loop import ObserverLoop, SupervisorLink

@@ -12,9 +12,9 @@ import signal
 import sys
 from typing import Any
 
-from ..clock import now_ns
 from ..events import Counts, RecordingFailed
-from ..processes.child import receive_settings
+from ..ring.clock import now_ns
+from ..supervisor.child import receive_settings
 from .counting import Counting
 from .observer_loop import ObserverLoop, SupervisorLink
 from .recordings import Recordings

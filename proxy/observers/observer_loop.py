@@ -17,11 +17,11 @@ import sys
 import time
 from typing import Any, NamedTuple, Protocol
 
-from ..channel import Channel
 from ..events import Event, encode
-from ..processes.child import PACKET, Parent
 from ..ring.merged_rings import open_reader
 from ..ring.reader import Straight
+from ..supervisor.channel import Channel
+from ..supervisor.child import PACKET, Parent
 from .ring_feed import RingFeed
 
 LAST_SECONDS = 25.0

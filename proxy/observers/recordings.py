@@ -18,8 +18,8 @@ from ...captures import Recorder
 from ...captures.recording.flight_note import Reason
 from ...captures.recording.flight_recorder import Flight
 from .. import events
-from ..clock import now_ns
 from ..events import Address, Event, Recording, RecordingFailed
+from ..ring.clock import now_ns
 from ..ring.ring import NONE
 from .retainer import Retainer
 from .retention import RING, FlightConfig, RecordingConfig

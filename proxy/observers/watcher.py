@@ -12,7 +12,7 @@ from ...decoder import Exchange, ExchangeDone
 from ...decoder.connection.events import Closed, Happening, Opened
 from ...decoder.filter import FilterError
 from ...decoder.findings import Finding
-from ..clock import now_ns
+from ..ring.clock import now_ns
 from .exchange_store import COUNT, ExchangeStore, Filters, Question
 
 QUESTIONS = 64

@@ -12,8 +12,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ...decoder.filter import FilterError
-from ..channel import Channel
-from ..interception.live_rules import NoSuchRule, RuleExists, Standing
+from ..interception.rules.live_rules import NoSuchRule, RuleExists, Standing
+from ..supervisor.channel import Channel
 
 if TYPE_CHECKING:
     from .interfaces import Relay

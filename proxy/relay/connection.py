@@ -21,15 +21,15 @@ from ..addressing.address_map import reason
 from ..addressing.down_brokers import refused
 from ..addressing.resolver import Answer as Resolved
 from ..addressing.resolver import SocketAddress
-from ..clock import now_ns
 from ..events import Address, ConnectionClosed, ConnectionOpened, NotKafka, RuleHit, Undecoded, UpstreamFailed
-from ..interception.pass_cache import PassCache
+from ..interception.interest.pass_cache import PassCache
 from ..interception.request_interceptor import RequestInterceptor
 from ..interception.response_interceptor import ResponseInterceptor
 from ..interception.response_orderer import ResponseOrderer
 from ..native.accelerator import native
 from ..negotiation import version_adapter
 from ..negotiation.tls import TlsSocket
+from ..ring.clock import now_ns
 from ..ring.ring import NONE, Kind
 from . import interfaces
 from .correlation import CorrelationQueue, key_and_version

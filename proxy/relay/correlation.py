@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING, Any
 from ...decoder.wire.acks import acks_end
 from ...plugins.fate import Fate
 from ...plugins.versions.dialect import Asked, Dialect
-from ..clock import now_ns
-from ..interception.api_version_bitmap import api_version_bitmap
 from ..interception.frame_editor import PRODUCE
+from ..interception.interest.api_version_bitmap import api_version_bitmap
 from ..native.accelerator import native
+from ..ring.clock import now_ns
 
 if TYPE_CHECKING:
     from ...decoder import Exchange

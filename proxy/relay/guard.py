@@ -1,4 +1,4 @@
-"""Keeps the limits (`proxy.limits`): time once a second, the number of connections and of files when a client comes."""
+"""Keeps the limits (`proxy.settings.limits`): time once a second, the number of connections and of files when a client comes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Collection
 from typing import Any
 
 from ..events import ConnectionsFull, FewFiles, FilesUsedUp, IdleClosed
-from ..limits import Limits
+from ..settings.limits import Limits
 from .interfaces import Connection, Relay
 
 FEW = 1000

@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING
 from ...decoder.wire.acks import ACKS_REACH, acks_end
 from ...decoder.wire.frame import Direction, foreign_protocol
 from ..addressing.node_endpoint_scanner import NodeEndpointScanner
-from ..clock import now_ns
 from ..interception.frame_editor import PRODUCE
-from ..interception.header_prefix import HeaderPrefix
+from ..interception.interest.header_prefix import HeaderPrefix
 from ..native.accelerator import native
+from ..ring.clock import now_ns
 from ..ring.ring import CAREFUL_CHUNK, CHUNK, NONE, Kind
 from .correlation import CORRELATION, REQUEST
-from .splicing import BEGINNING, LEAST, Splicer
+from .io.splicing import BEGINNING, LEAST, Splicer
 from .states import HalfConnectionState, follow
 
 if TYPE_CHECKING:

@@ -23,19 +23,19 @@ from ..addressing.destinations import Destinations
 from ..addressing.node_endpoint_scanner import NodeEndpointScanner
 from ..addressing.resolver import Resolver, SocketAddress
 from ..addressing.transparent import Interception
-from ..channel import Channel
 from ..events import Address, Event
 from ..interception.frame_editor import Editor
-from ..interception.header_prefix import HeaderPrefix
-from ..interception.live_rules import LiveRules
-from ..interception.pass_cache import PassCache
-from ..limits import Limits
-from ..polling import Poll
-from ..processes.worker_shared_state import Board
+from ..interception.interest.header_prefix import HeaderPrefix
+from ..interception.interest.pass_cache import PassCache
+from ..interception.rules.live_rules import LiveRules
 from ..ring.ring import RingWriter
-from ..timers import Timers
+from ..settings.limits import Limits
+from ..supervisor.channel import Channel
+from ..supervisor.worker_shared_state import Board
 from .correlation import CorrelationQueue, InFlight, PlainQueue
-from .pipes import Pipes
+from .io.pipes import Pipes
+from .io.polling import Poll
+from .io.timers import Timers
 
 
 class HalfConnection(Protocol):

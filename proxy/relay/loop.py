@@ -21,7 +21,6 @@ from typing import Any
 
 from ...plugins.book import RuleBook
 from ...plugins.rules import Rule
-from .. import polling
 from ..addressing.address_map import AddressMap
 from ..addressing.bootstrap import Bootstrap
 from ..addressing.destinations import Destinations
@@ -30,32 +29,33 @@ from ..addressing.mapping import make_address_map
 from ..addressing.probing import Prober
 from ..addressing.resolver import Resolver
 from ..addressing.transparent import Interception
-from ..channel import Channel
-from ..clock import CLOCK, now_ns
 from ..events import Address, ClockSet, Event, ReaderStuck, RelayFault
 from ..interception.frame_editor import METADATA, Editor, watched
 from ..interception.intercepts import Intercepts
-from ..interception.live_rules import LiveRules
+from ..interception.plugin_host.plugged import Plugged
+from ..interception.rules.live_rules import LiveRules
 from ..negotiation.handshake import Security
 from ..negotiation.version_negotiation import VersionNegotiation
-from ..plugged.plugged import Plugged
-from ..processes.child import Parent
-from ..processes.child import receive_settings as receive_settings
-from ..processes.event_sender import EventSender
-from ..processes.shared_counters import SharedCounters
-from ..processes.worker_shared_state import Board
+from ..ring.clock import CLOCK, now_ns
 from ..ring.merged_rings import resume
 from ..ring.ring import Kind, Ring, RingWriter
 from ..ring.wakeup import hush, sound
-from ..timers import Timers
+from ..supervisor.channel import Channel
+from ..supervisor.child import Parent
+from ..supervisor.child import receive_settings as receive_settings
+from ..supervisor.event_sender import EventSender
+from ..supervisor.shared_counters import SharedCounters
+from ..supervisor.worker_shared_state import Board
 from . import interfaces
-from .acceptor import Acceptor
 from .commands import Commands
 from .connection import Connection
 from .guard import Guard
+from .io import polling
+from .io.acceptor import Acceptor
+from .io.pipes import Pipes
+from .io.sockets import Sockets
+from .io.timers import Timers
 from .native import make_mover, make_turn
-from .pipes import Pipes
-from .sockets import Sockets
 from .supervisor_commands import SupervisorCommands
 from .tracking_mode import switch
 from .unreachable_broker import UnreachableBroker

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from .. import polling
-from ..interception.api_version_bitmap import api_version_bitmap
 from ..interception.frame_editor import ADDRESS_APIS
+from ..interception.interest.api_version_bitmap import api_version_bitmap
 from ..native.accelerator import native
 from .half_connection import MOVES
+from .io import polling
 
 if TYPE_CHECKING:
     from .interfaces import Relay

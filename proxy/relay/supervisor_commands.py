@@ -7,7 +7,7 @@ import socket
 from typing import TYPE_CHECKING, Any
 
 from ..events import Address, RulesKept, RulesReplaced
-from ..processes.child import PACKET
+from ..supervisor.child import PACKET
 
 if TYPE_CHECKING:
     from .interfaces import Relay

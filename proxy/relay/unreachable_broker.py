@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from ...decoder import peek_request
 from ...decoder.schema import facts
 from ...decoder.wire.frame import Framer, NotFrames
-from ..clock import now_ns
 from ..events import ClientTried
+from ..ring.clock import now_ns
 from ..ring.ring import NONE, Kind
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from ..clock import now_ns
+from .clock import now_ns
 from .reader import Lost, Record, RingReader, Straight
 from .ring import _HEADER, _SLOT, _W_SEQUENCE, DESCRIPTOR, Kind, Ring, RingWriter
 from .wakeup import hush

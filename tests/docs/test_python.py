@@ -19,7 +19,7 @@ from docs.world import World
 from harness.slices import thin
 from harness.waiting import PATIENCE
 
-ELSEWHERE = {"plugins.md": "tests/proxy/plugged/test_docs.py"}
+ELSEWHERE = {"plugins.md": "tests/proxy/interception/plugin_host/test_docs.py"}
 PYTHON = [block for block in blocks() if block.language == "python"]
 
 

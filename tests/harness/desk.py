@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from barnabas import decoder
 from barnabas.proxy.control import Control, ControlConfig
-from barnabas.proxy.control.routes import described
+from barnabas.proxy.control.api.routes import described
 from jsonschema import Draft202012Validator
 
 from . import wire

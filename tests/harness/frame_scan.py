@@ -7,9 +7,9 @@ from collections import deque
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from barnabas.proxy.interception.api_version_bitmap import api_version_bitmap
 from barnabas.proxy.interception.frame_editor import ScanRules
-from barnabas.proxy.interception.response_interest import ResponseInterest
+from barnabas.proxy.interception.interest.api_version_bitmap import api_version_bitmap
+from barnabas.proxy.interception.interest.response_interest import ResponseInterest
 from barnabas.proxy.native.accelerator import native
 from barnabas.proxy.ring.ring import NONE
 

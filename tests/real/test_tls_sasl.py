@@ -26,10 +26,10 @@ from barnabas.proxy.events import (
     TlsFailed,
     UpstreamFailed,
 )
+from barnabas.proxy.interception.plugin_host import PluginsConfig
 from barnabas.proxy.negotiation.sasl import SaslConfig, unsecured_token
 from barnabas.proxy.negotiation.security import TlsConfig
 from barnabas.proxy.negotiation.version_negotiation import VersionsConfig
-from barnabas.proxy.plugged import PluginsConfig
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from harness.waiting import PATIENCE, attempts, until
 from kafka import KafkaConsumer, KafkaProducer

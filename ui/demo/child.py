@@ -9,7 +9,7 @@ import subprocess
 import time
 from typing import Any
 
-from ...proxy.processes.interpreter import python
+from ...proxy.supervisor.interpreter import python
 
 
 class ChildFailed(RuntimeError):

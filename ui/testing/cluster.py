@@ -6,7 +6,7 @@ import json
 import select
 import subprocess
 
-from ...proxy.processes.interpreter import python
+from ...proxy.supervisor.interpreter import python
 
 START_SECONDS = 30.0
 OWN_FINDINGS = {"malformed-api-versions-fallback": "", "surplus-bytes": "Metadata v13 response"}

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from ...decoder import DecodeError
 from ...decoder.connection import api_versions
-from ...proxy.processes.interpreter import python
+from ...proxy.supervisor.interpreter import python
 from .kafka_release import KafkaFailed, Release, java
 
 HOST = "127.0.0.1"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from ...proxy.processes.fork_server import ForkServer
+    from ...proxy.supervisor.fork_server import ForkServer
     from .bench import Barnabas
     from .cassette import Cassette
     from .kafka import Kafka
@@ -124,7 +124,7 @@ def _barnabas_cluster(pytestconfig: pytest.Config) -> Iterator[Addresses]:
 @pytest.fixture(scope="session")
 def _barnabas_fork_server() -> Iterator[ForkServer | None]:
     """Where the proxies' processes come from: each of a session's tests has a proxy, and must not wait for it to load."""
-    from ...proxy.processes.fork_server import ForkServer
+    from ...proxy.supervisor.fork_server import ForkServer
 
     if not ForkServer.available:
         yield None

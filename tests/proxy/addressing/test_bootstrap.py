@@ -12,7 +12,7 @@ from barnabas.decoder.schema import facts
 from barnabas.proxy.addressing.bootstrap import Bootstrap
 from barnabas.proxy.control import Control, ControlConfig
 from barnabas.proxy.events import Address, BrokerFound, Listening, UpstreamFailed
-from barnabas.proxy.limits import Limits
+from barnabas.proxy.settings.limits import Limits
 from barnabas.ui.cli.common.address import parse_all
 from barnabas.ui.cli.common.failure import Failure
 from harness import wire

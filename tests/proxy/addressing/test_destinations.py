@@ -25,9 +25,9 @@ from barnabas.proxy.events import (
     RelayFault,
     UpstreamFailed,
 )
-from barnabas.proxy.limits import Limits
-from barnabas.proxy.processes.worker_shared_state import Board
 from barnabas.proxy.relay.loop import Relay
+from barnabas.proxy.settings.limits import Limits
+from barnabas.proxy.supervisor.worker_shared_state import Board
 from harness import wire
 from harness.testbed import Testbed, next_event
 from harness.waiting import PATIENCE, until

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from barnabas.plugins.rules import RuleError, parse
-from barnabas.proxy.control.bounds import MOST_RULES, RULES_BYTES
-from barnabas.proxy.control.routes import ROUTES, described
+from barnabas.proxy.control.api.bounds import MOST_RULES, RULES_BYTES
+from barnabas.proxy.control.api.routes import ROUTES, described
 from harness import wire
 from harness.desk import Desk, heartbeat
 from harness.testbed import Testbed

@@ -10,7 +10,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from barnabas.proxy.control.routes import ROUTES
+from barnabas.proxy.control.api.routes import ROUTES
 from harness import wire
 from harness.desk import Desk, heartbeat
 from harness.testbed import Testbed

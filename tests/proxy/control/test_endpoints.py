@@ -14,7 +14,7 @@ from barnabas import __version__, decoder
 from barnabas.captures import open_capture
 from barnabas.decoder.connection.events import Closed
 from barnabas.proxy.control import ControlConfig, ControlError
-from barnabas.proxy.control.routes import ROUTES, described
+from barnabas.proxy.control.api.routes import ROUTES, described
 from barnabas.proxy.events import ShutdownAsked
 from harness import wire
 from harness.desk import Desk, MakeDesk, heartbeat

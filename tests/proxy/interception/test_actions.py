@@ -15,10 +15,11 @@ from barnabas.captures import open_capture
 from barnabas.plugins.fate import Fate
 from barnabas.plugins.hooks import parse
 from barnabas.plugins.rules import Rule
-from barnabas.proxy import Proxy, polling
+from barnabas.proxy import Proxy
 from barnabas.proxy.events import ConnectionClosed, RuleHit
-from barnabas.proxy.interception import fault_executor
-from barnabas.proxy.plugged import PluginsConfig
+from barnabas.proxy.interception.plugin_host import PluginsConfig
+from barnabas.proxy.interception.rules import fault_executor
+from barnabas.proxy.relay.io import polling
 from harness import wire
 from harness.testbed import Testbed, next_event
 from harness.waiting import PATIENCE

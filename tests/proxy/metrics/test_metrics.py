@@ -19,7 +19,7 @@ from barnabas.decoder import State
 from barnabas.decoder.schema import facts
 from barnabas.proxy import Proxy, events
 from barnabas.proxy.events import Counts, FindingSeen, ProcessFailed, Recording, RecordingFailed, RuleHit
-from barnabas.proxy.feed.sender import FeedSender
+from barnabas.proxy.metrics.feed.sender import FeedSender
 from barnabas.proxy.metrics.meter import Gauge
 from barnabas.proxy.metrics.registry import BUCKETS, Metrics
 from barnabas.proxy.metrics.settings import MeterConfig, heard

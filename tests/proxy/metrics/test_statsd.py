@@ -10,8 +10,8 @@ from itertools import islice
 
 import pytest
 from barnabas import decoder
-from barnabas.proxy.feed.client import Totals, subscribe
-from barnabas.proxy.feed.sender import FeedSender
+from barnabas.proxy.metrics.feed.client import Totals, subscribe
+from barnabas.proxy.metrics.feed.sender import FeedSender
 from barnabas.proxy.metrics.meter import Gauge
 from barnabas.proxy.metrics.registry import Metrics
 from barnabas.proxy.metrics.settings import MeterConfig

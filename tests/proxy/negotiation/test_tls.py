@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 from barnabas.proxy import ProxyError
 from barnabas.proxy.events import ConnectionClosed, ConnectionOpened, Listening, NotKafka, NotVerified, TlsFailed
-from barnabas.proxy.limits import Limits
 from barnabas.proxy.negotiation.security import TlsConfig
 from barnabas.proxy.negotiation.tls import TlsFault, TlsSocket
+from barnabas.proxy.settings.limits import Limits
 from harness import wire
 from harness.proxies import Proxy
 from harness.testbed import Testbed, next_event

@@ -17,7 +17,7 @@ from barnabas.plugins.versions.profile import Profile
 from barnabas.proxy.events import Event, NotHonoured, OffersLearned
 from barnabas.proxy.negotiation.api_versions_probe import ABOUT
 from barnabas.proxy.negotiation.version_negotiation import VersionNegotiation, VersionsConfig
-from barnabas.proxy.timers import Timers
+from barnabas.proxy.relay.io.timers import Timers
 from barnabas.ui.cli.common.failure import Failure
 from barnabas.ui.cli.proxy.version_options import config
 from harness import wire

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 from barnabas.proxy import events
-from barnabas.proxy.processes.beginning import ACCEPTING
-from barnabas.proxy.processes.worker_shared_state import Board
 from barnabas.proxy.relay.half_connection import HalfConnection
 from barnabas.proxy.relay.loop import Relay
 from barnabas.proxy.ring.ring import Ring
+from barnabas.proxy.supervisor.beginning import ACCEPTING
+from barnabas.proxy.supervisor.worker_shared_state import Board
 from harness import wire
 from harness.scripted import answering
 from harness.testbed import Testbed

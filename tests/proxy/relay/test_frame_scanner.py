@@ -23,9 +23,9 @@ from barnabas.decoder.filter.quiet import Quiet
 from barnabas.decoder.schema import facts
 from barnabas.plugins.book import RuleBook
 from barnabas.plugins.rules import Rule
-from barnabas.proxy.interception import response_interest
-from barnabas.proxy.interception.api_version_bitmap import api_version_bitmap
-from barnabas.proxy.interception.response_interest import ResponseInterest
+from barnabas.proxy.interception.interest import response_interest
+from barnabas.proxy.interception.interest.api_version_bitmap import api_version_bitmap
+from barnabas.proxy.interception.interest.response_interest import ResponseInterest
 from barnabas.proxy.native.accelerator import native
 from barnabas.proxy.relay.correlation import PlainQueue
 from harness.frame_scan import MOST, FrameScan

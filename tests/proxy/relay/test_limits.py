@@ -24,8 +24,8 @@ from barnabas.proxy.events import (
     NotKafka,
     UpstreamFailed,
 )
-from barnabas.proxy.limits import Limits
 from barnabas.proxy.relay.guard import Guard
+from barnabas.proxy.settings.limits import Limits
 from harness import wire
 from harness.scripted import echo
 from harness.testbed import Testbed, next_event

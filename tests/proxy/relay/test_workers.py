@@ -36,15 +36,15 @@ from barnabas.proxy.events import (
     WorkerEnded,
     WorkerStarted,
 )
-from barnabas.proxy.limits import Limits
 from barnabas.proxy.negotiation.security import TlsConfig
-from barnabas.proxy.processes.worker_pool import Voices
-from barnabas.proxy.processes.worker_shared_state import Board
-from barnabas.proxy.relay.acceptor import Acceptor
+from barnabas.proxy.relay.io.acceptor import Acceptor
 from barnabas.proxy.ring import merged_rings
 from barnabas.proxy.ring.merged_rings import SeveralRings, resume
 from barnabas.proxy.ring.reader import RingReader
 from barnabas.proxy.ring.ring import NONE, Kind, Ring, RingWriter
+from barnabas.proxy.settings.limits import Limits
+from barnabas.proxy.supervisor.worker_pool import Voices
+from barnabas.proxy.supervisor.worker_shared_state import Board
 from harness import scripted, wire
 from harness.scripted import Broker
 from harness.testbed import Testbed
@@ -492,7 +492,7 @@ def test_the_lock_goes_with_its_holder() -> None:
     board = Board.create(2, 5000)
     program = (
         "import sys, os, signal\n"
-        "from barnabas.proxy.processes.worker_shared_state import Board\n"
+        "from barnabas.proxy.supervisor.worker_shared_state import Board\n"
         "board = Board(int(sys.argv[1]), 1)\n"
         "with board.locked() as shared:\n"
         "    board.next_port = 6000\n"

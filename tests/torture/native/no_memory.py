@@ -38,9 +38,9 @@ from barnabas.decoder.schema import facts
 from barnabas.plugins.book import RuleBook
 from barnabas.plugins.rules import Rule
 from barnabas.proxy.addressing.node_endpoint_scanner import NodeEndpointScanner
-from barnabas.proxy.interception.api_version_bitmap import api_version_bitmap
-from barnabas.proxy.interception.header_prefix import asked_paths
-from barnabas.proxy.interception.response_interest import ResponseInterest
+from barnabas.proxy.interception.interest.api_version_bitmap import api_version_bitmap
+from barnabas.proxy.interception.interest.header_prefix import asked_paths
+from barnabas.proxy.interception.interest.response_interest import ResponseInterest
 from barnabas.proxy.native.accelerator import native
 from barnabas.proxy.ring.reader import RingReader
 from barnabas.proxy.ring.ring import CHUNK, NONE, Kind, Ring, RingWriter

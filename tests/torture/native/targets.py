@@ -33,9 +33,9 @@ from barnabas.decoder.codec.project import reader
 from barnabas.plugins.book import RuleBook
 from barnabas.plugins.rules import Rule
 from barnabas.proxy.addressing.node_endpoint_scanner import NodeEndpointScanner, PlainNodeEndpointScanner
-from barnabas.proxy.interception.api_version_bitmap import api_version_bitmap
-from barnabas.proxy.interception.header_prefix import HeaderPrefix, asked_paths
-from barnabas.proxy.interception.response_interest import ResponseInterest
+from barnabas.proxy.interception.interest.api_version_bitmap import api_version_bitmap
+from barnabas.proxy.interception.interest.header_prefix import HeaderPrefix, asked_paths
+from barnabas.proxy.interception.interest.response_interest import ResponseInterest
 from barnabas.proxy.native.accelerator import native
 from harness.frame_scan import FrameScan
 from torture.decoder.mutate import mutated

@@ -19,13 +19,13 @@ from barnabas.decoder.wire.frame import MAX_FRAME, foreign_protocol
 from barnabas.plugins.rules import Rule
 from barnabas.proxy.addressing.address_map import AddressMap
 from barnabas.proxy.events import Address, Event, NotKafka
-from barnabas.proxy.processes.worker_shared_state import Board
 from barnabas.proxy.relay.connection import Connection
 from barnabas.proxy.relay.half_connection import HalfConnection
 from barnabas.proxy.relay.loop import Relay
 from barnabas.proxy.relay.states import ConnectionState
 from barnabas.proxy.ring.reader import Lost, Record, RingReader
 from barnabas.proxy.ring.ring import NONE, Kind, Ring
+from barnabas.proxy.supervisor.worker_shared_state import Board
 
 BROKER = ("10.20.30.40", 9092)
 """Where the brokers are that responses name: nobody may ever hear of it."""

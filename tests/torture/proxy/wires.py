@@ -13,8 +13,8 @@ from typing import Any
 from barnabas.decoder.wire.frame import MAX_FRAME
 from barnabas.plugins.rules import Rule
 from barnabas.proxy.events import Address
-from barnabas.proxy.interception.api_version_bitmap import api_version_bitmap
 from barnabas.proxy.interception.frame_editor import ADDRESS_APIS, watched
+from barnabas.proxy.interception.interest.api_version_bitmap import api_version_bitmap
 from barnabas.proxy.native.accelerator import native
 from barnabas.proxy.relay.connection import Connection
 from barnabas.proxy.relay.half_connection import HalfConnection

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import typer
 
-from ....proxy import config
-from ....proxy.config import ConfigError
+from ....proxy.settings import config_file
+from ....proxy.settings.config_file import ConfigError
 from ..common.failure import Failure
 from .running import Cluster
 
@@ -83,7 +83,7 @@ def clusters(
     given. Failure with file and line of what is wrong."""
     keys = keys_of(command)
     try:
-        found = config.read(path, {key: kind for key, (_, kind) in keys.items()})
+        found = config_file.read(path, {key: kind for key, (_, kind) in keys.items()})
     except ConfigError as error:
         raise Failure(str(error)) from None
     except OSError as error:

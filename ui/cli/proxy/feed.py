@@ -14,7 +14,7 @@ import typer
 
 from ....captures import Row
 from ....decoder.schema import facts
-from ....proxy.feed.client import Batch, FeedError, FeedEvent, Joined, Missed, Totals, subscribe
+from ....proxy.metrics.feed.client import Batch, FeedError, FeedEvent, Joined, Missed, Totals, subscribe
 from ....proxy.metrics.settings import left_token
 from ... import times
 from ..common.address import parse

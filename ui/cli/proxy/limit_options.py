@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from ....proxy.limits import Limits
-from ....proxy.processes.worker_shared_state import MOST_WORKERS
+from ....proxy.settings.limits import Limits
+from ....proxy.supervisor.worker_shared_state import MOST_WORKERS
 from ..common.failure import Failure
 
 PANEL = "Limits"

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ....proxy.feed.layout import MAX_TOKEN
+from ....proxy.metrics.feed.layout import MAX_TOKEN
 from ....proxy.metrics.settings import BY, MeterConfig, Metering, leave_token
 from ..common.address import parse, show
 from ..common.failure import Failure

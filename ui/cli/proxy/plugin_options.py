@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ....plugins.hooks import PluginError, parse
-from ....proxy.plugged import PluginsConfig
+from ....proxy.interception.plugin_host import PluginsConfig
 from ..common.amounts import seconds, size
 from ..common.failure import Failure
 

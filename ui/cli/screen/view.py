@@ -126,7 +126,7 @@ def ui(
 
 
 def _fed(feed: str, plain: bool, options: dict[str, Any]) -> None:
-    from ....proxy.feed.client import FeedError
+    from ....proxy.metrics.feed.client import FeedError
     from ...fed import Feeding
     from ...tui.app import on_terminal, run
     from ..proxy.feed import joined_token
@@ -147,7 +147,7 @@ def _fed(feed: str, plain: bool, options: dict[str, Any]) -> None:
 def _heard(feed: str) -> str:
     """What the feed is called; Failure when nothing comes of it, which is better said here than in each page."""
     from ....proxy.events import show
-    from ....proxy.feed.client import FeedError, subscribe
+    from ....proxy.metrics.feed.client import FeedError, subscribe
     from ..proxy.feed import joined_token
 
     where, token = joined_token(feed)

@@ -9,7 +9,7 @@ import sys
 import typer
 
 from ....proxy.control.auth import is_loopback
-from ....proxy.processes.interpreter import python
+from ....proxy.supervisor.interpreter import python
 from ...safe import visible
 from ...web.server import Pages, available, until_stopped
 from ..common.failure import Failure

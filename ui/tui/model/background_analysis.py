@@ -20,7 +20,7 @@ from typing import Any
 from ....captures import Capture
 from ....decoder.findings import Finding, Scene
 from ....decoder.findings.models.groups import Groups
-from ....proxy.processes.interpreter import python
+from ....proxy.supervisor.interpreter import python
 from .story import Story
 
 _SIZE = struct.Struct("<Q")
@@ -77,7 +77,7 @@ class FarStory(Story):
 
     def _ask(self) -> None:
         if self._process is None:
-            command = python("ui.tui.far_story", str(self._capture.path))
+            command = python("ui.tui.model.background_analysis", str(self._capture.path))
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,

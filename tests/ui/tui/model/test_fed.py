@@ -10,8 +10,8 @@ from barnabas import decoder
 from barnabas.captures.reading.selection import select
 from barnabas.decoder import Exchange, State
 from barnabas.decoder.filter import compile
-from barnabas.proxy.feed.client import Batch, FeedReader
-from barnabas.proxy.feed.sender import FeedSender
+from barnabas.proxy.metrics.feed.client import Batch, FeedReader
+from barnabas.proxy.metrics.feed.sender import FeedSender
 from barnabas.ui import fed
 from barnabas.ui.fed import FedCapture
 from barnabas.ui.tui.app import BarnabasApp

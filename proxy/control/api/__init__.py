@@ -1,0 +1,1 @@
+"""The endpoints of the control API, what they take and give, and their description (OpenAPI)."""

@@ -1,0 +1,210 @@
+"""What the handlers share: the other processes, the events, what is held; and how requests are read and answered."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+
+from ...events import Event, ProcessFailed, ProcessStarted, RulesReplaced, WorkerEnded, WorkerStarted
+from ..held import HeldFrames
+from ..history import History
+from ..leases import Leases
+from ..links import Failed, Link
+from ..relays import Relays
+from .bounds import CURSOR, Bounds
+
+Metrics = Callable[[str], Awaitable[tuple[bytes, str]]]
+"""From an Accept header to (text, content type): what `GET /metrics` answers."""
+Handler = Callable[["Api", web.Request], Awaitable[web.StreamResponse]]
+
+STATUS = {"too large": 413, "missing": 404, "exists": 409, "invalid": 422, "malformed": 400, "busy": 503, "gone": 503, "failed": 500}
+"""HTTP status by kind of failure."""
+HEARTBEAT_SECONDS = 10.0
+"""How often a stream that has nothing to tell sends a comment, so that a vanished reader is noticed."""
+
+
+@dataclass(slots=True)
+class Api:
+    """One control server. `info`: what the supervisor told at the start; `shutdown` asks it to stop the proxy."""
+
+    info: dict[str, Any]
+    links: dict[str, Link]
+    shutdown: Callable[[], None]
+    history: History
+    held: HeldFrames
+    relays: Relays
+    metrics: Metrics | None = None
+    latest: dict[str, Event] = field(default_factory=dict)
+    processes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    streams: set[asyncio.Task[Any]] = field(default_factory=set)
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    leases: Leases = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.leases = Leases(self.remove_intercept)
+
+    async def remove_intercept(self, number: int) -> None:
+        """Its lease has run out. When the relay does not answer, or has none such, it is gone already."""
+        with contextlib.suppress(Failed):
+            await self.relay.ask("intercepts.remove", intercept=number)
+
+    def hear(self, event: Event) -> None:
+        """An event of the proxy."""
+        self.latest[type(event).__name__] = event
+        if isinstance(event, ProcessFailed):
+            self.processes.setdefault(event.process, {}).update(alive=False, code=event.code)
+            if event.process == "relay":
+                self.held.drop(0, 1)
+        elif isinstance(event, ProcessStarted):
+            self.processes[event.process] = {"pid": event.pid, "alive": True}
+        elif isinstance(event, WorkerEnded):
+            self.processes.setdefault(f"relay-{event.worker}", {}).update(alive=False, code=event.code)
+            self.held.drop(event.worker - 1, self.relays.workers)
+        elif isinstance(event, WorkerStarted):
+            self.processes[f"relay-{event.worker}"] = {"pid": event.pid, "alive": True}
+        elif isinstance(event, RulesReplaced):
+            task = asyncio.get_running_loop().create_task(self.relays.remember())
+            self.tasks.add(task)
+            task.add_done_callback(self.tasks.discard)
+
+    @property
+    def relay(self) -> Relays:
+        return self.relays
+
+    @property
+    def live(self) -> bool:
+        """Whether there is a relay that takes clients."""
+        return any(state["alive"] for name, state in self.processes.items() if name.startswith("relay"))
+
+    @property
+    def down(self) -> list[str]:
+        """The processes that do not run."""
+        return sorted(name for name, state in self.processes.items() if not state["alive"])
+
+    @property
+    def observer(self) -> Link:
+        return self.links["observer"]
+
+    @property
+    def inspector(self) -> Link:
+        return self.links["inspector"]
+
+    @property
+    def values(self) -> bool:
+        return bool(self.info["show_values"])
+
+
+def answer(body: Any, status: int = 200) -> web.Response:
+    """JSON, in UTF-8."""
+    text = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
+    return web.Response(body=text, status=status, content_type="application/json", charset="utf-8")
+
+
+def failure(error: Failed) -> web.Response:
+    """A failure as JSON: `error` (its kind), `message`, and where in a filter, if that is where."""
+    return answer({"error": error.kind, "message": str(error), **error.more}, STATUS.get(error.kind, 500))
+
+
+# -- reading requests ------------------------------------------------------------------------------------------
+
+
+async def body_of(request: web.Request) -> dict[str, Any]:
+    """A JSON object; Failed if the body is none. An empty body is an empty object."""
+    text = await text_of(request)
+    if not text.strip():
+        return {}
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise Failed("malformed", f"the body is not JSON: {error}") from None
+    except RecursionError:
+        raise Failed("malformed", "the body is nested too deep") from None
+    if not isinstance(found, dict):
+        raise Failed("malformed", "the body is a JSON object")
+    return found
+
+
+async def text_of(request: web.Request) -> str:
+    try:
+        return (await request.read()).decode()
+    except UnicodeDecodeError:
+        raise Failed("malformed", "the body is not UTF-8 text") from None
+
+
+def only(given: dict[str, Any], *known: str) -> None:
+    """Failed if there is a field that nobody knows."""
+    for name in given:
+        if name not in known:
+            raise Failed("invalid", f"no field {name!r} here, only {', '.join(known)}")
+
+
+def number(name: str, given: Any, bounds: Bounds, whole: bool = True) -> Any:
+    """A number of a query or a body, within bounds; their default where nothing is given."""
+    low, high, default = bounds
+    if given is None:
+        return default
+    try:
+        if isinstance(given, bool):
+            raise ValueError
+        value = int(given) if whole else float(given)
+        if whole and isinstance(given, float) and given != value:
+            raise ValueError
+    except (TypeError, ValueError, OverflowError):
+        raise Failed("invalid", f"{name} is a {'whole ' if whole else ''}number and not {given!r}") from None
+    if not low <= value <= high:
+        raise Failed("invalid", f"{name} is from {low:g} to {high:g}")
+    return value
+
+
+def flag(name: str, given: str | None) -> bool:
+    if given is None or given in ("0", "false", "no"):
+        return False
+    if given in ("", "1", "true", "yes"):
+        return True
+    raise Failed("invalid", f"{name} is 0 or 1 and not {given!r}")
+
+
+def in_path(request: web.Request, name: str) -> int:
+    """A number in the path."""
+    text = request.match_info[name]
+    if not text.isascii() or not text.isdigit() or len(text) > 18:
+        raise Failed("missing", f"{text!r} is no number")
+    return int(text)
+
+
+# -- server-sent events ----------------------------------------------------------------------------------------
+
+
+async def stream(request: web.Request, cursor: int) -> web.StreamResponse:
+    """The beginning of an answer of server-sent events, which go on behind `cursor`."""
+    response = web.StreamResponse(
+        headers={
+            "Content-Type": "text/event-stream; charset=utf-8",
+            "Cache-Control": "no-store",
+            "X-Accel-Buffering": "no",
+        }
+    )
+    await response.prepare(request)
+    await response.write(f"retry: 1000\nid: {cursor}\n\n".encode())
+    return response
+
+
+async def tell(response: web.StreamResponse, event: str, data: Any, cursor: int | None = None) -> None:
+    """One event; `cursor` is its id, from which a reader goes on."""
+    lines = [f"event: {event}", f"data: {json.dumps(data)}"]
+    if cursor is not None:
+        lines.insert(0, f"id: {cursor}")
+    await response.write(("\n".join(lines) + "\n\n").encode())
+
+
+def cursor_of(request: web.Request) -> int | None:
+    """Where a reader of a stream goes on: Last-Event-ID, or `since`."""
+    given = request.headers.get("Last-Event-ID") or request.query.get("since")
+    cursor: int | None = number("since", given, CURSOR)
+    return cursor

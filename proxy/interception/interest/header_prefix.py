@@ -1,0 +1,202 @@
+"""The header prefix of a message that is still coming: everything but its record batches, as soon as the last of these begins.
+
+Large messages are large for their records. All else that they say (topics, partitions, error codes) stands in front of each
+batch, and counts say how many come. So a walk over the bytes as they arrive knows what a message is about long before its end:
+of a Produce of one partition after its first hundred bytes. The result is a whole, small frame of the same API and version, with
+null for records, and without what may follow them: tags, and fields that say of no error. The accelerator has the same (`native.header_prefix`).
+
+Why this exists: confluent-kafka under a rule about an error that does not come (real broker, medians of 7 interleaved rounds
+against no rule): produces at 0.99 and consumes at 0.93 of the speed with it, at 0.69 and 0.63 without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from functools import cache
+from typing import Any
+
+from ....decoder.codec.message import is_error_code
+from ....decoder.codec.plan import SIZES, FieldPlan, Plan, StructPlan, plan
+from ....decoder.wire.errors import DecodeError
+
+MOST = 1 << 20
+"""Bytes of a prefix; a message that has more is not followed."""
+PrefixReaders = tuple[tuple[tuple[Callable[[bytes, int], Any], int] | None, ...] | None, ...]
+"""By api key and version: (reader of `asked_paths`, header version), where a prefix does for the message."""
+Steps = Generator[int, bytes, bool]
+"""Asks for bytes: positive, so many of them; negative, so many are passed over. True: nothing that is asked for follows."""
+
+
+@cache
+def may_have_records(kind: str, api_key: int, api_version: int) -> bool:
+    """Whether messages of this kind, API and version may have record batches."""
+    try:
+        return _has_records(plan(kind, api_key, api_version).root)
+    except DecodeError:
+        return False
+
+
+def _has_records(struct: StructPlan) -> bool:
+    return any(f.type == "records" or (f.struct is not None and _has_records(f.struct)) for f in struct.fields)
+
+
+@cache
+def asked_paths(of: Plan) -> tuple[str, ...]:
+    """What a prefix has wherever it stands (without items, ``"topics.error_code"``): error codes and the throttle time."""
+    return tuple(_asked(of.root, ""))
+
+
+def _asked(struct: StructPlan, prefix: str) -> Generator[str, None, None]:
+    for field in struct.fields:
+        if field.struct is not None:
+            yield from _asked(field.struct, f"{prefix}{field.name}.")
+        elif is_error_code(field) or field.name == "throttle_time_ms":
+            yield prefix + field.name
+
+
+@cache
+def _last_asked(struct: StructPlan) -> int:
+    """The place of the last field, of those that are not tagged, in which anything is asked for; 0 if there is none."""
+    whole = StructPlan(struct.name, False, struct.fields[: struct.untagged], struct.untagged)
+    names = {path.split(".")[0] for path in _asked(whole, "")}
+    return max((place for place, field in enumerate(whole.fields) if field.name in names), default=0)
+
+
+def _empty(field: FieldPlan) -> bytes:
+    """A field with as little in it as there can be."""
+    if field.array or field.type in ("string", "bytes", "records"):
+        return b"\1" if field.compact else bytes(4 if field.array or field.type != "string" else 2)
+    if field.struct is None:
+        return bytes(SIZES[field.type])
+    if field.nullable:
+        return b"\xff"
+    return b"".join(map(_empty, field.struct.fields[: field.struct.untagged])) + bytes(field.struct.flexible)
+
+
+class HeaderPrefix:
+    """One message. `feed` it the frame's bytes in order, its size first. `frame`: the prefix, with its own size, when `feed`
+    has said that it is there."""
+
+    def __init__(self, kind: str, api_key: int, api_version: int) -> None:
+        self.frame = b""
+        self._out = bytearray()
+        self._end = bytearray()
+        self._request = kind == "request"
+        self._walk = self._message(plan(kind, api_key, api_version))
+        self._wanted = next(self._walk)
+        self._got = b""
+        self.failed = False
+        """It is no such message, or has no end to be seen from here."""
+
+    def feed(self, data: bytes | bytearray | memoryview) -> bool:
+        """Whether the prefix is there. Nothing may be fed after that, or once it has `failed`."""
+        at = 0
+        try:
+            while at < len(data):
+                if self._wanted < 0:
+                    passed = min(-self._wanted, len(data) - at)
+                    at += passed
+                    self._wanted += passed
+                    if not self._wanted:
+                        self._wanted = self._walk.send(b"")
+                    continue
+                part = bytes(data[at : at + self._wanted - len(self._got)])
+                at += len(part)
+                self._got += part
+                if len(self._got) == self._wanted:
+                    got, self._got = self._got, b""
+                    self._wanted = self._walk.send(got)
+                    if len(self._out) + self._wanted > MOST:
+                        raise ValueError("too large")
+        except StopIteration as end:
+            if end.value:
+                body = bytes(self._out[4:] + self._end)
+                self.frame = len(body).to_bytes(4, "big") + body
+                return True
+            self.failed = True
+        except (ValueError, IndexError):
+            self.failed = True
+        return False
+
+    def _message(self, of: Plan) -> Steps:
+        yield from self._take(4)
+        yield from self._take(4 if of.kind == "response" else 8)
+        if of.kind == "request" and of.header_version:
+            length = int.from_bytes((yield from self._take(2)), "big", signed=True)
+            yield from self._take(max(length, 0))
+        if of.header_version == (1 if of.kind == "response" else 2):
+            yield from self._tags()
+        return (yield from self._struct(of.root, True))
+
+    def _take(self, count: int) -> Generator[int, bytes, bytes]:
+        if not count:
+            return b""
+        data = yield count
+        self._out += data
+        return data
+
+    def _uvarint(self) -> Generator[int, bytes, int]:
+        value = shift = 0
+        while True:
+            byte = (yield from self._take(1))[0]
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value
+            if shift > 28:
+                raise ValueError("a length that does not end")
+
+    def _length(self, field: FieldPlan, wide: bool) -> Generator[int, bytes, int]:
+        """The items of an array, or the bytes of a text; -1 for null."""
+        if field.compact:
+            return (yield from self._uvarint()) - 1
+        return int.from_bytes((yield from self._take(4 if wide else 2)), "big", signed=True)
+
+    def _struct(self, struct: StructPlan, last: bool) -> Steps:
+        """`last`: nothing that is asked for follows behind it."""
+        asked = struct.untagged - 1 if self._request else _last_asked(struct)
+        for place, field in enumerate(struct.fields[: struct.untagged]):
+            if (yield from self._field(field, last and place >= asked)):
+                self._end += b"".join(map(_empty, struct.fields[place + 1 : struct.untagged])) + bytes(struct.flexible)
+                return True
+        if struct.flexible:
+            yield from self._tags()
+        return False
+
+    def _field(self, field: FieldPlan, last: bool) -> Steps:
+        if not field.array:
+            if field.struct is not None and field.nullable and (yield from self._take(1))[0] & 0x80:
+                return False
+            return (yield from self._value(field, last))
+        count = yield from self._length(field, True)
+        if field.struct is None and field.type in SIZES:
+            yield from self._take(max(count, 0) * SIZES[field.type])
+            return False
+        for number in range(count):
+            if (yield from self._value(field, last and number == count - 1)):
+                return True
+        return False
+
+    def _value(self, field: FieldPlan, last: bool) -> Steps:
+        if field.struct is not None:
+            return (yield from self._struct(field.struct, last))
+        if field.type in SIZES:
+            yield from self._take(SIZES[field.type])
+            return False
+        before = len(self._out)
+        length = yield from self._length(field, field.type != "string")
+        if field.type != "records":
+            yield from self._take(max(length, 0))
+            return False
+        self._out[before:] = b"\0" if field.compact else b"\xff\xff\xff\xff"
+        if last:
+            return True
+        if length > 0:
+            yield -length
+        return False
+
+    def _tags(self) -> Generator[int, bytes, None]:
+        count = yield from self._uvarint()
+        for _ in range(count):
+            yield from self._uvarint()
+            yield from self._take((yield from self._uvarint()))

@@ -1,0 +1,40 @@
+"""Which plugins a proxy has, and what they may cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ....plugins.hooks.sources import Source
+
+BUDGET_SECONDS = 0.25
+FAULTS = 5
+FAULT_SECONDS = 60.0
+"""So many faults in so long disable a plugin."""
+MEMORY = 512 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class PluginsConfig:
+    """sources: the plugins, the one nearest to the clients first. budget: seconds a message waits for all of its hooks; then
+    it goes on as it came. faults: so many within a minute, and a plugin is disabled. memory: bytes that plugins may use."""
+
+    sources: tuple[Source, ...]
+    budget: float = BUDGET_SECONDS
+    faults: int = FAULTS
+    memory: int = MEMORY
+
+    def settings(self) -> dict[str, Any]:
+        """For another process."""
+        return {
+            "sources": [source.to_dict() for source in self.sources],
+            "budget": self.budget,
+            "faults": self.faults,
+            "memory": self.memory,
+        }
+
+    @classmethod
+    def restore(cls, settings: dict[str, Any]) -> PluginsConfig:
+        """From what `settings` gave."""
+        sources = tuple(Source.from_dict(each) for each in settings["sources"])
+        return cls(sources, settings["budget"], settings["faults"], settings["memory"])

@@ -1,0 +1,359 @@
+"""The process that runs plugins: hears questions of the relay, calls the hooks, answers.
+
+It was forked by the nursery and may be killed at any time; nothing here has to be saved. To the relay: ``ready`` or
+``failed``, a verdict per question (`q`), ``fault``, ``log``, ``ask`` (a request of a plugin's own), ``close``, ``state``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import resource
+import select
+import signal
+import socket
+import sys
+import time
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+from ....decoder import Exchange, Message, Topics, decode_response
+from ....decoder.connection.exchange import State
+from ....decoder.schema import facts
+from ....plugins.hooks import Ask, PeerView, Plugin, PluginError, Source, load
+from ....plugins.hooks.chain import Chain, Passed
+from ....plugins.hooks.context import AskFailed, ConnectionEnded, Surroundings
+from ....plugins.hooks.loading import described
+from ....plugins.hooks.plugin import HOOKS
+from ...supervisor.channel import Channel
+from .cell import Cell
+
+TICK_SECONDS = 1.0
+API_VERSIONS = facts.api_key("ApiVersions")
+RUNNING = [*HOOKS, "state", "restore"]
+"""What the numbers in a cell mean."""
+_DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
+
+
+@dataclass(slots=True)
+class Task:
+    """A chain of hooks that runs, or waits for an answer. `running`: (plugin, hook) to blame, (-1, -1): none."""
+
+    hooks: Coroutine[Ask, Message | None, Any]
+    question: int
+    kind: str
+    running: tuple[int, int] = (-1, -1)
+
+
+class Host:
+    """The plugins, and the relay's end of the channel."""
+
+    def __init__(self, channel: Channel, cell: Cell, plugins: list[Plugin], paths: dict[str, str]) -> None:
+        self._channel = channel
+        self._cell = cell
+        self._plugins = plugins
+        self._paths = paths
+        self._names = list(paths)
+        """Of all plugins, also those that were left out: a cell holds a place in this list."""
+        self._connections: dict[int, PeerView] = {}
+        self._topics = Topics()
+        self._offers: dict[str, dict[int, int]] = {}
+        self._task: Task | None = None
+        self._asks: dict[int, tuple[Task, Ask]] = {}
+        self._numbers = count(1)
+        self._ticking: Task | None = None
+        around = Surroundings(self._connections, self._version, self._say, self._close)
+        self._chain = Chain(plugins, around, self._fault, self._watch, self._warn)
+        self._warned: set[tuple[str, str, str]] = set()
+
+    def serve(self) -> None:
+        """Until the relay hangs up."""
+        poll = select.poll()
+        channel = self._channel
+        poll.register(channel.fileno(), select.POLLIN)
+        ticks = any("tick" in plugin.hooks for plugin in self._plugins)
+        next_tick = time.monotonic() + TICK_SECONDS
+        while not channel.closed:
+            writes = select.POLLOUT if channel.pending else 0
+            poll.modify(channel.fileno(), select.POLLIN | writes)
+            poll.poll(max(next_tick - time.monotonic(), 0.0) * 1000 if ticks else None)
+            channel.flush()
+            for message, data in channel.receive():
+                getattr(self, f"_{message['do']}")(message, data)
+            if ticks and time.monotonic() >= next_tick:
+                next_tick = time.monotonic() + TICK_SECONDS
+                if self._ticking is None:
+                    self._ticking = self._begin(self._chain.told("tick", None, None), 0, "told")
+
+    # -- what the relay says ---------------------------------------------------------------------------------
+
+    def _opened(self, message: dict[str, Any], data: bytes) -> None:
+        peer = PeerView(message["c"], message["client"], message["broker"])
+        self._connections[peer.number] = peer
+        self._begin(self._chain.told("connected", None, peer), 0, "told")
+
+    def _closed(self, message: dict[str, Any], data: bytes) -> None:
+        peer = self._connections.pop(message["c"], None)
+        if peer is not None:
+            self._begin(self._chain.told("disconnected", None, peer), 0, "told")
+
+    def _request(self, message: dict[str, Any], data: bytes) -> None:
+        exchange = self._exchange(message, data)
+        peer = self._connections.get(message["c"])
+        self._begin(self._chain.message("request", exchange, peer), message["q"], "request")
+
+    def _response(self, message: dict[str, Any], data: bytes) -> None:
+        exchange = self._answered(message, data)
+        peer = self._connections.get(message["c"])
+        self._begin(self._chain.message("response", exchange, peer), message["q"], "response")
+
+    def _exchanged(self, message: dict[str, Any], data: bytes) -> None:
+        peer = self._connections.get(message["c"])
+        self._begin(self._chain.told("exchange", self._answered(message, data), peer), 0, "told")
+
+    def _learn(self, message: dict[str, Any], data: bytes) -> None:
+        """A response that tells names of topics, or what a broker offers."""
+        key, version = message["key"], message["version"]
+        exchange = Exchange(api_key=key, api_version=version, response=data, state=State.PAIRED)
+        try:
+            self._topics.learn(exchange)
+            if key == API_VERSIONS and (found := exchange.response_message) is not None:
+                offers = found.to_dict()["api_keys"] or ()
+                self._offers[message["broker"]] = {each["api_key"]: each["max_version"] for each in offers}
+        except Exception as error:
+            print(f"plugin host: {type(error).__name__}: {error}", file=sys.stderr)
+
+    def _answer(self, message: dict[str, Any], data: bytes) -> None:
+        """Of a request of a plugin's own."""
+        task, ask = self._asks.pop(message["id"], (None, None))
+        if task is None or ask is None:
+            return
+        if "error" in message:
+            failed = ConnectionEnded if message["ended"] else AskFailed
+            self._go_on(task, None, failed(message["error"]))
+            return
+        try:
+            answer = decode_response(data, api_key=ask.api_key, api_version=ask.api_version)
+        except Exception as error:
+            self._go_on(task, None, AskFailed(f"the answer cannot be read: {error}"))
+            return
+        self._go_on(task, answer)
+
+    def _forget(self, message: dict[str, Any], data: bytes) -> None:
+        """Nobody waits for the verdict any more."""
+        for number, (task, _) in list(self._asks.items()):
+            if task.question == message["q"]:
+                del self._asks[number]
+                task.hooks.close()
+
+    def _without(self, message: dict[str, Any], data: bytes) -> None:
+        self._plugins[:] = [plugin for plugin in self._plugins if plugin.name != message["plugin"]]
+
+    def _save(self, message: dict[str, Any], data: bytes) -> None:
+        """What plugins want to hand over to their next version."""
+        states = {}
+        for plugin in self._plugins:
+            if plugin.state is not None:
+                self._task = None
+                self._watch(plugin, "state")
+                try:
+                    states[plugin.name] = json.loads(json.dumps(plugin.state()))
+                except Exception as error:
+                    self._fault(plugin, "state", error)
+                finally:
+                    self._watch(None, "")
+        self._channel.send({"say": "state", "states": states})
+
+    def _restore(self, message: dict[str, Any], data: bytes) -> None:
+        for plugin in self._plugins:
+            if plugin.restore is not None and plugin.name in message["states"]:
+                self._task = None
+                self._watch(plugin, "restore")
+                try:
+                    plugin.restore(message["states"][plugin.name])
+                except Exception as error:
+                    self._fault(plugin, "restore", error)
+                finally:
+                    self._watch(None, "")
+
+    # -- running ---------------------------------------------------------------------------------------------
+
+    def _begin(self, hooks: Coroutine[Ask, Message | None, Any], question: int, kind: str) -> Task | None:
+        """Run hooks as far as they go; the task, if they wait for an answer."""
+        task = Task(hooks, question, kind)
+        return task if self._go_on(task) else None
+
+    def _go_on(self, task: Task, answer: Message | None = None, failure: Exception | None = None) -> bool:
+        """Whether it waits for an answer now."""
+        self._task = task
+        if task.running[0] >= 0:
+            self._cell.begin(*task.running, task.question)
+        try:
+            asked = task.hooks.send(answer) if failure is None else task.hooks.throw(failure)
+        except StopIteration as done:
+            self._done(task, done.value)
+            return False
+        except MemoryError:
+            raise
+        except Exception as error:
+            self._channel.send({"say": "log", "plugin": "", "text": f"{type(error).__name__}: {error}"})
+            self._done(task, Passed() if task.kind != "told" else [])
+            return False
+        finally:
+            self._cell.end()
+            self._task = None
+        if not isinstance(asked, Ask):
+            # Something like asyncio.sleep: there is no loop here that would ever wake it.
+            return self._go_on(task, None, RuntimeError("hooks can await what ctx.request gives, and nothing else"))
+        number = next(self._numbers)
+        self._asks[number] = task, asked
+        head = {"say": "ask", "id": number, "q": task.question, "c": asked.connection, "s": asked.seconds}
+        self._channel.send(head | {"plugin": self._names[task.running[0]]}, asked.frame)
+        return True
+
+    def _done(self, task: Task, result: Any) -> None:
+        if task is self._ticking:
+            self._ticking = None
+        if task.kind == "told":
+            if result:
+                self._channel.send({"say": "hits", "hits": result})
+            return
+        passed: Passed = result
+        verdict: dict[str, Any] = {"q": task.question, "hits": passed.hits}
+        if passed.by or passed.notes:
+            verdict |= {
+                "k": passed.kind,
+                "d": passed.delay_ns,
+                "r": passed.reset,
+                "by": passed.by,
+                "note": passed.note(),
+            }
+            verdict["f"] = passed.frame is not None
+        self._channel.send(verdict, passed.frame or b"")
+
+    def _watch(self, plugin: Plugin | None, hook: str) -> None:
+        task = self._task
+        running = (-1, -1) if plugin is None else (self._names.index(plugin.name), RUNNING.index(hook))
+        if task is not None:
+            task.running = running
+        if plugin is None:
+            self._cell.end()
+        else:
+            self._cell.begin(*running, task.question if task is not None else 0)
+
+    def _fault(self, plugin: Plugin, hook: str, error: BaseException) -> None:
+        if isinstance(error, ConnectionEnded):
+            return  # a client may leave at any time
+        path = self._paths.get(plugin.name, "")
+        if isinstance(error, MemoryError):
+            # What it has taken would be missing to all others: the whole process goes.
+            self._plugins = []
+            self._channel.send(
+                {"say": "fault", "plugin": plugin.name, "hook": hook, "text": "it needs too much memory", "over": True}
+            )
+            _last_words(self._channel)
+            os._exit(1)
+        self._channel.send({"say": "fault", "plugin": plugin.name, "hook": hook, "text": described(error, path)})
+
+    def _warn(self, plugin: Plugin, api: str, text: str) -> None:
+        """Of what clients will not get over: once for each plugin, API and kind of it."""
+        kind = plugin.name, api, text.partition(" ")[0]
+        if kind not in self._warned:
+            self._warned.add(kind)
+            self._channel.send({"say": "warn", "plugin": plugin.name, "api": api, "text": text[:2000]})
+
+    # -- what contexts need ----------------------------------------------------------------------------------
+
+    def _version(self, connection: int, api_key: int) -> int | None:
+        peer = self._connections.get(connection)
+        offered = self._offers.get(peer.broker, {}).get(api_key) if peer is not None else None
+        known = facts.api(api_key).versions.high
+        return None if offered is None or known is None else min(offered, known)
+
+    def _say(self, plugin: str, text: str) -> None:
+        self._channel.send({"say": "log", "plugin": plugin, "text": text[:2000]})
+
+    def _close(self, plugin: str, connection: int, reset: bool) -> None:
+        self._channel.send({"say": "close", "plugin": plugin, "c": connection, "reset": reset})
+
+    def _exchange(self, message: dict[str, Any], frame: bytes) -> Exchange:
+        peer = self._connections.get(message["c"])
+        length = int.from_bytes(frame[8:10], "big", signed=True)
+        client_id = frame[10 : 10 + length].decode("utf-8", "replace") if 0 <= length <= len(frame) - 10 else None
+        return Exchange(
+            connection=message["c"],
+            client=peer.client if peer is not None else "",
+            broker=peer.broker if peer is not None else "",
+            api_key=int.from_bytes(frame[:2], "big", signed=True),
+            api_version=int.from_bytes(frame[2:4], "big", signed=True),
+            correlation_id=int.from_bytes(frame[4:8], "big", signed=True),
+            client_id=client_id,
+            request=frame,
+            request_time_ns=message["t"],
+            topics=self._topics,
+        )
+
+    def _answered(self, message: dict[str, Any], data: bytes) -> Exchange:
+        """The request, then the response (nothing, if there is none)."""
+        exchange = self._exchange(message, data[: message["n"]])
+        if message["rt"]:
+            exchange.response, exchange.response_time_ns = data[message["n"] :], message["rt"]
+            exchange.state = State.PAIRED
+        else:
+            exchange.state = State.NO_RESPONSE
+        return exchange
+
+
+def run(channel_fd: int, cell_fd: int, sources: list[Source], memory: int, without: set[str]) -> None:
+    """Load the plugins and serve until the relay hangs up."""
+    channel = Channel(socket.socket(fileno=channel_fd))
+    cell = Cell(cell_fd)
+    os.close(cell_fd)
+    _restrain(memory)
+    plugins: list[Plugin] = []
+    paths: dict[str, str] = {}
+    try:
+        for number, source in enumerate(sources):
+            for plugin in load(source, number):
+                again = sum(each.name == plugin.name or each.name.startswith(f"{plugin.name}-") for each in plugins)
+                plugin.name += f"-{again + 1}" if again else ""
+                plugins.append(plugin)
+                paths[plugin.name] = source.path
+    except (PluginError, MemoryError) as error:
+        text = str(error) if isinstance(error, PluginError) else "the plugins need too much memory"
+        channel.send({"say": "failed", "text": text})
+        _last_words(channel)
+        return
+    folders = {os.path.dirname(source.path) for source in sources if source.path}
+    files = [file for each in list(sys.modules.values()) if (file := getattr(each, "__file__", None))]
+    beside = [file for file in files if file.endswith(".py") and os.path.dirname(file) in folders]
+    channel.send({"say": "ready", "plugins": [plugin.describe() for plugin in plugins], "files": beside})
+    plugins[:] = [plugin for plugin in plugins if plugin.name not in without]
+    try:
+        Host(channel, cell, plugins, paths).serve()
+    except MemoryError:
+        os._exit(1)
+
+
+def _restrain(memory: int) -> None:
+    """No more memory than was allowed, no core files, and no life without a parent."""
+    _, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
+    try:
+        with open("/proc/self/statm") as file:
+            most = int(file.read().split()[0]) * resource.getpagesize() + memory
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+    except (OSError, ValueError, AttributeError):
+        pass  # not Linux
+
+
+def _last_words(channel: Channel) -> None:
+    """What was said reaches the relay before the process ends."""
+    until = time.monotonic() + 1.0
+    while channel.pending and not channel.closed and time.monotonic() < until:
+        select.select([], [channel.fileno()], [], 0.1)
+        channel.flush()

@@ -1,0 +1,323 @@
+"""The relay's hosts: one at work, perhaps one that is coming, and what goes wrong with them.
+
+A new version of a file is loaded by a new host while the old one works on; it takes over when it is ready, with the
+state that the old one hands over. A host that hangs is killed, one that dies is replaced, and the plugin whose hook
+was running gets the fault.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ...events import PluginDisabled, PluginFault, PluginHangs, PluginSaid, PluginsKept, PluginsLoaded
+from ...relay.io import polling
+from .config import FAULT_SECONDS, PluginsConfig
+from .host import RUNNING
+from .nursing import Host, Nursing
+
+if TYPE_CHECKING:
+    from ...relay.interfaces import Relay
+
+LOAD_SECONDS = 20.0
+"""A version that has not loaded within so long does not work."""
+AGAIN_SECONDS = 1.0
+"""Between two attempts to have a nursery."""
+
+
+class Face(Protocol):
+    """Whom the hosts work for (`plugged.Plugged`)."""
+
+    def host_ready(self) -> None:
+        """Another host is at work: it has to be told everything."""
+
+    def host_gone(self) -> None:
+        """There is none, and none will come by itself."""
+
+    def heard(self, message: dict[str, Any], data: bytes) -> None:
+        """What the host at work says."""
+
+
+class Hosts:
+    """See the module."""
+
+    def __init__(self, relay: Relay, config: PluginsConfig, face: Face) -> None:
+        self._relay = relay
+        self._config = config
+        self._face = face
+        self._nursing: Nursing | None = None
+        self.current: Host | None = None
+        """The one at work."""
+        self.coming: Host | None = None
+        """The one that is being loaded, or waits for the other's state."""
+        self._changed = False
+        """Whether a file was saved while one was being loaded."""
+        self._faults: dict[str, deque[float]] = {}
+        self.disabled: dict[str, str] = {}
+        """Plugins that had too many faults: name -> the last of them."""
+        self.total_faults: dict[str, int] = {}
+        self.plugins: list[dict[str, Any]] = []
+        """Descriptions of the version that was accepted last."""
+        self.ended = False
+
+    # -- starting --------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Load the plugins before anything else happens, for LOAD_SECONDS at most."""
+        if not self._have_nursery():
+            return
+        self.start(fresh=True)
+        until = time.monotonic() + LOAD_SECONDS
+        while self.current is None and self.coming is not None and time.monotonic() < until:
+            self._nursery_speaks(0)
+            if self.coming is not None:
+                self._speaks(self.coming, 0)
+            time.sleep(0.002)
+
+    def _have_nursery(self) -> bool:
+        if self._nursing is not None:
+            return True
+        try:
+            self._nursing = nursing = Nursing(self._config.settings())
+        except OSError as error:
+            self._relay.emit(PluginFault("", "", f"cannot be started: {error.strerror}", 1, 1))
+            self._relay.timers.after(int(AGAIN_SECONDS * 1e9), self._once_more)
+            return False
+        self._relay.sockets.listen_for(nursing.control.fileno(), self._nursery_speaks, edge=False)
+        return True
+
+    def _once_more(self) -> None:
+        if self._nursing is None and not self.ended and self._have_nursery():
+            self.start(fresh=not self.plugins)
+
+    def start(self, fresh: bool) -> None:
+        """Another host. `fresh`: with the files as they are now."""
+        if self.ended or self._nursing is None:
+            return
+        if self.coming is not None:
+            if not fresh or self.coming.fresh:
+                self._changed |= fresh
+                return
+            self._drop(self.coming)
+        without = [] if fresh else list(self.disabled)
+        try:
+            self.coming = host = self._nursing.start(fresh, without)
+        except OSError:  # it is gone; `_nursery_speaks` hears of it
+            self.coming = None
+            return
+        sockets = self._relay.sockets
+        sockets.others[host.channel.fileno()] = partial(self._speaks, host)
+        sockets.poll.register(host.channel.fileno(), polling.ALL)
+        self._relay.timers.after(int(LOAD_SECONDS * 1e9), partial(self._overdue, host))
+
+    def _overdue(self, host: Host) -> None:
+        if self.coming is host and not host.ready:
+            self._failed(host, f"the plugins were not loaded within {LOAD_SECONDS:g} s")
+
+    def reload(self) -> None:
+        """Load the files as they are now."""
+        if self._have_nursery():
+            self.start(fresh=True)
+
+    # -- what hosts and the nursery say ----------------------------------------------------------------------
+
+    def _speaks(self, host: Host, _: int) -> None:
+        host.channel.flush()
+        for message, data in host.channel.receive():
+            say = message.get("say")
+            if say == "ready":
+                self._ready(host, message)
+            elif say == "failed":
+                self._failed(host, str(message["text"]))
+            elif say == "state":
+                if self.coming is not None and self.coming.ready:
+                    self._switch(self.coming, message["states"])
+            elif say == "fault":
+                host.over = message.get("over", False)
+                self.fault(message["plugin"], message["hook"], message["text"])
+            elif say == "warn":
+                self._relay.emit(PluginHangs(message["plugin"], message["api"], message["text"]))
+            elif say == "log":
+                self._relay.emit(PluginSaid(message["plugin"], message["text"]))
+            elif host is self.current:
+                self._face.heard(message, data)
+        if host.channel.closed:
+            self._forget(host)  # how it ended is told by the nursery
+
+    def drain(self) -> None:
+        """Hear what the host at work has said already."""
+        if self.current is not None:
+            self._speaks(self.current, 0)
+
+    def _nursery_speaks(self, _: int) -> None:
+        if self._nursing is None:
+            return
+        said = self._nursing.receive()
+        if said is None:
+            self._nursery_gone()
+            return
+        for message in said:
+            if "changed" in message:
+                self.start(fresh=True)
+            elif "failed" in message:
+                if self.coming is not None and self.coming.number == message["failed"]:
+                    self._failed(self.coming, message["text"])
+            elif self.current is not None and self.current.number == message["ended"]:
+                self.drain()
+                self.died(self.current, f"its process ended: {message['how']}")
+            elif self.coming is not None and self.coming.number == message["ended"]:
+                self._speaks(self.coming, 0)
+                if self.coming is not None and self.coming.number == message["ended"]:
+                    self._failed(self.coming, f"the plugins' process ended while they were loaded: {message['how']}")
+
+    def _nursery_gone(self) -> None:
+        nursing, self._nursing = self._nursing, None
+        if nursing is None:
+            return
+        self._unregister(nursing.control.fileno())
+        nursing.close()
+        for host in (self.current, self.coming):
+            if host is not None:
+                self._drop(host)
+        if not self.ended:
+            self.fault("", "", "it ended unexpectedly")
+            self._relay.timers.after(int(AGAIN_SECONDS * 1e9), self._once_more)
+
+    # -- one takes the other's place -------------------------------------------------------------------------
+
+    def _ready(self, host: Host, message: dict[str, Any]) -> None:
+        if host is not self.coming or self._nursing is None:
+            return
+        host.ready = True
+        host.plugins = message["plugins"]
+        self._nursing.accept(host, message["files"])
+        if host.fresh and self.current is not None and self.current.send({"do": "save"}):
+            self._relay.timers.after(int(self._config.budget * 1e9), partial(self._switch, host, {}))
+        else:
+            self._switch(host, {})
+
+    def _switch(self, host: Host, states: dict[str, Any]) -> None:
+        if host is not self.coming:
+            return
+        self.coming = None
+        again = bool(self.plugins)
+        if self.current is not None:
+            self._drop(self.current)
+        self.current = host
+        self.plugins = host.plugins
+        if host.fresh:
+            self.disabled.clear()
+            self._faults.clear()
+            self._relay.emit(PluginsLoaded(tuple(each["name"] for each in host.plugins), again))
+        if states:
+            host.send({"do": "restore", "states": states})
+        self._face.host_ready()
+        if self._changed:
+            self._changed = False
+            self.start(fresh=True)
+
+    def _failed(self, host: Host, why: str) -> None:
+        """A version cannot be loaded."""
+        if host is not self.coming:
+            return
+        self._drop(host)
+        if not self.plugins:
+            self._relay.emit(PluginDisabled("", why))
+            self._face.host_gone()
+        elif host.fresh:
+            self._relay.emit(PluginsKept(why))
+            if self.current is None:
+                self.start(fresh=False)
+        else:
+            self.fault("", "", why)
+            self._again()
+        if self._changed:
+            self._changed = False
+            self.start(fresh=True)
+
+    def _drop(self, host: Host) -> None:
+        """Not needed any more."""
+        if self._nursing is not None:
+            self._nursing.kill(host)
+        self._forget(host)
+        if host is self.current:
+            self.current = None
+        if host is self.coming:
+            self.coming = None
+
+    def _forget(self, host: Host) -> None:
+        self._unregister(host.channel.fileno())
+        host.channel.close()
+
+    def _unregister(self, fd: int) -> None:
+        if self._relay.sockets.others.pop(fd, None) is not None:
+            self._relay.sockets.poll.unregister(fd)
+
+    # -- what goes wrong -------------------------------------------------------------------------------------
+
+    def stuck(self, seconds: float, question: int = -1) -> bool:
+        """Whether the hook that is running has been for so long (half of it, if it is about this question); then it is
+        ended, and blamed."""
+        host = self.current
+        if host is None:
+            return False
+        running = host.cell.read()
+        spent = running.seconds()
+        if spent < (seconds / 2 if running.question == question else seconds):
+            return False
+        self.died(host, f"it did not come back within {seconds * 1000:.0f} ms")
+        return True
+
+    def died(self, host: Host, why: str) -> None:
+        """The host at work is gone, or has to go; another one comes."""
+        running = host.cell.read()
+        name, hook = "", ""
+        if running.begun_ns and 0 <= running.plugin < len(host.plugins):
+            name, hook = host.plugins[running.plugin]["name"], RUNNING[running.hook]
+        elif len(host.plugins) == 1:
+            name = host.plugins[0]["name"]
+        self._drop(host)
+        if not host.over:
+            self.fault(name, hook, why)
+        self._again()
+
+    def _again(self) -> None:
+        """Another host with what ran before, if it makes sense."""
+        if "" in self.disabled:
+            self._face.host_gone()
+        else:
+            self.start(fresh=False)
+
+    def fault(self, name: str, hook: str, why: str) -> None:
+        """Count a fault; too many disable the plugin, or all if nobody can be blamed."""
+        now = time.monotonic()
+        found = self._faults.setdefault(name, deque())
+        found.append(now)
+        while now - found[0] > FAULT_SECONDS:
+            found.popleft()
+        self.total_faults[name] = self.total_faults.get(name, 0) + 1
+        if name in self.disabled:
+            return
+        most = self._config.faults
+        self._relay.emit(PluginFault(name, hook, why, len(found), most))
+        if len(found) >= most:
+            self.disabled[name] = why
+            self._relay.emit(PluginDisabled(name, f"{len(found)} faults within {FAULT_SECONDS:g} s, the last: {why}"))
+            if self.current is not None:
+                self.current.send({"do": "without", "plugin": name})
+            self._relay.inline_changed()
+
+    # -- the end ---------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """End them all."""
+        self.ended = True
+        for host in (self.current, self.coming):
+            if host is not None:
+                self._drop(host)
+        if self._nursing is not None:
+            self._unregister(self._nursing.control.fileno())
+            self._nursing.close()
+            self._nursing = None

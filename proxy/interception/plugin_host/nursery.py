@@ -1,0 +1,207 @@
+"""The process that forks hosts: everything is imported already, so that a new one stands within milliseconds.
+
+    python -m barnabas.proxy.interception.plugin_host.nursery FD      FD: the relay's socket; settings come as its first packet
+
+It looks after the plugins' files as well, keeps the text of the version that works (so that a host that dies is
+replaced by what ran, whatever the file says by now), and ends its hosts when the relay is gone. No plugin's code runs
+here.
+
+From the relay: ``start`` (with a host's channel and cell), ``accept``, ``kill``. To the relay: ``changed`` (a file),
+``failed`` (a file that cannot be read), ``ended`` (a host, and how).
+
+Why not `supervisor.fork_server`: see there. A host that is started as a fresh interpreter takes half a second, for which the
+traffic of a connection would wait after every fault of a plugin.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from typing import Any, NoReturn
+
+from ....plugins.hooks import PluginError
+from ....plugins.hooks.sources import Source
+from ...supervisor.child import PACKET, receive_settings
+from . import host
+from .config import PluginsConfig
+
+LOOK_SECONDS = 0.15
+"""How often files are looked at."""
+_Signature = tuple[int, int, int]
+
+
+class Nursery:
+    """See the module."""
+
+    def __init__(self, control: socket.socket, config: PluginsConfig) -> None:
+        self._control = control
+        self._config = config
+        self._hosts: dict[int, int] = {}  # pid -> number
+        self._versions: dict[int, list[Source]] = {}
+        self._accepted: list[Source] | None = None
+        self._watched: dict[str, _Signature | None] = {}
+        self._saving: dict[str, _Signature] = {}
+        for source in config.sources:
+            if source.path:
+                self._watched[source.path] = _signature(source.path)
+        self._bell = os.pipe()
+        for end in self._bell:
+            os.set_blocking(end, False)
+
+    def run(self) -> None:
+        """Until the relay is gone."""
+        signal.set_wakeup_fd(self._bell[1], warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        poll = select.poll()
+        poll.register(self._control, select.POLLIN)
+        poll.register(self._bell[0], select.POLLIN)
+        look = time.monotonic() + LOOK_SECONDS
+        while True:
+            ready = [fd for fd, _ in poll.poll(max(look - time.monotonic(), 0.0) * 1000)]
+            if self._bell[0] in ready:
+                os.read(self._bell[0], 4096)
+            if self._control.fileno() in ready and not self._ordered():
+                break
+            self._reap()
+            if time.monotonic() >= look:
+                self._look()
+                look = time.monotonic() + LOOK_SECONDS
+        for pid in self._hosts:
+            _kill(pid)
+
+    def _tell(self, message: dict[str, Any]) -> None:
+        try:
+            self._control.send(json.dumps(message).encode())
+        except OSError:
+            pass  # the relay is gone: the next receive says so
+
+    # -- orders ----------------------------------------------------------------------------------------------
+
+    def _ordered(self) -> bool:
+        """Whether the relay is there."""
+        try:
+            packet, fds, _, _ = socket.recv_fds(self._control, PACKET, 2)
+        except OSError:
+            return False
+        if not packet:
+            return False
+        order = json.loads(packet)
+        number = order["number"]
+        if order["do"] == "start":
+            self._start(order, fds)
+        elif order["do"] == "accept":
+            self._accepted = self._versions.pop(number, self._accepted)
+            for path in order["files"]:
+                self._watched.setdefault(path, _signature(path))
+        elif order["do"] == "kill":
+            self._versions.pop(number, None)
+            for pid, each in self._hosts.items():
+                if each == number:
+                    _kill(pid)
+        return True
+
+    def _start(self, order: dict[str, Any], fds: list[int]) -> None:
+        number = order["number"]
+        try:
+            sources = self._accepted
+            if order["fresh"] or sources is None:
+                for path in self._watched:
+                    self._watched[path] = _signature(path)  # before it is read: what comes later is news
+                sources = [source.read() for source in self._config.sources]
+            self._versions[number] = sources
+        except PluginError as error:
+            for fd in fds:
+                os.close(fd)
+            self._tell({"failed": number, "text": str(error)})
+            return
+        pid = os.fork()
+        if pid == 0:
+            self._become(fds, sources, order)
+        for fd in fds:
+            os.close(fd)
+        self._hosts[pid] = number
+
+    def _become(self, fds: list[int], sources: list[Source], order: dict[str, Any]) -> NoReturn:
+        """The rest of the child's life."""
+        status = 1
+        try:
+            signal.set_wakeup_fd(-1)
+            for number in (signal.SIGCHLD, signal.SIGTERM):
+                signal.signal(number, signal.SIG_DFL)
+            os.setpgid(0, 0)  # what the plugin starts goes with it
+            self._control.close()
+            for end in self._bell:
+                os.close(end)
+            os.dup2(2, 1)  # what plugins print must not come between the proxy's events
+            host.run(fds[0], fds[1], sources, self._config.memory, set(order["without"]))
+            status = 0
+        except BaseException as error:
+            print(f"plugin host: {type(error).__name__}: {error}", file=sys.stderr)
+        finally:
+            os._exit(status)
+
+    # -- hosts and files -------------------------------------------------------------------------------------
+
+    def _reap(self) -> None:
+        """Tell which hosts have ended, and how; what they have started ends with them."""
+        while self._hosts:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if not pid:
+                return
+            number = self._hosts.pop(pid, None)
+            _kill(pid)
+            if number is not None:
+                code = os.waitstatus_to_exitcode(status)
+                how = f"exit status {code}" if code >= 0 else f"signal {-code} ({signal.strsignal(-code)})"
+                self._tell({"ended": number, "how": how})
+
+    def _look(self) -> None:
+        """Tell of files that were saved, when they have been the same for two looks: one may be empty, or gone, for a
+        moment while it is saved."""
+        changed = []
+        for path, before in self._watched.items():
+            now = _signature(path)
+            if now is None or now == before:
+                continue
+            if self._saving.get(path) == now:
+                self._watched[path] = now
+                changed.append(path)
+            self._saving[path] = now
+        if changed:
+            self._tell({"changed": changed})
+
+
+def _kill(pid: int) -> None:
+    for end in (os.killpg, os.kill):
+        try:
+            end(pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            pass
+
+
+def _signature(path: str) -> _Signature | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def main() -> None:
+    control, settings = receive_settings(int(sys.argv[1]))
+    gc.collect()
+    gc.freeze()
+    Nursery(control, PluginsConfig.restore(settings)).run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""A nursery (`nursery`) from the outside: started, ordered, heard."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from typing import Any
+
+from ...supervisor.channel import Channel
+from ...supervisor.child import PACKET
+from ...supervisor.children import start_child, wait_or_kill
+from .cell import Cell, new_cell
+
+END_SECONDS = 2.0
+BUFFER = 1 << 20
+
+
+class Host:
+    """A host as it is seen from the outside. `plugins`: their descriptions, once it is ready."""
+
+    def __init__(self, number: int, fresh: bool, channel: Channel, cell: Cell) -> None:
+        self.number = number
+        self.fresh = fresh
+        self.channel = channel
+        self.cell = cell
+        self.plugins: list[dict[str, Any]] = []
+        self.ready = False
+        self.over = False
+        """Whether it has said why it ends."""
+
+    def send(self, message: dict[str, Any], data: bytes = b"") -> bool:
+        return self.channel.send(message, data)
+
+
+class Nursing:
+    """The process and our end of its socket. OSError if it cannot be started."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self._child, self.control = start_child("interception.plugin_host.nursery", settings, [])
+        self.control.setblocking(False)
+        self._number = 0
+
+    def start(self, fresh: bool, without: list[str]) -> Host:
+        """A new host. `fresh`: with the files as they are now, otherwise as they were accepted. OSError if the nursery is
+        gone. It says "ready" or "failed"."""
+        self._number += 1
+        ours, theirs = socket.socketpair()
+        for end in (ours, theirs):
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)
+        cell, fd = new_cell()
+        order = {"do": "start", "number": self._number, "fresh": fresh, "without": without}
+        try:
+            socket.send_fds(self.control, [json.dumps(order).encode()], [theirs.fileno(), fd])
+        except BaseException:
+            ours.close()
+            cell.close()
+            raise
+        finally:
+            theirs.close()
+            os.close(fd)
+        return Host(self._number, fresh, Channel(ours), cell)
+
+    def accept(self, host: Host, files: list[str]) -> None:
+        """The version that a host has loaded is the one to run from now on."""
+        self._order({"do": "accept", "number": host.number, "files": files})
+
+    def kill(self, host: Host) -> None:
+        self._order({"do": "kill", "number": host.number})
+
+    def _order(self, order: dict[str, Any]) -> None:
+        try:
+            self.control.send(json.dumps(order).encode())
+        except OSError:
+            pass  # it is gone: `receive` says so
+
+    def receive(self) -> list[dict[str, Any]] | None:
+        """What the nursery tells; None: it is gone."""
+        found: list[dict[str, Any]] = []
+        while True:
+            try:
+                packet = self.control.recv(PACKET)
+            except BlockingIOError:
+                return found
+            except OSError:
+                packet = b""
+            if not packet:
+                return found or None
+            found.append(json.loads(packet))
+
+    def close(self) -> None:
+        """End it, and its hosts with it."""
+        self.control.close()
+        wait_or_kill(self._child, END_SECONDS)

@@ -1,0 +1,365 @@
+"""Plugins in the relay: which messages they see, and what becomes of those.
+
+A message that a hook is for waits in its half, as one that a rule delays does (`fault_executor.wait`): its direction of its
+connection stops, nothing else does. It goes on as the host says, or as it came when its budget is spent. Requests come
+here before rules see them, responses when rules are done with them.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from ....decoder.filter import compile
+from ....plugins import fetch_sessions
+from ....plugins.fetch_sessions import FETCH
+from ...events import PluginLate, RelayFault, show
+from ...relay.correlation import REQUEST
+from ...relay.interfaces import OwnRequest, Seen
+from ...ring.clock import now_ns
+from ..frame_editor import API_VERSIONS, METADATA, framed
+from ..request_frames import gets_response
+from ..rules import fault_executor
+from .asks import Asks
+from .config import PluginsConfig
+from .hosts import Hosts
+from .questions import Question, Questions, Verdict
+
+if TYPE_CHECKING:
+    from ...relay.interfaces import Connection, HalfConnection, Relay
+
+WAITING_BYTES = 48 << 20
+"""Most bytes of messages that wait, and of those that were only to be told; what is beyond passes."""
+METADATA_KEPT = 16
+"""Metadata responses of a broker that are kept for hosts to come."""
+_NOTHING: Verdict = {}
+
+
+class Plugged:
+    """See the module. One per relay; `begin` before clients come."""
+
+    def __init__(self, relay: Relay, settings: dict[str, Any]) -> None:
+        config = PluginsConfig.restore(settings)
+        self._relay = relay
+        self._budget = config.budget
+        self.hosts = Hosts(relay, config, self)
+        self._asks = Asks(relay, self)
+        self._questions = Questions(relay.timers.after, config.budget, self.hosts.drain, self._overdue)
+        self._numbers = count(1)
+        self._known: dict[tuple[str, int, int], tuple[dict[str, Any], bytes]] = {}
+        self._learned = 0
+        self._requests: frozenset[int] = frozenset()
+        self._responses: frozenset[int] = frozenset()
+        self._exchanges: frozenset[int] = frozenset()
+        self.whole_fetches = False
+        """Whether a plugin has to know all topics of a Fetch request (see `plugins.fetch_sessions`)."""
+        self._gone = False
+        self.calls: dict[str, int] = {}
+        """How often hooks were called for a message, by plugin."""
+        self._late = 0
+        self._late_told = 0
+
+    def begin(self) -> None:
+        """Load the plugins."""
+        self.hosts.begin()
+
+    # -- interest --------------------------------------------------------------------------------------------
+
+    def interest(self) -> frozenset[int]:
+        """Api keys whose requests have to be looked at, by the plugins that are at work."""
+        plugins = [] if self._gone else [each for each in self.hosts.plugins if each["name"] not in self.hosts.disabled]
+        self._requests, self._responses, self._exchanges = (
+            frozenset(key for each in plugins for key in each[hook]) for hook in ("request", "response", "exchange")
+        )
+        self.whole_fetches = any(
+            fetch_sessions.names_topics(compile(each["match"]))
+            for each in plugins
+            if each["match"] is not None and FETCH in (*each["request"], *each["exchange"])
+        )
+        return self._requests | self._responses | self._exchanges
+
+    def reload(self) -> None:
+        """Start hosts with the plugins as their files are now."""
+        self.hosts.reload()
+
+    def listed(self) -> list[dict[str, Any]]:
+        """Every plugin: name, source, state, hooks, calls of its hooks, faults, the last fault if it is disabled."""
+        hosts = self.hosts
+        state = "gone" if self._gone else "running" if hosts.current is not None else "starting"
+        return [
+            {
+                "name": each["name"],
+                "source": each["source"],
+                "hooks": each["hooks"],
+                "state": "disabled" if each["name"] in hosts.disabled else state,
+                "calls": self.calls.get(each["name"], 0),
+                "faults": hosts.total_faults.get(each["name"], 0),
+                "last_fault": hosts.disabled.get(each["name"]),
+            }
+            for each in hosts.plugins
+        ]
+
+    # -- requests --------------------------------------------------------------------------------------------
+
+    def hold_request(self, connection: Connection, frame: bytes, now: int) -> bool:
+        """Whether a request (with its size) waits for its hooks."""
+        key = int.from_bytes(frame[4:6], "big")
+        if key not in self._requests or connection.correlation.unsure:
+            return False
+        head = {"do": "request", "c": connection.number, "t": now}
+        return self._ask(head, frame[4:], connection, connection.request, partial(self._requested, connection, frame))
+
+    def _requested(self, connection: Connection, original: bytes, verdict: Verdict, changed: bytes, now: int) -> None:
+        """What the hooks say to a request."""
+        if delay := verdict.get("d"):
+            rest = {name: value for name, value in verdict.items() if name != "d"}
+            then = partial(self._requested, connection, original, rest, changed)
+            fault_executor.wait(connection.request, delay, then, size=len(original) + len(changed))
+            return
+        kind = verdict.get("k", "forward")
+        note = verdict.get("note", "")
+        _, _, _, correlation = REQUEST(original)
+        if note:
+            connection.note(correlation, note, now)
+        if kind == "close":
+            connection.publish_request(original, now)
+            connection.close("rst" if verdict["r"] else "fin")
+        elif kind == "drop" or (kind == "respond" and not gets_response(original)):
+            connection.publish_request(original, now)
+        elif kind == "respond":
+            connection.answers.answer(original, framed(changed), "", now)
+        else:
+            frame = framed(changed) if verdict.get("f") else original
+            connection.requests.plugin_note = note if frame is not original else ""
+            connection.requests.past_plugins(frame, original, now)
+
+    def keep(self, connection: Connection, frame: bytes, now: int, answered: bool, hooks: bool = True) -> Seen | None:
+        """The request, if a hook is for its response or for the exchange. `answered`: whether a response will come;
+        `hooks`: whether the hook for it is to see it."""
+        key = int.from_bytes(frame[4:6], "big")
+        response, exchange = hooks and key in self._responses, key in self._exchanges
+        if not response and not exchange:
+            return None
+        seen = Seen(frame, now, response, exchange)
+        if answered:
+            return seen
+        self.tell(connection, seen, b"", 0)
+        return None
+
+    # -- responses -------------------------------------------------------------------------------------------
+
+    def hold_response(
+        self, connection: Connection, seen: Seen, original: bytes | None, frame: bytes, note: str, now: int
+    ) -> bool:
+        """Whether a response waits for its hooks. `original`: as the broker sent it, None if it was made here."""
+        if not seen.response:
+            return False
+        head = {"do": "response", "c": connection.number, "t": seen.time_ns, "rt": now, "n": len(seen.frame) - 4}
+        then = partial(self._responded, connection, seen, original, frame, note)
+        return self._ask(head, seen.frame[4:] + frame[4:], connection, connection.response, then)
+
+    def _responded(
+        self,
+        connection: Connection,
+        seen: Seen,
+        original: bytes | None,
+        frame: bytes,
+        note: str,
+        verdict: Verdict,
+        changed: bytes,
+        now: int,
+    ) -> None:
+        """What the hooks say to a response."""
+        if delay := verdict.get("d"):
+            rest = {name: value for name, value in verdict.items() if name != "d"}
+            then = partial(self._responded, connection, seen, original, frame, note, rest, changed)
+            fault_executor.wait(connection.response, delay, then, size=len(frame) + len(changed))
+            return
+        kind = verdict.get("k", "forward")
+        said = verdict.get("note", "")
+        if said:
+            connection.note(int.from_bytes(frame[4:8], "big"), said, now)
+            note = f"{note}; {said}" if note else said
+        if kind in ("close", "drop"):
+            if original is not None:
+                connection.broker_leg(1, original, note, now)
+            if kind == "close":
+                connection.close("rst" if verdict["r"] else "fin")
+            return
+        if verdict.get("f"):
+            frame = framed(changed)
+        connection.answers.give(original, frame, note, now)
+        self.tell(connection, seen, frame, now)
+
+    def tell(self, connection: Connection, seen: Seen, frame: bytes, now: int) -> None:
+        """An exchange is complete (`frame`: the response as the client got it, empty: there is none)."""
+        host = self.hosts.current
+        if not seen.exchange or host is None:
+            return
+        if host.channel.pending + len(seen.frame) + len(frame) > WAITING_BYTES:
+            self._late += 1
+            return
+        head = {"do": "exchanged", "c": connection.number, "t": seen.time_ns, "rt": now, "n": len(seen.frame) - 4}
+        host.send(head, seen.frame[4:] + frame[4:])
+
+    # -- questions -------------------------------------------------------------------------------------------
+
+    def _ask(self, head: dict[str, Any], data: bytes, connection: Connection, half: HalfConnection, then: Any) -> bool:
+        if self._gone:
+            return False
+        if self._questions.bytes + len(data) > WAITING_BYTES:
+            self._late += 1
+            return False
+        number = next(self._numbers)
+        question = Question(number, head | {"q": number}, data, connection, half, then, time.monotonic() + self._budget)
+        half.paused = True
+        half.waits += 1
+        self._questions.add(question)
+        if self.hosts.current is not None:
+            self.hosts.current.send(question.head, data)
+        return True
+
+    def _go_on(self, question: Question, verdict: Verdict = _NOTHING, data: bytes = b"") -> None:
+        """It waits no more."""
+        if self._questions.take(question.number) is None or question.connection.closed:
+            return
+        half = question.half
+        half.waits -= 1
+        half.paused = bool(half.waits)
+        now = now_ns()
+        try:
+            question.then(verdict, data, now)
+            if not question.connection.closed:
+                fault_executor.go_on(half, now)
+        except Exception as error:  # it may cost this connection, and nothing else
+            self._relay.emit(RelayFault(question.connection.number, f"{type(error).__name__}: {error}"))
+            question.connection.close("rst")
+
+    def _overdue(self, question: Question) -> None:
+        """Its budget is spent: it goes on as it came, and whoever keeps the host busy is ended."""
+        hosts = self.hosts
+        host = hosts.current
+        self._go_on(question)
+        self._late += 1
+        if host is not None and not hosts.stuck(self._budget, question.number):
+            host.send({"do": "forget", "q": question.number})
+            # It may have begun a moment ago only: another look when it has had its time.
+            self._relay.timers.after(int(self._budget * 1e9), partial(self._look_again, host.number))
+
+    def _look_again(self, number: int) -> None:
+        if self.hosts.current is not None and self.hosts.current.number == number:
+            self.hosts.stuck(self._budget)
+
+    def tick(self) -> None:
+        """About once a second: hooks that nobody waits for may hang, too."""
+        self.hosts.stuck(self._budget)
+        if self._late > self._late_told:
+            self._relay.emit(PluginLate(self._late - self._late_told))
+            self._late_told = self._late
+
+    # -- what the host says (`hosts.Face`) -------------------------------------------------------------------
+
+    def heard(self, message: dict[str, Any], data: bytes) -> None:
+        for name in message.get("hits", ()):
+            self.calls[name] = self.calls.get(name, 0) + 1
+        if "q" in message and "say" not in message:
+            question = self._questions.pending.get(message["q"])
+            if question is not None:
+                self._go_on(question, message, data)
+        elif message.get("say") == "ask":
+            question = self._questions.pending.get(message["q"])
+            if question is not None:
+                question.asks += 1
+            if self.hosts.current is not None:
+                self._asks.ask(self.hosts.current.number, message, data)
+        elif message.get("say") == "close":
+            connection = self._relay.connections.get(message["c"])
+            if connection is not None:
+                connection.close("rst" if message["reset"] else "fin", f"plugin {message['plugin']}")
+
+    def host_ready(self) -> None:
+        """Tell it what it has to know, and what waits."""
+        host = self.hosts.current
+        assert host is not None
+        self._gone = False
+        for head, data in self._known.values():
+            host.send(head, data)
+        for connection in self._relay.connections.values():
+            if connection.established:
+                host.send(_opened(connection))
+        self._questions.restart()
+        for question in self._questions.pending.values():
+            question.asks = 0
+            host.send(question.head, question.data)
+        self._relay.inline_changed()
+
+    def host_gone(self) -> None:
+        self._gone = True
+        for question in list(self._questions.pending.values()):
+            self._go_on(question)
+        self._relay.inline_changed()
+
+    # -- requests of plugins' own ----------------------------------------------------------------------------
+
+    def answered(self, asked: OwnRequest, frame: bytes, now: int) -> None:
+        """The response (with size) to such a request has come."""
+        self._asks.answered(asked, frame, now)
+
+    def answer(
+        self, host: int, number: int, question_number: int, error: str, frame: bytes, *, ended: bool = False
+    ) -> None:
+        """Tell the host what came of its request; a question goes on counting. `ended`: the error is that the connection
+        ended."""
+        question = self._questions.pending.get(question_number)
+        if question is not None and question.asks:
+            question.asks -= 1
+            question.deadline = time.monotonic() + self._budget
+        current = self.hosts.current
+        if current is not None and current.number == host:
+            current.send({"do": "answer", "id": number} | ({"error": error, "ended": ended} if error else {}), frame)
+
+    # -- connections -----------------------------------------------------------------------------------------
+
+    def learn(self, connection: Connection, api_key: int, api_version: int, frame: bytes) -> None:
+        """A response (with size) that names topics or offers versions: also hosts that come later are told."""
+        if api_key not in (METADATA, API_VERSIONS):
+            return
+        broker = show(connection.broker)
+        head = {"do": "learn", "broker": broker, "key": api_key, "version": api_version}
+        self._learned += 1
+        slot = self._learned % METADATA_KEPT if api_key == METADATA else 0  # each may be about other topics
+        self._known[broker, api_key, slot] = head, frame[4:]
+        if self.hosts.current is not None:
+            self.hosts.current.send(head, frame[4:])
+
+    def opened(self, connection: Connection) -> None:
+        if self.hosts.current is not None:
+            self.hosts.current.send(_opened(connection))
+
+    def gone(self, connection: Connection) -> None:
+        """A connection has ended: nothing of it can go on."""
+        for question in self._questions.of(connection):
+            self._questions.take(question.number)
+        self._asks.gone(connection)
+        if self.hosts.current is not None:
+            self.hosts.current.send({"do": "closed", "c": connection.number})
+
+    def free(self, connection: Connection) -> None:
+        """A connection carries no Kafka any more: what waits goes on as it came."""
+        for question in self._questions.of(connection):
+            self._go_on(question)
+
+    def close(self) -> None:
+        """The relay ends."""
+        self.hosts.close()
+
+
+def _opened(connection: Connection) -> dict[str, Any]:
+    return {
+        "do": "opened",
+        "c": connection.number,
+        "client": show(connection.peer),
+        "broker": show(connection.broker),
+    }

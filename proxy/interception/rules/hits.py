@@ -1,0 +1,71 @@
+"""What each rule has done lately: a line per hit, so that a hit leads to its exchange.
+
+The newest `KEPT` of a rule are kept; how many there were in all is the rule's count.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from ....decoder import Exchange
+from ....plugins.fate import Fate
+
+KEPT = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One firing of a rule. `hit`: its number, from 1; `note`: what the exchange is told of it, word for word."""
+
+    hit: int
+    time_ns: int
+    connection: int
+    client: str
+    client_id: str | None
+    broker: str
+    api_key: int
+    api: str
+    api_version: int
+    correlation_id: int
+    done: list[str]
+    note: str
+
+
+class Hits:
+    """The newest hits of every rule, by its name."""
+
+    def __init__(self, kept: int = KEPT) -> None:
+        self._kept = kept
+        self._of: dict[str, deque[Hit]] = {}
+
+    def add(self, fate: Fate, exchange: Exchange, now_ns: int) -> None:
+        """A rule has fired for an exchange."""
+        known = self._of.get(fate.rule)
+        if known is None:
+            known = self._of[fate.rule] = deque(maxlen=self._kept)
+        known.append(
+            Hit(
+                fate.hits, now_ns, exchange.connection, exchange.client, exchange.client_id, exchange.broker,
+                exchange.api_key, exchange.api, exchange.api_version, exchange.correlation_id, list(fate.notes), fate.note,
+            )
+        )  # fmt: skip
+
+    def correct(self, fate: Fate) -> None:
+        """What a hit says that it did, in other words."""
+        known = self._of.get(fate.rule, deque())
+        for place in range(len(known) - 1, -1, -1):
+            if known[place].hit == fate.hits:
+                known[place] = replace(known[place], done=list(fate.notes), note=fate.note)
+                return
+
+    def of(self, name: str, since: int = 0) -> list[dict[str, Any]]:
+        """Those of a rule behind its `since`-th, oldest first, as JSON can hold them."""
+        return [asdict(hit) for hit in self._of.get(name, ()) if hit.hit > since]
+
+    def keep(self, names: Collection[str]) -> None:
+        """Forget the hits of all other rules."""
+        for name in self._of.keys() - set(names):
+            del self._of[name]

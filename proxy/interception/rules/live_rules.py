@@ -1,0 +1,247 @@
+"""The rules of a running relay: their list, where they came from, their counts, and who waits for hits.
+
+Rules come as JSON objects that were validated before (`plugins.rules`): `rule` is what the rule book needs, `source`
+what the user wrote, kept as it is. Every change makes a new `RuleBook` that goes on counting where the old one was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ....decoder import Exchange
+from ....plugins.book import RuleBook
+from ....plugins.fate import Fate
+from ....plugins.rules import Rule
+from ....plugins.when import Counting
+from ...ring.clock import now_ns
+from ...supervisor.shared_counters import SharedCounters, first_serial
+from .hits import Hits
+
+Heard = Callable[[int], None]
+"""Is told the hits of a rule."""
+
+
+class NoSuchRule(LookupError):
+    """No rule has this name."""
+
+
+class RuleExists(ValueError):
+    """A rule of this name is there already."""
+
+
+@dataclass(slots=True)
+class Standing:
+    """One rule in the list. `source`: as the user wrote it. `origin`: "file" (given at the start, or read again), or
+    "api" (added, or changed, over the control API)."""
+
+    rule: Rule
+    source: dict[str, Any]
+    enabled: bool = True
+    origin: str = "api"
+    serial: int = 0
+    """Stands for the rule among all workers (`tally`); 0: not given."""
+    fresh: int = 0
+    """What it is to be, if the rule is new or changed."""
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any], origin: str = "api") -> Standing:
+        rule = Rule.from_dict(fields["rule"])
+        origin = str(fields.get("origin", origin))
+        source = dict(fields.get("source") or rule.source())
+        enabled, serial, fresh = fields.get("enabled", True), fields.get("serial", 0), fields.get("fresh", 0)
+        return cls(rule, source, bool(enabled), origin, int(serial), int(fresh))
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `from_dict` takes."""
+        said = {"rule": self.rule.to_dict(), "source": self.source, "enabled": self.enabled, "origin": self.origin}
+        return said | {"serial": self.serial}
+
+
+class LiveRules:
+    """All rules in their order. `changed` is called with the new book after every change."""
+
+    def __init__(
+        self,
+        rules: Iterable[Rule],
+        changed: Callable[[RuleBook], None],
+        tally: SharedCounters | None = None,
+        serials: Sequence[int] = (),
+    ) -> None:
+        self._standing = [Standing(rule, rule.source(), origin="file") for rule in rules]
+        for each, serial in zip(self._standing, serials, strict=False):
+            each.serial = serial
+        self._tally = tally
+        self._shared: dict[int, Counting] = {}
+        self._changed = changed
+        self._counts: dict[str, tuple[int, int]] = {}
+        self._waiting: dict[int, tuple[str, int, Heard]] = {}
+        self._hits = Hits()
+        self._number = 0
+        self.book = RuleBook([each.rule for each in self._standing])
+        if tally is not None:
+            self.book = self.book.renewed(self.book.rules, {}, self._counted_together())
+
+    def listed(self) -> list[dict[str, Any]]:
+        """Every rule: name, source, enabled, matched and hits."""
+        self._remember()
+        found = []
+        for each in self._standing:
+            matched, hits = self._counts.get(each.rule.name, (0, 0))
+            found.append(
+                {
+                    "name": each.rule.name,
+                    "enabled": each.enabled,
+                    "matched": matched,
+                    "hits": hits,
+                    "origin": each.origin,
+                    "source": each.source,
+                }
+            )
+        return found
+
+    @property
+    def together(self) -> bool:
+        """Whether the counts are those of all workers."""
+        return self._tally is not None
+
+    def _counted_together(self) -> dict[str, Counting] | None:
+        """The counts that all workers share, by the names of their rules; None where there is one worker."""
+        if self._tally is None:
+            return None
+        for each in self._standing:
+            each.serial = each.serial or each.fresh or first_serial(each.rule)
+            if each.serial not in self._shared:
+                self._shared[each.serial] = self._tally.count(each.serial, now_ns())
+        standing = {each.serial for each in self._standing}
+        self._tally.keep(standing)
+        self._shared = {serial: count for serial, count in self._shared.items() if serial in standing}
+        return {each.rule.name: self._shared[each.serial] for each in self._standing}
+
+    def _remember(self) -> None:
+        self._counts.update(self.book.counts())
+        for each in self._standing:
+            if (count := self._shared.get(each.serial)) is not None:
+                self._counts[each.rule.name] = count.matched, count.hits
+
+    def _renew(self, forget: Iterable[str] = ()) -> None:
+        self._remember()
+        for name in forget:
+            self._counts.pop(name, None)
+        names = {each.rule.name for each in self._standing}
+        self._counts = {name: counts for name, counts in self._counts.items() if name in names}
+        self._hits.keep(self._counts)
+        rules = [each.rule for each in self._standing if each.enabled]
+        self.book = self.book.renewed(rules, self._counts, self._counted_together())
+        self._changed(self.book)
+
+    def _index(self, name: str) -> int:
+        for index, each in enumerate(self._standing):
+            if each.rule.name == name:
+                return index
+        raise NoSuchRule(f"no rule is named {name!r}")
+
+    def add(self, rules: list[Standing]) -> None:
+        """Append; RuleExists if one of the names is taken."""
+        known = {each.rule.name for each in self._standing}
+        for each in rules:
+            if each.rule.name in known:
+                raise RuleExists(f"a rule named {each.rule.name!r} is there already: replace it, or choose another name")
+        self._standing += rules
+        self._renew()
+
+    def replace_all(self, rules: list[Standing]) -> None:
+        """Exactly these from now on. Rules that are the same as before keep their counts."""
+        before = {each.rule.name: each for each in self._standing}
+        changed = [each for each in rules if each.rule.name not in before or before[each.rule.name].rule != each.rule]
+        for each in rules:
+            if each not in changed:
+                each.serial = each.serial or before[each.rule.name].serial
+        self._standing = rules
+        self._renew([each.rule.name for each in changed])
+
+    def replace_file(self, rules: list[Standing]) -> None:
+        """Exactly these of the file from now on, in the place of those that came from it before; rules that came over
+        the control API stay behind them. RuleExists if one of those has a name of these. Rules that are the same as
+        before keep their counts, and stay off if they were switched off."""
+        others = [each for each in self._standing if each.origin != "file"]
+        before = {each.rule.name: each for each in self._standing if each.origin == "file"}
+        taken = {each.rule.name for each in others}
+        for each in rules:
+            if each.rule.name in taken:
+                raise RuleExists(
+                    f"the file's rule {each.rule.name!r} has the name of one that was added over the control API: "
+                    "remove that one, or choose another name"
+                )
+            known = before.get(each.rule.name)
+            if known is not None and known.rule == each.rule:
+                each.enabled = known.enabled
+                each.serial = each.serial or known.serial
+        changed = [each.rule.name for each in rules if each.rule.name not in before or before[each.rule.name].rule != each.rule]
+        self._standing = rules + others
+        self._renew(changed)
+
+    def dump(self) -> list[dict[str, Any]]:
+        """All rules, for a relay that begins anew."""
+        return [each.to_dict() for each in self._standing]
+
+    def put(self, rule: Standing) -> bool:
+        """Put a rule in the place of the one of its name, counting from 0, or at the end. Whether it is new."""
+        try:
+            self._standing[self._index(rule.rule.name)] = rule
+            new = False
+        except NoSuchRule:
+            self._standing.append(rule)
+            new = True
+        self._renew((rule.rule.name,))
+        return new
+
+    def remove(self, name: str) -> None:
+        del self._standing[self._index(name)]
+        self._renew()
+
+    def enable(self, name: str, enabled: bool) -> None:
+        """Switch a rule on or off; its counts stay."""
+        each = self._standing[self._index(name)]
+        if each.enabled != enabled:
+            each.enabled = enabled
+            self._renew()
+
+    def hits(self, name: str, since: int = 0) -> dict[str, Any]:
+        """The newest hits of a rule behind its `since`-th, oldest first; `total`: how many there were in all."""
+        self._index(name)
+        self._remember()
+        return {"hits": self._hits.of(name, since), "total": self._counts.get(name, (0, 0))[1]}
+
+    # -- waiting for hits ------------------------------------------------------------------------------------
+
+    def wait(self, name: str, hits: int, heard: Heard) -> int | None:
+        """Call `heard` when the rule has so many hits; None if that is so already (and it has been called), else a
+        number for `forget`."""
+        self._index(name)
+        self._remember()
+        already = self._counts.get(name, (0, 0))[1]
+        if already >= hits:
+            heard(already)
+            return None
+        self._number += 1
+        self._waiting[self._number] = name, hits, heard
+        return self._number
+
+    def forget(self, number: int) -> None:
+        self._waiting.pop(number, None)
+
+    def corrected(self, fate: Fate) -> None:
+        """What a rule has done is known better, now that the response is there."""
+        self._hits.correct(fate)
+
+    def fired(self, fate: Fate, exchange: Exchange, now_ns: int) -> None:
+        """A rule has fired."""
+        name, hits = fate.rule, fate.hits
+        self._hits.add(fate, exchange, now_ns)
+        if self._waiting:
+            for number, (wanted, least, heard) in list(self._waiting.items()):
+                if wanted == name and hits >= least:
+                    del self._waiting[number]
+                    heard(hits)

@@ -1,0 +1,164 @@
+"""The live feed, for programs: iterate over what happens, and over what was missed.
+
+    for event in subscribe(("127.0.0.1", 19095), token):        # `async for event in listen(...)`: the same
+        match event:
+            case Batch():  for record in event: print(record.api_key, event.client_id(record))
+            case Totals(): ...                                   # once a second
+            case Missed(): print(event.records, "not seen")      # exact
+
+What the datagrams say is read by `FeedReader`, which needs no socket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import asyncio_dgram
+
+from ...events import Address, show
+from .layout import Totals
+from .reader import Batch, FeedError, FeedEvent, FeedReader, Joined, Missed, Names
+
+RECEIVE_BYTES = 4 << 20
+"""Asked of the kernel for what is not read yet; Linux gives at most `net.core.rmem_max`."""
+BACKLOG_BYTES = 64 << 20
+"""Most bytes of datagrams that wait for a slow `async for`; what comes then is missed, and told."""
+SILENCE_SECONDS = 10.0
+"""Without an answer for so long, a first subscription has failed."""
+
+
+def _open(address: Address, receive_bytes: int) -> socket.socket:
+    """A socket that hears this feed only. FeedError when the address makes no sense."""
+    try:
+        family, _, _, _, where = socket.getaddrinfo(*address, type=socket.SOCK_DGRAM)[0]
+        sock = socket.socket(family, socket.SOCK_DGRAM)
+    except (OSError, UnicodeError, IndexError) as error:
+        raise FeedError(f"{show(address)} cannot be reached: {error}") from None
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+        sock.connect(where)
+    except OSError as error:
+        sock.close()
+        raise FeedError(f"{show(address)} cannot be reached: {error.strerror or error}") from None
+    return sock
+
+
+def _check(reader: FeedReader, address: Address, started: float, now: float, patient: bool) -> None:
+    if not patient and not reader.joined and now - started > SILENCE_SECONDS:
+        raise FeedError(f"no live feed answers at {show(address)}: start the proxy with --feed {show(address)}")
+
+
+def subscribe(
+    address: Address,
+    token: str,
+    *,
+    receive_bytes: int = RECEIVE_BYTES,
+    patient: bool = False,
+    reader: FeedReader | None = None,
+) -> Iterator[FeedEvent]:
+    """Subscribe and iterate for ever; ends the subscription when the iterator is closed.
+
+    FeedError when nobody answers for 10 s (`patient`: wait for ever) or the token is refused. A feed that ends later
+    is waited for. What is not read in time stays in the kernel's buffer of `receive_bytes`, and beyond that is missed.
+    """
+    reader = FeedReader(token) if reader is None else reader
+    with _open(address, receive_bytes) as sock:
+        started = time.monotonic()
+        try:
+            while True:
+                now = time.monotonic()
+                _check(reader, address, started, now, patient)
+                if reader.due(now):
+                    with contextlib.suppress(OSError):
+                        sock.send(reader.hello(now))
+                sock.settimeout(max(reader.until_due(now), 0.001))
+                try:
+                    data = sock.recv(65536)
+                except TimeoutError:
+                    continue
+                except OSError:  # refused: nobody is there, for now
+                    time.sleep(min(reader.until_due(now), 0.2))
+                    continue
+                yield from reader.receive(data, now)
+        finally:
+            with contextlib.suppress(OSError):
+                sock.settimeout(0)
+                sock.send(reader.bye())
+
+
+async def listen(
+    address: Address,
+    token: str,
+    *,
+    receive_bytes: int = RECEIVE_BYTES,
+    backlog_bytes: int = BACKLOG_BYTES,
+    patient: bool = False,
+    reader: FeedReader | None = None,
+) -> AsyncIterator[FeedEvent]:
+    """`subscribe` for asyncio. Datagrams are taken from the kernel as long as the loop runs, also while the body of
+    the loop waits for something else; at most `backlog_bytes` are kept, what comes then is missed."""
+    reader = FeedReader(token) if reader is None else reader
+    stream: Any = await asyncio_dgram.from_socket(_open(address, receive_bytes))
+    backlog = _Backlog(stream, backlog_bytes)
+    hearing = asyncio.create_task(backlog.hear())
+    started = time.monotonic()
+    try:
+        while True:
+            now = time.monotonic()
+            _check(reader, address, started, now, patient)
+            if reader.due(now):
+                with contextlib.suppress(OSError):
+                    await stream.send(reader.hello(now))
+            data = await backlog.next(reader.until_due(now))
+            if data is not None:
+                for event in reader.receive(data, now):
+                    yield event
+    finally:
+        with contextlib.suppress(OSError, asyncio_dgram.TransportClosed):
+            await stream.send(reader.bye())
+        hearing.cancel()
+        stream.close()
+
+
+class _Backlog:
+    """asyncio-dgram's own queue has no bound: it is emptied into one that has."""
+
+    def __init__(self, stream: Any, limit: int) -> None:
+        self._stream, self._limit = stream, limit
+        self._datagrams: deque[bytes] = deque()
+        self._bytes = 0
+        self._more = asyncio.Event()
+
+    async def hear(self) -> None:
+        while True:
+            try:
+                data, _ = await self._stream.recv()
+            except OSError:
+                continue
+            except asyncio_dgram.TransportClosed:
+                return
+            if self._bytes + len(data) <= self._limit:
+                self._datagrams.append(data)
+                self._bytes += len(data)
+                self._more.set()
+
+    async def next(self, seconds: float) -> bytes | None:
+        """The oldest datagram, None when none comes within `seconds`."""
+        if not self._datagrams:
+            self._more.clear()
+            try:
+                await asyncio.wait_for(self._more.wait(), max(seconds, 0.001))
+            except TimeoutError:
+                return None
+        data = self._datagrams.popleft()
+        self._bytes -= len(data)
+        return data
+
+
+__all__ = ["Batch", "FeedError", "FeedEvent", "FeedReader", "Joined", "Missed", "Names", "Totals", "listen", "subscribe"]

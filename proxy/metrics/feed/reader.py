@@ -1,0 +1,250 @@
+"""The live feed's reader, sans-IO: datagrams in, what happened and what was missed out.
+
+Nothing in a datagram is trusted: what does not fit is counted in `malformed` and dropped, and everything that is kept is
+bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ....captures import Row
+from ....captures.recording.index import (
+    _CONNECTION,
+    _CONNECTION_ENTRY,
+    _ENTRY,
+    _STRING,
+    CARRIED,
+    CHANGED,
+    CUT,
+    NOTED,
+    RECORD,
+    STATE_MASK,
+    STATES,
+    SURPLUS,
+    UNDECODED,
+    ConnectionEntry,
+    Record,
+)
+from ....decoder import State
+from . import layout
+from .layout import HEADER, RENEW_SECONDS, Header, Hello, Kind, Refusal, Totals
+
+_ASK_AGAIN_SECONDS = 1.0
+_MAX_ENTRY = 8192
+
+
+class FeedError(Exception):
+    """The feed cannot be read; the text is one line for the user."""
+
+
+class Names:
+    """A dictionary: strings by id, connections by number. Grows as its pieces arrive."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        """Bytes so far, without a gap."""
+        self.strings: list[str | None] = [None]
+        self.connections: dict[int, ConnectionEntry] = {}
+        self._rest = b""
+        self._broken = False
+
+    def take(self, offset: int, data: bytes) -> None:
+        """A piece that begins at `offset`. What is there already is passed over; what leaves a gap is dropped."""
+        known = self.size - offset
+        if not 0 <= known < len(data) or self.size + len(data) > layout.MAX_DICTIONARY or self._broken:
+            return
+        self.size += len(data) - known
+        data = self._rest + data[known:]
+        at = 0
+        while at + _ENTRY.size <= len(data):
+            size, kind, _ = _ENTRY.unpack_from(data, at)
+            if size > _MAX_ENTRY:
+                self._broken = True  # no entry is so long: from here on nothing can be told apart
+                return
+            end = at + _ENTRY.size + size
+            if end > len(data):
+                break
+            self._entry(kind, data[at + _ENTRY.size : end])
+            at = end
+        self._rest = data[at:]
+
+    def _entry(self, kind: int, content: bytes) -> None:
+        if kind == _STRING:
+            self.strings.append(content.decode("utf-8", "replace"))
+        elif kind == _CONNECTION and len(content) == _CONNECTION_ENTRY.size:
+            number, _, opened_ns, client, broker = _CONNECTION_ENTRY.unpack(content)
+            entry = ConnectionEntry(opened_ns, self.string(client) or "", self.string(broker) or "")
+            self.connections[number] = entry
+
+    def string(self, number: int) -> str | None:
+        """None for 0 (null) and for what has not arrived."""
+        return self.strings[number] if number < len(self.strings) else None
+
+
+class Batch:
+    """Exchanges that were done, as index records. Iterate for `Record` tuples; `data` holds their bytes (for numpy:
+    `numpy.frombuffer(batch.data, captures.index.DTYPE)`). `position`: the number of the first one since the start."""
+
+    __slots__ = ("data", "names", "position", "time_ns")
+
+    def __init__(self, data: bytes, position: int, time_ns: int, names: Names) -> None:
+        self.data, self.position, self.time_ns, self.names = data, position, time_ns, names
+
+    def __len__(self) -> int:
+        return len(self.data) // RECORD.size
+
+    def __iter__(self) -> Iterator[Record]:
+        return map(Record._make, RECORD.iter_unpack(self.data))
+
+    def client_id(self, record: Record) -> str | None:
+        """The client id of an exchange; None if it has none, or its name has not arrived yet."""
+        return self.names.string(record.client_id)
+
+    def connection(self, record: Record) -> ConnectionEntry | None:
+        """The two ends of an exchange's connection; None if they have not arrived yet."""
+        return self.names.connections.get(record.connection)
+
+    def rows(self) -> Iterator[Row]:
+        """The exchanges as a capture's list gives them (without places in a file), numbered since the start."""
+        for number, record in enumerate(self, self.position):
+            yield _row(number, record, self.client_id(record), self.connection(record))
+
+
+def _row(number: int, record: Record, client_id: str | None, ends: ConnectionEntry | None) -> Row:
+    flags = record.flags
+    state = STATES[flags & STATE_MASK]
+    return Row(
+        number=number,
+        time_ns=record.time_ns,
+        latency_ns=record.latency_ns if record.latency_ns >= 0 else None,
+        connection=record.connection,
+        client=ends.client if ends else "",
+        broker=ends.broker if ends else "",
+        api_key=record.api_key,
+        api_version=record.api_version,
+        correlation_id=record.correlation_id,
+        client_id=client_id,
+        request_size=None if state is State.ORPHAN else record.request_size,
+        response_size=record.response_size if state in (State.PAIRED, State.ORPHAN) else None,
+        error=record.error,
+        state=state,
+        undecoded=bool(flags & UNDECODED),
+        changed=bool(flags & CHANGED),
+        noted=bool(flags & NOTED),
+        surplus=bool(flags & SURPLUS),
+        carried=bool(flags & CARRIED),
+        segment=0,
+        request_offset=None,
+        response_offset=None,
+        cut=bool(flags & CUT),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Subscribed; what follows is from this start of the feed. Another one: the proxy was started anew."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """`records` were sent and did not arrive here, in `datagrams` lost ones (which include totals)."""
+
+    records: int
+    datagrams: int
+
+
+FeedEvent = Batch | Totals | Missed | Joined
+
+
+class FeedReader:
+    """Datagrams in, events out; `hello` gives what to send, whenever `due`. Times: seconds of one clock."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token.encode()
+        if len(self._token) > layout.MAX_TOKEN:
+            raise FeedError(f"the token is longer than {layout.MAX_TOKEN} bytes")
+        self.malformed = 0
+        """Datagrams that were none of a feed."""
+        self.joined = False
+        self._epoch = 0
+        self._sequence = 0
+        self._position = 0
+        self._generation = 0
+        self._names = Names()
+        self._next_hello = 0.0
+
+    def due(self, now: float) -> bool:
+        """Whether it is time to say `hello` (again)."""
+        return now >= self._next_hello
+
+    def until_due(self, now: float) -> float:
+        """Seconds until then."""
+        return max(self._next_hello - now, 0.0)
+
+    def hello(self, now: float) -> bytes:
+        """Subscribes, renews, and says which strings are missing."""
+        self._next_hello = now + (RENEW_SECONDS if self.joined else _ASK_AGAIN_SECONDS)
+        return Hello(Kind.HELLO, self._generation, self._names.size, self._token).pack()
+
+    def bye(self) -> bytes:
+        """Ends the subscription."""
+        return Hello(Kind.BYE, 0, 0, self._token).pack()
+
+    def receive(self, data: bytes, now: float = 0.0) -> list[FeedEvent]:
+        """What a datagram tells. FeedError when the feed refuses us."""
+        header = layout.parse(data)
+        if header is None:
+            self.malformed += 1
+            return []
+        if header.kind == Kind.REFUSED:
+            if not self.joined:
+                raise FeedError(_REFUSALS.get(header.items, "the feed refuses this subscription"))
+            return []
+        events: list[FeedEvent] = []
+        if header.epoch != self._epoch:
+            if header.epoch < self._epoch or header.kind not in (Kind.WELCOME, Kind.BATCH, Kind.TOTALS):
+                return []  # of an earlier start, late; or not enough to begin with
+            self._begin(header)
+            events.append(Joined(header.epoch))
+        if header.generation != self._generation and not self._turn(header):
+            return events
+        if header.kind == Kind.STRINGS:
+            self._names.take(header.position, data[HEADER.size :])
+            return events
+        if header.position < self._position or header.sequence < self._sequence:
+            return events  # late: it was counted as missed
+        if header.position > self._position or header.sequence > self._sequence:
+            events.append(Missed(header.position - self._position, header.sequence - self._sequence))
+        self._sequence, self._position = header.sequence, header.position
+        if header.strings > self._names.size:
+            self._next_hello = min(self._next_hello, now + _ASK_AGAIN_SECONDS)
+        if header.kind == Kind.BATCH:
+            self._sequence += 1
+            self._position += header.items
+            events.append(Batch(data[HEADER.size :], header.position, header.time_ns, self._names))
+        elif header.kind == Kind.TOTALS:
+            self._sequence += 1
+            events.append(layout.parse_totals(data))
+        return events
+
+    def _begin(self, header: Header) -> None:
+        self.joined = True
+        self._epoch, self._sequence, self._position = header.epoch, header.sequence, header.position
+        self._generation, self._names = header.generation, Names()
+
+    def _turn(self, header: Header) -> bool:
+        """Another dictionary: the next one, unless the datagram is late."""
+        if (header.generation - self._generation) % (1 << 32) >= 1 << 31:
+            return False
+        self._generation, self._names = header.generation, Names()
+        return True
+
+
+_REFUSALS: dict[int, str] = {
+    Refusal.TOKEN: "the feed does not know this token; give the one that the proxy was started with",
+    Refusal.FULL: "the feed has as many subscribers as it may; end one of them",
+}

@@ -1,0 +1,1 @@
+"""What the relay's loop works with: polling, timers, accepting, pipes, who owns which socket."""

@@ -1,0 +1,172 @@
+"""Where clients come in: the listeners of one relay.
+
+Several workers have the same listening sockets, and every one of them hears of a new client. The one with the fewest
+connections takes it: Kafka's connections are few, busy and stay for long, so that leaving the choice to chance (as
+the kernel does when each worker binds the port for itself) would leave cores idle; and as the sockets are held by all,
+a worker that dies takes no client with it that was not accepted yet. A worker that does not get to it in time loses
+its turn: after a second in which nobody took a client, whoever is there does. So it is at the start, too: who comes up
+first does not get all the clients that wait already.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
+
+from ...addressing.transparent import NotIntercepted, plain
+from ...events import Address, ClientRefused
+from ...ring.wakeup import hush, sound
+from ...supervisor.worker_shared_state import Board
+
+if TYPE_CHECKING:
+    from ..interfaces import Relay
+
+Entry = tuple[socket.socket, Address]
+
+
+class Acceptor:
+    """Listeners and what comes in at them. `bells`: what calls each worker, in their order; none without others."""
+
+    def __init__(self, relay: Relay, board: Board, bells: list[int]) -> None:
+        self._relay = relay
+        self._board = board
+        self._bells = bells
+        self.listeners: list[Entry] = []
+        self._again: list[Entry] = []
+        """Where clients may wait although no edge will tell."""
+        self._left: dict[Entry, int] = {}
+        """Where one was left to another worker since the last tick, and how many all workers had accepted by then."""
+        self._overdue: dict[Entry, int] = {}
+        """The same, before the last tick."""
+        self._step = board.workers
+        # The numbers of all workers are different, and tell which one it is.
+        self._first = board.worker + 1
+        self._count = board.begin(board.worker)
+        if not board.gathering():
+            for bell in bells:
+                sound(bell)  # the others may have waited for this one
+
+    def add(self, listener: socket.socket, broker: Address) -> None:
+        """Accept on `listener` for `broker` from now on."""
+        entry = (listener, broker)
+        self.listeners.append(entry)
+        host, port = listener.getsockname()[:2]
+        self._relay.destinations.listens(host, port)
+        self._relay.sockets.listen_for(listener.fileno(), lambda _: self._accept(entry))
+
+    def remove(self, broker: Address) -> None:
+        """Accept for `broker` no more; not for the bootstrap broker, whose listener is the first."""
+        for entry in [entry for entry in self.listeners[1:] if entry[1] == broker]:
+            listener = entry[0]
+            self.listeners.remove(entry)
+            if entry in self._again:
+                self._again.remove(entry)
+            self._left.pop(entry, None)
+            self._overdue.pop(entry, None)
+            host, port = listener.getsockname()[:2]
+            self._relay.destinations.listens_no_more(host, port)
+            self._relay.forget(listener)
+            listener.close()
+
+    def called(self, _: int) -> None:
+        """Another worker has left a client to this one."""
+        hush(self._bells[self._board.worker])
+        for entry in self.listeners:
+            self._accept(entry)
+
+    def tick(self) -> None:
+        """About once a second: clients that nobody has come for."""
+        again, self._again = self._again, []
+        overdue, self._overdue, self._left = self._overdue, self._left, {}
+        accepted = self._board.all_accepted()
+        for entry, before in overdue.items():
+            if accepted != before:  # workers come for their clients: this one has not been waiting for so long
+                self._left[entry] = accepted
+            elif entry not in again:
+                again.append(entry)
+        for entry in again:
+            self._accept(entry, in_turn=False)
+
+    def freed(self) -> None:
+        """A connection has ended: there may be room for a client that waits."""
+        relay = self._relay
+        if not relay.draining:
+            again, self._again = {*self._again, *self._left, *self._overdue}, []
+            for listener, _ in again:
+                relay.sockets.renew_edge(listener.fileno())
+        board = self._board
+        board.standing(len(relay.connections))
+        if relay.guard.limits.max_connections:
+            for worker in board.waiting():
+                sound(self._bells[worker])
+
+    def close(self) -> None:
+        """Accept nothing more."""
+        for listener, _ in self.listeners:
+            self._relay.forget(listener)
+            listener.close()
+
+    def _later(self, entry: Entry) -> None:
+        if entry not in self._again:
+            self._again.append(entry)
+
+    def _accept(self, entry: Entry, in_turn: bool = True) -> None:
+        relay, board = self._relay, self._board
+        while not relay.draining:
+            if in_turn:
+                if board.gathering():
+                    self._later(entry)
+                    return
+                other = board.less_busy()
+                if other is not None:
+                    self._left[entry] = board.all_accepted()
+                    sound(self._bells[other])
+                    return
+            limited = relay.guard.limits.max_connections > 0
+            with board.locked() if limited else nullcontext():
+                if limited and not self._has_room(entry):
+                    return
+                if relay.guard.short_of_files(entry[0].fileno()):
+                    self._later(entry)  # the edge is used up: come back with the clock, or when a connection ends
+                    relay.guard.tell_short_of_files()
+                    return
+                try:
+                    client, peer = entry[0].accept()
+                except BlockingIOError:
+                    return
+                except OSError as error:
+                    if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                        self._later(entry)
+                        relay.guard.tell_short_of_files()
+                        return
+                    continue
+                self._count += 1
+                board.accepted(self._count, len(relay.connections) + 1)
+            self._begin(client, peer, entry)
+
+    def _has_room(self, entry: Entry) -> bool:
+        relay, board = self._relay, self._board
+        full = relay.guard.full(board.all_standing())
+        board.wait(full)
+        if full:
+            self._later(entry)
+            relay.guard.tell_full()
+        return not full
+
+    def _begin(self, client: socket.socket, peer: Address, entry: Entry) -> None:
+        relay, broker = self._relay, entry[1]
+        client.setblocking(False)
+        if relay.interception is not None:
+            peer = (plain(peer[0]), peer[1])
+            try:
+                broker = relay.interception.destination(client, peer)
+            except (NotIntercepted, OSError) as error:
+                relay.emit(ClientRefused(peer, str(error)))
+                client.close()
+                self._board.standing(len(relay.connections))
+                return
+        number = self._first + (self._count - 1) * self._step
+        bootstrap = entry is self.listeners[0] and relay.interception is None
+        relay.accepted(number, client, peer[:2], None if bootstrap else broker)

@@ -1,0 +1,1 @@
+"""What a proxy is made of: its settings, limits, and the config file."""

@@ -1,0 +1,109 @@
+"""What has to be there before any process of a proxy starts: the listener, what TLS and SASL need, and the sockets of the meter
+and of the control API.
+
+So whatever cannot be had is told at once. Nothing stays open behind a ProxyError.
+"""
+
+from __future__ import annotations
+
+import socket
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from ...plugins.hooks.sources import PluginError
+from ..addressing.address_map import listen, reason
+from ..addressing.transparent import EVERYWHERE, prepare_listener
+from ..control.starting import ControlStart, ControlStartError
+from ..events import Address, Event, Listening, show
+from ..interception.plugin_host.checking import check
+from ..metrics.settings import MeterError, Metering
+from ..negotiation.security import SecurityError, describe, prepare
+from ..settings.proxy_config import ProxyConfig, ProxyError
+from .worker_pool import relay_names
+from .worker_shared_state import MOST_WORKERS
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """`own`: where clients connect; `upstream`: the broker, or `EVERYWHERE`; `security`: for the relays."""
+
+    listener: socket.socket
+    own: Address
+    upstream: Address
+    security: dict[str, Any] | None
+    meter: Metering | None
+    control: ControlStart | None
+
+    def said(self, config: ProxyConfig) -> list[Event]:
+        """The first events of the proxy, once clients are served."""
+        first: list[Event] = [
+            Listening(self.own, self.upstream, describe(config.tls, config.sasl), len(set(config.more_upstreams) - {self.upstream}))
+        ]
+        return first + [each.event for each in (self.meter, self.control) if each is not None]
+
+    def reserved(self) -> list[tuple[str, int, str]]:
+        """Addresses of the proxy's own, and what is there: no broker gets such a port, and none has such an address."""
+        found: list[tuple[str, int, str]] = []
+        if self.meter is not None and self.meter.metrics is not None:
+            found.append((*self.meter.metrics, "the proxy's metrics"))
+        if self.control is not None and self.control.address is not None:
+            found.append((*self.control.address, "the control API"))
+        return found
+
+    def give_up(self) -> None:
+        """The processes could not be started: nobody needs this any more. The listener is the crew's by then."""
+        if self.meter is not None:
+            self.meter.close()
+        if self.control is not None:
+            self.control.close()
+            self.control.end()
+
+
+def prepared(config: ProxyConfig) -> Prepared:
+    """Everything that `config` asks for; ProxyError says what cannot be had."""
+    host, port = config.listen
+    if not 0 <= port < 65536:
+        raise ProxyError(f"cannot listen on {show((host, port))}: ports go from 0 to 65535")
+    if not 1 <= config.workers <= MOST_WORKERS:
+        raise ProxyError(f"a proxy has from 1 to {MOST_WORKERS} workers, not {config.workers}")
+    try:
+        security = prepare(config.tls, config.sasl)
+    except SecurityError as error:
+        raise ProxyError(str(error)) from None
+    with ExitStack() as opened:
+        listener = opened.enter_context(_listener(config))
+        if config.plugins is not None:
+            try:
+                check(config.plugins)
+            except PluginError as error:
+                raise ProxyError(str(error)) from None
+        for broker in () if config.transparent else (config.upstream, *config.more_upstreams):
+            if not broker[0] or not 0 < broker[1] < 65536:
+                raise ProxyError(f"{show(broker)} is no broker address: give HOST:PORT with --broker")
+        try:
+            meter = Metering(config.meter) if config.meter and config.meter.wanted else None
+        except MeterError as error:
+            raise ProxyError(str(error)) from None
+        if meter is not None:
+            opened.callback(meter.close)
+        try:
+            control = ControlStart(config.control, relay_names(config.workers)) if config.control else None
+        except ControlStartError as error:
+            raise ProxyError(str(error)) from None
+        opened.pop_all()
+    upstream = EVERYWHERE if config.transparent else config.upstream
+    return Prepared(listener, listener.getsockname()[:2], upstream, security, meter, control)
+
+
+def _listener(config: ProxyConfig) -> socket.socket:
+    host, port = config.listen
+    transparent = config.transparent
+    try:
+        return listen((host, port), (lambda sock: prepare_listener(sock, transparent.mode)) if transparent else None)
+    except OSError as error:
+        raise ProxyError(
+            f"cannot listen on {show((host, port))}: {reason(error)}; choose another address with --listen"
+        ) from None
+    except UnicodeError:
+        raise ProxyError(f"cannot listen on {host!r}: this is no host name") from None

@@ -1,0 +1,495 @@
+"""The proxy as its owner sees it: start it, hear its events, stop it.
+
+    with Proxy(ProxyConfig(upstream=("127.0.0.1", 9092))) as proxy:
+        print(proxy.address)
+        for event in proxy.events():
+            print(event.text)
+
+The relay (or several workers of it), the observer and the inspector are child processes (fresh interpreters, so
+threads and pytest do not matter). They end by themselves when this process does, however it ends: each notices that
+the other end of its control socket is closed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import select
+import socket
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Any
+
+from ...plugins.rules import Rule
+from ..addressing.address_map import reason
+from ..control.starting import ControlStart, insecure
+from ..events import (
+    Address,
+    Event,
+    FlightWanted,
+    ProcessFailed,
+    ProcessStarted,
+    ProxyFailed,
+    ReaderStuck,
+    ShutdownAsked,
+    WorkerEnded,
+    WorkerStarted,
+    decode,
+)
+from ..metrics.settings import READER as METER
+from ..metrics.settings import Metering, heard
+from ..ring.wakeup import new_bell
+from ..settings.proxy_config import ProxyConfig as ProxyConfig
+from ..settings.proxy_config import ProxyError as ProxyError
+from .assigning import INSPECTOR, OBSERVER, for_inspector, for_observer, for_relays
+from .beginning import ACCEPTING, SECONDS, Said, receive, until_all_accept
+from .children import Children
+from .fork_server import ForkServer
+from .preparing import Prepared, prepared
+from .restarts import MOST, Restarts
+from .shared_counters import Serials
+from .worker_pool import Crew, Voices, relay_names
+
+ENDING_SECONDS, HEARING_SECONDS = 5.0, 30.0
+"""What relays may take beyond `drain_seconds` before they are killed, and what is left of their events to be heard: a
+machine that is overloaded needs seconds for what takes none otherwise, and what they told last would be missing."""
+
+READERS = {"observer": OBSERVER, "inspector": INSPECTOR, "meter": METER}
+"""Processes that read the rings -> their numbers among the readers."""
+MODULES = {
+    "observer": "observers.observer",
+    "inspector": "observers.inspector",
+    "meter": "metrics.meter",
+    "control": "control",
+}
+"""Process -> its module below `proxy`."""
+DUE_MS = 100
+"""How often it is looked whether a process is to be started again."""
+
+
+class Proxy:
+    """A relay, or several workers, with an observer, and perhaps an inspector. Not restartable: make a new one."""
+
+    def __init__(self, config: ProxyConfig, *, fork_server: ForkServer | None = None) -> None:
+        """`fork_server`: whose forks its processes are to be; else they are fresh interpreters."""
+        self.config = config
+        self._address: Address | None = None
+        self._queue: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
+        self._processes = Children(fork_server)
+        self._children, self._controls = self._processes.processes, self._processes.controls
+        self._thread: threading.Thread | None = None
+        self._begun = threading.Event()
+        """Set when it is known which relays take clients: `_accepting`."""
+        self._accepting: set[str] = set()
+        self._stopping = False
+        self._lock = threading.Lock()
+        self._starting = threading.Lock()
+        """Held where processes are started, and where it is decided that none are any more."""
+        self._relays: list[str] = []
+        """The names of the relays among the processes, once started."""
+        self._crew: Crew | None = None
+        self._voices = Voices()
+        self._rules = list(config.rules)
+        self._serials = Serials(self._rules)
+        self._relay_settings: dict[str, Any] = {}
+        self._given_up: set[str] = set()
+        """Relays that are not started again."""
+        self._restarts = Restarts()
+        self._due: dict[str, float] = {}
+        """Processes that have ended -> when another one is started in their place."""
+        self._begun_at: dict[str, float] = {}
+        """Process -> when it was started (monotonic seconds)."""
+        self._starting_again: set[str] = set()
+        """Relays that have been started in the place of others and take no clients yet."""
+        self._ready: Prepared | None = None
+        self._bells: dict[str, int] = {}
+        """What wakes the observer and the inspector."""
+        self.failed = ""
+        """Why the proxy has ended by itself; empty while it has not."""
+        self.control: ControlStart | None = None
+        """The control API, once started; `control.access` says how to reach it. None if there is none."""
+        self.meter: Metering | None = None
+        """Where the live feed and the metrics are, once started; None if there are none."""
+
+    @property
+    def address(self) -> Address:
+        """Where clients connect (the bootstrap listener)."""
+        if self._address is None:
+            raise ProxyError("the proxy has not been started")
+        return self._address
+
+    def start(self) -> Proxy:
+        """Listen and start the processes; ProxyError when that is impossible. Clients are served when this returns.
+        A broker that cannot be reached is not an error: it becomes an event."""
+        if self._address is not None:
+            raise ProxyError("the proxy has been started already")
+        config = self.config
+        ready = prepared(config)
+        self._relays = relay_names(config.workers)
+        self.meter, self.control = ready.meter, ready.control
+        control = self.control
+        fixed = config.listen[1] != 0
+        crew = self._crew = Crew(
+            config.workers, ready.listener, fixed=fixed, lossless=config.lossless, ring_bytes=config.ring_bytes
+        )
+        self._ready = ready
+        self._bells = {"observer": new_bell(), "inspector": new_bell()}
+        try:
+            for name in self._readers():
+                self._admit(name)
+            for name in self._readers():
+                self._start_reader(name)
+            self._relay_settings = for_relays(config, ready)
+            for worker, name in enumerate(crew.names):
+                commands = (control.commands(name), control.fds(name)) if control else ({}, [])
+                self._start_relay(worker, *commands)
+            if control is not None:
+                self._start_control()
+        except OSError as error:
+            self._end_children(0.0)
+            crew.close()
+            for fd in self._bells.values():
+                os.close(fd)
+            ready.give_up()
+            raise ProxyError(f"cannot start the proxy's processes: {reason(error)}") from None
+        # Whatever a process was given stays open here: another one may have to take its place.
+        if control is not None:
+            control.close_pairs()
+        self._thread = threading.Thread(target=self._hear, args=(ready.said(config),), name="proxy events", daemon=True)
+        self._thread.start()
+        self._await_relays()
+        self._address = ready.own
+        return self
+
+    def _readers(self) -> list[str]:
+        """The processes that read the rings."""
+        config = self.config
+        found = ["observer"]
+        if config.findings or self.control is not None or config.flight_wakes:
+            found.append("inspector")
+        return [*found, "meter"] if self.meter is not None else found
+
+    def _admit(self, name: str) -> None:
+        """A place at the rings. Only the recording may make the relays wait: others may be late and miss something."""
+        assert self._crew is not None
+        bell = self.meter.bell if name == "meter" and self.meter is not None else self._bells[name]
+        self._crew.admit(READERS[name], bell, lossless=name == "observer" and self.config.lossless)
+
+    def _start_reader(self, name: str) -> None:
+        crew, config, meter, control = self._crew, self.config, self.meter, self.control
+        assert crew is not None
+        if name == "meter":
+            assert meter is not None
+            self._start_child("meter", crew.for_readers | meter.settings, [*crew.reader_fds, *meter.fds])
+            return
+        bell = self._bells[name]
+        settings = for_observer(config, bell, control) if name == "observer" else for_inspector(config, bell, control)
+        fds = [*crew.reader_fds, bell, *(control.fds(name) if control else ())]
+        self._start_child(name, crew.for_readers | settings, fds)
+
+    def _start_control(self) -> None:
+        control, ready, meter = self.control, self._ready, self.meter
+        assert control is not None and ready is not None
+        settings, fds = control.server(
+            self._bells,
+            listen=ready.own,
+            upstream=ready.upstream,
+            processes={name: child.pid for name, child in self._children.items()},
+            metrics=meter.metrics if meter is not None else None,
+            insecure=insecure(self.config),
+        )
+        self._start_child("control", settings, fds)
+        control.control = self._controls["control"]
+
+    def _await_relays(self) -> None:
+        try:
+            in_time = self._begun.wait(SECONDS)
+        except BaseException:
+            self.stop()
+            raise
+        if not self._accepting:
+            self.stop()
+            why = "it ended as it began" if in_time else f"it takes no clients after {SECONDS:.0f} s"
+            raise ProxyError(f"cannot start the relay: {why}")
+
+    def _start_relay(self, worker: int, commands: dict[str, Any], fds: Sequence[int]) -> None:
+        assert self._crew is not None
+        settings = self._relay_settings | {"rules": [rule.to_dict() for rule in self._rules]}
+        settings["rule_serials"] = [self._serials.of(rule) for rule in self._rules]
+        name = self._relays[worker]
+        settings |= self._crew.for_worker(worker) | commands
+        self._processes.start(name, "relay.loop", settings, [*self._crew.worker_fds(worker), *fds])
+
+    def _start_child(self, name: str, settings: dict[str, Any], fds: Sequence[int]) -> None:
+        self._processes.start(name, MODULES[name], settings, fds)
+        self._begun_at[name] = time.monotonic()
+
+    # -- events ----------------------------------------------------------------------------------------------
+
+    def events(self) -> Iterator[Event]:
+        """Events as they come, from the first on; ends after `stop`. Each event goes to one iterator."""
+        while (event := self._queue.get()) is not None:
+            yield event
+        self._queue.put(None)  # for the next iterator
+
+    def next_event(self, timeout: float | None = None) -> Event | None:
+        """The next event, None after `timeout` seconds or when the proxy has stopped."""
+        try:
+            event = self._queue.get(timeout=timeout)
+        except queue.Empty:
+            return None
+        if event is None:
+            self._queue.put(None)
+        return event
+
+    def _hear(self, first: Sequence[Event]) -> None:
+        """Tell the `first` events once relays take clients; then take events from the children until all have closed
+        their sockets."""
+        relays = set(self._relays)
+        self._accepting, said = until_all_accept({name: self._controls[name] for name in relays})
+        for event in first if self._accepting else ():
+            self._put(event)
+        self._begun.set()
+        for early in said:
+            self._take(early)
+        poll = select.poll()
+        names = {control.fileno(): name for name, control in self._controls.items()}
+        for fd in names:
+            poll.register(fd, select.POLLIN)
+        while names or (self._due and not self._stopping):
+            ready = [fd for fd, _ in poll.poll(DUE_MS if self._due else None)]
+            # The relays first: what the others report at the end comes after what they told before.
+            for fd in [fd for fd in ready if names[fd] in relays] or ready:
+                name = names[fd]
+                if not self._take(receive(name, self._controls[name])):
+                    poll.unregister(fd)
+                    del names[fd]
+                    self._child_ended(name)
+            now = time.monotonic()
+            for name in [name for name, when in self._due.items() if when <= now]:
+                del self._due[name]
+                if self._start_again(name):
+                    names[self._controls[name].fileno()] = name
+                    poll.register(self._controls[name].fileno(), select.POLLIN)
+
+    def _take(self, said: Said) -> bool:
+        """Whether there was anything."""
+        name, packet, fds = said
+        if fds:
+            self._share(name, json.loads(packet)["share"], fds[0])
+        elif packet == ACCEPTING:
+            self._accepts(name)
+        elif packet.startswith(b'{"share"'):
+            pass  # its listener did not fit among our open files: the worker that has it serves its clients
+        elif packet:
+            self._heard(name, decode(packet))
+        return packet != b""
+
+    def _heard(self, name: str, event: Event) -> None:
+        if isinstance(event, ReaderStuck) and not self._end_stuck(event):
+            return
+        if self.config.workers > 1 and name in self._relays:
+            merged = self._voices.merged(self._relays.index(name), event)
+            if merged is None:
+                return
+            event = merged
+        self._put(event)
+
+    def _end_stuck(self, event: ReaderStuck) -> bool:
+        """End a reader for which a relay waits; False for one that has just begun, as another relay may speak of the last."""
+        name = event.process
+        if time.monotonic() - self._begun_at.get(name, 0.0) < event.seconds:
+            return False
+        self._children[name].kill()
+        return True
+
+    def _share(self, name: str, broker: list[Any], fd: int) -> None:
+        """A worker has opened a listener: the others get it, too."""
+        listener = socket.socket(fileno=fd)
+        with self._starting:
+            if self._stopping or self._crew is None:
+                listener.close()
+                return
+            self._crew.keep(listener, (broker[0], broker[1]))
+            packet = json.dumps({"do": "listen", "broker": broker}).encode()
+            for other in self._relays:
+                if other != name:
+                    try:
+                        socket.send_fds(self._controls[other], [packet], [fd], socket.MSG_DONTWAIT)
+                    except OSError:  # it is gone, and the next one gets them all; or stuck, and others serve
+                        pass
+
+    def _put(self, event: Event) -> None:
+        if isinstance(event, FlightWanted):
+            self._processes.tell("observer", event.command())
+            return
+        self._queue.put(event)
+        if self.control is not None:
+            self.control.hear(event)
+            if isinstance(event, ShutdownAsked):
+                threading.Thread(target=self.stop, name="proxy stop", daemon=True).start()
+        meter = self._controls.get("meter")
+        packet = heard(event) if meter is not None else None
+        if meter is not None and packet is not None:
+            try:
+                meter.send(packet, socket.MSG_DONTWAIT)
+            except OSError:  # it is busy, or gone: a later event says more
+                pass
+
+    def _child_ended(self, name: str) -> None:
+        """A process is gone: say so, and when another one takes its place."""
+        code = self._children[name].wait()
+        if self._stopping or self.failed:
+            return
+        delay: float | None = self._restarts.ended(name)
+        if name in self._relays:
+            self._starting_again.discard(name)
+            if self._restarts.too_often(name):
+                delay = None
+                self._given_up.add(name)
+                if len(self._given_up) == len(self._relays):
+                    self.failed = f"its relay ended more than {MOST} times in a minute"
+            if self._crew is not None:
+                self._crew.died(self._relays.index(name), delay is not None)
+        if self.config.workers > 1 and name in self._relays:
+            self._put(WorkerEnded(self._relays.index(name) + 1, code, delay is not None))
+        else:
+            self._put(ProcessFailed(name, code, delay))
+        if name in READERS:
+            # Nobody reads any more: a lossless relay must not wait for it.
+            if self._crew is not None:
+                self._crew.dismiss(READERS[name])
+            self._tell_relays({"do": "reader gone"})
+        if delay is not None:
+            self._due[name] = time.monotonic() + delay
+        elif self.failed:
+            self._put(ProxyFailed(self.failed))
+            threading.Thread(target=self.stop, name="proxy stop", daemon=True).start()
+
+    def _start_again(self, name: str) -> bool:
+        """Start a process in the place of the one that ended. Whether there is one now; if not, it is tried again later."""
+        with self._starting:
+            if self._stopping or self._crew is None:
+                return False
+            before = self._controls[name]
+            try:
+                if name == "control":
+                    self._control_again()
+                elif self.control is None or name == "meter":
+                    self._renew(name, {}, [])
+                else:
+                    with self.control.renewed(name) as (commands, fds):
+                        self._renew(name, commands, fds)
+                        self.control.introduce(name)
+            except OSError:
+                self._due[name] = time.monotonic() + self._restarts.ended(name)
+                return False
+            before.close()
+        if name in self._relays:
+            self._starting_again.add(name)
+        else:
+            self._put(ProcessStarted(name, self._children[name].pid))
+        return True
+
+    def _renew(self, name: str, commands: dict[str, Any], fds: Sequence[int]) -> None:
+        assert self._crew is not None
+        if name in self._relays:
+            self._start_relay(self._relays.index(name), commands, fds)
+            return
+        self._crew.readmit(READERS[name], lossless=name == "observer" and self.config.lossless)
+        try:
+            self._start_reader(name)
+        except OSError:
+            self._crew.dismiss(READERS[name])
+            raise
+
+    def _control_again(self) -> None:
+        """Another control server, with new channels to all others."""
+        control = self.control
+        assert control is not None
+        control.make_pairs()
+        try:
+            self._start_control()
+            for name in (*self._relays, "observer", "inspector"):
+                packet = json.dumps({"do": "commands"}).encode()
+                try:
+                    socket.send_fds(self._controls[name], [packet], [control.theirs(name)], socket.MSG_DONTWAIT)
+                except OSError:  # it is gone, and the one in its place gets a channel of its own
+                    pass
+        finally:
+            control.close_pairs()
+        assert self._ready is not None
+        for event in self._ready.said(self.config):
+            control.hear(event)
+
+    def _accepts(self, name: str) -> None:
+        """A relay takes clients in the place of one that ended."""
+        if name in self._starting_again:
+            self._starting_again.discard(name)
+            pid = self._children[name].pid
+            self._put(WorkerStarted(self._relays.index(name) + 1, pid) if self.config.workers > 1 else ProcessStarted(name, pid))
+
+    def replace_rules(self, rules: list[Rule]) -> None:
+        """Exactly these rules from now on, on the connections that stand, too (`reloadable` has to be set). Rules that
+        are as before keep their counts. The event RulesReplaced, or RulesKept, follows."""
+        self._rules = list(rules)
+        self._serials.renew(rules)
+        told = [{"rule": rule.to_dict(), "serial": self._serials.of(rule)} for rule in rules]
+        self._tell_relays({"do": "rules.from_file", "rules": told})
+
+    def reload_plugins(self) -> None:
+        """Load the plugins' files as they are now, as if they had been saved. The event PluginsLoaded, or PluginsKept,
+        follows."""
+        self._tell_relays({"do": "plugins.reload"})
+
+    def _tell_relays(self, command: dict[str, object]) -> None:
+        for name in self._relays:
+            self._processes.tell(name, command)
+
+    def write_flight(self, label: str = "flight", kind: str = "asked", reason: str = "") -> None:
+        """Write out what the flight recorder holds. The event FlightWritten, or FlightFailed, follows."""
+        self._processes.tell("observer", {"do": "recording.flight", "label": label, "kind": kind, "reason": reason})
+
+    # -- the end ---------------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Accept nothing new, let responses in flight arrive (at most `drain_seconds`), end the processes, finish
+        the recording. May be called more than once."""
+        with self._lock:
+            with self._starting:
+                if self._stopping:
+                    return
+                self._stopping = True
+                if self._crew is not None:
+                    self._crew.close_listeners()
+            self._tell_relays({"do": "stop", "seconds": self.config.drain_seconds})
+            self._end_children(self.config.drain_seconds + ENDING_SECONDS)
+            if self._thread is not None:
+                self._thread.join(HEARING_SECONDS)
+            for control in self._controls.values():
+                control.close()
+            if self._crew is not None:
+                self._crew.close()
+                for fd in self._bells.values():
+                    os.close(fd)
+                self._bells = {}
+                if self.meter is not None:
+                    self.meter.close()
+            if self.control is not None:
+                self.control.close()
+                self.control.end()
+            self._queue.put(None)
+
+    def _end_children(self, seconds: float) -> None:
+        self._processes.end([name for name in self._relays if name not in self._given_up], seconds)
+
+    def __enter__(self) -> Proxy:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()

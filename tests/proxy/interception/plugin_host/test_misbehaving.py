@@ -1,0 +1,157 @@
+"""Plugins that do everything wrong, while a real producer sends: it loses nothing, and the plugin is cut off."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from barnabas import decoder
+from barnabas.plugins.hooks import parse
+from barnabas.proxy import ProxyConfig, ProxyError
+from barnabas.proxy.control import Control, ControlConfig
+from barnabas.proxy.events import PluginDisabled, PluginFault, show
+from barnabas.proxy.interception.plugin_host import PluginsConfig
+from barnabas.ui.testing.cluster import EmbeddedCluster
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from harness.proxies import Proxy
+from harness.waiting import PATIENCE
+from harness.wire import with_size
+
+from .stage import Stage
+
+FAULTS = 3
+AFTER = 20
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[tuple[str, int]]:
+    embedded = EmbeddedCluster(1)
+    yield embedded.address
+    embedded.stop()
+
+
+@pytest.fixture(scope="module")
+def shared(
+    make_stage: Callable[..., Stage], cluster: tuple[str, int], tmp_path_factory: pytest.TempPathFactory
+) -> Stage:
+    plugins = {"budget": 0.3, "faults": FAULTS, "memory": 64 << 20}
+    return make_stage(
+        upstream=cluster, plugins=plugins, control=ControlConfig(directory=tmp_path_factory.mktemp("control"))
+    )
+
+
+@pytest.fixture
+def stage(shared: Stage) -> Iterator[Stage]:
+    yield shared
+    shared.clean()
+
+
+WRONG = {
+    "raises": ('raise ValueError("this is wrong")', ":6: ValueError: this is wrong"),
+    "returns": ("return 7", "request returned int: return a message"),
+    "another": ("return message.__class__(message.plan, message.values, b'0' * 40)", "another API, version or"),
+    "loops": ("while True: pass", "did not come back within 300 ms"),
+    "sleeps": ("time.sleep(1000)", "did not come back within 300 ms"),
+    "grows": ("self.all = [bytes(1 << 20) for _ in range(1000)]", "too much memory"),
+    "exits": ("os._exit(3)", "its process ended: exit status 3"),
+    "ends": ("sys.exit()", "SystemExit"),
+    "crashes": ("ctypes.string_at(0)", "its process ended: signal 11"),
+    "hangs up": ("os.closerange(3, 100)", "its process ended"),
+}
+
+
+DAILY = ("raises", "loops", "crashes")
+"""One that is wrong, one that hangs, one that dies."""
+
+
+@pytest.mark.parametrize("how", [pytest.param(how, marks=() if how in DAILY else pytest.mark.slow) for how in WRONG])
+def test_nothing_is_lost_and_the_plugin_is_disabled(stage: Stage, cluster: tuple[str, int], how: str) -> None:
+    code, reason = WRONG[how]
+    stage.load(
+        f"""
+        import ctypes, os, sys, time
+        class Wrong:
+            apis = {{"Produce"}}
+            def request(self, message, ctx):
+                {code}
+        """
+    )
+    topic = f"wrong-{uuid.uuid4().hex[:8]}"
+    failed: list[KafkaError] = []
+    producer = Producer({"bootstrap.servers": show(stage.proxy.address), "linger.ms": 0, "log_level": 0})
+    sent = 0
+
+    def send() -> None:
+        nonlocal sent
+        producer.produce(
+            topic, str(sent), partition=0, on_delivery=lambda error, _: failed.append(error) if error else None
+        )
+        sent += 1
+        assert producer.flush(PATIENCE) == 0
+
+    faults, disabled = [], None
+    while disabled is None:
+        send()
+        while event := stage.proxy.next_event(0.001):
+            if isinstance(event, PluginFault):
+                faults.append(event)
+            elif isinstance(event, PluginDisabled):
+                disabled = event
+        assert sent < 2000
+    slow = "did not come back"  # on a machine with much else to do, whatever it does may take too long
+    assert all(fault.plugin == "Wrong" and (reason in fault.reason or slow in fault.reason) for fault in faults), faults
+    assert any(reason in fault.reason for fault in faults), faults
+    assert [fault.faults for fault in faults] == list(range(1, FAULTS + 1))
+    assert disabled.plugin == "Wrong"
+    assert stage.proxy.control is not None
+    access = stage.proxy.control.access
+    (listed,) = Control(access.url, access.token).plugins()
+    assert (listed["name"], listed["state"], listed["faults"] >= FAULTS) == ("Wrong", "disabled", True)
+    assert listed["last_fault"] == faults[-1].reason
+    for _ in range(AFTER):
+        send()
+    assert failed == []
+    consumer = Consumer({"bootstrap.servers": show(cluster), "group.id": "g", "log_level": 0})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    got: set[int] = set()
+    while len(got) < sent:
+        record = consumer.poll(PATIENCE)
+        assert record is not None
+        if record.error() is None:
+            got.add(int(record.value()))
+    consumer.close()
+    assert got == set(range(sent))
+    while event := stage.proxy.next_event(0):
+        assert not isinstance(event, PluginFault)
+
+
+@pytest.mark.parametrize("hook", ["connected(self, ctx)", "exchange(self, exchange, ctx)", "tick(self, ctx)"])
+def test_hooks_that_nobody_waits_for_are_cut_off_as_well(stage: Stage, hook: str) -> None:
+    stage.load(f"class Hangs:\n    apis = {{'ApiVersions'}}\n    def {hook}:\n        while True: pass\n")
+    client = stage.client()
+    for correlation in range(2):
+        frame = decoder.encode_request(18, 0, {}, correlation_id=correlation, client_id="c")
+        client.sock.sendall(with_size(frame))
+        assert int.from_bytes(client.sock.recv(8)[4:], "big") == correlation
+        client.sock.recv(1 << 16)
+    fault = stage.wait_for(PluginFault)
+    assert (fault.plugin, fault.hook) == ("Hangs", hook.partition("(")[0])
+
+
+def test_a_plugin_that_cannot_be_loaded_does_not_start(tmp_path: Path) -> None:
+    path = tmp_path / "wrong.py"
+    for text, said in (
+        ("class A:\n    def tick(self, ctx)\n", f"{path}:2:"),
+        (
+            "class A:\n    def request(self, message, ctx): pass\n",
+            f"{path}:2: A has the hook 'request' and does not say",
+        ),
+        ("import os\nos._exit(4)\n", "exit status 4"),
+    ):
+        path.write_text(text)
+        config = ProxyConfig(upstream=("127.0.0.1", 9), plugins=PluginsConfig((parse(str(path)),)))
+        with pytest.raises(ProxyError) as raised:
+            Proxy(config).start()
+        assert said in str(raised.value)

@@ -1,0 +1,98 @@
+"""A proxy listens when it says so: not before its relays take clients, and not at all where none does."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from barnabas.proxy import Proxy, ProxyConfig, ProxyError
+from barnabas.proxy.events import Listening
+from barnabas.proxy.supervisor.beginning import ACCEPTING, receive, until_all_accept
+from harness.waiting import PATIENCE
+
+
+class Starter:
+    """Starts processes as they always are, but for the relay, whose command `change` may change."""
+
+    def __init__(self, change: Callable[[list[str]], list[str]]) -> None:
+        self.relay: subprocess.Popen[bytes] | None = None
+        self._change = change
+
+    def start(self, module: str, fds: Sequence[int]) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-P", "-m", f"barnabas.proxy.{module}", str(fds[0])]
+        if module == "relay.loop":
+            command = self._change(command)
+        child = subprocess.Popen(command, pass_fds=fds, stdin=subprocess.DEVNULL, process_group=0)
+        if module == "relay.loop":
+            self.relay = child
+        return child
+
+
+def proxy_by(starter: Starter) -> Proxy:
+    fork_server: Any = starter  # has what the supervisor needs of one
+    return Proxy(ProxyConfig(upstream=("127.0.0.1", 1), probe=False), fork_server=fork_server)
+
+
+def test_a_relay_that_is_late_is_waited_for() -> None:
+    # It stops itself before it is a relay, as one does that gets no processor.
+    late = "import os, signal, sys; os.kill(os.getpid(), signal.SIGSTOP); os.execv(sys.argv[1], sys.argv[1:])"
+    starter = Starter(lambda command: [sys.executable, "-c", late, *command])
+    proxy = proxy_by(starter)
+    starting = threading.Thread(target=proxy.start)
+    starting.start()
+    try:
+        while starter.relay is None:
+            starting.join(0.01)
+        assert os.waitid(os.P_PID, starter.relay.pid, os.WSTOPPED | os.WNOWAIT) is not None
+        assert proxy.next_event(0.2) is None
+        assert starting.is_alive()
+        with pytest.raises(ProxyError, match="not been started"):
+            assert proxy.address
+        starter.relay.send_signal(signal.SIGCONT)
+        starting.join(PATIENCE)
+        event = proxy.next_event(0)
+        assert isinstance(event, Listening)
+        assert event.address == proxy.address
+    finally:
+        proxy.stop()
+        starting.join()
+
+
+def test_a_relay_that_ends_as_it_begins_is_an_error() -> None:
+    proxy = proxy_by(Starter(lambda _: [sys.executable, "-c", "raise SystemExit(3)"]))
+    with pytest.raises(ProxyError, match="the relay: it ended as it began"):
+        proxy.start()
+    assert not any(isinstance(event, Listening) for event in proxy.events())
+
+
+def test_what_was_said_before_is_not_lost() -> None:
+    pairs = {name: socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for name in ("first", "second", "third")}
+    pairs["first"][1].send(b"a warning")
+    for name in ("first", "third"):
+        pairs[name][1].send(ACCEPTING)
+    pairs["first"][1].send(b"later")
+    pairs["second"][1].close()
+    accepting, said = until_all_accept({name: ours for name, (ours, _) in pairs.items()})
+    assert (accepting, said) == ({"first", "third"}, [("first", b"a warning", [])])
+    assert pairs["first"][0].recv(10) == b"later"
+    for pair in pairs.values():
+        for sock in pair:
+            sock.close()
+
+
+def test_the_last_words_of_who_did_not_read_ours_are_heard() -> None:
+    """An observer that the relay's end has ended reads no "stop" any more; its last counts come nevertheless."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.send(b"stop")
+    theirs.send(b"the last counts")
+    theirs.close()
+    assert receive("observer", ours) == ("observer", b"the last counts", [])
+    assert receive("observer", ours) == ("observer", b"", [])
+    ours.close()
