@@ -21,7 +21,7 @@ from ..decoder.codec.plan import API_VERSIONS, FieldPlan, StructPlan, plan
 from ..decoder.filter.places import PARTITION, PARTITIONS, Part
 from ..decoder.schema import error_places, facts
 from ..decoder.schema.error_places import Place, error_field, has_errors
-from .leaves import inside, whole_part
+from .actions.leaves import inside, whole_part
 
 Selects = Callable[[Part], bool]
 """Whether the rule means this part of a response."""

@@ -25,7 +25,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from barnabas.plugins.rules import Rule
+from barnabas.plugins.rules.rules import Rule
 from barnabas.proxy import Proxy, ProxyConfig
 
 HERE = Path(__file__).parent

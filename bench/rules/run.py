@@ -23,7 +23,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from barnabas.plugins.rules import Rule
+from barnabas.plugins.rules.rules import Rule
 
 RELAY = Path(__file__).resolve().parents[1] / "relay"
 sys.path.insert(0, str(RELAY))

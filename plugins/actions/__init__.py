@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from ...decoder.filter import Filter
-from ..fate import FOREVER
-from ..given import Given
-from ..reach import unanswered
+from ..rules.given import Given
+from ..rules.reach import unanswered
 from .action import Action, Effect, Scene, Seen
 from .answering import Error, Respond
 from .corrupting import RECORDS, Corrupt
 from .editing import Coordinator, Edit, Leader
 from .endings import Blackhole, Disconnect, Drop
+from .fault_plan import FOREVER
 from .timing import Bandwidth, Delay, Throttle
 from .versions import Cap, Pretend
 

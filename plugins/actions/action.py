@@ -13,8 +13,8 @@ from ...decoder import Exchange, Topics, TrailingBytes, decode_response
 from ...decoder.codec.message import Message
 from ...decoder.filter import Filter
 from ...decoder.filter.places import Part
-from ..fate import Fate
-from ..given import Given
+from ..rules.given import Given
+from .fault_plan import Fate
 
 
 @dataclass(slots=True)

@@ -12,11 +12,11 @@ from ...decoder.codec.message import Message
 from ...decoder.filter import Filter
 from ...decoder.schema import facts
 from .. import answers
-from ..fate import Fate, Undone
-from ..field_values import value_of
-from ..given import Given
-from ..reach import versions
+from ..rules.given import Given
+from ..rules.reach import versions
 from .action import Action, Effect, Scene, response_of
+from .fault_plan import Fate, Undone
+from .field_values import value_of
 
 BROKER = ("skipped", "executed")
 PRODUCER_FORGOTTEN = frozenset(map(facts.error_code, ("UNKNOWN_PRODUCER_ID", "OUT_OF_ORDER_SEQUENCE_NUMBER")))

@@ -12,11 +12,11 @@ from ...decoder import DecodeError, Exchange, decode_request
 from ...decoder.codec.message import Message
 from ...decoder.filter import Filter
 from ...decoder.filter.places import apis
-from ..fate import Damage, Fate, Undone
-from ..given import Given
-from ..leaves import leaves
+from ..rules.given import Given
 from . import damaged_records
 from .action import NO_EFFECT, Action, Effect, Scene, response_of
+from .fault_plan import Damage, Fate, Undone
+from .leaves import leaves
 
 FRAME = ("bits", "length", "correlation", "truncate")
 """Of the frame: flipped bits behind its head; a size that is not its own; another correlation id; half of its bytes under

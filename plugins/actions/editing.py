@@ -13,12 +13,12 @@ from ...decoder.codec.plan import API_VERSIONS, StructPlan, plan
 from ...decoder.filter import Filter
 from ...decoder.schema import facts
 from .. import answers, unanswerable
-from ..fate import Fate, Undone
-from ..field_values import value_of
-from ..given import Given, Wrong
-from ..leaves import leaves, pattern
-from ..reach import versions
+from ..rules.given import Given, Wrong
+from ..rules.reach import versions
 from .action import Action, Effect, Scene, response_of
+from .fault_plan import Fate, Undone
+from .field_values import value_of
+from .leaves import leaves, pattern
 
 METADATA = facts.api_key("Metadata")
 FIND_COORDINATOR = facts.api_key("FindCoordinator")

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 from ...decoder import Exchange
 from ...decoder.filter import Filter
-from ..fate import FOREVER, At, Cut, Fate
-from ..given import Given
+from ..rules.given import Given
 from .action import NO_EFFECT, Action, Effect, Scene, span
+from .fault_plan import FOREVER, At, Cut, Fate
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from ...decoder import Exchange
 from ...decoder.filter import Filter
 from ...decoder.reference import releases
 from ...decoder.schema import facts
-from ..fate import Fate, Undone
-from ..given import Given
+from ..rules.given import Given
 from .action import NO_EFFECT, Action, Effect, Scene, response_of, span
+from .fault_plan import Fate, Undone
 
 SIDES = ("request", "response")
 THROTTLE = "throttle_time_ms"

@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 from ...decoder import Exchange
 from ...decoder.filter import Filter
 from ...decoder.schema import facts
-from ..fate import Fate
-from ..given import Given, Wrong
+from ..rules.given import Given, Wrong
 from ..versions.pretence import Pretence
 from ..versions.profile import Profile, api
 from .action import Action, Scene
+from .fault_plan import Fate
 
 
 @dataclass(frozen=True, slots=True)

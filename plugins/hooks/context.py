@@ -11,7 +11,7 @@ from ...decoder import Exchange, Message
 from ...decoder.codec.message import shown_value
 from ...decoder.schema import facts
 from .. import answers
-from ..leaves import leaves
+from ..actions.leaves import leaves
 
 ENTITIES = {"topicName", "groupId", "transactionalId", "producerId", "brokerId"}
 HIGHEST_DELAY_MS = 600_000

@@ -10,7 +10,7 @@ from typing import Any
 from ...decoder import Exchange
 from ...decoder.filter import Filter, FilterError, compile
 from ...decoder.schema import facts
-from ..reach import never
+from ..rules.reach import never
 
 HOOKS = {
     "connected": "(self, ctx)",

@@ -11,7 +11,7 @@ from ...decoder import Exchange
 from ...decoder.connection.hit_notes import EDITED_BY_HAND
 from ...decoder.schema import facts
 from ...plugins import fetch_sessions
-from ...plugins.fate import Fate, damaged
+from ...plugins.actions.fault_plan import Fate, damaged
 from ...plugins.fetch_sessions import FETCH
 from ..events import Capped, Undecoded
 from ..negotiation import version_adapter
@@ -36,7 +36,7 @@ from .response_interceptor import decide_early
 from .rules import fault_executor
 
 if TYPE_CHECKING:
-    from ...plugins.book import RuleBook
+    from ...plugins.rules.rule_list import RuleBook
     from ..relay.interfaces import Connection, HalfConnection
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from ...decoder import Exchange
 from ...decoder.connection.exchange import State
 from ...decoder.filter.patterns import PatternTimeout
-from ...plugins.book import RuleBook
-from ...plugins.fate import Fate
+from ...plugins.actions.fault_plan import Fate
+from ...plugins.rules.rule_list import RuleBook
 from ..addressing.node_endpoint_scanner import NodeEndpointScanner, neutralize_endpoints
 from ..events import Capped, Undecoded
 from ..negotiation import version_adapter

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...decoder import Exchange
-from ...plugins.fate import FOREVER, At, Cut, Fate
+from ...plugins.actions.fault_plan import FOREVER, At, Cut, Fate
 from ...plugins.versions.dialect import Answer, Asked, Close, Dialect, Forward, Silence, Stacked
 from ...plugins.versions.pretence import Pretence
 from ..events import NotTranslated, Undecoded

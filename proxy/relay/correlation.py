@@ -22,7 +22,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ...decoder.wire.acks import acks_end
-from ...plugins.fate import Fate
+from ...plugins.actions.fault_plan import Fate
 from ...plugins.versions.dialect import Asked, Dialect
 from ..interception.frame_editor import PRODUCE
 from ..interception.interest.api_version_bitmap import api_version_bitmap

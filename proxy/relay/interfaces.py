@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from ...decoder import Exchange
 from ...decoder.connection.peers import About
-from ...plugins.fate import Fate
+from ...plugins.actions.fault_plan import Fate
 from ...plugins.versions.dialect import Dialect
 from ...plugins.versions.pretence import Pretence
 from ..addressing.address_map import AddressMap

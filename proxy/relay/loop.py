@@ -19,8 +19,8 @@ import time
 from functools import partial
 from typing import Any
 
-from ...plugins.book import RuleBook
-from ...plugins.rules import Rule
+from ...plugins.rules.rule_list import RuleBook
+from ...plugins.rules.rules import Rule
 from ..addressing.address_map import AddressMap
 from ..addressing.bootstrap import Bootstrap
 from ..addressing.destinations import Destinations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ...plugins.rules import Rule
+from ...plugins.rules.rules import Rule
 from ..addressing.transparent import TransparentConfig
 from ..control.starting import ControlConfig
 from ..events import Address

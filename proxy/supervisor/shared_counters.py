@@ -13,8 +13,8 @@ import zlib
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 
-from ...plugins.rules import Rule
-from ...plugins.when import Count, Counting
+from ...plugins.rules.rules import Rule
+from ...plugins.rules.when import Count, Counting
 
 SLOTS = 1024
 WORDS = 5

@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
-from ...plugins.rules import Rule
+from ...plugins.rules.rules import Rule
 from ..addressing.address_map import reason
 from ..control.starting import ControlStart, insecure
 from ..events import (

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import typer
 import yaml
-from barnabas.plugins.rules import parse
+from barnabas.plugins.rules.rules import parse
 from barnabas.ui import cli
 from barnabas.ui.tui.model.settings import parse_settings
 from docs.pages import PAGES, ROOT, Block, blocks

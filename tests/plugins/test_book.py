@@ -10,9 +10,9 @@ from barnabas import decoder
 from barnabas.decoder import Exchange
 from barnabas.decoder.connection.exchange import State
 from barnabas.decoder.schema import facts
-from barnabas.plugins.book import RuleBook, exchange_of
-from barnabas.plugins.fate import At
-from barnabas.plugins.rules import Rule
+from barnabas.plugins.actions.fault_plan import At
+from barnabas.plugins.rules.rule_list import RuleBook, exchange_of
+from barnabas.plugins.rules.rules import Rule
 
 PRODUCE_VERSIONS = facts.api(0).versions.every()
 TOPIC_ID = uuid.UUID("12345678-1234-5678-1234-567812345678")

@@ -10,8 +10,8 @@ from barnabas import decoder
 from barnabas.decoder import Exchange
 from barnabas.decoder.codec.message import Message
 from barnabas.decoder.schema import error_places, facts
-from barnabas.plugins.book import RuleBook, exchange_of
-from barnabas.plugins.rules import Rule
+from barnabas.plugins.rules.rule_list import RuleBook, exchange_of
+from barnabas.plugins.rules.rules import Rule
 
 ORDERS = uuid.UUID(int=7)
 STABLE = {"group_state": "Stable", "protocol_type": "consumer"}

@@ -6,8 +6,8 @@ import random
 
 import pytest
 import yaml
-from barnabas.plugins import recipes
-from barnabas.plugins.rules import RuleError, parse
+from barnabas.plugins.rules import recipes
+from barnabas.plugins.rules.rules import RuleError, parse
 
 PIECES = (
     "rules", "name", "match", "do", "when", "error", "delay", "drop", "respond", "edit", "corrupt", "leader", "after",

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from barnabas.decoder.schema import facts
 from barnabas.plugins import answers
-from barnabas.plugins.reach import shadowed
-from barnabas.plugins.rules import Rule, RuleError, Wrong, load, parse
+from barnabas.plugins.rules.reach import shadowed
+from barnabas.plugins.rules.rules import Rule, RuleError, Wrong, load, parse
 
 
 def write(tmp_path: Path, text: str) -> Path:

@@ -9,9 +9,9 @@ from barnabas import decoder
 from barnabas.decoder import Exchange
 from barnabas.decoder.connection.peers import About
 from barnabas.decoder.schema import facts
-from barnabas.plugins.book import RuleBook, exchange_of
-from barnabas.plugins.fate import Fate
-from barnabas.plugins.rules import Rule
+from barnabas.plugins.actions.fault_plan import Fate
+from barnabas.plugins.rules.rule_list import RuleBook, exchange_of
+from barnabas.plugins.rules.rules import Rule
 
 SET_OF_0 = bytes.fromhex("0000000000000000 00000010 54c1a6a4 00 00 ffffffff 00000002 6162")
 """A message of format 0."""

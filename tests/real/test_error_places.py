@@ -14,9 +14,9 @@ from barnabas.decoder.codec.message import Message, is_error_code
 from barnabas.decoder.codec.plan import plan
 from barnabas.decoder.schema import facts
 from barnabas.plugins import answers
-from barnabas.plugins.book import RuleBook, exchange_of
-from barnabas.plugins.leaves import leaves, pattern
-from barnabas.plugins.rules import Rule
+from barnabas.plugins.actions.leaves import leaves, pattern
+from barnabas.plugins.rules.rule_list import RuleBook, exchange_of
+from barnabas.plugins.rules.rules import Rule
 from harness.waiting import PATIENCE, until
 from harness.wire import read_frame, with_size
 

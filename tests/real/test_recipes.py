@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
-from barnabas.plugins.recipes import RECIPES, Recipe
+from barnabas.plugins.rules.recipes import RECIPES, Recipe
 from barnabas.ui.testing.bench import Barnabas
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from harness.waiting import PATIENCE

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from barnabas.captures import open_capture
-from barnabas.plugins import rules
+from barnabas.plugins.rules import rules
 from barnabas.proxy import ProxyConfig
 from barnabas.proxy.events import RuleHit
 from confluent_kafka import Consumer, Producer, TopicPartition

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from barnabas.decoder.schema import facts
-from barnabas.plugins.rules import Rule
+from barnabas.plugins.rules.rules import Rule
 
 
 def error_rule(

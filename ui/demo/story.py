@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...plugins.rules import Rule
+from ...plugins.rules.rules import Rule
 from .traffic import TOPIC
 
 RULES = [

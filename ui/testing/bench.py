@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Self
 from ...decoder.filter import FilterError, compile
 from ...decoder.filter.errors import nearest
 from ...plugins.actions import ACTIONS
-from ...plugins.recipes import quoted
-from ...plugins.rules import Rule, Wrong
+from ...plugins.rules.recipes import quoted
+from ...plugins.rules.rules import Rule, Wrong
 from ...proxy import Proxy, ProxyConfig
 from ...proxy.control import Control, ControlConfig
 from ...proxy.control.client import ControlError

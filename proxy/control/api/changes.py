@@ -7,7 +7,7 @@ from typing import Any
 
 from aiohttp import web
 
-from ....plugins.rules import Rule, RuleError, parse
+from ....plugins.rules.rules import Rule, RuleError, parse
 from ...supervisor.shared_counters import new_serial
 from ..links import Failed
 from .api import Api, answer, body_of, flag, in_path, number, only, text_of

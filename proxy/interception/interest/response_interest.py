@@ -19,7 +19,7 @@ from ....decoder.filter.places import places
 from ....decoder.filter.quiet import Quiet as QuietFilter
 from ....decoder.schema import facts
 from ....decoder.wire.errors import DecodeError
-from ....plugins.book import RuleBook
+from ....plugins.rules.rule_list import RuleBook
 from .api_version_bitmap import api_version_bitmap
 from .header_prefix import PrefixReaders, asked_paths, may_have_records
 

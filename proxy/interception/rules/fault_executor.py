@@ -1,4 +1,4 @@
-"""Carrying out what a rule has decided for an exchange (`plugins.fate`): waiting, cutting, damaging, falling silent.
+"""Carrying out what a rule has decided for an exchange (`plugins.actions.fault_plan`): waiting, cutting, damaging, falling silent.
 
 Order is kept as TCP keeps it: a frame that waits stops its own direction of its own connection, nothing else.
 """
@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ....decoder import Exchange
-from ....plugins.fate import FOREVER, At, Cut, Fate, damaged
+from ....plugins.actions.fault_plan import FOREVER, At, Cut, Fate, damaged
 from ...ring.clock import now_ns
 from .impaired_sockets import BlackholeSocket, ThrottledSocket
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ....decoder import Exchange
-from ....plugins.fate import Fate
+from ....plugins.actions.fault_plan import Fate
 
 KEPT = 1000
 

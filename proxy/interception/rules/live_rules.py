@@ -1,6 +1,6 @@
 """The rules of a running relay: their list, where they came from, their counts, and who waits for hits.
 
-Rules come as JSON objects that were validated before (`plugins.rules`): `rule` is what the rule book needs, `source`
+Rules come as JSON objects that were validated before (`plugins.rules.rules`): `rule` is what the rule book needs, `source`
 what the user wrote, kept as it is. Every change makes a new `RuleBook` that goes on counting where the old one was.
 """
 
@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....decoder import Exchange
-from ....plugins.book import RuleBook
-from ....plugins.fate import Fate
-from ....plugins.rules import Rule
-from ....plugins.when import Counting
+from ....plugins.actions.fault_plan import Fate
+from ....plugins.rules.rule_list import RuleBook
+from ....plugins.rules.rules import Rule
+from ....plugins.rules.when import Counting
 from ...ring.clock import now_ns
 from ...supervisor.shared_counters import SharedCounters, first_serial
 from .hits import Hits

@@ -17,7 +17,7 @@ from barnabas.captures import Capture, Recorder, open_capture
 from barnabas.captures.reading.selection import Selection, count, select
 from barnabas.decoder import Exchange
 from barnabas.decoder.filter import compile
-from barnabas.plugins.fate import Fate
+from barnabas.plugins.actions.fault_plan import Fate
 from generated_filters import ALL_TESTS, INDEX_TESTS, Sample, filters
 from harness.examples import times
 from harness.slices import thin

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 import pytest
-from barnabas.plugins.rules import RuleError, parse
+from barnabas.plugins.rules.rules import RuleError, parse
 from barnabas.proxy.control.api.bounds import MOST_RULES, RULES_BYTES
 from barnabas.proxy.control.api.routes import ROUTES, described
 from harness import wire

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 from barnabas import decoder
-from barnabas.plugins.rules import Rule, Wrong
+from barnabas.plugins.rules.rules import Rule, Wrong
 from barnabas.proxy.events import RuleHit
 from harness import wire
 from harness.testbed import Testbed

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from barnabas import decoder
 from barnabas.captures import open_capture
-from barnabas.plugins.fate import Fate
+from barnabas.plugins.actions.fault_plan import Fate
 from barnabas.plugins.hooks import parse
-from barnabas.plugins.rules import Rule
+from barnabas.plugins.rules.rules import Rule
 from barnabas.proxy import Proxy
 from barnabas.proxy.events import ConnectionClosed, RuleHit
 from barnabas.proxy.interception.plugin_host import PluginsConfig

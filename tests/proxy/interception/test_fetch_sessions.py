@@ -10,7 +10,7 @@ import pytest
 from barnabas import decoder
 from barnabas.decoder.schema import facts
 from barnabas.plugins import fetch_sessions
-from barnabas.plugins.rules import Rule
+from barnabas.plugins.rules.rules import Rule
 from barnabas.proxy.events import RuleHit
 from harness import wire
 from harness.testbed import Testbed

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from barnabas import decoder
 from barnabas.captures import open_capture
-from barnabas.plugins.rules import Rule
+from barnabas.plugins.rules.rules import Rule
 from barnabas.proxy.control import Control, ControlConfig
 from harness import wire
 from harness.testbed import Testbed

@@ -8,7 +8,7 @@ from pathlib import Path
 from barnabas import decoder
 from barnabas.captures import open_capture
 from barnabas.decoder.findings import Inspector
-from barnabas.plugins.rules import Rule
+from barnabas.plugins.rules.rules import Rule
 from barnabas.proxy.events import FindingSeen
 from harness import wire
 from harness.testbed import Testbed

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from barnabas import decoder
-from barnabas.plugins.rules import Rule
+from barnabas.plugins.rules.rules import Rule
 from barnabas.proxy.events import BrokerFound, NotKafka, RuleHit, Undecoded
 from barnabas.proxy.interception.frame_editor import produce_acks
 from harness import scripted, wire

@@ -6,7 +6,7 @@ import socket
 import time
 
 from barnabas import decoder
-from barnabas.plugins.rules import Rule
+from barnabas.plugins.rules.rules import Rule
 from harness import wire
 from harness.testbed import Testbed
 

@@ -10,7 +10,7 @@ import pytest
 from barnabas import decoder
 from barnabas.decoder.reference import releases
 from barnabas.decoder.schema import facts
-from barnabas.plugins.rules import Rule, RuleError, parse
+from barnabas.plugins.rules.rules import Rule, RuleError, parse
 from barnabas.plugins.translation.dialect import Translating
 from barnabas.plugins.versions.pretence import offers
 from barnabas.plugins.versions.profile import Profile

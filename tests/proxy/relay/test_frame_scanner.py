@@ -21,8 +21,8 @@ import pytest
 from barnabas import decoder
 from barnabas.decoder.filter.quiet import Quiet
 from barnabas.decoder.schema import facts
-from barnabas.plugins.book import RuleBook
-from barnabas.plugins.rules import Rule
+from barnabas.plugins.rules.rule_list import RuleBook
+from barnabas.plugins.rules.rules import Rule
 from barnabas.proxy.interception.interest import response_interest
 from barnabas.proxy.interception.interest.api_version_bitmap import api_version_bitmap
 from barnabas.proxy.interception.interest.response_interest import ResponseInterest

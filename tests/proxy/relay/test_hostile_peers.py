@@ -9,7 +9,7 @@ import pytest
 from barnabas import decoder
 from barnabas.decoder.records import Record, encode_batch
 from barnabas.decoder.schema import facts
-from barnabas.plugins.rules import Rule
+from barnabas.plugins.rules.rules import Rule
 from barnabas.proxy.events import RelayFault
 from harness.wire import with_size
 from torture.proxy.desk import Desk, Session, cut

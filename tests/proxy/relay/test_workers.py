@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import pytest
 from barnabas import captures, decoder
-from barnabas.plugins.rules import Rule
+from barnabas.plugins.rules.rules import Rule
 from barnabas.proxy import Proxy, ProxyError
 from barnabas.proxy.addressing.transparent import Interception, NotIntercepted
 from barnabas.proxy.control import Control, ControlConfig

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from barnabas.plugins.rules import Rule
+from barnabas.plugins.rules.rules import Rule
 from barnabas.proxy.events import RuleHit
 from barnabas.proxy.ring.clock import CLOCK, FAR_NS, SLEW, Clock
 from barnabas.proxy.ring.reader import Record

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from barnabas.plugins import rules
+from barnabas.plugins.rules import rules
 from confluent_kafka import KafkaException, Producer
 from harness.waiting import PATIENCE, PATIENCE_MS, until
 from kafka import KafkaConsumer, KafkaProducer

@@ -9,7 +9,7 @@ from typing import Any
 
 from barnabas.decoder.connection.events import Happening
 from barnabas.decoder.findings import Finding
-from barnabas.plugins.rules import Rule
+from barnabas.plugins.rules.rules import Rule
 from barnabas.proxy import ProxyConfig
 from barnabas.proxy.events import ConnectionClosed, ConnectionOpened
 from confluent_kafka.admin import AdminClient, NewTopic

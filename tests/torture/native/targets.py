@@ -30,8 +30,8 @@ from barnabas.captures.recording.native_recorder import shape
 from barnabas.decoder import records
 from barnabas.decoder.codec.plan import plan
 from barnabas.decoder.codec.project import reader
-from barnabas.plugins.book import RuleBook
-from barnabas.plugins.rules import Rule
+from barnabas.plugins.rules.rule_list import RuleBook
+from barnabas.plugins.rules.rules import Rule
 from barnabas.proxy.addressing.node_endpoint_scanner import NodeEndpointScanner, PlainNodeEndpointScanner
 from barnabas.proxy.interception.interest.api_version_bitmap import api_version_bitmap
 from barnabas.proxy.interception.interest.header_prefix import HeaderPrefix, asked_paths

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 
 import pytest
-from barnabas.plugins.rules import Rule
+from barnabas.plugins.rules.rules import Rule
 from torture.proxy.desk import Desk
 
 

@@ -16,7 +16,7 @@ from collections import deque
 from typing import Any
 
 from barnabas.decoder.wire.frame import MAX_FRAME, foreign_protocol
-from barnabas.plugins.rules import Rule
+from barnabas.plugins.rules.rules import Rule
 from barnabas.proxy.addressing.address_map import AddressMap
 from barnabas.proxy.events import Address, Event, NotKafka
 from barnabas.proxy.relay.connection import Connection

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from barnabas import decoder
 from barnabas.decoder.schema import facts
-from barnabas.plugins.rules import Rule
+from barnabas.plugins.rules.rules import Rule
 from harness.slices import only, thin
 from retold.error_rules import error_rule
 from torture.proxy.desk import Desk, Session, cut

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from barnabas import decoder
-from barnabas.plugins.rules import Rule
+from barnabas.plugins.rules.rules import Rule
 from barnabas.proxy.relay.half_connection import MOVES, HalfConnection
 from barnabas.proxy.ring.reader import Record
 from barnabas.proxy.ring.ring import Kind

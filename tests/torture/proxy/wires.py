@@ -11,7 +11,7 @@ from collections import deque
 from typing import Any
 
 from barnabas.decoder.wire.frame import MAX_FRAME
-from barnabas.plugins.rules import Rule
+from barnabas.plugins.rules.rules import Rule
 from barnabas.proxy.events import Address
 from barnabas.proxy.interception.frame_editor import ADDRESS_APIS, watched
 from barnabas.proxy.interception.interest.api_version_bitmap import api_version_bitmap

@@ -17,11 +17,11 @@ from ....decoder.connection.exchange import State
 from ....decoder.filter.errors import nearest
 from ....decoder.schema import facts
 from ....plugins.actions.answering import Error
-from ....plugins.book import RuleBook
-from ....plugins.fate import Fate
-from ....plugins.reach import shadowed
-from ....plugins.recipes import RECIPES, find
-from ....plugins.rules import Rule, RuleError, load
+from ....plugins.actions.fault_plan import Fate
+from ....plugins.rules.reach import shadowed
+from ....plugins.rules.recipes import RECIPES, find
+from ....plugins.rules.rule_list import RuleBook
+from ....plugins.rules.rules import Rule, RuleError, load
 from ...safe import visible
 from ..common.failure import Failure
 from ..common.opening import open_or_fail

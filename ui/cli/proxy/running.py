@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from ....plugins.rules import Rule, RuleError, load
+from ....plugins.rules.rules import Rule, RuleError, load
 from ....proxy import Proxy, ProxyConfig, ProxyError, events
 from ....proxy.negotiation.security import client_advice
 from ... import times

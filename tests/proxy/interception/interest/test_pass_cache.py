@@ -11,8 +11,8 @@ from barnabas import decoder
 from barnabas.decoder import Exchange, Topics
 from barnabas.decoder.records import Record, encode_batch
 from barnabas.decoder.schema import facts
-from barnabas.plugins.book import RuleBook
-from barnabas.plugins.rules import Rule
+from barnabas.plugins.rules.rule_list import RuleBook
+from barnabas.plugins.rules.rules import Rule
 from barnabas.proxy.events import RuleHit
 from barnabas.proxy.interception.interest import pass_cache
 from barnabas.proxy.interception.interest.pass_cache import PassCache

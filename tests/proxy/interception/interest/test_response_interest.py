@@ -11,7 +11,7 @@ import pytest
 from barnabas import decoder
 from barnabas.decoder.records import Record, encode_batch
 from barnabas.decoder.schema import facts
-from barnabas.plugins.rules import Rule
+from barnabas.plugins.rules.rules import Rule
 from barnabas.proxy.events import RuleHit, Undecoded
 from harness import wire
 from harness.testbed import Testbed

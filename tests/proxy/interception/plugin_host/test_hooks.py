@@ -11,7 +11,7 @@ from barnabas import decoder
 from barnabas.captures import open_capture
 from barnabas.decoder import Exchange
 from barnabas.decoder.schema import facts
-from barnabas.plugins.rules import Rule
+from barnabas.plugins.rules.rules import Rule
 from barnabas.proxy.events import ConnectionClosed, Event, PluginFault, PluginSaid, PluginsKept, PluginsLoaded
 from harness.waiting import until
 from harness.wire import read_frame, with_size

@@ -16,7 +16,7 @@ import pytest
 from barnabas import decoder
 from barnabas.captures import open_capture
 from barnabas.captures.reading.verify import verify
-from barnabas.plugins.rules import Rule
+from barnabas.plugins.rules.rules import Rule
 from barnabas.proxy import Proxy
 from barnabas.proxy.events import ConnectionClosed, Counts
 from barnabas.proxy.relay.io import pipes

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from barnabas.plugins.recipes import RECIPES, Recipe
-from barnabas.plugins.rules import parse
+from barnabas.plugins.rules.recipes import RECIPES, Recipe
+from barnabas.plugins.rules.rules import parse
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -7,20 +7,20 @@ import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 
-from .. import decoder
-from ..decoder import Exchange
-from ..decoder.filter import Filter
-from ..decoder.filter.fields import Kind, Need
-from ..decoder.filter.paths import Path
-from ..decoder.filter.patterns import within
-from ..decoder.filter.quiet import Quiet
-from ..decoder.filter.scope import leaves as tests
-from ..decoder.filter.tree import FieldValue, Search
-from ..decoder.schema import facts
-from . import fetch_sessions
-from .actions import Scene, Seen
-from .answers import METADATA, cluster_of
-from .fate import Fate
+from ... import decoder
+from ...decoder import Exchange
+from ...decoder.filter import Filter
+from ...decoder.filter.fields import Kind, Need
+from ...decoder.filter.paths import Path
+from ...decoder.filter.patterns import within
+from ...decoder.filter.quiet import Quiet
+from ...decoder.filter.scope import leaves as tests
+from ...decoder.filter.tree import FieldValue, Search
+from ...decoder.schema import facts
+from .. import fetch_sessions
+from ..actions import Scene, Seen
+from ..actions.fault_plan import Fate
+from ..answers import METADATA, cluster_of
 from .rules import Rule
 from .when import Clockwork, Count, Counting
 

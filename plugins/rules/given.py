@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from ..decoder.filter import Filter, FilterError, compile
-from ..decoder.filter.errors import nearest
-from ..decoder.filter.literals import number as literal
-from ..decoder.schema import facts
+from ...decoder.filter import Filter, FilterError, compile
+from ...decoder.filter.errors import nearest
+from ...decoder.filter.literals import number as literal
+from ...decoder.schema import facts
 
 
 class Wrong(ValueError):

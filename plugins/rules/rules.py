@@ -17,9 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..decoder.filter import Filter, compile
-from . import actions, reach, when
-from .actions import Action
+from ...decoder.filter import Filter, compile
+from .. import actions
+from ..actions import Action
+from . import reach, when
 from .given import Given, Wrong, plainly
 from .rules_file import RuleError, read, read_text
 from .when import ALWAYS, When

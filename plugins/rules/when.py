@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ..decoder import Exchange
-from ..decoder.filter import Filter, FilterError, compile
-from ..decoder.filter.literals import number as literal
+from ...decoder import Exchange
+from ...decoder.filter import Filter, FilterError, compile
+from ...decoder.filter.literals import number as literal
 from .given import Given
 
 KEYS = ("after", "times", "every", "probability", "seed", "from", "until")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..decoder import EncodeError, encode_body
-from ..decoder.codec.message import is_error_code
-from ..decoder.codec.plan import FieldPlan, StructPlan, plan
-from ..decoder.schema import facts
-from .given import Given
+from ...decoder import EncodeError, encode_body
+from ...decoder.codec.message import is_error_code
+from ...decoder.codec.plan import FieldPlan, StructPlan, plan
+from ...decoder.schema import facts
+from ..rules.given import Given
 from .leaves import pattern
 
 Place = tuple[str, int, int]
