@@ -159,4 +159,4 @@ $(CACHE)/.broker: tests/broker/pom.xml | java
 # a broker starts in half the time with it, and does without it
 $(CACHE)/broker/classes.jsa: $(CACHE)/.broker | $(VENV)/.test
 	@echo "==> reading a broker's classes once for all"
-	@PYTHONPATH=tests $(BIN)/python -m real.class_archive || echo "no archive of classes: brokers start slower"
+	@PYTHONPATH=tests $(BIN)/python -m real.brokers.class_archive || echo "no archive of classes: brokers start slower"

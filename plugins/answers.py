@@ -3,7 +3,7 @@
 Where an error stands is a fact (`decoder.schema.error_places`), the same for answers made here and for responses of a broker that get
 an error. An answer has an entry for everything that the request lists of the kind that failed (topics for topics, partitions
 for partitions, groups for group ids), with the fields that say what it is about. All else is the schema's default, and -1 where
-brokers say so. Kafka's own `getErrorResponse` is the judge (tests/real/test_error_answers.py).
+brokers say so. Kafka's own `getErrorResponse` is the judge (tests/real/kafka_classes/test_error_answers.py).
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ def share(nodeid: str) -> str:
     if "captures/spark/" in path:
         return "spark"
     for what, modules in TOGETHER.items():
-        if path.endswith(tuple(f"real/test_{module}.py" for module in modules)):
+        if "/real/" in path and path.endswith(tuple(f"/test_{module}.py" for module in modules)):
             return what
     return nodeid if path.endswith(ONE_BY_ONE) else path
 

@@ -7,13 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ..errors import BarnabasError
 from ..proxy.control import Control, ControlError
 from ..proxy.events import Counts
 
 EVERY_SECONDS = 1.0
 
 
-class NotRecording(Exception):
+class NotRecording(BarnabasError):
     """The proxy records nothing that could be shown."""
 
 

@@ -34,7 +34,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "tests")]
 
 from others import PEERS  # noqa: E402
-from real.broker import Cluster, free_ports, start_cluster  # noqa: E402
+from real.brokers.broker import Cluster, free_ports, start_cluster  # noqa: E402
 
 PEERS_BIN = HERE.parents[1] / ".cache" / "peers" / "bin"
 BYTE_PROXIES = ("haproxy", "toxiproxy", "mitmproxy")
@@ -149,7 +149,7 @@ def measure(rounds: int, megabytes: int, names: list[str]) -> dict[str, dict[str
             "advertised.listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, _, port in every),
             "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller}",
         }
-        with patch("real.broker.free_ports", return_value=[controller, main]):
+        with patch("real.brokers.broker.free_ports", return_value=[controller, main]):
             cluster = start_cluster(1, settings)
         with cluster, ways(cluster, listeners, names, Path(scratch)) as bootstraps:
             admin = AdminClient({"bootstrap.servers": bootstraps["direct"]})

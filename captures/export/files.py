@@ -14,11 +14,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from ...errors import BarnabasError
+
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 _DEVICES = Path("/dev")
 
 
-class ThereAlready(FileExistsError):
+class ThereAlready(BarnabasError, FileExistsError):
     """Something of this name is there, and was not to be replaced."""
 
     def __init__(self, path: Path) -> None:

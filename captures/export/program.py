@@ -18,12 +18,13 @@ from ...decoder.records.write_messages import encode_messages_like
 from ...decoder.schema import facts
 from ...decoder.wire.errors import DecodeError
 from ...decoder.wire.frame import Direction
+from ...errors import BarnabasError
 from .answers import stable
 
 _WIDTH = 100
 
 
-class NoProgram(Exception):
+class NoProgram(BarnabasError):
     """The exchange cannot be asked again; the text says why."""
 
 

@@ -18,6 +18,7 @@ from heapq import merge
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from ...errors import BarnabasError
 from ..pcap import packets
 from ..pcap.packets import ACK, FIN, MAX_PAYLOAD, PSH, RST, SYN, Address
 from ..pcap.pcapng import CaptureReader
@@ -33,7 +34,7 @@ _ETHERNET = {4: bytes(12) + b"\x08\x00", 6: bytes(12) + b"\x86\xdd"}
 Stamped = tuple[int, bytes]
 
 
-class DecryptionError(ValueError):
+class DecryptionError(BarnabasError, ValueError):
     """The captures cannot be decrypted; the text says what is missing."""
 
 

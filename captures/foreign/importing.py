@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from pathlib import Path
 
+from ...errors import BarnabasError
 from ..pcap.packet_windows import WINDOW
 from ..pcap.reassembly import KAFKA_PORTS
 from ..pcap.sources import Source
@@ -19,7 +20,7 @@ from .scan import Scanner
 from .transcribe import Taker, Transcriber, Wanted
 
 
-class OwnRecording(ValueError):
+class OwnRecording(BarnabasError, ValueError):
     """The file is a segment of a recording already."""
 
 

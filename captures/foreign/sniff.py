@@ -21,6 +21,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import BinaryIO
 
+from ...errors import BarnabasError
 from ..pcap import packets
 from ..pcap.pcapng import LINKTYPE_ETHERNET
 from ..pcap.sources import Source
@@ -42,7 +43,7 @@ _DROPPED = {
 }
 
 
-class SniffError(OSError):
+class SniffError(BarnabasError, OSError):
     """The interface cannot be listened to; the text says why, and what to do."""
 
 

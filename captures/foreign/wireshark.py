@@ -16,13 +16,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from ...errors import BarnabasError
+
 _AHEAD = 64
 """Packets that are read before somebody wants them."""
 _LOOK_SECONDS = 0.2
 _PROGRAM = "tshark"
 
 
-class WiresharkError(ValueError):
+class WiresharkError(BarnabasError, ValueError):
     """tshark or pyshark is missing, or could not read the capture; the text says what to do."""
 
 

@@ -13,6 +13,8 @@ import struct
 from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple
 
+from ...errors import BarnabasError
+
 LINKTYPE_ETHERNET = 1
 
 SECTION_HEADER = 0x0A0D0D0A
@@ -38,7 +40,7 @@ TORN = "ends in the middle of a {what} at byte {offset}: {rest} bytes at the end
 BEYOND = "no byte {offset} is in the file, which has {size} bytes"
 
 
-class NotACapture(ValueError):
+class NotACapture(BarnabasError, ValueError):
     """The file is neither pcapng nor pcap (or a directory holds none); the text says what was found instead."""
 
 

@@ -7,6 +7,8 @@ import os
 import stat
 from typing import BinaryIO
 
+from ...errors import BarnabasError
+
 _KINDS = {
     stat.S_IFIFO: "a named pipe",
     stat.S_IFSOCK: "a socket",
@@ -16,7 +18,7 @@ _KINDS = {
 AnyPath = str | os.PathLike[str]
 
 
-class NotAFile(OSError):
+class NotAFile(BarnabasError, OSError):
     """There is something of this name, and it is no file."""
 
 

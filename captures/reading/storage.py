@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
+from ...errors import BarnabasError
+
 _AT_ONCE = frozenset({"s3", "gcs", "abfs"})
 """Stores where a file appears when all of it is there. Elsewhere it is written under a hidden name, and moved."""
 _CHUNK = 8 << 20
@@ -38,7 +40,7 @@ _GS_SECONDS = 30
 """How long pyarrow tries to reach Google's store; a quarter of an hour if it is not told."""
 
 
-class StorageError(OSError):
+class StorageError(BarnabasError, OSError):
     """A place that cannot be used: one line for the user, without credentials."""
 
 

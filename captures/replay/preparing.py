@@ -16,6 +16,7 @@ from ...decoder.codec.codec import decode_request_header, encode_request
 from ...decoder.codec.message import Message
 from ...decoder.codec.splice import Splicer
 from ...decoder.schema import facts
+from ...errors import BarnabasError
 from .mapping import IdMapping
 from .partly import only, places_of
 from .rewriting import Scope, changed
@@ -136,7 +137,7 @@ _PRODUCER_AT, _CRC_AT, _CRC_FROM, _HEADER = 43, 17, 21, 61
 _SIZE = struct.Struct(">i")
 
 
-class CannotSend(Exception):
+class CannotSend(BarnabasError):
     """The target cannot be asked this; the text says why."""
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any
 
+from ...errors import BarnabasError
 from ..reading.storage import Place, Remote, opened
 from ..tables.folder import Folder
 
 
-class MissingDuckDB(ImportError):
+class MissingDuckDB(BarnabasError, ImportError):
     """DuckDB is not installed; the text says how to install it."""
 
 

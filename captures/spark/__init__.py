@@ -1,5 +1,7 @@
 """The PySpark data pipeline over recordings. Importing this package imports no Spark."""
 
+from ...errors import BarnabasError
 
-class PipelineError(Exception):
+
+class PipelineError(BarnabasError):
     """The pipeline cannot go on: one line for the user, with the remedy."""

@@ -20,11 +20,12 @@ def package(target: Path) -> Path:
     """
     name = __name__.split(".")[0]
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.write(_ROOT / "__init__.py", f"{name}/__init__.py")
+        for file in ("__init__.py", "errors.py"):
+            archive.write(_ROOT / file, f"{name}/{file}")
         for part in _PARTS:
             for file in sorted((_ROOT / part).rglob("*")):
                 inside = file.relative_to(_ROOT)
-                if file.suffix in _SUFFIXES and "native" not in inside.parts:
+                if file.suffix in _SUFFIXES:
                     archive.write(file, f"{name}/{inside}")
     return target
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
+from ...errors import BarnabasError
 from .columns import Column
 
 BATCH_ROWS = 65536
@@ -14,7 +15,7 @@ BATCH_BYTES = 16 << 20
 """A batch ends when it has so many rows, or about so many bytes of text and payload."""
 
 
-class MissingLibrary(ImportError):
+class MissingLibrary(BarnabasError, ImportError):
     """A library of the extra `spark` is not installed; the text says how to install it."""
 
 

@@ -21,6 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ...errors import BarnabasError
 from ..reading.storage import Listed, Place, Remote, listed, opened, place, stamp, stamps
 from .arrow import pyarrow, schema_of
 from .rows import TABLES, Options
@@ -38,7 +39,7 @@ _COLUMNS = ("capture_id", "sequence", "path", "size_bytes", "modified_ns", "cont
 _Stamp = tuple[str, int, int]
 
 
-class FolderError(Exception):
+class FolderError(BarnabasError):
     """The folder cannot be used: one line for the user, with the remedy."""
 
 

@@ -17,6 +17,7 @@ from ...decoder import Direction, Exchange, ExchangeDone, Opaque, RequestSeen
 from ...decoder.connection.events import IN_VAIN, Closed, Happening, Missing, Opened, Stray
 from ...decoder.findings.detectors.network import first_bytes
 from ...decoder.wire.frame import MAX_FRAME
+from ...errors import BarnabasError
 from ..pcap.packets import Address
 from ..reading.reader import files_in
 from ..recording.recorder import Recorder
@@ -232,7 +233,7 @@ def address(text: str) -> Address:
     return host.removeprefix("[").removesuffix("]"), int(port) if port.isdigit() else 0
 
 
-class Occupied(ValueError):
+class Occupied(BarnabasError, ValueError):
     """There is something at the place already."""
 
 

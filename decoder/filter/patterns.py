@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from ...errors import BarnabasError
+
 MAX_PATTERN = 1000
 WORK = 1 << 24
 """Steps that one search may take: tens of milliseconds."""
@@ -53,7 +55,7 @@ def within(seconds: float, clock: Callable[[], float]) -> Iterator[None]:
         _Deadline.at, _Deadline.clock = before
 
 
-class PatternError(ValueError):
+class PatternError(BarnabasError, ValueError):
     """A pattern that is none, or one that could take for ever."""
 
 

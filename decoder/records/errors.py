@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from ...errors import BarnabasError
 
-class RecordsError(ValueError):
+
+class RecordsError(BarnabasError, ValueError):
     """Base of everything `decoder.records` raises for bytes it cannot read.
 
     `text` is the plain sentence, `offset` the byte it speaks of (None when the compression library did not

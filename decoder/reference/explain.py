@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import takewhile
 
+from ...errors import BarnabasError
 from ..codec.plan import snake_case
 from ..schema import facts
 from ..schema.notation import NO_VERSIONS, Definition, Field, Versions
@@ -118,7 +119,7 @@ class SettingText:
 Explanation = ErrorText | ApiText | KipText | SettingText
 
 
-class UnknownWord(KeyError):
+class UnknownWord(BarnabasError, KeyError):
     """Nothing is known by that name; `near` holds the nearest names."""
 
     def __init__(self, word: str, near: tuple[str, ...]) -> None:

@@ -1,7 +1,7 @@
 """Where a response states an error: a fact about the API and the error (``schema/definitions/error_places.txt``).
 
 `of(api_key, api_version, error_code)` answers it for one version; Kafka's `getErrorResponse` and real brokers are the judges
-(tests/real/test_error_answers.py, tests/real/test_error_places.py).
+(tests/real/kafka_classes/test_error_answers.py, tests/real/kafka_classes/test_error_places.py).
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ...errors import BarnabasError
 from ..codec.plan import StructPlan, compile_plan
 from .notation import ALL_VERSIONS, NO_VERSIONS, PRIMITIVES, Definition, Field, Versions, write
 
@@ -37,7 +38,7 @@ _TOPICS = {
 }
 
 
-class ImportProblem(ValueError):
+class ImportProblem(BarnabasError, ValueError):
     """A definition file cannot be understood; the text names the file and the reason."""
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from ...errors import BarnabasError
 
-class SchemaError(ValueError):
+
+class SchemaError(BarnabasError, ValueError):
     """A schema cannot be had or understood; the text says what to do."""
 
 

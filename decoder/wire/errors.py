@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...errors import BarnabasError
 
-class DecodeError(ValueError):
+
+class DecodeError(BarnabasError, ValueError):
     """Bytes that do not fit the schema.
 
     ``api``/``version``: what was being read. ``path``: the field, in ``a.b[0].c`` form. ``offset``: bytes from the
@@ -71,7 +73,7 @@ class UnknownVersion(DecodeError):
     """A version outside of what the schema holds for this API."""
 
 
-class EncodeError(ValueError):
+class EncodeError(BarnabasError, ValueError):
     """A value that cannot be written: ``path`` names the field."""
 
     def __init__(self, text: str, path: str = ""):

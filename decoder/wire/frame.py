@@ -6,6 +6,8 @@ import struct
 from collections.abc import Iterator
 from enum import IntEnum
 
+from ...errors import BarnabasError
+
 MAX_FRAME = 512 * 1024 * 1024
 """Larger sizes are taken for damage or for another protocol. Brokers refuse requests over 100 MiB by default
 (``socket.request.max.bytes``); fetch responses may be larger when a client asks for it."""
@@ -24,7 +26,7 @@ class Direction(IntEnum):
         return Direction(1 - self)
 
 
-class NotFrames(ValueError):
+class NotFrames(BarnabasError, ValueError):
     """The stream is not Kafka's framing; the text says what it looks like."""
 
 

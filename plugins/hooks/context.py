@@ -10,6 +10,7 @@ from ... import decoder
 from ...decoder import Exchange, Message
 from ...decoder.codec.message import shown_value
 from ...decoder.schema import facts
+from ...errors import BarnabasError
 from .. import answers
 from ..actions.leaves import leaves
 
@@ -18,11 +19,11 @@ HIGHEST_DELAY_MS = 600_000
 ASK_SECONDS = 5.0
 
 
-class Misused(Exception):
+class Misused(BarnabasError):
     """A hook wanted something that is not possible there."""
 
 
-class AskFailed(Exception):
+class AskFailed(BarnabasError):
     """A request of a plugin's own was not answered; the text says why."""
 
 

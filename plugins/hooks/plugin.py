@@ -10,6 +10,7 @@ from typing import Any
 from ...decoder import Exchange
 from ...decoder.filter import Filter, FilterError, compile
 from ...decoder.schema import facts
+from ...errors import BarnabasError
 from ..rules.reach import never
 
 HOOKS = {
@@ -27,7 +28,7 @@ _STATE = {"state": "(self)", "restore": "(self, state)"}
 EVERY = "*"
 
 
-class Unfit(Exception):
+class Unfit(BarnabasError):
     """A class that is no plugin; the text says why. `attribute`: what of it is wrong."""
 
     def __init__(self, text: str, attribute: str = "") -> None:

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from ...errors import BarnabasError
+
 if TYPE_CHECKING:
     from importlib import metadata
 
@@ -23,7 +25,7 @@ MOST_BYTES = 1 << 20
 """A plugin's file may have."""
 
 
-class PluginError(Exception):
+class PluginError(BarnabasError):
     """A plugin cannot be had: one line that begins with its place, and says what to do."""
 
 

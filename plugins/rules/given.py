@@ -15,9 +15,10 @@ from ...decoder.filter import Filter, FilterError, compile
 from ...decoder.filter.errors import nearest
 from ...decoder.filter.literals import number as literal
 from ...decoder.schema import facts
+from ...errors import BarnabasError
 
 
-class Wrong(ValueError):
+class Wrong(BarnabasError, ValueError):
     """`given`: what is wrong; `offset`: characters into its text; `key`: it is the key and not the value."""
 
     def __init__(self, given: Given, text: str, offset: int = 0, key: bool = False) -> None:

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...errors import BarnabasError
 from .given import Given, Wrong, plainly
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ MOST_VALUES = 100_000
 """What aliases stand for counts each time: a few lines of them can mean more than any memory holds."""
 
 
-class RuleError(ValueError):
+class RuleError(BarnabasError, ValueError):
     """A rules file that cannot be used: `file`, `line` and `column` (from 1), `text`."""
 
     def __init__(self, file: str, line: int, column: int, text: str) -> None:

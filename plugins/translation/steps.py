@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...decoder.schema import facts
+from ...errors import BarnabasError
 from .fields import Fields
 
 
-class Unbridgeable(Exception):
+class Unbridgeable(BarnabasError):
     """This request cannot be said at a version that the broker serves; the text says why, `error` what is answered."""
 
     def __init__(self, why: str, error: str = "UNSUPPORTED_VERSION") -> None:

@@ -18,6 +18,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from ...errors import BarnabasError
 from .transparent import PROXY_MARK
 
 TABLE = "inet barnabas_transparent"
@@ -28,7 +29,7 @@ ROUTE_TABLE = 27494
 FAMILIES = {"inet": ("-4", "-6"), "ip": ("-4",), "ip6": ("-6",)}
 
 
-class NetfilterError(Exception):
+class NetfilterError(BarnabasError):
     """The rules cannot be set or removed; the text says why, `root` whether it is for want of rights."""
 
     def __init__(self, text: str, root: bool = False) -> None:

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from typing import Any
 
+from ...errors import BarnabasError
 from ..events import Address, show
 from ..supervisor.worker_shared_state import Board
 from .address_map import AddressMap, reason
@@ -54,7 +55,7 @@ class TransparentConfig:
         return asdict(self)
 
 
-class NotIntercepted(Exception):
+class NotIntercepted(BarnabasError):
     """A connection that nothing brought here: the text says what it is and what to do."""
 
 

@@ -20,10 +20,12 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote, urlencode, urlsplit
 
+from ...errors import BarnabasError
+
 Json = dict[str, Any]
 
 
-class ControlError(Exception):
+class ControlError(BarnabasError):
     """The API refused, or could not be reached. `status`: HTTP's, 0 without an answer; `details`: what it said."""
 
     def __init__(self, status: int, text: str, details: Json | None = None) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ... import __version__
+from ...errors import BarnabasError
 from ..addressing.address_map import listen, reason
 from ..events import Address, ControlListening, Event, encode, show
 from .auth import is_loopback
@@ -26,7 +27,7 @@ CHANNELS = ("observer", "inspector")
 """The processes that take commands, besides the relays."""
 
 
-class ControlStartError(Exception):
+class ControlStartError(BarnabasError):
     """The control API cannot be offered; the text is one line for the user."""
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ...errors import BarnabasError
 from .. import events
 from ..addressing.address_map import reason
 from ..events import Address, WorkerEnded, show
@@ -37,7 +38,7 @@ HEARD = (
 """Events of the other processes that the meter counts (`metrics.Heard`)."""
 
 
-class MeterError(Exception):
+class MeterError(BarnabasError):
     """The meter cannot be started; the text is one line for the user."""
 
 

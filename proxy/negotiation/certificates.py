@@ -25,6 +25,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...errors import BarnabasError
+
 if TYPE_CHECKING:
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
@@ -39,7 +41,7 @@ NAMES = 1024
 """Certificates that are kept at one time; the names are the clients' choice."""
 
 
-class CertificateError(Exception):
+class CertificateError(BarnabasError):
     """A certificate or key cannot be had; the text is one line for the user."""
 
 

@@ -23,6 +23,7 @@ from typing import Any
 from ... import decoder
 from ...decoder.connection import api_versions
 from ...decoder.schema import facts
+from ...errors import BarnabasError
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 MOST_ITERATIONS = 100_000
@@ -37,7 +38,7 @@ FIRST_CORRELATION = -0x42415242
 _HANDSHAKE, _AUTHENTICATE = facts.api_key("SaslHandshake"), facts.api_key("SaslAuthenticate")
 
 
-class LoginRefused(Exception):
+class LoginRefused(BarnabasError):
     """The broker, or what it said, made the login impossible; the text is for people and holds no secret."""
 
 

@@ -14,13 +14,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from ...errors import BarnabasError
 from .certificates import CA_CERTIFICATE, Authority, CertificateError, HostContexts
 from .sasl import MECHANISMS, SaslConfig
 
 _HOST_NAME = re.compile(r"(?=.{1,253}$)[a-z0-9_]([a-z0-9_-]{0,62})(\.[a-z0-9_][a-z0-9_-]{0,62})*", re.I)
 
 
-class SecurityError(Exception):
+class SecurityError(BarnabasError):
     """TLS or SASL cannot be used as asked for; the text is one line for the user."""
 
 

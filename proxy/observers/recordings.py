@@ -17,6 +17,7 @@ from typing import Any
 from ...captures import Recorder
 from ...captures.recording.flight_note import Reason
 from ...captures.recording.flight_recorder import Flight
+from ...errors import BarnabasError
 from .. import events
 from ..events import Address, Event, Recording, RecordingFailed
 from ..ring.clock import now_ns
@@ -25,7 +26,7 @@ from .retainer import Retainer
 from .retention import RING, FlightConfig, RecordingConfig
 
 
-class RecordingRefused(Exception):
+class RecordingRefused(BarnabasError):
     """The command makes no sense now; `kind`: "exists", "missing" or "invalid"."""
 
     def __init__(self, kind: str, text: str) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any
 
+from ...errors import BarnabasError
 from ..negotiation.sasl import LoginRefused, SaslConfig, Work, conversation
 from ..negotiation.security import SecurityError, TlsConfig, client_context
 
@@ -19,7 +20,7 @@ CONNECT_SECONDS = 10.0
 _MOST = 512 * 1024 * 1024
 
 
-class DialFailed(Exception):
+class DialFailed(BarnabasError):
     """No connection could be had; the text says to where, why, and what to do."""
 
 

@@ -10,6 +10,7 @@ from ... import decoder
 from ...decoder.codec.message import Message
 from ...decoder.connection import api_versions
 from ...decoder.schema import facts
+from ...errors import BarnabasError
 from .dialing import Address, Dialer, DialFailed, receive_frame
 
 CLIENT_ID = "barnabas-replay"
@@ -22,7 +23,7 @@ _LATEST = -1
 _TRANSACTION, _GROUP = 1, 0
 
 
-class TargetFailed(Exception):
+class TargetFailed(BarnabasError):
     """The target cannot be used; the text says why and what to do."""
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from ...captures import NotACapture, open_capture
 from ...captures.serving import Content, Engine, Offer, Unused
 from ...decoder import Exchange
+from ...errors import BarnabasError
 from ..addressing.address_map import reason
 from ..events import Address
 from .config import Contents, OnMiss, ServeConfig
@@ -22,7 +23,7 @@ from .server import Server
 _START_SECONDS = 30.0
 
 
-class ServeError(Exception):
+class ServeError(BarnabasError):
     """The recording cannot be served; one line that says why."""
 
 

@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ...errors import BarnabasError
+
 CLUSTER = "cluster"
 PLUGIN = "plugin"
 _HEADER = re.compile(r"\s*(\[\[?)\s*([^\]]*?)\s*\]")
@@ -37,7 +39,7 @@ _WORDS = {
 }
 
 
-class ConfigError(Exception):
+class ConfigError(BarnabasError):
     """What is wrong in a config file: one line that begins with file, line and column."""
 
 

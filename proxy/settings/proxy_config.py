@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ...errors import BarnabasError
 from ...plugins.rules.rules import Rule
 from ..addressing.transparent import TransparentConfig
 from ..control.starting import ControlConfig
@@ -18,7 +19,7 @@ from ..observers.retention import FlightConfig, RecordingConfig
 from .limits import Limits
 
 
-class ProxyError(Exception):
+class ProxyError(BarnabasError):
     """The proxy cannot start; the text is one line for the user."""
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from docs.pages import Command
 
 ELSEWHERE = {
-    "transparent": "tests/real/test_transparent.py",
-    "proxy --transparent": "tests/real/test_transparent.py",
-    "import legs.pcap": "tests/real/test_keylog.py",
+    "transparent": "tests/real/proxying/test_transparent.py",
+    "proxy --transparent": "tests/real/proxying/test_transparent.py",
+    "import legs.pcap": "tests/real/proxying/test_keylog.py",
     "schema import .cache/broker": "tests/ui/cli/protocol/test_schema_import.py",
     "spark://": "tests/captures/spark/test_cluster.py",
     "sc://": "tests/captures/spark/test_connect.py",

@@ -1,6 +1,6 @@
 """Proxies whose processes are forks of one that has loaded everything, as in the pytest plugin: hundreds are started.
 
-``tests/real/test_through_proxy.py`` and the tests of the command start fresh interpreters, as a user does.
+``tests/real/proxying/test_through_proxy.py`` and the tests of the command start fresh interpreters, as a user does.
 """
 
 from __future__ import annotations

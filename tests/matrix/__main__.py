@@ -16,7 +16,7 @@ from matrix import faults, page, results
 from matrix.brokers import BROKERS, Address, Broker
 from matrix.building import CLIENTS, Client, Missing
 from matrix.pair import run_pair
-from real.broker import REPOSITORY, BrokerFailed
+from real.brokers.broker import REPOSITORY, BrokerFailed
 
 DOCUMENT = REPOSITORY / "docs" / "compatibility.md"
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from real import old_broker
-from real.broker import REPOSITORY, BrokerFailed, jar_directory, start_cluster
+from real.brokers import old_broker
+from real.brokers.broker import REPOSITORY, BrokerFailed, jar_directory, start_cluster
 
 JARS = REPOSITORY / ".cache" / "matrix" / "brokers"
 Address = tuple[str, int]

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from real.broker import JVM, REPOSITORY
-from real.java_programs import SOURCES
+from real.brokers.broker import JVM, REPOSITORY
+from real.clients.java_programs import SOURCES
 
 PROGRAMS = Path(__file__).parent
 BUILT = REPOSITORY / ".cache" / "matrix" / "clients"

@@ -24,7 +24,7 @@ from harness.waiting import PATIENCE
 from matrix import recording, topics
 from matrix.brokers import Address
 from matrix.stages import EXPECTED, reached
-from real.broker import REPOSITORY
+from real.brokers.broker import REPOSITORY
 
 Said = dict[str, Any]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from matrix.brokers import BROKERS
 from matrix.building import CLIENTS
-from real.broker import REPOSITORY
+from real.brokers.broker import REPOSITORY
 
 FOLDER = REPOSITORY / ".cache" / "matrix" / "results"
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from barnabas.ui.testing.bench import Barnabas
 
-from real.broker import Cluster, start_cluster
-from real.clients import WORKLOADS
-from real.fault_bench import mocked
-from real.old_broker import OLDEST, WITH_API_VERSIONS, WITH_GROUPS, OldBroker, start_old
-from real.secured import Secured, start_secured
+from real.brokers.broker import Cluster, start_cluster
+from real.brokers.fault_bench import mocked
+from real.brokers.old_broker import OLDEST, WITH_API_VERSIONS, WITH_GROUPS, OldBroker, start_old
+from real.brokers.secured import Secured, start_secured
+from real.clients.workloads import WORKLOADS
 
 
 @pytest.fixture(scope="package")

@@ -9,10 +9,11 @@ import subprocess
 import time
 from typing import Any
 
+from ...errors import BarnabasError
 from ...proxy.supervisor.interpreter import python
 
 
-class ChildFailed(RuntimeError):
+class ChildFailed(BarnabasError, RuntimeError):
     """The process ended before it said what was awaited."""
 
 

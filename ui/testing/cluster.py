@@ -6,6 +6,7 @@ import json
 import select
 import subprocess
 
+from ...errors import BarnabasError
 from ...proxy.supervisor.interpreter import python
 
 START_SECONDS = 30.0
@@ -13,7 +14,7 @@ OWN_FINDINGS = {"malformed-api-versions-fallback": "", "surplus-bytes": "Metadat
 """What librdkafka's mock brokers do wrong themselves, whatever a test does: ids of findings, and words that they say."""
 
 
-class ClusterFailed(RuntimeError):
+class ClusterFailed(BarnabasError, RuntimeError):
     """The cluster did not start; the text says why and what to do."""
 
 

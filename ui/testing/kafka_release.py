@@ -20,6 +20,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from ...errors import BarnabasError
+
 ARTIFACT = "org.apache.kafka:kafka_2.13"
 OLDEST = (3, 9, 0)
 """Older ones are not tried."""
@@ -48,7 +50,7 @@ _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
 """
 
 
-class KafkaFailed(RuntimeError):
+class KafkaFailed(BarnabasError, RuntimeError):
     """Apache Kafka cannot be had; the text says why and what to do."""
 
 

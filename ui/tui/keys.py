@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 from textual.binding import Binding, BindingType
 
+from ...errors import BarnabasError
+
 Words = tuple[tuple[str, str], ...]
 
 
@@ -185,7 +187,7 @@ _SHOWN = {
 _WRITTEN = {shown: name for name, shown in _SHOWN.items() if len(shown) == 1}
 
 
-class KeyConflict(ValueError):
+class KeyConflict(BarnabasError, ValueError):
     """A key file that cannot be used; the text says what to change."""
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....decoder import Exchange
+from ....errors import BarnabasError
 from ....plugins.actions.fault_plan import Fate
 from ....plugins.rules.rule_list import RuleBook
 from ....plugins.rules.rules import Rule
@@ -23,11 +24,11 @@ Heard = Callable[[int], None]
 """Is told the hits of a rule."""
 
 
-class NoSuchRule(LookupError):
+class NoSuchRule(BarnabasError, LookupError):
     """No rule has this name."""
 
 
-class RuleExists(ValueError):
+class RuleExists(BarnabasError, ValueError):
     """A rule of this name is there already."""
 
 

@@ -28,6 +28,7 @@ from ....captures.recording.index import (
     Record,
 )
 from ....decoder import State
+from ....errors import BarnabasError
 from . import layout
 from .layout import HEADER, RENEW_SECONDS, Header, Hello, Kind, Refusal, Totals
 
@@ -35,7 +36,7 @@ _ASK_AGAIN_SECONDS = 1.0
 _MAX_ENTRY = 8192
 
 
-class FeedError(Exception):
+class FeedError(BarnabasError):
     """The feed cannot be read; the text is one line for the user."""
 
 

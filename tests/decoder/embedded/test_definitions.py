@@ -18,7 +18,7 @@ from barnabas.decoder.codec.plan import Plan, extra_plan
 from barnabas.decoder.embedded import payload
 from barnabas.decoder.schema import facts, importer
 from harness.waiting import PATIENCE
-from real.test_java_classes import as_kafkas_json, own
+from real.kafka_classes.test_java_classes import as_kafkas_json, own
 
 CACHE = Path(__file__).parents[3] / ".cache"
 JAVA = Path(__file__).parent / "java"

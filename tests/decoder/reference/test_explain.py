@@ -12,7 +12,7 @@ from barnabas.decoder.reference.explanations import texts
 from barnabas.decoder.reference.explanations.blocks import BlockError, Rule, parse
 from barnabas.decoder.schema import facts
 from barnabas.decoder.schema.notation import Versions
-from real.broker import jar_directory
+from real.brokers.broker import jar_directory
 
 
 def test_the_texts_are_whole_and_every_reference_leads_somewhere():

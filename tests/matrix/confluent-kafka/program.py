@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 from harness.waiting import PATIENCE, until
 from matrix.stages import BOOKED, GZIP, PLAIN, main
-from real.confluent_client import read
+from real.clients.confluent_client import read
 
 
 def settings(bootstrap: str, **more: Any) -> dict[str, Any]:

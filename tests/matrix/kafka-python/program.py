@@ -10,7 +10,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.structs import OffsetAndMetadata
 from matrix.stages import BOOKED, GZIP, PLAIN, main
-from real import kafka_python_client
+from real.clients import kafka_python_client
 
 
 def consumer(bootstrap: str, group: str | None, **more: Any) -> KafkaConsumer:

@@ -69,7 +69,7 @@ def test_a_broker_of_the_same_release_stays_as_it_is(name: str) -> None:
     ],
 )  # fmt: skip
 def test_what_is_not_known(name: str, refused: Any, unknown: type, silent: bool) -> None:
-    """As Kafka of those releases does; the real ones stand beside it in tests/real/test_pretend.py."""
+    """As Kafka of those releases does; the real ones stand beside it in tests/real/translation/test_pretend.py."""
     pretence = Pretence(Profile.of(name))
     if refused is None:
         assert isinstance(pretence.request(request("ApiVersions", 0)), unknown)

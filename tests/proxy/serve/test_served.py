@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from harness.waiting import PATIENCE, until
 from harness.wire import with_size
-from real.clients import WORKLOADS, expected
+from real.clients.workloads import WORKLOADS, expected
 
 TRANSACTIONS = "kafka-python transactions"
 RUN = "c-kafka-python-transactions"

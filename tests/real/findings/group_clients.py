@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from harness.lines import line
 from harness.waiting import PATIENCE, attempts, until
 from kafka import KafkaConsumer
-from real.broker import jar_directory
+from real.brokers.broker import jar_directory
 from real.findings.raw_client import RawClient
 
 SESSION_MS = 6000  # the shortest that a broker allows by default
@@ -218,8 +218,8 @@ def process(
 
 @contextlib.contextmanager
 def java(program: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """A program of tests/real/java, which must come to a good end."""
-    source = Path(__file__).parents[1] / "java" / f"{program}.java"
+    """A program of tests/real/clients/java, which must come to a good end."""
+    source = Path(__file__).parents[1] / "clients" / "java" / f"{program}.java"
     command = ["java", "-Xmx128m", "-cp", f"{jar_directory()}/*", str(source), *arguments]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
         try:

@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from harness.waiting import PATIENCE, attempts, until
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError
-from real.broker import Cluster, start_cluster
+from real.brokers.broker import Cluster, start_cluster
 from real.findings import scene
 from real.findings.edited_broker import EditedBroker
 from real.findings.group_clients import read

@@ -27,8 +27,8 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 from harness.waiting import PATIENCE, until
-from real import broker
-from real.broker import HOST, Cluster, Node
+from real.brokers import broker
+from real.brokers.broker import HOST, Cluster, Node
 
 USER, PASSWORD = "alice", "alice-keeps-this"
 SESSION_MS = 3000

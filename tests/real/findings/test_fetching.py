@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from barnabas.decoder.findings import Finding, Severity
-from real.broker import Cluster
+from real.brokers.broker import Cluster
 from real.findings.scenarios_fetching import SCENARIOS, record, started
 from real.findings.scene import retimed, told
 from retold.recorded import findings

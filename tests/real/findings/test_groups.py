@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from real.broker import Cluster
+from real.brokers.broker import Cluster
 from real.findings.scenarios_groups import SCENARIOS
 from real.findings.scene import record, retimed, told
 from retold.recorded import GROUPS, findings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from real.broker import Cluster, start_cluster
+from real.brokers.broker import Cluster, start_cluster
 from real.findings.scenarios_producing import SCENARIOS, answered_with_errors, record, tiny_batches
 from real.findings.scene import create, retimed, told
 from real.findings.scene import record as record_scene

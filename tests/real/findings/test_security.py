@@ -10,7 +10,7 @@ import pytest
 from barnabas.captures import NotACapture
 from barnabas.decoder.findings import Finding, Severity
 from harness.waiting import until
-from real.broker import HOST
+from real.brokers.broker import HOST
 from real.findings import scenarios_security as scenarios
 from real.findings.scene import record, told
 from real.findings.secure_broker import PASSWORD, SecureCluster, start_secure_cluster

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from barnabas.decoder.findings import Finding, Severity
-from real.broker import Cluster, start_cluster
-from real.clients import WORKLOADS
+from real.brokers.broker import Cluster, start_cluster
+from real.clients.workloads import WORKLOADS
 from real.findings import scenarios_versions as scenarios
 from real.findings.edited_broker import EditedBroker
 from real.findings.scene import record, told

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 from harness.waiting import PATIENCE, until
 from kafka import KafkaAdminClient
 from kafka import TopicPartition as Place
-from real.broker import Cluster, Node, free_ports, start_cluster
+from real.brokers.broker import Cluster, Node, free_ports, start_cluster
 from torture.proxy.clients import QUICK
 from torture.proxy.unruly import Unruly
 

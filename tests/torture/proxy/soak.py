@@ -26,7 +26,7 @@ from typing import Any
 
 from confluent_kafka import Message
 from confluent_kafka.admin import AdminClient
-from real.broker import start_cluster
+from real.brokers.broker import start_cluster
 from torture.proxy.clients import QUICK, Consumption, Production, check, make_topic
 
 SAMPLE_SECONDS = 5.0

@@ -15,7 +15,7 @@ import pytest
 from barnabas.captures import open_capture
 from barnabas.proxy import Proxy, ProxyConfig
 from harness.waiting import PATIENCE, until
-from real.broker import free_ports
+from real.brokers.broker import free_ports
 from torture.proxy.clients import Consumption, Production, check, make_topic
 from torture.proxy.cluster import NODES, Behind, plan, three_brokers
 from torture.proxy.peers import descriptors, taken, unfaulted, warm

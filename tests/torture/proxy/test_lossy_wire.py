@@ -14,7 +14,7 @@ import pytest
 from barnabas.captures import open_capture
 from barnabas.proxy import Proxy, ProxyConfig
 from network.namespaces import Namespaces, inside, missing, run_in
-from real.broker import start_cluster
+from real.brokers.broker import start_cluster
 from torture.proxy import volume
 from torture.proxy.clients import Consumption, Production, check, make_topic
 from torture.proxy.peers import taken, unfaulted

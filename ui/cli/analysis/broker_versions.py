@@ -12,6 +12,7 @@ from ....decoder.compat import BrokerSeen
 from ....decoder.compat.matrix import broker as broker_seen
 from ....decoder.connection import api_versions
 from ....decoder.schema import facts
+from ....errors import BarnabasError
 from ..common.address import Address, show
 
 TIMEOUT = 5.0
@@ -21,7 +22,7 @@ _MAX_ANSWER = 64 << 20
 _ALERT, _HANDSHAKE = 21, 22  # TLS record types
 
 
-class NoAnswer(Exception):
+class NoAnswer(BarnabasError):
     """The broker could not be asked; the text says why and what to do."""
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from ....errors import BarnabasError
 
-class Failure(Exception):
+
+class Failure(BarnabasError):
     """Something the user can mend: one line that says what, where and what to do next. Exit status 2."""
 
 

@@ -20,6 +20,7 @@ from ....decoder.codec.message import is_error_code
 from ....decoder.codec.plan import FieldPlan, Plan, StructPlan, plan
 from ....decoder.schema import facts
 from ....decoder.wire.errors import EncodeError
+from ....errors import BarnabasError
 from ...safe import visible
 from .field_list import Field, Tree, headline
 from .fields import meaning
@@ -30,7 +31,7 @@ RANGES: dict[str, tuple[int, int]] = {
 }
 
 
-class BadValue(ValueError):
+class BadValue(BarnabasError, ValueError):
     """The text is no value for the field; it says what would be."""
 
 

@@ -23,6 +23,7 @@ from ....decoder import DecodeError, EncodeError, Exchange, Message, decode_resp
 from ....decoder.codec.present import present
 from ....decoder.schema import facts
 from ....decoder.wire.frame import MAX_FRAME
+from ....errors import BarnabasError
 from ....proxy.control import ControlError
 from ...safe import visible
 from ...times import clock
@@ -41,7 +42,7 @@ _READS = re.compile(r"Describe|List|Get|Find|Metadata|ApiVersions|Fetch|OffsetFe
 Address = tuple[str, int]
 
 
-class NotSent(Exception):
+class NotSent(BarnabasError):
     """It cannot be sent, or no answer came; the text says why and what to do."""
 
 

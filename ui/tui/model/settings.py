@@ -22,11 +22,12 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from ....errors import BarnabasError
 from ..keys import KeyConflict, keymap
 from ..widgets.palette import THEMES, Palette
 
 
-class BadSettings(ValueError):
+class BadSettings(BarnabasError, ValueError):
     """The file cannot be used; the text says where and what to change."""
 
 

@@ -1,0 +1,39 @@
+"""Commands of the documentation that ask a real broker, or send it what was recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+from docs.kinds import kind
+from docs.pages import Command, commands
+from docs.world import World
+from harness.waiting import PATIENCE
+from real.brokers.broker import Cluster
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def world(broker: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    for made in admin.create_topics([NewTopic(topic, 1) for topic in ("orders", "orders-b")]).values():
+        made.exception(PATIENCE)  # another test may have made it
+    world = World(tmp_path_factory.mktemp("world"), broker.addresses[0])
+    try:
+        yield world
+    finally:
+        world.close()
+
+
+def of_a_broker() -> list[Any]:
+    return [pytest.param(command, id=command.where) for command in commands() if kind(command) == "broker"]
+
+
+@pytest.mark.parametrize("command", of_a_broker())
+def test_it_does_its_work(command: Command, world: World) -> None:
+    done = world.run(command.words)
+    assert done.status in ({0, 1} if "--fail-on" in command.words else {0}), done.out + done.err
+    assert "Traceback" not in done.out + done.err

@@ -1,0 +1,42 @@
+"""What aiokafka does about errors that a rule makes: what can be tried again is, anything else is told."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError
+from barnabas.ui.testing.bench import Barnabas
+from harness.waiting import PATIENCE
+from real.brokers.fault_bench import cursor, seen
+
+
+def aiokafka(bootstrap: str, topic: str) -> str:
+    async def work() -> str:
+        async with AIOKafkaProducer(bootstrap_servers=bootstrap, retry_backoff_ms=20) as producer:
+            try:
+                await producer.send_and_wait(topic, b"one")
+            except KafkaError as error:
+                return type(error).__name__
+            return "sent"
+
+    return asyncio.run(asyncio.wait_for(work(), PATIENCE))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("error", "told", "requests"),
+    [
+        ("NOT_LEADER_OR_FOLLOWER", "sent", 2),
+        ("TOPIC_AUTHORIZATION_FAILED", "TopicAuthorizationFailedError", 1),
+    ],
+)
+def test_produce(mock_bench: Barnabas, error: str, told: str, requests: int) -> None:
+    bench, topic = mock_bench, f"aiokafka-{requests}"
+    before = cursor(bench)
+    with bench.inject(api="Produce", error=error, topic=topic, times=1) as fault:
+        assert aiokafka(bench.bootstrap, topic) == told
+        assert fault.hits == 1
+    found = [each["error"] for each in seen(bench, before, "api == Produce")]
+    assert found == [error, None][:requests]

@@ -1,0 +1,138 @@
+"""Kafka's own `AbstractRequest.getErrorResponse` as judge of typed errors: every API, every version of two releases."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from barnabas import decoder
+from barnabas.decoder.codec.plan import FieldPlan, StructPlan, plan
+from barnabas.decoder.schema import facts
+from barnabas.plugins import answers
+from real.clients import java_programs
+
+CLUSTER_AUTHORIZATION_FAILED = 31
+"""An error of the whole request: where the response has a place for that, Java's uses it."""
+
+OURS = {
+    "error_message": "Java puts its own sentences there, or none",
+    "expiry_timestamp_ms": "Java says 0 where a token could not be renewed, and -1 where it could not be made",
+    "principal_type": "Java says User:ANONYMOUS, the definition's default is empty",
+    "principal_name": "the same",
+    "token_requester_principal_type": "the same",
+    "token_requester_principal_name": "the same",
+    "metadata": "null and empty say the same here",
+    "records": "null in some releases, empty in others",
+    "user": "Java leaves it empty in DescribeUserScramCredentials",
+    "producer_id": "Java leaves 0 in DescribeTransactions; -1 is no producer id everywhere else",
+    "producer_epoch": "the same",
+    "transaction_start_time_ms": "the same",
+    "start_offset": "Java leaves 0 in share group states; -1 is what says that it is not known",
+    "leader_epoch": "the same",
+}
+"""Fields that may differ, and why."""
+LISTS = {
+    ("ListPartitionReassignments", "topics"): "has no error codes; Java repeats what was asked",
+    ("DescribeClientQuotas", "entries"): "null and empty say the same here",
+}
+
+
+def sample(struct: StructPlan, chance: random.Random) -> dict[str, Any]:
+    return {field.name: value(field, chance) for field in struct.fields if field.tag is None}
+
+
+def value(field: FieldPlan, chance: random.Random, item: bool = False) -> Any:
+    if field.array and not item:
+        return [value(field, chance, True) for _ in range(2)]
+    if field.struct is not None:
+        return sample(field.struct, chance)
+    if field.type in ("bool", "float64"):
+        return True if field.type == "bool" else 1.0
+    if field.type == "uuid":
+        return uuid.UUID(int=chance.getrandbits(128) | 1)
+    if field.type == "string":
+        return "".join(chance.choices("abcdef", k=6))
+    if field.type in ("bytes", "records"):
+        return b""
+    return chance.randrange(1, 100)
+
+
+def ordered(value: Any) -> Any:
+    """Java keeps some answers in maps: their order says nothing."""
+    if isinstance(value, dict):
+        return {name: ordered(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return sorted((ordered(item) for item in value), key=repr)
+    return value
+
+
+def differences(api: str, java: Any, ours: Any, path: str = "") -> Iterator[str]:
+    if isinstance(java, dict):
+        for name in java:
+            if name not in OURS:
+                yield from differences(api, java[name], ours[name], f"{path}.{name}")
+    elif isinstance(java, list) or isinstance(ours, list):
+        if (api, path[1:]) in LISTS:
+            return
+        java, ours = java or [], ours or []
+        if len(java) != len(ours):
+            yield f"{path}: {len(java)} entries, ours {len(ours)}"
+            return
+        for one, other in zip(java, ours, strict=True):
+            yield from differences(api, one, other, path + "[]")
+    elif java != ours:
+        yield f"{path}: {java!r}, ours {ours!r}"
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(("release", "least"), [pytest.param("3.9.1", 310, marks=pytest.mark.slow), ("4.3.1", 285)])
+def test_answers_are_those_of_kafka(release: str, least: int) -> None:
+    chance = random.Random(1)
+    cases, lines = [], []
+    for key in facts.api_keys():
+        for version in facts.api(key).versions.every():
+            fields = sample(plan("request", key, version).root, chance)
+            frame = decoder.encode_request(key, version, fields, correlation_id=1, client_id="c")
+            request = decoder.decode_request(frame)
+            cases.append(request)
+            lines.append(f"{key} {version} {CLUSTER_AUTHORIZATION_FAILED} {frame[request.body_start :].hex() or '-'}")
+    said = java_programs.answers("ErrorAnswers", java_programs.jars_of(release), lines)
+    found: list[str] = []
+    count: Counter[str] = Counter()
+    for request, line in zip(cases, said, strict=True):
+        key, version, api = request.api_key, request.api_version, request.api
+        if line in ("-", "null") or line.startswith("! "):
+            count[line[:1]] += 1
+            continue
+        try:
+            java = decoder.decode_body("response", key, version, bytes.fromhex(line.rstrip("x")))
+        except decoder.DecodeError:
+            count["laid out anew since"] += 1
+            continue
+        made = answers.error_response(request, CLUSTER_AUTHORIZATION_FAILED, 1)
+        ours = decoder.decode_response(made, api_key=key, api_version=version)
+        found += [
+            f"{api} v{version} {each}" for each in differences(api, ordered(java.to_dict()), ordered(ours.to_dict()))
+        ]
+        assert bool(list(java.errors())) <= bool(list(ours.errors())), f"{api} v{version}: no error in ours"
+        count["compared"] += 1
+    assert found == []
+    assert count["compared"] >= least, count
+
+
+def test_errors_of_parts_stand_with_the_parts() -> None:
+    frame = decoder.encode_request(
+        1, 7, {"topics": [{"topic": "a", "partitions": [{"partition": 3}]}]}, correlation_id=1, client_id=None
+    )
+    request = decoder.decode_request(frame)
+    for error, where in (
+        ("NOT_LEADER_OR_FOLLOWER", "responses[0].partitions[0].error_code"),
+        ("INVALID_FETCH_SESSION_EPOCH", "error_code"),
+    ):
+        code = facts.error_code(error)
+        made = decoder.decode_response(answers.error_response(request, code, 1), api_key=1, api_version=7)
+        assert next(made.errors()) == (where, code)

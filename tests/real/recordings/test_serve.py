@@ -1,0 +1,106 @@
+"""Record a client's test against a real broker, stop the broker, serve the recording: the same test gives the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from barnabas.proxy import ProxyConfig
+from barnabas.proxy.serve import OnMiss, Served
+from harness.proxies import Proxy
+
+from real.brokers.broker import start_cluster
+from real.clients.workloads import CLIENTS, WORKLOADS, expected, in_turn
+
+EVERY_DAY = ("kafka-python produce_and_consume", "kafka-python admin", "aiokafka transactions")
+"""The workloads whose recordings the everyday tests use."""
+
+
+def run_name(name: str) -> str:
+    return "served-" + name.replace(" ", "-")
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """``recorded(name)``: the folder with the recording of a workload. The brokers are of its own, and gone."""
+
+    @cache
+    def record(name: str) -> Path:
+        folder = tmp_path_factory.mktemp("recorded")
+        brokers = 3 if name.startswith("three ") else 1
+        work = name.removeprefix("three ")
+        settings = {"default.replication.factor": 1}
+        with (
+            start_cluster(brokers, settings if brokers > 1 else {}) as cluster,
+            Proxy(ProxyConfig(upstream=cluster.addresses[0], record=folder)) as proxy,
+        ):
+            host, port = proxy.address
+            assert WORKLOADS[work](f"{host}:{port}", run_name(work)) == expected(work)
+        return folder
+
+    @cache
+    def every() -> dict[str, Path]:
+        """The everyday workloads with one broker: it is stopped before any of them is served."""
+        folders = {}
+        with start_cluster() as cluster:
+            for name in sorted(EVERY_DAY):
+                folders[name] = tmp_path_factory.mktemp("recorded")
+                with Proxy(ProxyConfig(upstream=cluster.addresses[0], record=folders[name])) as proxy:
+                    host, port = proxy.address
+                    assert WORKLOADS[name](f"{host}:{port}", run_name(name)) == expected(name)
+        return folders
+
+    return lambda name: every()[name] if name in EVERY_DAY else record(name)
+
+
+def run(name: str, served: Served) -> dict[str, Any]:
+    return WORKLOADS[name](served.bootstrap, run_name(name))
+
+
+@pytest.mark.parametrize("name", in_turn("aiokafka transactions"))
+def test_a_recorded_workload_runs_without_its_broker(name, recorded):
+    with Served(recorded(name)) as served:
+        assert run(name, served) == expected(name)
+        assert [event.text for event in served.events() if event.warning] == []
+        assert served.summary()["never_asked"] == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["produce_and_consume"])
+def test_another_client_runs_on_the_recording_of_one(kind, recorded):
+    """Other versions of the same requests are answered from the recorded ones."""
+    folder = recorded(f"kafka-python {kind}")
+    for client in CLIENTS:
+        with Served(folder) as served:
+            found = WORKLOADS[f"{client} {kind}"](served.bootstrap, run_name(f"kafka-python {kind}"))
+            assert found == expected(f"{client} {kind}"), client
+            assert served.misses == []
+
+
+@pytest.mark.slow
+def test_three_brokers_are_served_on_three_listeners(recorded):
+    name = "confluent-kafka produce_and_consume"
+    with Served(recorded(f"three {name}")) as served:
+        assert run(name, served) == expected(name)
+        assert len(set(CLIENTS["confluent-kafka"].broker_addresses(served.bootstrap))) == 3
+        assert served.misses == []
+
+
+@pytest.mark.slow
+def test_what_is_missing_is_recorded_from_three_real_brokers_through_the_server(tmp_path):
+    """The first run begins with nothing and asks the brokers; the second has no brokers any more."""
+    folder, names = tmp_path / "new", ["confluent-kafka produce_and_consume", "aiokafka transactions"]
+    with (
+        start_cluster(3, {"default.replication.factor": 1}) as cluster,
+        Served(folder, on_miss=OnMiss.RECORD, broker=cluster.addresses[0]) as served,
+    ):
+        for name in names:
+            assert run(name, served) == expected(name)
+        assert set(served.summary()["by_kind"]) == {"forwarded"}
+    with Served(folder) as served:
+        for name in names:
+            assert run(name, served) == expected(name)
+        assert served.misses == []
