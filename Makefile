@@ -150,10 +150,10 @@ java:
 	@java -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | { read -r major; [ "$${major:-0}" -ge 17 ]; } || { \
 		echo "Apache Kafka 4 needs Java 17 or newer, and this is $$(java -version 2>&1 | head -n 1): install one and put it first in PATH" >&2; exit 1; }
 
-$(CACHE)/.broker: tests/broker/pom.xml | java
+$(CACHE)/.broker: tests/real/brokers/pom.xml | java
 	@echo "==> fetching Apache Kafka with Maven into $(CACHE) (150 MB)"
 	@rm -rf $(CACHE)/broker $(CACHE)/clients $(CACHE)/definitions $(CACHE)/old
-	@mvn -q -B -ntp -f tests/broker/pom.xml generate-resources </dev/null
+	@mvn -q -B -ntp -f tests/real/brokers/pom.xml generate-resources </dev/null
 	@touch $@
 
 # a broker starts in half the time with it, and does without it

@@ -12,7 +12,7 @@ from pathlib import Path
 from real.brokers.broker import JVM, REPOSITORY
 from real.clients.java_programs import SOURCES
 
-PROGRAMS = Path(__file__).parent
+PROGRAMS = Path(__file__).parent / "programs"
 BUILT = REPOSITORY / ".cache" / "matrix" / "clients"
 BUILD_SECONDS = 1200
 

@@ -2,7 +2,7 @@
 
 ``start_cluster()`` formats a temporary log directory, starts one JVM per node as the pytest plugin does (ui/testing/kafka.py)
 and waits until every node answers. Node 1 is broker and controller; further nodes are brokers only, unless more controllers are
-asked for. The jars are the ones that ``make broker`` fetches (see tests/broker/pom.xml), or those of the folder that
+asked for. The jars are the ones that ``make broker`` fetches (see tests/real/brokers/pom.xml), or those of the folder that
 BARNABAS_KAFKA_JARS names.
 """
 

@@ -1,6 +1,6 @@
 """An old Apache Kafka with its ZooKeeper on loopback, for as long as a test needs it.
 
-Two JVMs under the guard of the pytest plugin (ui/testing/guard.py), from the jars that ``make broker`` puts into .cache/old (tests/broker/pom.xml):
+Two JVMs under the guard of the pytest plugin (ui/testing/guard.py), from the jars that ``make broker`` puts into .cache/old (tests/real/brokers/pom.xml):
 
 - 0.8.2.2, the oldest that was tried, and 0.9.0.1, the first with groups of its own. They run on Java 17 as they are. Neither has
   ApiVersions.

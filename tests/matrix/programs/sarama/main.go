@@ -1,6 +1,6 @@
 package main
 
-// sarama. What it does is in ../stages.py. Its Version stays at the default, as in most programs.
+// sarama. What it does is in ../../stages.py. Its Version stays at the default, as in most programs.
 
 import (
 	"context"

@@ -1,6 +1,6 @@
 package main
 
-// segmentio/kafka-go. What it does is in ../stages.py. Its writers have no transactions.
+// segmentio/kafka-go. What it does is in ../../stages.py. Its writers have no transactions.
 
 import (
 	"context"

@@ -1,6 +1,6 @@
 package main
 
-// franz-go. What it does is in ../stages.py.
+// franz-go. What it does is in ../../stages.py.
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-// kafkajs. What it does is in ../stages.py.
+// kafkajs. What it does is in ../../stages.py.
 import kafkajs from 'kafkajs'
 import { readFileSync } from 'node:fs'
 import { booked, gzip, main, plain, within } from './node_stages.mjs'

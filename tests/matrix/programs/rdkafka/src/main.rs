@@ -1,4 +1,4 @@
-// The rdkafka crate. What it does is in ../../stages.py.
+// The rdkafka crate. What it does is in ../../../stages.py.
 
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::client::DefaultClientContext;

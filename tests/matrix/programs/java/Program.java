@@ -4,7 +4,7 @@ import org.apache.kafka.clients.consumer.*;
 import org.apache.kafka.clients.producer.*;
 import org.apache.kafka.common.TopicPartition;
 
-/** The Java client of whatever release is on the class path; ../stages.py says what it does. Later is what 0.10 lacks. */
+/** The Java client of whatever release is on the class path; ../../stages.py says what it does. Later is what 0.10 lacks. */
 public class Program {
     interface Stage {
         Map<String, Object> run(String bootstrap, String run) throws Exception;

@@ -1,4 +1,4 @@
-// @platformatic/kafka. What it does is in ../stages.py.
+// @platformatic/kafka. What it does is in ../../stages.py.
 import { Admin, ConfigResourceTypes, Consumer, FetchIsolationLevels, Producer, stringDeserializers, stringSerializers } from '@platformatic/kafka'
 import { readFileSync } from 'node:fs'
 import { booked, gzip, main, plain, within } from './node_stages.mjs'
