@@ -1,6 +1,6 @@
 """Barnabas: a transparent man-in-the-middle for the Apache Kafka protocol.
 
-The repository root is this package (see docs/architecture.md, "Packaging"). This file stays free of
+The repository root is this package (see docs/architecture.md, "Layers"). This file stays free of
 imports: pytest imports it a second time under the folder's name.
 """
 

@@ -66,7 +66,7 @@ def bytes_for(source: str) -> Names:
     return {"frame": answer if "decode_response" in source else REQUEST, "data": data}
 
 
-def architecture() -> Names:
+def frames_and_a_recorder() -> Names:
     """Frames, bytes and where they came from."""
     return {
         "body": decoder.encode_body("response", 3, 12, METADATA), "time_ns": NOW, "conn": 1,
@@ -120,7 +120,7 @@ def nothing() -> Names:
 
 GIVEN = {
     "README.md": nothing,
-    "architecture.md": architecture,
+    "python.md": frames_and_a_recorder,
     "control.md": nothing,
     "export.md": nothing,
     "feed.md": nothing,
