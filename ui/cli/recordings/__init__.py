@@ -1,0 +1,1 @@
+"""Commands for recordings: reading, exporting, changing and replaying them."""
