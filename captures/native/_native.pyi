@@ -24,8 +24,8 @@ class Buffer:
     def __buffer__(self, flags: int, /) -> memoryview: ...
     def clear(self) -> None: ...
 
-class Tape:
-    """What the tracks of a recording share. `find(direction, api key, version)` gives header version, reader of codes
+class RecorderContext:
+    """What the recorders of a recording share. `find(direction, api key, version)` gives header version, reader of codes
     (see `decoder.skim`), and whether those are acks; or None for messages that need care."""
 
     frames: int
@@ -33,18 +33,18 @@ class Tape:
     errors: int
     reason: int
     counting: int
-    """Not 0: tracks write nothing, need no segment, and keep the beginnings of requests only. Set before the first."""
-    def __new__(cls, find: Callable[[int, int, int], tuple[int, Reader, bool] | None], /) -> Tape: ...
+    """Not 0: recorders write nothing, need no segment, and keep the beginnings of requests only. Set before the first."""
+    def __new__(cls, find: Callable[[int, int, int], tuple[int, Reader, bool] | None], /) -> RecorderContext: ...
     def knows(self, api_key: int, api_version: int, /) -> bool: ...
-    def waiting(self, tracks: list[Track], /) -> bytes: ...
+    def waiting(self, recorders: list[ConnectionRecorder], /) -> bytes: ...
 
-class Track:
+class ConnectionRecorder:
     """One connection of a recording, taken without objects for its frames; see captures/recording/native_recorder.py."""
 
     attached: int
     chunks: int
     """That came by `RingFeed`."""
-    def __new__(cls, tape: Tape, number: int, /) -> Track: ...
+    def __new__(cls, context: RecorderContext, number: int, /) -> ConnectionRecorder: ...
     def attach(
         self, next: Any, client: bytes, broker: bytes, buffer: Buffer, records: bytearray, names: Callable[[str], int], /
     ) -> None: ...

@@ -1,6 +1,6 @@
 /* A frame in the fast way of a recording: read as far as the index needs, paired, and written as packets and as a
    record: the bytes that captures/recording/recorder.py, segment.py and index.py would write.
-   Invariants: a frame is taken whole (packets, record, queue) or not at all; a track's queue is in the order of requests. Memory: a
+   Invariants: a frame is taken whole (packets, record, queue) or not at all; a recorder's queue is in the order of requests. Memory: a
    `Waiting` owns its frame, which comes from its recorder context and goes back there. Errors: MemoryError, and what `names` raises;
    CARE and STOP set none. */
 #include "decoder/native/cursor.h"
@@ -12,34 +12,34 @@
 
 /* --- the queue ------------------------------------------------------------------------------------------------ */
 
-int queue_add(Track *track, const Waiting *what) {
-    if (track->count == track->room) {
-        Py_ssize_t room = track->room ? track->room * 2 : 16;
+int queue_add(ConnectionRecorder *recorder, const Waiting *what) {
+    if (recorder->count == recorder->room) {
+        Py_ssize_t room = recorder->room ? recorder->room * 2 : 16;
         Waiting *queue = PyMem_RawMalloc(room * sizeof(Waiting));
         if (!queue)
             return 0;
-        for (Py_ssize_t i = 0; i < track->count; i++)
-            queue[i] = *waiting_at(track, i);
-        PyMem_RawFree(track->queue);
-        track->queue = queue;
-        track->first = 0;
-        track->room = room;
+        for (Py_ssize_t i = 0; i < recorder->count; i++)
+            queue[i] = *waiting_at(recorder, i);
+        PyMem_RawFree(recorder->queue);
+        recorder->queue = queue;
+        recorder->first = 0;
+        recorder->room = room;
     }
-    track->count++;
-    *waiting_at(track, track->count - 1) = *what;
+    recorder->count++;
+    *waiting_at(recorder, recorder->count - 1) = *what;
     return 1;
 }
 
-void waiting_free(Track *track, Waiting *what) {
-    tape_back(track->tape, what->frame, what->room);
+void waiting_free(ConnectionRecorder *recorder, Waiting *what) {
+    context_give_back(recorder->context, what->frame, what->room);
     Py_CLEAR(what->client);
     what->frame = NULL;
 }
 
-void queue_take(Track *track) {
-    waiting_free(track, waiting_at(track, 0));
-    track->first = (track->first + 1) & (track->room - 1);
-    track->count--;
+void queue_take(ConnectionRecorder *recorder) {
+    waiting_free(recorder, waiting_at(recorder, 0));
+    recorder->first = (recorder->first + 1) & (recorder->room - 1);
+    recorder->count--;
 }
 
 /* --- reading a frame ------------------------------------------------------------------------------------------- */
@@ -58,22 +58,22 @@ static int body_fits(const Shape *shape, const uint8_t *frame, Py_ssize_t size, 
 }
 
 /* The client id as an object: the last one's if it is the same. NULL: not text, or no memory. */
-static PyObject *client_of(Track *track, const uint8_t *text, Py_ssize_t size) {
+static PyObject *client_of(ConnectionRecorder *recorder, const uint8_t *text, Py_ssize_t size) {
     if (size < 0)
         return Py_NewRef(Py_None);
-    if (track->client) {
+    if (recorder->client) {
         Py_ssize_t known;
-        const char *utf8 = PyUnicode_AsUTF8AndSize(track->client, &known);
+        const char *utf8 = PyUnicode_AsUTF8AndSize(recorder->client, &known);
         if (utf8 && known == size && !memcmp(utf8, text, size))
-            return Py_NewRef(track->client);
+            return Py_NewRef(recorder->client);
     }
     PyObject *client = PyUnicode_DecodeUTF8((const char *)text, size, NULL);
     if (!client) {
         PyErr_Clear();
         return NULL;
     }
-    Py_XSETREF(track->client, Py_NewRef(client));
-    track->client_number = 0;
+    Py_XSETREF(recorder->client, Py_NewRef(client));
+    recorder->client_number = 0;
     return client;
 }
 
@@ -86,12 +86,12 @@ static Py_ssize_t body_of(const Shape *shape, const uint8_t *frame, Py_ssize_t s
 }
 
 /* What a request says; `acks` is 0 for one that gets no response. Its client is a new reference. */
-int read_request(Track *track, const uint8_t *frame, Py_ssize_t size, Py_ssize_t cut, Waiting *what, int *acks) {
+int read_request(ConnectionRecorder *recorder, const uint8_t *frame, Py_ssize_t size, Py_ssize_t cut, Waiting *what, int *acks) {
     if (size < 10)
         return CARE;
     *what = (Waiting){.key = (int16_t)get16(frame), .version = (int16_t)get16(frame + 2), .id = (int32_t)get32(frame + 4)};
-    const Shape *shape = tape_shape(track->tape, 0, what->key, what->version);
-    if (!shape || !(what->answer = tape_shape(track->tape, 1, what->key, what->version)) || !shape->header)
+    const Shape *shape = context_shape(recorder->context, 0, what->key, what->version);
+    if (!shape || !(what->answer = context_shape(recorder->context, 1, what->key, what->version)) || !shape->header)
         return CARE;
     if (may_hold_metadata_log(what->key, frame, (size_t)size))
         return CARE;
@@ -103,7 +103,7 @@ int read_request(Track *track, const uint8_t *frame, Py_ssize_t size, Py_ssize_t
     *acks = !shape->acks || codes[0] || !(seen & 1);
     what->cut = cut;
     what->flags = cut ? CUT : 0;
-    what->client = client_of(track, frame + 10, (int16_t)get16(frame + 8));
+    what->client = client_of(recorder, frame + 10, (int16_t)get16(frame + 8));
     return what->client ? DONE : CARE;
 }
 
@@ -124,52 +124,52 @@ static int read_response(const Waiting *asked, const uint8_t *frame, Py_ssize_t 
     return DONE;
 }
 
-static Waiting *queue_last(Track *track) { return waiting_at(track, track->count - 1); }
+static Waiting *queue_last(ConnectionRecorder *recorder) { return waiting_at(recorder, recorder->count - 1); }
 
 /* --- writing --------------------------------------------------------------------------------------------------- */
 
-/* How far a track has written, to go back there if the rest of something cannot be written. */
+/* How far a recorder has written, to go back there if the rest of something cannot be written. */
 typedef struct {
     Py_ssize_t size;
     uint64_t next[2];
     Py_ssize_t frames, exchanges, errors;
 } Written;
 
-static Written written(const Track *track) {
-    const Tape *tape = track->tape;
-    Written now = {.frames = tape->frames, .exchanges = tape->exchanges, .errors = tape->errors};
-    if (track->buffer) {
-        now.size = track->buffer->size;
-        memcpy(now.next, track->next.buf, sizeof now.next);
+static Written written(const ConnectionRecorder *recorder) {
+    const RecorderContext *context = recorder->context;
+    Written now = {.frames = context->frames, .exchanges = context->exchanges, .errors = context->errors};
+    if (recorder->buffer) {
+        now.size = recorder->buffer->size;
+        memcpy(now.next, recorder->next.buf, sizeof now.next);
     }
     return now;
 }
 
-static void unwrite(Track *track, const Written *before) {
-    Tape *tape = track->tape;
-    tape->frames = before->frames;
-    tape->exchanges = before->exchanges;
-    tape->errors = before->errors;
-    if (track->buffer) {
-        track->buffer->size = before->size;
-        memcpy(track->next.buf, before->next, sizeof before->next);
+static void unwrite(ConnectionRecorder *recorder, const Written *before) {
+    RecorderContext *context = recorder->context;
+    context->frames = before->frames;
+    context->exchanges = before->exchanges;
+    context->errors = before->errors;
+    if (recorder->buffer) {
+        recorder->buffer->size = before->size;
+        memcpy(recorder->next.buf, before->next, sizeof before->next);
     }
 }
 
 /* A frame with its size bytes as consecutive packets; one that was cut is one packet, cut as well. */
-static int write_frame(Track *track, int direction, const uint8_t *data, Py_ssize_t size, Py_ssize_t cut, int64_t time_ns) {
-    if (track->tape->counting) {
-        track->tape->frames++;
+static int write_frame(ConnectionRecorder *recorder, int direction, const uint8_t *data, Py_ssize_t size, Py_ssize_t cut, int64_t time_ns) {
+    if (recorder->context->counting) {
+        recorder->context->frames++;
         return DONE;
     }
-    uint64_t *next = track->next.buf;
+    uint64_t *next = recorder->next.buf;
     for (Py_ssize_t done = 0; done < size;) {
         Py_ssize_t part = cut || size - done < MAX_PAYLOAD ? size - done : MAX_PAYLOAD;
-        uint8_t *block = buffer_add(track->buffer, packet_block(track->head_size, part, cut));
+        uint8_t *block = buffer_add(recorder->buffer, packet_block(recorder->head_size, part, cut));
         if (!block)
             return FAILED;
         Packet packet = {
-            .head = track->heads[direction], .head_size = track->head_size, .payload = data + done, .size = part, .cut = cut,
+            .head = recorder->heads[direction], .head_size = recorder->head_size, .payload = data + done, .size = part, .cut = cut,
             .sequence = (uint32_t)next[direction], .acknowledged = (uint32_t)next[1 - direction],
             .flags = done + part == size ? PSH_ACK : ACK, .time_ns = time_ns,
             .direction = direction ? 2 : 1, /* pcapng.INBOUND, OUTBOUND */
@@ -178,7 +178,7 @@ static int write_frame(Track *track, int direction, const uint8_t *data, Py_ssiz
         next[direction] += part + cut;
         done += part;
     }
-    track->tape->frames++;
+    recorder->context->frames++;
     return DONE;
 }
 
@@ -188,28 +188,28 @@ static void little(uint8_t *p, uint64_t value, int size) {
 }
 
 /* The index record of an exchange; a response of size 0 is none, of one that was cut `size` bytes were kept. */
-static int write_record(Track *track, const Waiting *asked, int64_t latency, int64_t offset, Py_ssize_t size, Py_ssize_t cut,
+static int write_record(ConnectionRecorder *recorder, const Waiting *asked, int64_t latency, int64_t offset, Py_ssize_t size, Py_ssize_t cut,
                         int16_t error) {
-    track->tape->exchanges++;
-    track->tape->errors += error != 0;
-    if (track->tape->counting)
+    recorder->context->exchanges++;
+    recorder->context->errors += error != 0;
+    if (recorder->context->counting)
         return DONE;
     uint32_t client = 0;
-    if (asked->client == track->client && track->client_number)
-        client = track->client_number;
+    if (asked->client == recorder->client && recorder->client_number)
+        client = recorder->client_number;
     else if (asked->client != Py_None) {
-        PyObject *number = PyObject_CallOneArg(track->names, asked->client);
+        PyObject *number = PyObject_CallOneArg(recorder->names, asked->client);
         client = number ? (uint32_t)PyLong_AsUnsignedLongMask(number) : 0;
         Py_XDECREF(number);
         if (PyErr_Occurred())
             return FAILED;
-        if (asked->client == track->client)
-            track->client_number = client;
+        if (asked->client == recorder->client)
+            recorder->client_number = client;
     }
-    Py_ssize_t at = PyByteArray_GET_SIZE(track->records);
-    if (PyByteArray_Resize(track->records, at + RECORD) < 0)
+    Py_ssize_t at = PyByteArray_GET_SIZE(recorder->records);
+    if (PyByteArray_Resize(recorder->records, at + RECORD) < 0)
         return FAILED;
-    uint8_t *p = (uint8_t *)PyByteArray_AS_STRING(track->records) + at;
+    uint8_t *p = (uint8_t *)PyByteArray_AS_STRING(recorder->records) + at;
     little(p, (uint64_t)asked->time_ns, 8);
     little(p + 8, (uint64_t)(size ? (latency > 0 ? latency : 0) : -1), 8);
     little(p + 16, (uint64_t)asked->offset, 8);
@@ -217,7 +217,7 @@ static int write_record(Track *track, const Waiting *asked, int64_t latency, int
     little(p + 32, (uint32_t)(asked->size + asked->cut - 4), 4);
     little(p + 36, (uint32_t)(size ? size + cut - 4 : 0), 4);
     little(p + 40, (uint32_t)asked->id, 4);
-    little(p + 44, track->number, 4);
+    little(p + 44, recorder->number, 4);
     little(p + 48, (uint16_t)asked->key, 2);
     little(p + 50, (uint16_t)asked->version, 2);
     little(p + 52, (uint16_t)error, 2);
@@ -230,22 +230,22 @@ static int write_record(Track *track, const Waiting *asked, int64_t latency, int
 /* --- a frame --------------------------------------------------------------------------------------------------- */
 
 /* Where the next frame is going to be in the file. */
-static int64_t place(const Track *track, int64_t base) { return track->buffer ? base + track->buffer->size : base; }
+static int64_t place(const ConnectionRecorder *recorder, int64_t base) { return recorder->buffer ? base + recorder->buffer->size : base; }
 
 /* A request with its size bytes; `owned` memory of the frame is taken over if it is taken. */
-int take_request(Track *track, const uint8_t *data, Py_ssize_t size, Py_ssize_t cut, int64_t time_ns, Memory *owned,
+int take_request(ConnectionRecorder *recorder, const uint8_t *data, Py_ssize_t size, Py_ssize_t cut, int64_t time_ns, Memory *owned,
                  int64_t base) {
     Waiting what;
-    int acks = 1, state = read_request(track, data + 4, size - 4, cut, &what, &acks);
+    int acks = 1, state = read_request(recorder, data + 4, size - 4, cut, &what, &acks);
     if (state != DONE)
         return state;
     what.size = size;
     what.time_ns = time_ns;
-    what.offset = place(track, base);
-    Written before = written(track);
+    what.offset = place(recorder, base);
+    Written before = written(recorder);
     if (acks) {
-        Py_ssize_t kept = track->tape->counting && size > MOST_HEAD ? MOST_HEAD : size;
-        Memory memory = owned ? *owned : tape_memory(track->tape, kept);
+        Py_ssize_t kept = recorder->context->counting && size > MOST_HEAD ? MOST_HEAD : size;
+        Memory memory = owned ? *owned : context_memory(recorder->context, kept);
         if (!memory.bytes)
             goto no_memory;
         if (!owned)
@@ -254,30 +254,30 @@ int take_request(Track *track, const uint8_t *data, Py_ssize_t size, Py_ssize_t 
         what.cut += size - kept;
         what.frame = memory.bytes;
         what.room = memory.room;
-        if (!queue_add(track, &what)) {
+        if (!queue_add(recorder, &what)) {
             if (!owned)
-                tape_back(track->tape, memory.bytes, memory.room);
+                context_give_back(recorder->context, memory.bytes, memory.room);
             goto no_memory;
         }
-        state = write_frame(track, 0, data, size, cut, time_ns);
+        state = write_frame(recorder, 0, data, size, cut, time_ns);
         if (state != DONE) { /* nothing of it is taken: the memory stays whose it was */
-            unwrite(track, &before);
-            Waiting *last = queue_last(track);
+            unwrite(recorder, &before);
+            Waiting *last = queue_last(recorder);
             if (owned)
                 last->frame = NULL;
-            waiting_free(track, last);
-            track->count--;
+            waiting_free(recorder, last);
+            recorder->count--;
         }
         return state;
     }
-    state = write_frame(track, 0, data, size, cut, time_ns);
+    state = write_frame(recorder, 0, data, size, cut, time_ns);
     if (state == DONE)
-        state = write_record(track, &what, 0, -1, 0, 0, 0);
+        state = write_record(recorder, &what, 0, -1, 0, 0, 0);
     Py_DECREF(what.client);
     if (state != DONE)
-        unwrite(track, &before);
+        unwrite(recorder, &before);
     else if (owned)
-        tape_back(track->tape, owned->bytes, owned->room);
+        context_give_back(recorder->context, owned->bytes, owned->room);
     return state;
 no_memory:
     Py_DECREF(what.client);
@@ -285,22 +285,22 @@ no_memory:
     return FAILED;
 }
 
-Py_ssize_t unseen_behind(Track *track, int direction, const uint8_t *data, Py_ssize_t size, Py_ssize_t whole) {
+Py_ssize_t unseen_behind(ConnectionRecorder *recorder, int direction, const uint8_t *data, Py_ssize_t size, Py_ssize_t whole) {
     const uint8_t *frame = data + 4;
     const Shape *shape = NULL;
     Py_ssize_t at = PY_SSIZE_T_MAX;
     size -= 4;
     whole -= 4;
     if (size >= 10 && direction == 0) {
-        shape = tape_shape(track->tape, 0, (int16_t)get16(frame), (int16_t)get16(frame + 2));
+        shape = context_shape(recorder->context, 0, (int16_t)get16(frame), (int16_t)get16(frame + 2));
         if (shape && shape->header)
             at = body_of(shape, frame, size);
     } else if (size >= 10) {
         Py_ssize_t place = 0;
-        while (place < track->count && waiting_at(track, place)->id != (int32_t)get32(frame))
+        while (place < recorder->count && waiting_at(recorder, place)->id != (int32_t)get32(frame))
             place++;
-        if (place < track->count) {
-            shape = waiting_at(track, place)->answer;
+        if (place < recorder->count) {
+            shape = waiting_at(recorder, place)->answer;
             if (!shape->header || !frame[4])
                 at = 4 + shape->header;
         }
@@ -317,40 +317,40 @@ Py_ssize_t unseen_behind(Track *track, int direction, const uint8_t *data, Py_ss
 
 /* Where frames are only counted, a response may be of any request that waits, or of none: then the others were lost. As
    `decoder.Connection._response`. Whether one of a request that waits is to be read, which is the first one then. */
-static int find_request(Track *track, const uint8_t *frame) {
+static int find_request(ConnectionRecorder *recorder, const uint8_t *frame) {
     int32_t id = (int32_t)get32(frame);
     Py_ssize_t place = 0;
-    while (place < track->count && waiting_at(track, place)->id != id)
+    while (place < recorder->count && waiting_at(recorder, place)->id != id)
         place++;
-    if (place == track->count) {
-        track->tape->exchanges++; /* nobody asked for it */
-        track->tape->frames++;
+    if (place == recorder->count) {
+        recorder->context->exchanges++; /* nobody asked for it */
+        recorder->context->frames++;
         return 0;
     }
-    track->tape->exchanges += place; /* nobody answers them */
+    recorder->context->exchanges += place; /* nobody answers them */
     while (place--)
-        queue_take(track);
+        queue_take(recorder);
     return 1;
 }
 
-int take_response(Track *track, const uint8_t *data, Py_ssize_t size, Py_ssize_t cut, int64_t time_ns, int64_t base) {
+int take_response(ConnectionRecorder *recorder, const uint8_t *data, Py_ssize_t size, Py_ssize_t cut, int64_t time_ns, int64_t base) {
     int16_t error;
-    if (track->tape->counting && size >= 8 && !find_request(track, data + 4))
+    if (recorder->context->counting && size >= 8 && !find_request(recorder, data + 4))
         return DONE;
-    if (!track->count)
+    if (!recorder->count)
         return CARE;
-    const Waiting *asked = waiting_at(track, 0);
+    const Waiting *asked = waiting_at(recorder, 0);
     int state = read_response(asked, data + 4, size - 4, cut, &error);
     if (state != DONE)
         return state;
-    int64_t offset = place(track, base);
-    Written before = written(track);
-    state = write_frame(track, 1, data, size, cut, time_ns);
+    int64_t offset = place(recorder, base);
+    Written before = written(recorder);
+    state = write_frame(recorder, 1, data, size, cut, time_ns);
     if (state == DONE)
-        state = write_record(track, asked, time_ns - asked->time_ns, offset, size, cut, error);
+        state = write_record(recorder, asked, time_ns - asked->time_ns, offset, size, cut, error);
     if (state == DONE)
-        queue_take(track);
+        queue_take(recorder);
     else
-        unwrite(track, &before);
+        unwrite(recorder, &before);
     return state;
 }

@@ -4,7 +4,7 @@
 #include "captures/native/recording.h"
 #include "decoder/native/imported.h"
 
-static CapturesApi api = {.size = sizeof api, .feed = track_feed, .missing = track_missing, .unseen = track_unseen};
+static CapturesApi api = {.size = sizeof api, .feed = recorder_feed, .missing = recorder_missing, .unseen = recorder_unseen};
 
 static PyMethodDef methods[] = {
     {"packet", (PyCFunction)(void (*)(void))packets_packet, METH_FASTCALL, NULL},
@@ -20,7 +20,7 @@ PyMODINIT_FUNC PyInit__native(void) {
     if (!module)
         return NULL;
     PyObject *capsule = flows_ready(module) && frames_ready(module) && recording_ready(module) ? PyCapsule_New(&api, CAPTURES_API, NULL) : NULL;
-    api.Track_type = Track_type;
+    api.ConnectionRecorder_type = ConnectionRecorder_type;
     if (!capsule || PyModule_AddObject(module, "api", capsule) < 0) {
         Py_XDECREF(capsule);
         Py_CLEAR(module);

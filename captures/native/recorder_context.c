@@ -1,11 +1,11 @@
-/* What the tracks of one recording share: how the messages of each API and version are read, the counts, and memory that large
+/* What the recorders of one recording share: how the messages of each API and version are read, the counts, and memory that large
    frames give back.
-   Invariants: `spared` is the sum of the rooms of `spare`, at most SPARE_MOST. Memory: a Tape owns spares, shapes and a reference to
+   Invariants: `spared` is the sum of the rooms of `spare`, at most SPARE_MOST. Memory: a RecorderContext owns spares, shapes and a reference to
    `find`. Errors: what `find` raises makes care needed, and is cleared. */
 #include "recording.h"
 #include <structmember.h>
 
-PyTypeObject *Tape_type;
+PyTypeObject *RecorderContext_type;
 
 #define SMALL_ALL (4 << 20) /* bytes that are kept of a size */
 #define SPARE_MOST (64 << 20) /* of all together */
@@ -18,10 +18,10 @@ static int small_of(Py_ssize_t size) {
     return which;
 }
 
-Memory tape_memory(Tape *tape, Py_ssize_t size) {
+Memory context_memory(RecorderContext *context, Py_ssize_t size) {
     if (size <= SMALL_MOST) {
         int which = small_of(size);
-        Small *list = &tape->small[which];
+        Small *list = &context->small[which];
         void *found = list->first;
         if (found) {
             memcpy(&list->first, found, sizeof(void *));
@@ -30,46 +30,46 @@ Memory tape_memory(Tape *tape, Py_ssize_t size) {
             found = PyMem_RawMalloc((size_t)SMALL_LEAST << which);
         return (Memory){found, (Py_ssize_t)SMALL_LEAST << which};
     }
-    for (int i = tape->spares - 1; i >= 0; i--)
-        if (tape->spare[i].room >= size && tape->spare[i].room / 2 <= size) {
-            Memory found = tape->spare[i]; /* the one that was used last, as the processor may still have it */
-            tape->spares--;
-            memmove(&tape->spare[i], &tape->spare[i + 1], (size_t)(tape->spares - i) * sizeof(Memory));
-            tape->spared -= found.room;
+    for (int i = context->spares - 1; i >= 0; i--)
+        if (context->spare[i].room >= size && context->spare[i].room / 2 <= size) {
+            Memory found = context->spare[i]; /* the one that was used last, as the processor may still have it */
+            context->spares--;
+            memmove(&context->spare[i], &context->spare[i + 1], (size_t)(context->spares - i) * sizeof(Memory));
+            context->spared -= found.room;
             return found;
         }
     return (Memory){PyMem_RawMalloc(size), size};
 }
 
-void tape_back(Tape *tape, uint8_t *bytes, Py_ssize_t room) {
+void context_give_back(RecorderContext *context, uint8_t *bytes, Py_ssize_t room) {
     if (bytes && room <= SMALL_MOST && room >= SMALL_LEAST) {
         int which = small_of(room);
-        Small *list = &tape->small[which];
+        Small *list = &context->small[which];
         if ((Py_ssize_t)SMALL_LEAST << which == room && (list->count + 1) * room <= SMALL_ALL) {
             memcpy(bytes, &list->first, sizeof(void *));
             list->first = bytes;
             list->count++;
             return;
         }
-    } else if (bytes && room > SMALL_MOST && tape->spares < SPARES && tape->spared + room <= SPARE_MOST) {
-        tape->spare[tape->spares++] = (Memory){bytes, room};
-        tape->spared += room;
+    } else if (bytes && room > SMALL_MOST && context->spares < SPARES && context->spared + room <= SPARE_MOST) {
+        context->spare[context->spares++] = (Memory){bytes, room};
+        context->spared += room;
         return;
     }
     PyMem_RawFree(bytes);
 }
 
-Shape *tape_shape(Tape *tape, int direction, int key, int version) {
+Shape *context_shape(RecorderContext *context, int direction, int key, int version) {
     if (key < 0 || key >= MOST_KEYS || version < 0 || version >= MOST_VERSIONS)
         return NULL;
-    Shape **row = &tape->rows[direction][key];
+    Shape **row = &context->rows[direction][key];
     if (!*row && !(*row = PyMem_RawCalloc(MOST_VERSIONS, sizeof(Shape))))
         return NULL;
     Shape *shape = &(*row)[version];
     if (shape->known)
         return shape->known > 0 ? shape : NULL;
     shape->known = -1;
-    PyObject *found = PyObject_CallFunction(tape->find, "iii", direction, key, version), *reader;
+    PyObject *found = PyObject_CallFunction(context->find, "iii", direction, key, version), *reader;
     int header, acks;
     if (found && found != Py_None && PyArg_ParseTuple(found, "iOp", &header, &reader, &acks) &&
         Py_TYPE(reader) == Reader_type && ((Reader *)reader)->sinks >= 0 && ((Reader *)reader)->sinks <= MOST_CODES) {
@@ -91,8 +91,8 @@ static PyObject *Tape_knows(PyObject *self, PyObject *const *a, Py_ssize_t given
         return NULL;
     if (key < 0 || key >= MOST_KEYS || version < 0 || version >= MOST_VERSIONS)
         Py_RETURN_FALSE;
-    Tape *tape = (Tape *)self;
-    return PyBool_FromLong(tape_shape(tape, 0, (int)key, (int)version) && tape_shape(tape, 1, (int)key, (int)version));
+    RecorderContext *context = (RecorderContext *)self;
+    return PyBool_FromLong(context_shape(context, 0, (int)key, (int)version) && context_shape(context, 1, (int)key, (int)version));
 }
 
 typedef struct {
@@ -110,20 +110,20 @@ static void little(uint8_t *p, uint64_t value, int size) {
         p[i] = (uint8_t)(value >> 8 * i);
 }
 
-/* waiting(tracks): the requests in flight as the entries of a sync block (docs/formats.md), in the order of the file */
-static PyObject *Tape_waiting(PyObject *self, PyObject *tracks) {
+/* waiting(recorders): the requests in flight as the entries of a sync block (docs/formats.md), in the order of the file */
+static PyObject *Tape_waiting(PyObject *self, PyObject *recorders) {
     (void)self;
-    if (!PyList_Check(tracks)) {
-        PyErr_SetString(PyExc_TypeError, "expected a list of tracks");
+    if (!PyList_Check(recorders)) {
+        PyErr_SetString(PyExc_TypeError, "expected a list of recorders");
         return NULL;
     }
     Py_ssize_t count = 0;
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(tracks); i++) {
-        if (Py_TYPE(PyList_GET_ITEM(tracks, i)) != Track_type) {
-            PyErr_SetString(PyExc_TypeError, "expected a list of tracks");
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(recorders); i++) {
+        if (Py_TYPE(PyList_GET_ITEM(recorders, i)) != ConnectionRecorder_type) {
+            PyErr_SetString(PyExc_TypeError, "expected a list of recorders");
             return NULL;
         }
-        count += ((Track *)PyList_GET_ITEM(tracks, i))->count;
+        count += ((ConnectionRecorder *)PyList_GET_ITEM(recorders, i))->count;
     }
     Entry *entries = PyMem_Malloc((count ? count : 1) * sizeof(Entry)), *entry = entries;
     PyObject *packed = PyBytes_FromStringAndSize(NULL, count * 20);
@@ -132,11 +132,11 @@ static PyObject *Tape_waiting(PyObject *self, PyObject *tracks) {
         Py_XDECREF(packed);
         return PyErr_NoMemory();
     }
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(tracks); i++) {
-        Track *track = (Track *)PyList_GET_ITEM(tracks, i);
-        for (Py_ssize_t n = 0; n < track->count; n++, entry++) {
-            const Waiting *w = waiting_at(track, n);
-            little(entry->bytes, track->number, 4);
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(recorders); i++) {
+        ConnectionRecorder *recorder = (ConnectionRecorder *)PyList_GET_ITEM(recorders, i);
+        for (Py_ssize_t n = 0; n < recorder->count; n++, entry++) {
+            const Waiting *w = waiting_at(recorder, n);
+            little(entry->bytes, recorder->number, 4);
             little(entry->bytes + 4, (uint32_t)w->id, 4);
             little(entry->bytes + 8, (uint16_t)w->key, 2);
             little(entry->bytes + 10, (uint16_t)w->version, 2);
@@ -157,7 +157,7 @@ static PyObject *Tape_new(PyTypeObject *type, PyObject *arguments, PyObject *key
     Py_ssize_t keep = 0;
     if (!PyArg_ParseTuple(arguments, "O|n", &find, &keep))
         return NULL;
-    Tape *self = (Tape *)type->tp_alloc(type, 0);
+    RecorderContext *self = (RecorderContext *)type->tp_alloc(type, 0);
     if (self) {
         self->find = Py_NewRef(find);
         self->keep = keep;
@@ -167,23 +167,23 @@ static PyObject *Tape_new(PyTypeObject *type, PyObject *arguments, PyObject *key
 
 static void Tape_dealloc(PyObject *self) {
     PyTypeObject *type = Py_TYPE(self);
-    Tape *tape = (Tape *)self;
+    RecorderContext *context = (RecorderContext *)self;
     for (int direction = 0; direction < 2; direction++)
         for (int key = 0; key < MOST_KEYS; key++) {
-            Shape *row = tape->rows[direction][key];
+            Shape *row = context->rows[direction][key];
             for (int version = 0; row && version < MOST_VERSIONS; version++)
                 Py_XDECREF(row[version].reader);
             PyMem_RawFree(row);
         }
     for (int which = 0; which < SMALLS; which++)
-        while (tape->small[which].first) {
-            void *first = tape->small[which].first;
-            memcpy(&tape->small[which].first, first, sizeof(void *));
+        while (context->small[which].first) {
+            void *first = context->small[which].first;
+            memcpy(&context->small[which].first, first, sizeof(void *));
             PyMem_RawFree(first);
         }
-    while (tape->spares)
-        PyMem_RawFree(tape->spare[--tape->spares].bytes);
-    Py_XDECREF(tape->find);
+    while (context->spares)
+        PyMem_RawFree(context->spare[--context->spares].bytes);
+    Py_XDECREF(context->find);
     type->tp_free(self);
     Py_DECREF(type);
 }
@@ -195,11 +195,11 @@ static PyMethodDef methods[] = {
 };
 
 static PyMemberDef members[] = {
-    {"frames", T_PYSSIZET, offsetof(Tape, frames), READONLY, NULL},
-    {"exchanges", T_PYSSIZET, offsetof(Tape, exchanges), READONLY, NULL},
-    {"errors", T_PYSSIZET, offsetof(Tape, errors), READONLY, NULL},
-    {"reason", T_INT, offsetof(Tape, reason), READONLY, NULL},
-    {"counting", T_INT, offsetof(Tape, counting), 0, NULL},
+    {"frames", T_PYSSIZET, offsetof(RecorderContext, frames), READONLY, NULL},
+    {"exchanges", T_PYSSIZET, offsetof(RecorderContext, exchanges), READONLY, NULL},
+    {"errors", T_PYSSIZET, offsetof(RecorderContext, errors), READONLY, NULL},
+    {"reason", T_INT, offsetof(RecorderContext, reason), READONLY, NULL},
+    {"counting", T_INT, offsetof(RecorderContext, counting), 0, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 
@@ -207,15 +207,15 @@ static PyType_Slot slots[] = {
     {Py_tp_new, Tape_new}, {Py_tp_dealloc, Tape_dealloc}, {Py_tp_methods, methods}, {Py_tp_members, members}, {0, NULL},
 };
 
-static PyType_Spec spec = {"barnabas.captures.native._native.Tape", sizeof(Tape), 0, Py_TPFLAGS_DEFAULT, slots};
+static PyType_Spec spec = {"barnabas.captures.native._native.RecorderContext", sizeof(RecorderContext), 0, Py_TPFLAGS_DEFAULT, slots};
 
-PyTypeObject *tape_type(void) { return Tape_type = (PyTypeObject *)PyType_FromSpec(&spec); }
+PyTypeObject *recorder_context_type(void) { return RecorderContext_type = (PyTypeObject *)PyType_FromSpec(&spec); }
 
 int recording_ready(PyObject *module) {
     struct {
         const char *name;
         PyTypeObject *type;
-    } made[] = {{"Buffer", buffer_type()}, {"Tape", tape_type()}, {"Track", track_type()}};
+    } made[] = {{"Buffer", buffer_type()}, {"RecorderContext", recorder_context_type()}, {"ConnectionRecorder", connection_recorder_type()}};
     for (int i = 0; i < 3; i++) {
         if (!made[i].type || PyModule_AddObjectRef(module, made[i].name, (PyObject *)made[i].type) < 0)
             return 0; /* the types are kept for as long as the process lives, as the module is */

@@ -72,12 +72,12 @@ typedef struct {
     Py_ssize_t keep; /* of a frame no more than its size and so many bytes are kept; 0: all */
     int reason;
     int counting; /* nothing is written, and of requests that wait no more is kept than tells what they are */
-} Tape;
+} RecorderContext;
 
-extern PyTypeObject *Tape_type;
-Memory tape_memory(Tape *tape, Py_ssize_t size);      /* at least `size` bytes; NULL: there is no memory */
-void tape_back(Tape *tape, uint8_t *bytes, Py_ssize_t room);
-Shape *tape_shape(Tape *tape, int direction, int key, int version); /* NULL where care is needed */
+extern PyTypeObject *RecorderContext_type;
+Memory context_memory(RecorderContext *context, Py_ssize_t size);      /* at least `size` bytes; NULL: there is no memory */
+void context_give_back(RecorderContext *context, uint8_t *bytes, Py_ssize_t room);
+Shape *context_shape(RecorderContext *context, int direction, int key, int version); /* NULL where care is needed */
 
 /* native_recorder.c: one connection */
 typedef struct {
@@ -108,7 +108,7 @@ typedef struct {
 
 typedef struct {
     PyObject_HEAD
-    Tape *tape;
+    RecorderContext *context;
     uint32_t number;
     Held held[2];
     Waiting *queue;
@@ -122,46 +122,46 @@ typedef struct {
     PyObject *client; /* the last one seen, a str; its number is below, 0 while it was not asked for in this segment */
     uint32_t client_number;
     Py_ssize_t chunks; /* that came straight from a ring */
-} Track;
+} ConnectionRecorder;
 
 /* exchange.c */
 enum { DONE, STOP, CARE, FAILED = -1 }; /* taken; the segment is to be looked after first; left; an exception is set */
 
-int queue_add(Track *track, const Waiting *what);
-void queue_take(Track *track);
-void waiting_free(Track *track, Waiting *what);
+int queue_add(ConnectionRecorder *recorder, const Waiting *what);
+void queue_take(ConnectionRecorder *recorder);
+void waiting_free(ConnectionRecorder *recorder, Waiting *what);
 /* `cut`: bytes of the frame behind `size` that were not kept */
-int read_request(Track *track, const uint8_t *frame, Py_ssize_t size, Py_ssize_t cut, Waiting *what, int *acks);
-int take_request(Track *track, const uint8_t *data, Py_ssize_t size, Py_ssize_t cut, int64_t time_ns, Memory *owned,
+int read_request(ConnectionRecorder *recorder, const uint8_t *frame, Py_ssize_t size, Py_ssize_t cut, Waiting *what, int *acks);
+int take_request(ConnectionRecorder *recorder, const uint8_t *data, Py_ssize_t size, Py_ssize_t cut, int64_t time_ns, Memory *owned,
                  int64_t base);
-int take_response(Track *track, const uint8_t *data, Py_ssize_t size, Py_ssize_t cut, int64_t time_ns, int64_t base);
+int take_response(ConnectionRecorder *recorder, const uint8_t *data, Py_ssize_t size, Py_ssize_t cut, int64_t time_ns, int64_t base);
 /* How many bytes behind the first `size` of a frame of `whole`, its size included, nobody is going to look at; 0: not known. */
-Py_ssize_t unseen_behind(Track *track, int direction, const uint8_t *data, Py_ssize_t size, Py_ssize_t whole);
+Py_ssize_t unseen_behind(ConnectionRecorder *recorder, int direction, const uint8_t *data, Py_ssize_t size, Py_ssize_t whole);
 
-extern PyTypeObject *Track_type;
-int track_feed(Track *track, int direction, const uint8_t *data, Py_ssize_t size, Py_ssize_t *at, int64_t time_ns,
+extern PyTypeObject *ConnectionRecorder_type;
+int recorder_feed(ConnectionRecorder *recorder, int direction, const uint8_t *data, Py_ssize_t size, Py_ssize_t *at, int64_t time_ns,
                int64_t base, int64_t stop);
-Py_ssize_t track_unseen(const Track *track, int direction); /* of the next bytes, so many may be anything */
-Py_ssize_t track_missing(const Track *track, int direction); /* bytes to the end of a frame; -1: not known yet */
-PyTypeObject *track_type(void);
-PyTypeObject *tape_type(void);
+Py_ssize_t recorder_unseen(const ConnectionRecorder *recorder, int direction); /* of the next bytes, so many may be anything */
+Py_ssize_t recorder_missing(const ConnectionRecorder *recorder, int direction); /* bytes to the end of a frame; -1: not known yet */
+PyTypeObject *connection_recorder_type(void);
+PyTypeObject *recorder_context_type(void);
 PyTypeObject *buffer_type(void);
 int recording_ready(PyObject *module);
 
 /* What the proxy's extension calls of this one, by a capsule. */
 typedef struct {
     size_t size; /* of this struct: another one is refused */
-    PyTypeObject *Track_type;
-    int (*feed)(Track *track, int direction, const uint8_t *data, Py_ssize_t size, Py_ssize_t *at, int64_t time_ns,
+    PyTypeObject *ConnectionRecorder_type;
+    int (*feed)(ConnectionRecorder *recorder, int direction, const uint8_t *data, Py_ssize_t size, Py_ssize_t *at, int64_t time_ns,
                 int64_t base, int64_t stop);
-    Py_ssize_t (*missing)(const Track *track, int direction);
-    Py_ssize_t (*unseen)(const Track *track, int direction);
+    Py_ssize_t (*missing)(const ConnectionRecorder *recorder, int direction);
+    Py_ssize_t (*unseen)(const ConnectionRecorder *recorder, int direction);
 } CapturesApi;
 
 #define CAPTURES_API "barnabas.captures.native._native"
 
-static inline Waiting *waiting_at(Track *track, Py_ssize_t n) {
-    return &track->queue[(track->first + n) & (track->room - 1)];
+static inline Waiting *waiting_at(ConnectionRecorder *recorder, Py_ssize_t n) {
+    return &recorder->queue[(recorder->first + n) & (recorder->room - 1)];
 }
 
 #endif

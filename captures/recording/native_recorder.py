@@ -1,8 +1,8 @@
 """The fast way of a recorder: connections whose frames the accelerator takes, chunk by chunk, without objects.
 
-A `native.Track` cuts frames, reads them by their plan as far as the index needs, pairs them, and appends packets and
+A `native.ConnectionRecorder` cuts frames, reads them by their plan as far as the index needs, pairs them, and appends packets and
 index records: the same bytes as `Recorder` writes by itself. It takes plain frames only. A connection changes over
-between the two ways at any chunk: to a track when everything that waits is plain, and back when there is something to
+between the two ways at any chunk: to a recorder when everything that waits is plain, and back when there is something to
 care for. That is: APIs with secrets, ApiVersions and SASL; frames that cannot be read to their end, or have bytes
 behind it; responses out of order; notes, changed frames, losses; the end of the connection or of the segment; a disk
 that fails.
@@ -28,16 +28,16 @@ from .recording import Recording
 from .requests_in_flight import Carried, OpenConnection, Unanswered
 from .segment import IN_FLIGHT, InFlight, pack_in_flight
 
-_CARE = 2  # why a track took no more; 1: the segment is to be looked after first
+_CARE = 2  # why a recorder took no more; 1: the segment is to be looked after first
 _SLOW = {API_VERSIONS, facts.api_key("SaslHandshake"), facts.api_key("SaslAuthenticate")}
 _PRODUCE = facts.api_key("Produce")
 _PATIENCE, _MOST_PATIENCE = 8, 1024
 
 
-class Tracked:
+class RecordedConnection:
     """One open connection: the decoder's state, and what waits to be written with its next frames."""
 
-    __slots__ = ("asked", "broken", "changed", "decoder", "in_flight", "lost", "notes", "opaque", "open", "patience", "track")
+    __slots__ = ("asked", "backoff", "broken", "changed", "decoder", "in_flight", "lost", "notes", "opaque", "open", "recorder")
 
     def __init__(self, connection: OpenConnection, snaplen: int | None = None) -> None:
         self.open = connection
@@ -52,15 +52,15 @@ class Tracked:
         self.lost = [0, 0]
         self.opaque = [False, False]
         self.broken = False
-        self.track: Any = None  # of the accelerator, while the connection goes the fast way
-        self.patience = Patience()
+        self.recorder: Any = None  # of the accelerator, while the connection goes the fast way
+        self.backoff = Backoff()
 
 
-class OnTrack(NamedTuple):
-    """An `Unanswered` that is on a track, where it is the `place`-th that waits."""
+class NativeRequest(NamedTuple):
+    """An `Unanswered` that is on a recorder, where it is the `place`-th that waits."""
 
     connection: OpenConnection
-    track: Any
+    recorder: Any
     place: int
     offset: int
     time_ns: int
@@ -74,7 +74,7 @@ class OnTrack(NamedTuple):
 
     @property
     def data(self) -> bytes:
-        frame: bytes = self.track.frame(self.place)
+        frame: bytes = self.recorder.frame(self.place)
         return frame
 
     @property
@@ -93,10 +93,10 @@ class OnTrack(NamedTuple):
         index.record(Record(*asked, connection, key, version, 0, flags, client, 0))
 
     def moved(self, offset: int) -> None:
-        self.track.moved(self.place, offset, CARRIED)
+        self.recorder.moved(self.place, offset, CARRIED)
 
 
-class Patience:
+class Backoff:
     """How many chunks a connection stays on the slow way; longer and longer while it does not stay on the fast one."""
 
     __slots__ = ("left", "next", "taken")
@@ -115,19 +115,19 @@ class Patience:
         self.left, self.taken = self.next, 0
 
 
-def hold_rests(decoder: Connection, track: Any) -> bool:
-    """Give a track the beginnings of frames that a decoder has; False, and nothing done, where it is not at plain frames."""
+def give_to_recorder(decoder: Connection, recorder: Any) -> bool:
+    """Give a recorder the beginnings of frames that a decoder has; False, and nothing done, where it is not at plain frames."""
     rests = decoder.hand_over()
     if rests is None:
         return False
     for direction, (rest, time_ns) in enumerate(rests):
         if rest:
-            track.hold(direction, rest, time_ns)
+            recorder.hold(direction, rest, time_ns)
     return True
 
 
-def give_rests(decoder: Connection, rests: Iterable[tuple[bytes, int, int]]) -> None:
-    """Give a decoder back what a released track had per direction: the beginning of a frame, its time, bytes nobody read."""
+def give_to_decoder(decoder: Connection, rests: Iterable[tuple[bytes, int, int]]) -> None:
+    """Give a decoder back what a released recorder had per direction: the beginning of a frame, its time, bytes nobody read."""
     for direction, (rest, time_ns, skipped) in enumerate(rests):
         if rest:
             (decoder.receive_from_broker if direction else decoder.receive_from_client)(rest, time_ns)
@@ -135,7 +135,7 @@ def give_rests(decoder: Connection, rests: Iterable[tuple[bytes, int, int]]) -> 
             decoder.skip(Direction(direction), skipped, time_ns)
 
 
-class Tracks:
+class NativeRecorder:
     """Takes what it can for a recorder. `redact`: APIs with secrets are left alone. `snaplen`: most bytes of a frame that
     are kept."""
 
@@ -143,106 +143,106 @@ class Tracks:
         self._recording = recording
         self._native: Any = native
         self.on: dict[int, Any] = {}
-        """The tracks by the number of their connection."""
+        """The recorders by the number of their connection."""
         self._before = 0
-        self._tape: Any = native.Tape(partial(shape, redact), snaplen or 0) if native is not None else None
+        self._context: Any = native.RecorderContext(partial(shape, redact), snaplen or 0) if native is not None else None
 
     @property
     def counts(self) -> dict[str, int]:
         """Frames, exchanges and errors that went this way."""
-        tape = self._tape
-        return {"frames": tape.frames, "exchanges": tape.exchanges, "errors": tape.errors} if tape is not None else {}
+        context = self._context
+        return {"frames": context.frames, "exchanges": context.exchanges, "errors": context.errors} if context is not None else {}
 
     def take(
-        self, tracked: Tracked, direction: int, time_ns: int, data: bytes | bytearray | memoryview
+        self, connection: RecordedConnection, direction: int, time_ns: int, data: bytes | bytearray | memoryview
     ) -> bytes | bytearray | memoryview:
         """Take a chunk; what is left of it is for the slow way."""
-        if self._tape is None or not (tracked.track or self._begin(tracked)):
+        if self._context is None or not (connection.recorder or self._begin(connection)):
             return data
-        recording, tape, size, at = self._recording, self._tape, len(data), 0
-        tracked.patience.taken += 1
+        recording, context, size, at = self._recording, self._context, len(data), 0
+        connection.backoff.taken += 1
         while at < size:
-            segment = recording.ready()  # this may end the segment, and then nothing is on a track any more
-            if segment is None or tracked.track is None:
+            segment = recording.ready()  # this may end the segment, and then nothing is on a recorder any more
+            if segment is None or connection.recorder is None:
                 break
-            frames = tape.frames
-            at = tracked.track.feed(direction, data, at, time_ns, segment.flushed, recording.stop)
-            segment.frames += tape.frames - frames
-            if at == size or not self._go_on(tracked):
+            frames = context.frames
+            at = connection.recorder.feed(direction, data, at, time_ns, segment.flushed, recording.stop)
+            segment.frames += context.frames - frames
+            if at == size or not self._go_on(connection):
                 break
         return data[at:]
 
     def begin(self) -> tuple[dict[int, Any], int, int] | None:
-        """For who feeds the tracks himself: they, by connection, and the file offset of the segment's buffer and the size
-        from which on no frame is to be begun. None: nothing is on a track, or can be written."""
+        """For who feeds the recorders himself: they, by connection, and the file offset of the segment's buffer and the size
+        from which on no frame is to be begun. None: nothing is on a recorder, or can be written."""
         segment = self._recording.ready() if self.on else None
         if segment is None or not self.on:
             return None
-        self._before = self._tape.frames
+        self._before = self._context.frames
         return self.on, segment.flushed, self._recording.stop
 
     def end(self) -> None:
-        """The tracks were fed."""
-        self._recording.unflushed_frames(self._tape.frames - self._before)
+        """The recorders were fed."""
+        self._recording.unflushed_frames(self._context.frames - self._before)
 
-    def skip(self, tracked: Tracked, direction: int, time_ns: int, count: int) -> bool:
+    def skip(self, connection: RecordedConnection, direction: int, time_ns: int, count: int) -> bool:
         """Bytes of a frame that are not there; whether that was taken."""
-        recording, tape = self._recording, self._tape
-        while tracked.track is not None:
+        recording, context = self._recording, self._context
+        while connection.recorder is not None:
             segment = recording.ready()
-            if segment is None or tracked.track is None:
+            if segment is None or connection.recorder is None:
                 break
-            frames = tape.frames
-            taken: bool = tracked.track.skip(direction, count, time_ns, segment.flushed, recording.stop)
-            segment.frames += tape.frames - frames
+            frames = context.frames
+            taken: bool = connection.recorder.skip(direction, count, time_ns, segment.flushed, recording.stop)
+            segment.frames += context.frames - frames
             if taken:
                 return True
-            if not self._go_on(tracked):
+            if not self._go_on(connection):
                 break
         return False
 
-    def _go_on(self, tracked: Tracked) -> bool:
-        """Do what a track has stopped for; whether it goes on."""
+    def _go_on(self, connection: RecordedConnection) -> bool:
+        """Do what a recorder has stopped for; whether it goes on."""
         recording = self._recording
-        if self._tape.reason == _CARE:
-            self.leave(tracked)
-            tracked.patience.again()
+        if self._context.reason == _CARE:
+            self.leave(connection)
+            connection.backoff.again()
             return False
         # What the recording does before every frame.
         segment = recording.ready()
-        if segment is None or tracked.track is None:
+        if segment is None or connection.recorder is None:
             return False
         recording.sync(segment)
-        if not tracked.track.attached:
-            recording.known(segment, tracked.open)
+        if not connection.recorder.attached:
+            recording.known(segment, connection.open)
             index = recording.index
-            heads = segment.heads(tracked.open.number)
-            tracked.track.attach(*heads, segment.buffer, index.records, index.string)
+            heads = segment.heads(connection.open.number)
+            connection.recorder.attach(*heads, segment.buffer, index.records, index.string)
         return True
 
-    def _begin(self, tracked: Tracked) -> bool:
-        """Put a connection on a track if it is plain."""
-        if not tracked.patience.over() or not self._plain(tracked):
+    def _begin(self, connection: RecordedConnection) -> bool:
+        """Put a connection on a recorder if it is plain."""
+        if not connection.backoff.over() or not self._plain(connection):
             return False
-        track = self._native.Track(self._tape, tracked.open.number & 0xFFFFFFFF)
-        for exchange, data in tracked.in_flight.values():
+        recorder = self._native.ConnectionRecorder(self._context, connection.open.number & 0xFFFFFFFF)
+        for exchange, data in connection.in_flight.values():
             marks = exchange.marks
             flags = CARRIED if marks.get("carried") else 0
             time_ns = exchange.request_time_ns or 0
-            if not track.push(data, time_ns, marks["request_offset"], flags, exchange.request_cut):
-                tracked.patience.again()
+            if not recorder.push(data, time_ns, marks["request_offset"], flags, exchange.request_cut):
+                connection.backoff.again()
                 return False
-        if not hold_rests(tracked.decoder, track):
+        if not give_to_recorder(connection.decoder, recorder):
             return False
-        tracked.in_flight.clear()
-        tracked.track = self.on[tracked.open.number] = track
+        connection.in_flight.clear()
+        connection.recorder = self.on[connection.open.number] = recorder
         return True
 
-    def _plain(self, tracked: Tracked) -> bool:
-        if tracked.broken or tracked.notes or tracked.changed or any(tracked.lost) or any(tracked.opaque):
+    def _plain(self, connection: RecordedConnection) -> bool:
+        if connection.broken or connection.notes or connection.changed or any(connection.lost) or any(connection.opaque):
             return False
-        decoder, knows = tracked.decoder, self._tape.knows
-        waiting = [exchange for exchange, _ in tracked.in_flight.values()]
+        decoder, knows = connection.decoder, self._context.knows
+        waiting = [exchange for exchange, _ in connection.in_flight.values()]
         if self._recording.path is None or len(waiting) != decoder.in_flight or waiting != decoder.pending():
             return False
         return all(
@@ -253,14 +253,14 @@ class Tracks:
             for e in waiting
         )
 
-    def leave(self, tracked: Tracked) -> None:
-        """Take a connection off its track: its decoder goes on."""
-        track = self.drop(tracked)
-        if track is None:
+    def leave(self, connection: RecordedConnection) -> None:
+        """Take a connection off its recorder: its decoder goes on."""
+        recorder = self.drop(connection)
+        if recorder is None:
             return
-        tracked.patience.taken += track.chunks
-        requests, *rests = track.release()
-        decoder = tracked.decoder
+        connection.backoff.taken += recorder.chunks
+        requests, *rests = recorder.release()
+        decoder = connection.decoder
         for data, time_ns, offset, flags, cut in requests:
             events = decoder.receive_from_client(data, time_ns)
             for event in events if not cut else decoder.skip(Direction.REQUEST, cut, time_ns):
@@ -269,37 +269,37 @@ class Tracks:
                     exchange.marks["request_offset"] = offset
                     if flags & CARRIED:
                         exchange.marks["carried"] = True
-                    tracked.in_flight[id(exchange)] = exchange, data
-        give_rests(decoder, rests)
+                    connection.in_flight[id(exchange)] = exchange, data
+        give_to_decoder(decoder, rests)
 
-    def drop(self, tracked: Tracked) -> Any:
-        """The track of a connection, if it is on one, which it is not any more."""
-        track, tracked.track = tracked.track, None
-        self.on.pop(tracked.open.number, None)
-        return track
+    def drop(self, connection: RecordedConnection) -> Any:
+        """The recorder of a connection, if it is on one, which it is not any more."""
+        recorder, connection.recorder = connection.recorder, None
+        self.on.pop(connection.open.number, None)
+        return recorder
 
-    def unanswered(self, tracked: Tracked) -> Iterator[Unanswered]:
-        """The requests of a connection that wait. On a track they stay there; the segment is let go."""
-        track = tracked.track
-        if track is None:
-            for exchange, data in tracked.in_flight.values():
-                yield Carried(tracked.open, exchange, data)
+    def unanswered(self, connection: RecordedConnection) -> Iterator[Unanswered]:
+        """The requests of a connection that wait. On a recorder they stay there; the segment is let go."""
+        recorder = connection.recorder
+        if recorder is None:
+            for exchange, data in connection.in_flight.values():
+                yield Carried(connection.open, exchange, data)
             return
-        track.detach()
-        for number, asked in enumerate(track.waiting()):
-            yield OnTrack(tracked.open, track, number, *asked)
+        recorder.detach()
+        for number, asked in enumerate(recorder.waiting()):
+            yield NativeRequest(connection.open, recorder, number, *asked)
 
-    def waiting(self, connections: Iterable[Tracked]) -> bytes:
+    def waiting(self, connections: Iterable[RecordedConnection]) -> bytes:
         """The requests in flight that are in this segment, as the entries of a sync block."""
-        tracks: list[Any] = []
+        recorders: list[Any] = []
         others: list[InFlight] = []
-        for tracked in connections:
-            if tracked.track is not None:
-                tracks.append(tracked.track)
+        for connection in connections:
+            if connection.recorder is not None:
+                recorders.append(connection.recorder)
             else:
-                others.extend(asked.entry() for asked in self.unanswered(tracked))
+                others.extend(asked.entry() for asked in self.unanswered(connection))
         slow = pack_in_flight(entry for entry in others if entry.offset >= 0)
-        fast: bytes = self._tape.waiting(tracks) if tracks else b""
+        fast: bytes = self._context.waiting(recorders) if recorders else b""
         if not slow or not fast:
             return slow or fast
         entries = sorted(IN_FLIGHT.iter_unpack(slow + fast), key=lambda entry: entry[-1])

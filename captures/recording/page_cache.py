@@ -21,7 +21,7 @@ _TIMES = 3
 _Range = tuple[Path, int, int]
 
 
-class Trail:
+class PageCacheHints:
     """The files of one recording, in the order in which they are written."""
 
     def __init__(self) -> None:

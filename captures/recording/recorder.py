@@ -14,7 +14,7 @@ from ...decoder.codec import secrets
 from ..pcap.packet_comments import MARK
 from ..pcap.packets import MAX_PAYLOAD, Address
 from .index import UNDECODED, LegFrame
-from .native_recorder import Tracked, Tracks
+from .native_recorder import NativeRecorder, RecordedConnection
 from .recording import FLUSH_SECONDS, SEGMENT_BYTES, SEGMENT_SECONDS, Recording
 from .requests_in_flight import Carried, OpenConnection, Unanswered
 from .segment import CLIENT_LEG
@@ -51,7 +51,7 @@ class Recorder:
             raise ValueError(f"a snap length is between {LEAST_SNAPLEN} and {MOST_SNAPLEN} bytes, not {snaplen}")
         self._redact, self._snaplen = redact, snaplen
         self._on_event = on_event or (lambda kind, text: None)
-        self._tracked: dict[int, Tracked] = {}
+        self._connections: dict[int, RecordedConnection] = {}
         self._counts = dict.fromkeys(("frames", "bytes", "exchanges", "errors", "lost_bytes", "undecoded", "opaque_bytes"), 0)
         self._recording = Recording(
             Path(directory),
@@ -60,17 +60,17 @@ class Recorder:
             segment_bytes=segment_bytes,
             segment_seconds=segment_seconds,
             flush_seconds=flush_seconds,
-            waiting=lambda: self._tracks.waiting(self._tracked.values()),
+            waiting=lambda: self._native.waiting(self._connections.values()),
             unanswered=self._unanswered,
         )
-        self._tracks = Tracks(self._recording, redact, snaplen)
+        self._native = NativeRecorder(self._recording, redact, snaplen)
 
     @property
     def counts(self) -> dict[str, int]:
         """A snapshot of all counts."""
         recording = self._recording
         counts = self._counts | {"unrecorded": recording.unrecorded, "segments": recording.segments}
-        for name, count in self._tracks.counts.items():
+        for name, count in self._native.counts.items():
             counts[name] += count
         return counts
 
@@ -99,58 +99,58 @@ class Recorder:
         `upstream` is the proxy's own end of the leg to the broker, if known. On the client's own machine it might be
         the same as another client's address, and two conversations would be one in the file: it is made up then.
         """
-        if conn in self._tracked:
+        if conn in self._connections:
             self.closed(conn, time_ns, "rst")  # its end was missed
         client = client or ("0.0.0.0", 1024 + conn % 64000)
         if upstream is None or upstream[0] == client[0]:
             upstream = ("barnabas", 1024 + conn % 64000)
         opened = OpenConnection(conn, time_ns, client, broker, upstream, failed, tls, imported)
-        tracked = Tracked(opened, self._snaplen)
-        self._tracked[conn] = tracked
-        self._recording.open(tracked.open)
+        connection = RecordedConnection(opened, self._snaplen)
+        self._connections[conn] = connection
+        self._recording.open(connection.open)
         self._recording.tick()
 
     def data(self, conn: int, direction: int, time_ns: int, data: bytes | bytearray | memoryview) -> None:
         """Bytes of the client leg, in order, cut anywhere."""
-        tracked = self._connection(conn, time_ns)
+        connection = self._connection(conn, time_ns)
         self._counts["bytes"] += len(data)
         try:
-            data = self._fast(tracked, direction, time_ns, data)
+            data = self._fast(connection, direction, time_ns, data)
             if not data:
                 pass
-            elif tracked.broken:
-                self._opaque(tracked, Opaque(Direction(direction), bytes(data), time_ns, "not decoded"))
+            elif connection.broken:
+                self._opaque(connection, Opaque(Direction(direction), bytes(data), time_ns, "not decoded"))
             else:
-                self._receive(tracked, direction, time_ns, data)
+                self._receive(connection, direction, time_ns, data)
         except Exception as error:
             self._fault(f"connection {conn}", error)
         self._recording.tick()
 
     def begin(self) -> tuple[dict[int, Any], int, int] | None:
         """For who has plain data of connections in a place where the accelerator can take them (`native.RingFeed`): see
-        `Tracks.begin`. Behind it come `end`, and what was left as `data`."""
-        return self._tracks.begin()
+        `NativeRecorder.begin`. Behind it come `end`, and what was left as `data`."""
+        return self._native.begin()
 
     def end(self, nbytes: int) -> None:
         """So many bytes went onto tracks."""
         self._counts["bytes"] += nbytes
-        self._tracks.end()
+        self._native.end()
         self._recording.tick()
 
     def failed(self, conn: int, error: Exception) -> None:
         """A track has failed: as with a fault of the decoder. What waited is in the file, but nobody knows of it any more."""
-        tracked = self._tracked[conn]
-        self._tracks.drop(tracked)
-        tracked.broken = True
+        connection = self._connections[conn]
+        self._native.drop(connection)
+        connection.broken = True
         self._fault(f"connection {conn}, its frames are no longer decoded", error)
 
     def skipped(self, conn: int, direction: int, time_ns: int, nbytes: int) -> None:
         """`nbytes` of the client leg are not there, and belong to the frame of which the beginning was told last."""
-        tracked = self._connection(conn, time_ns)
+        connection = self._connection(conn, time_ns)
         try:
-            if not self._tracks.skip(tracked, direction, time_ns, nbytes) and not tracked.broken:
-                for event in tracked.decoder.skip(Direction(direction), nbytes, time_ns):
-                    self._event(tracked, event)
+            if not self._native.skip(connection, direction, time_ns, nbytes) and not connection.broken:
+                for event in connection.decoder.skip(Direction(direction), nbytes, time_ns):
+                    self._event(connection, event)
         except Exception as error:
             self._fault(f"connection {conn}", error)
         self._recording.tick()
@@ -158,23 +158,23 @@ class Recorder:
     def broker_leg(self, conn: int, direction: int, time_ns: int, frame: bytes, note: str = "") -> None:
         """A frame as the broker sent or got it (with its size bytes), where the client's differs; it may be cut. It must come
         before the response of its exchange reaches `data`."""
-        tracked = self._connection(conn, time_ns)
-        self._tracks.leave(tracked)
+        connection = self._connection(conn, time_ns)
+        self._native.leave(connection)
         try:
             request = direction == Direction.REQUEST
             correlation_id = int.from_bytes(frame[8:12] if request else frame[4:8], "big", signed=True)
-            tracked.changed.add(correlation_id)
-            self._mark_changed(tracked, correlation_id)
+            connection.changed.add(correlation_id)
+            self._mark_changed(connection, correlation_id)
             api_key, api_version = -1, -1
             if request:
                 api_key, api_version = (int.from_bytes(frame[i : i + 2], "big", signed=True) for i in (4, 6))
-                if len(tracked.asked) >= ASKED_LIMIT:
-                    tracked.asked.clear()
-                tracked.asked[correlation_id] = api_key, api_version
-            elif correlation_id in tracked.asked:  # another version than the client's, or no client's at all
-                api_key, api_version = tracked.asked.pop(correlation_id)
+                if len(connection.asked) >= ASKED_LIMIT:
+                    connection.asked.clear()
+                connection.asked[correlation_id] = api_key, api_version
+            elif correlation_id in connection.asked:  # another version than the client's, or no client's at all
+                api_key, api_version = connection.asked.pop(correlation_id)
             else:
-                for exchange, _ in tracked.in_flight.values():
+                for exchange, _ in connection.in_flight.values():
                     if exchange.correlation_id == correlation_id:
                         api_key, api_version = exchange.api_key, exchange.api_version
             kept = frame[4:] if self._snaplen is None else frame[4 : 4 + self._snaplen]
@@ -187,49 +187,49 @@ class Recorder:
             size = int.from_bytes(frame[:4], "big")
             entry = LegFrame(conn & 0xFFFFFFFF, correlation_id, int(direction), size, 0)
             cut = 4 + size - len(data)
-            self._recording.broker_leg(tracked.open, time_ns, data, entry, _clean(note), cut)
+            self._recording.broker_leg(connection.open, time_ns, data, entry, _clean(note), cut)
         except Exception as error:
             self._fault(f"connection {conn}", error)
 
     def note(self, conn: int, correlation_id: int, text: str) -> None:
         """A remark on an exchange, such as the rule that answered it: a comment on its next packet."""
-        tracked = self._tracked.get(conn)
-        if tracked:
-            self._tracks.leave(tracked)
-            tracked.notes.setdefault(correlation_id, []).append(_clean(text))
+        connection = self._connections.get(conn)
+        if connection:
+            self._native.leave(connection)
+            connection.notes.setdefault(correlation_id, []).append(_clean(text))
 
     def lost(self, conn: int, direction: int, nbytes: int) -> None:
         """`nbytes` of the client leg are missing; the next data starts at a frame."""
         self._counts["lost_bytes"] += nbytes
-        tracked = self._tracked.get(conn)
-        if tracked:
-            self._tracks.leave(tracked)
-            tracked.lost[direction] += nbytes
-            tracked.opaque[direction] = False
-            tracked.decoder.lost(Direction(direction))
+        connection = self._connections.get(conn)
+        if connection:
+            self._native.leave(connection)
+            connection.lost[direction] += nbytes
+            connection.opaque[direction] = False
+            connection.decoder.lost(Direction(direction))
 
     def missing(self, conn: int, direction: int, time_ns: int, nbytes: int, unread: int) -> None:
         """Of a connection from a capture of packets: `nbytes` were not captured here, and `unread` more could not be read. It is
         said at once, as nothing more of this direction may come."""
-        tracked = self._connection(conn, time_ns)
+        connection = self._connection(conn, time_ns)
         self.lost(conn, direction, nbytes + unread)
-        lost, tracked.lost[direction] = tracked.lost[direction] - unread, 0
-        self._recording.write(tracked.open, CLIENT_LEG, direction, time_ns, b"", (), lost, unread=unread)
+        lost, connection.lost[direction] = connection.lost[direction] - unread, 0
+        self._recording.write(connection.open, CLIENT_LEG, direction, time_ns, b"", (), lost, unread=unread)
 
     def closed(self, conn: int, time_ns: int, how: str = "fin", by: str = "") -> None:
         """The connection ended: "fin" or "rst" (anything else is written as a FIN); `by`: who
         ended it (`Closed`), "" when not known, or when it was the proxy."""
-        tracked = self._tracked.get(conn)
-        if tracked is None:
+        connection = self._connections.get(conn)
+        if connection is None:
             return
-        self._tracks.leave(tracked)
+        self._native.leave(connection)
         try:
-            for event in tracked.decoder.close(time_ns):
-                self._event(tracked, event)
-            self._recording.end(tracked.open, time_ns, how, by)
+            for event in connection.decoder.close(time_ns):
+                self._event(connection, event)
+            self._recording.end(connection.open, time_ns, how, by)
         except Exception as error:
             self._fault(f"connection {conn}", error)
-        del self._tracked[conn]
+        del self._connections[conn]
         self._recording.tick()
 
     def rotate(self) -> None:
@@ -247,74 +247,74 @@ class Recorder:
 
     # how it is written
 
-    def _connection(self, conn: int, time_ns: int) -> Tracked:
-        if conn not in self._tracked:
+    def _connection(self, conn: int, time_ns: int) -> RecordedConnection:
+        if conn not in self._connections:
             self.opened(conn, time_ns)
-        return self._tracked[conn]
+        return self._connections[conn]
 
     def _in_flight(self) -> Iterator[Carried]:
-        for tracked in self._tracked.values():
-            self._tracks.leave(tracked)
-            for exchange, data in tracked.in_flight.values():
-                yield Carried(tracked.open, exchange, data)
+        for connection in self._connections.values():
+            self._native.leave(connection)
+            for exchange, data in connection.in_flight.values():
+                yield Carried(connection.open, exchange, data)
 
     def _unanswered(self) -> Iterator[Unanswered]:
-        for tracked in self._tracked.values():
-            yield from self._tracks.unanswered(tracked)
+        for connection in self._connections.values():
+            yield from self._native.unanswered(connection)
 
     def _fast(
-        self, tracked: Tracked, direction: int, time_ns: int, data: bytes | bytearray | memoryview
+        self, connection: RecordedConnection, direction: int, time_ns: int, data: bytes | bytearray | memoryview
     ) -> bytes | bytearray | memoryview:
         """What the fast way leaves of a chunk."""
         try:
-            return self._tracks.take(tracked, direction, time_ns, data)
+            return self._native.take(connection, direction, time_ns, data)
         except Exception as error:
-            self.failed(tracked.open.number, error)
+            self.failed(connection.open.number, error)
             return data
 
     def _receive(
-        self, tracked: Tracked, direction: int, time_ns: int, data: bytes | bytearray | memoryview
+        self, connection: RecordedConnection, direction: int, time_ns: int, data: bytes | bytearray | memoryview
     ) -> None:
         try:
             if direction == Direction.REQUEST:
-                events = tracked.decoder.receive_from_client(data, time_ns)
+                events = connection.decoder.receive_from_client(data, time_ns)
             else:
-                events = tracked.decoder.receive_from_broker(data, time_ns)
+                events = connection.decoder.receive_from_broker(data, time_ns)
         except Exception as error:
             # The decoder's state is no longer to be trusted: keep the bytes, give up the frames.
-            tracked.broken = True
-            self._fault(f"connection {tracked.open.number}, its frames are no longer decoded", error)
-            self._opaque(tracked, Opaque(Direction(direction), bytes(data), time_ns, "not decoded"))
+            connection.broken = True
+            self._fault(f"connection {connection.open.number}, its frames are no longer decoded", error)
+            self._opaque(connection, Opaque(Direction(direction), bytes(data), time_ns, "not decoded"))
             return
         for event in events:
-            self._event(tracked, event)
+            self._event(connection, event)
 
-    def _event(self, tracked: Tracked, event: RequestSeen | ExchangeDone | Opaque) -> None:
+    def _event(self, connection: RecordedConnection, event: RequestSeen | ExchangeDone | Opaque) -> None:
         if isinstance(event, RequestSeen):
-            self._request(tracked, event.exchange)
+            self._request(connection, event.exchange)
         elif isinstance(event, ExchangeDone):
-            self._done(tracked, event.exchange)
+            self._done(connection, event.exchange)
         else:
-            self._opaque(tracked, event)
+            self._opaque(connection, event)
 
-    def _request(self, tracked: Tracked, exchange: Exchange) -> None:
+    def _request(self, connection: RecordedConnection, exchange: Exchange) -> None:
         frame = exchange.request or b""
         frame = self._masked(exchange, Direction.REQUEST, frame)
         data = _sized(frame, exchange.request_cut)
-        if exchange.correlation_id in tracked.changed:
+        if exchange.correlation_id in connection.changed:
             exchange.marks["changed"] = True
-        exchange.marks["request_offset"] = self._frame(tracked, exchange, 0, exchange.request_time_ns or 0, data)
-        tracked.in_flight[id(exchange)] = exchange, data
+        exchange.marks["request_offset"] = self._frame(connection, exchange, 0, exchange.request_time_ns or 0, data)
+        connection.in_flight[id(exchange)] = exchange, data
 
-    def _done(self, tracked: Tracked, exchange: Exchange) -> None:
+    def _done(self, connection: RecordedConnection, exchange: Exchange) -> None:
         if exchange.response is not None:
             data = _sized(self._masked(exchange, Direction.RESPONSE, exchange.response), exchange.response_cut)
             time_ns = exchange.response_time_ns or 0
-            exchange.marks["response_offset"] = self._frame(tracked, exchange, 1, time_ns, data)
+            exchange.marks["response_offset"] = self._frame(connection, exchange, 1, time_ns, data)
         flags = self._recording.done(exchange)
-        tracked.in_flight.pop(id(exchange), None)
-        tracked.notes.pop(exchange.correlation_id, None)
-        tracked.changed.discard(exchange.correlation_id)
+        connection.in_flight.pop(id(exchange), None)
+        connection.notes.pop(exchange.correlation_id, None)
+        connection.changed.discard(exchange.correlation_id)
         self._counts["exchanges"] += 1
         if not flags & UNDECODED and exchange.error:
             self._counts["errors"] += 1
@@ -322,37 +322,37 @@ class Recorder:
             self._counts["undecoded"] += 1
             self._tell("undecoded", f"connection {exchange.connection}, {exchange!r}: {_reason(exchange)}")
 
-    def _frame(self, tracked: Tracked, exchange: Exchange, direction: int, time_ns: int, data: bytes) -> int:
-        notes = tracked.notes.pop(exchange.correlation_id, [])
+    def _frame(self, connection: RecordedConnection, exchange: Exchange, direction: int, time_ns: int, data: bytes) -> int:
+        notes = connection.notes.pop(exchange.correlation_id, [])
         self._counts["frames"] += 1
-        lost, tracked.lost[direction] = tracked.lost[direction], 0
+        lost, connection.lost[direction] = connection.lost[direction], 0
         cut = exchange.response_cut if direction else exchange.request_cut
-        offset = self._recording.write(tracked.open, CLIENT_LEG, direction, time_ns, data, tuple(notes), lost, cut)
+        offset = self._recording.write(connection.open, CLIENT_LEG, direction, time_ns, data, tuple(notes), lost, cut)
         if notes:  # after the writing: if that began a segment, the request was carried over without them
             exchange.marks["notes"] = [*exchange.marks.get("notes", ()), *notes]
         return offset
 
-    def _opaque(self, tracked: Tracked, event: Opaque) -> None:
+    def _opaque(self, connection: RecordedConnection, event: Opaque) -> None:
         direction, data = event.direction, event.data
         self._counts["opaque_bytes"] += len(data)
         if self._redact and not event.framed:
             # Nobody can say where the secrets of such bytes are.
-            keep = 0 if tracked.opaque[direction] else secrets.KEPT
+            keep = 0 if connection.opaque[direction] else secrets.KEPT
             data = data[:keep] + secrets.MASK * max(len(data) - keep, 0)
         if event.framed:
             data = _sized(data)
-        elif not tracked.opaque[direction]:
-            tracked.opaque[direction] = True
-            self._tell("undecoded", f"connection {tracked.open.number}: {event.reason}")
-        lost, tracked.lost[direction] = tracked.lost[direction], 0
+        elif not connection.opaque[direction]:
+            connection.opaque[direction] = True
+            self._tell("undecoded", f"connection {connection.open.number}: {event.reason}")
+        lost, connection.lost[direction] = connection.lost[direction], 0
         comments = (f"{MARK}opaque, {_clean(event.reason)}",)
         for start in range(0, len(data), MAX_PAYLOAD):
             part = data[start : start + MAX_PAYLOAD]
-            self._recording.write(tracked.open, CLIENT_LEG, direction, event.time_ns, part, comments, lost)
+            self._recording.write(connection.open, CLIENT_LEG, direction, event.time_ns, part, comments, lost)
             lost = 0
 
-    def _mark_changed(self, tracked: Tracked, correlation_id: int) -> None:
-        for exchange, _ in tracked.in_flight.values():
+    def _mark_changed(self, connection: RecordedConnection, correlation_id: int) -> None:
+        for exchange, _ in connection.in_flight.values():
             if exchange.correlation_id == correlation_id:
                 exchange.marks["changed"] = True
 

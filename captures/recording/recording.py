@@ -14,7 +14,7 @@ from ...decoder import Exchange
 from ..pcap.packet_comments import ENDED_COMMENT, IMPORTED_COMMENT, MARK, UPSTREAM_COMMENT, tls_comments
 from ..pcap.packets import show_address
 from .index import CONTINUED, IndexEncoder, IndexFiles, LegFrame, paths
-from .page_cache import Trail
+from .page_cache import PageCacheHints
 from .requests_in_flight import Carried, OpenConnection, Unanswered
 from .segment import BROKER_LEG, CLIENT_LEG, SYNC_EVERY, SegmentWriter, pack_in_flight
 
@@ -60,7 +60,7 @@ class Recording:
         self._flush_seconds, self._clock = flush_seconds, clock
         self._segment: SegmentWriter | None = None
         self._files: IndexFiles | None = None
-        self._trail = Trail()
+        self._trail = PageCacheHints()
         self._stamp = ""
         self._most = segment_bytes  # of this segment
         self._lost_at_pause = 0

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from ...captures.native._native import Track
+from ...captures.native._native import ConnectionRecorder
 from ...decoder.native._native import Reader
 
 class Queue:
@@ -42,7 +42,7 @@ class RingPen:
     def blocked(self, value: bool, /) -> None: ...
 
 class RingFeed:
-    """Takes chunks of a ring onto tracks, for `proxy.reading`. `reader`: its number; `bell`: the writer's."""
+    """Takes chunks of a ring onto recorders, for `proxy.reading`. `reader`: its number; `bell`: the writer's."""
 
     def __init__(
         self, map: Any, area: memoryview, slots_at: int, slots: int, data_at: int, data_size: int, reader: int, bell: int, /
@@ -52,7 +52,7 @@ class RingFeed:
         cursor: int,
         total: int,
         streams: dict[int, Any],
-        tracks: dict[int, Track],
+        recorders: dict[int, ConnectionRecorder],
         barred: set[int],
         base: int,
         stop: int,
@@ -61,7 +61,7 @@ class RingFeed:
     ) -> tuple[
         int, int, int, int, tuple[int, int], tuple[int, int, int, bytes | memoryview, int, Exception | None] | None
     ]:
-        """(cursor, total, bytes lost, chunks, bytes of both directions, rest): what a track has left of the last chunk, as
+        """(cursor, total, bytes lost, chunks, bytes of both directions, rest): what a recorder has left of the last chunk, as
         (connection, direction, time_ns, data, position of its end, error). Then that chunk's end is not published."""
 
 class HalfConnectionFields:

@@ -1,7 +1,7 @@
-/* From the ring onto tracks: what proxy/ring/reader.py, the observer and captures/recording/native_recorder.py (or proxy/observers/counting.py) do, for
-   chunks of connections that are on a track and go on where they were. In front of any other chunk it stops.
+/* From the ring onto recorders: what proxy/ring/reader.py, the observer and captures/recording/native_recorder.py (or proxy/observers/counting.py) do, for
+   chunks of connections that are on a recorder and go on where they were. In front of any other chunk it stops.
    Invariants: a chunk is published when all of it was taken; one that may be overwritten is copied, and looked at again behind
-   that, before it counts. Memory: a RingFeed holds views of the mapping and one chunk's room. Errors: TypeError; what a track raises
+   that, before it counts. Memory: a RingFeed holds views of the mapping and one chunk's room. Errors: TypeError; what a recorder raises
    is given with the rest of its chunk, not set. */
 #include "decoder/native/cursor.h"
 #include "captures/native/recording.h"
@@ -110,7 +110,7 @@ static uint64_t copy_part(RingFeed *feed, const uint64_t *d, uint64_t done, uint
     return from < end ? end : from;
 }
 
-/* What a track has left of a chunk, and why: an exception, if one is set. */
+/* What a recorder has left of a chunk, and why: an exception, if one is set. */
 static PyObject *rest_of(RingFeed *feed, const uint64_t *d, const uint8_t *data, Py_ssize_t at, int awaited) {
     PyObject *type = NULL, *error = NULL, *trace = NULL;
     PyErr_Fetch(&type, &error, &trace);
@@ -133,7 +133,7 @@ static PyObject *rest_of(RingFeed *feed, const uint64_t *d, const uint8_t *data,
                          (unsigned long long)d[TIME], bytes, (unsigned long long)(d[PLACE] + d[LENGTH]), error);
 }
 
-/* feed(cursor, total, streams, tracks, barred, base, stop, most) -> (cursor, total, lost, chunks, (bytes, bytes), rest) */
+/* feed(cursor, total, streams, recorders, barred, base, stop, most) -> (cursor, total, lost, chunks, (bytes, bytes), rest) */
 static PyObject *RingFeed_feed(PyObject *self, PyObject *const *a, Py_ssize_t given) {
     RingFeed *feed = (RingFeed *)self;
     if (given != 8 || !PyDict_Check(a[2]) || !PyDict_Check(a[3]) || !PyAnySet_Check(a[4])) {
@@ -161,15 +161,15 @@ static PyObject *RingFeed_feed(PyObject *self, PyObject *const *a, Py_ssize_t gi
             break;
         int barred = PySet_GET_SIZE(a[4]) && PySet_Contains(a[4], connection);
         PyObject *on = barred ? NULL : PyDict_GetItemWithError(a[3], connection);
-        if (!on || Py_TYPE(on) != captures_api->Track_type) {
+        if (!on || Py_TYPE(on) != captures_api->ConnectionRecorder_type) {
             Py_DECREF(connection);
             break;
         }
-        Track *track = (Track *)on;
+        ConnectionRecorder *recorder = (ConnectionRecorder *)on;
         const uint8_t *data = awaited ? feed->data + offset : feed->copy;
-        uint64_t unseen = awaited ? 0 : (uint64_t)captures_api->unseen(track, direction), end = length;
-        if (!awaited && track->tape->counting)
-            end = part_end(feed, d, 0, captures_api->missing(track, direction));
+        uint64_t unseen = awaited ? 0 : (uint64_t)captures_api->unseen(recorder, direction), end = length;
+        if (!awaited && recorder->context->counting)
+            end = part_end(feed, d, 0, captures_api->missing(recorder, direction));
         if (!awaited)
             done = copy_part(feed, d, 0, unseen, end);
         if ((!awaited && !stands(feed, d)) || !goes_on(a[2], connection, direction, d[STREAM], length)) {
@@ -181,14 +181,14 @@ static PyObject *RingFeed_feed(PyObject *self, PyObject *const *a, Py_ssize_t gi
         sums.bytes[direction] += length;
         sums.chunks++;
         sums.cursor = cursor + 1;
-        Py_INCREF(track);
-        track->chunks++;
+        Py_INCREF(recorder);
+        recorder->chunks++;
         Py_ssize_t at = 0;
         int state = DONE, there = 1;
         uint64_t begun = 0; /* where `unseen` bytes stand, if any */
-        while ((state = captures_api->feed(track, direction, data, (Py_ssize_t)done, &at, (int64_t)d[TIME], base, stop)) == DONE &&
+        while ((state = captures_api->feed(recorder, direction, data, (Py_ssize_t)done, &at, (int64_t)d[TIME], base, stop)) == DONE &&
                done < length) {
-            unseen = (uint64_t)captures_api->unseen(track, direction);
+            unseen = (uint64_t)captures_api->unseen(recorder, direction);
             begun = done;
             done = copy_part(feed, d, begun, unseen, length);
             if (!(there = stands(feed, d)))
@@ -205,8 +205,8 @@ static PyObject *RingFeed_feed(PyObject *self, PyObject *const *a, Py_ssize_t gi
             broke_off(a[2], connection, direction, d[STREAM] + (uint64_t)at);
         }
         Py_DECREF(connection);
-        track->tape->reason = state;
-        Py_DECREF(track);
+        recorder->context->reason = state;
+        Py_DECREF(recorder);
         if (!there)
             break;
         if (state == FAILED && !PyErr_Occurred())

@@ -1,6 +1,6 @@
 """What an observer feeds when nothing is recorded: it counts exchanges and keeps nothing.
 
-With the accelerator the frames of a connection are counted without objects, by a `native.Track` that writes nothing; as in
+With the accelerator the frames of a connection are counted without objects, by a `native.ConnectionRecorder` that writes nothing; as in
 `captures.recording.native_recorder`, a connection changes over between that and its decoder at any chunk.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from ... import decoder
 from ...captures.native.accelerator import native
-from ...captures.recording.native_recorder import Patience, give_rests, hold_rests, shape
+from ...captures.recording.native_recorder import Backoff, give_to_decoder, give_to_recorder, shape
 from ...decoder import Direction, ExchangeDone
 from ..events import Address
 
@@ -19,15 +19,15 @@ _NEVER = 1 << 62
 
 
 class _Followed:
-    """One connection: its decoder, and the track that goes on in its place, if one does."""
+    """One connection: its decoder, and the recorder that goes on in its place, if one does."""
 
-    __slots__ = ("decoder", "number", "patience", "track")
+    __slots__ = ("backoff", "decoder", "number", "recorder")
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.decoder = decoder.Connection(number)
-        self.track: Any = None
-        self.patience = Patience()
+        self.recorder: Any = None
+        self.backoff = Backoff()
 
 
 class Counting:
@@ -36,18 +36,18 @@ class Counting:
     def __init__(self) -> None:
         self._counts = {"exchanges": 0, "errors": 0, "undecoded": 0}
         self._connections: dict[int, _Followed] = {}
-        self._tracks: dict[int, Any] = {}
-        self._tape: Any = None
+        self._recorders: dict[int, Any] = {}
+        self._context: Any = None
         if native is not None:
-            self._tape = native.Tape(partial(shape, False))
-            self._tape.counting = 1
+            self._context = native.RecorderContext(partial(shape, False))
+            self._context.counting = 1
 
     @property
     def counts(self) -> dict[str, int]:
         counts = dict(self._counts)
-        if self._tape is not None:
-            counts["exchanges"] += self._tape.exchanges
-            counts["errors"] += self._tape.errors
+        if self._context is not None:
+            counts["exchanges"] += self._context.exchanges
+            counts["errors"] += self._context.errors
         return counts
 
     def opened(
@@ -60,27 +60,27 @@ class Counting:
         failed: str = "",
         tls: frozenset[str] = frozenset(),
     ) -> None:
-        self._tracks.pop(conn, None)
+        self._recorders.pop(conn, None)
         self._connections[conn] = _Followed(conn)
 
     def data(self, conn: int, direction: int, time_ns: int, data: bytes | memoryview) -> None:
         followed = self._connections.get(conn)
         if followed is None:
             return
-        if self._tape is not None and (followed.track is not None or self._begin(followed)):
-            followed.patience.taken += 1
-            at = followed.track.feed(direction, data, 0, time_ns, 0, _NEVER)
+        if self._context is not None and (followed.recorder is not None or self._begin(followed)):
+            followed.backoff.taken += 1
+            at = followed.recorder.feed(direction, data, 0, time_ns, 0, _NEVER)
             if at == len(data):
                 return
             self._leave(followed)
-            followed.patience.again()
+            followed.backoff.again()
             data = data[at:]
         receive = followed.decoder.receive_from_broker if direction else followed.decoder.receive_from_client
         self._count(receive(data, time_ns))
 
     def begin(self) -> tuple[dict[int, Any], int, int] | None:
         """As of `captures.Recorder`."""
-        return (self._tracks, 0, _NEVER) if self._tracks else None
+        return (self._recorders, 0, _NEVER) if self._recorders else None
 
     def end(self, nbytes: int) -> None: ...
 
@@ -88,42 +88,42 @@ class Counting:
         raise error
 
     def _begin(self, followed: _Followed) -> bool:
-        """Go on with a track, if all that waits is plain."""
+        """Go on with a recorder, if all that waits is plain."""
         waiting = followed.decoder.pending()
-        if not followed.patience.over() or len(waiting) != followed.decoder.in_flight:
+        if not followed.backoff.over() or len(waiting) != followed.decoder.in_flight:
             return False
-        track = native.Track(self._tape, followed.number & 0xFFFFFFFF)  # type: ignore[union-attr]
+        recorder = native.ConnectionRecorder(self._context, followed.number & 0xFFFFFFFF)  # type: ignore[union-attr]
         for each in waiting:
             frame, cut = each.request or b"", each.request_cut
             whole = (len(frame) + cut).to_bytes(4, "big") + frame
-            known = self._tape.knows(each.api_key, each.api_version)
-            if not known or not track.push(whole, each.request_time_ns or 0, 0, 0, cut):
-                followed.patience.again()
+            known = self._context.knows(each.api_key, each.api_version)
+            if not known or not recorder.push(whole, each.request_time_ns or 0, 0, 0, cut):
+                followed.backoff.again()
                 return False
-        if not hold_rests(followed.decoder, track):
+        if not give_to_recorder(followed.decoder, recorder):
             return False
-        followed.track = self._tracks[followed.number] = track
+        followed.recorder = self._recorders[followed.number] = recorder
         return True
 
     def _leave(self, followed: _Followed) -> None:
         """The decoder goes on."""
-        track, followed.track = followed.track, None
-        self._tracks.pop(followed.number, None)
-        if track is None:
+        recorder, followed.recorder = followed.recorder, None
+        self._recorders.pop(followed.number, None)
+        if recorder is None:
             return
-        followed.patience.taken += track.chunks
-        requests, *rests = track.release()
+        followed.backoff.taken += recorder.chunks
+        requests, *rests = recorder.release()
         connection = followed.decoder
         for frame, time_ns, _, _, cut in requests:
             connection.receive_from_client(frame, time_ns)
             if cut:
                 connection.skip(Direction.REQUEST, cut, time_ns)
-        give_rests(connection, rests)
+        give_to_decoder(connection, rests)
 
     def skipped(self, conn: int, direction: int, time_ns: int, nbytes: int) -> None:
         followed = self._connections.get(conn)
         if followed is not None:
-            if followed.track is not None and followed.track.skip(direction, nbytes, time_ns, 0, _NEVER):
+            if followed.recorder is not None and followed.recorder.skip(direction, nbytes, time_ns, 0, _NEVER):
                 return
             self._leave(followed)
             self._count(followed.decoder.skip(Direction(direction), nbytes, time_ns))
@@ -146,8 +146,8 @@ class Counting:
         followed = self._connections.get(conn)
         if followed is None:
             return
-        if followed.track is not None and hasattr(followed.track, "lost"):
-            followed.track.lost(direction)
+        if followed.recorder is not None and hasattr(followed.recorder, "lost"):
+            followed.recorder.lost(direction)
         else:
             self._leave(followed)
             followed.decoder.lost(Direction(direction))

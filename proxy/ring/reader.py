@@ -63,14 +63,14 @@ class Lost(NamedTuple):
 
 
 class Straight(Protocol):
-    """A consumer that has connections on tracks."""
+    """A consumer that has connections on recorders."""
 
     def begin(self) -> tuple[dict[int, Any], set[int], int, int] | None:
-        """(tracks by connection, connections that are not to be taken all the same, and `base` and `stop` as
-        `native.Track.feed` has them), or None: nothing can be taken now."""
+        """(recorders by connection, connections that are not to be taken all the same, and `base` and `stop` as
+        `native.ConnectionRecorder.feed` has them), or None: nothing can be taken now."""
 
     def end(self, requests: int, responses: int) -> None:
-        """So many bytes of each direction went onto tracks, but for the end that comes as a record next."""
+        """So many bytes of each direction went onto recorders, but for the end that comes as a record next."""
 
     def failed(self, connection: int, error: Exception) -> None:
         """A track could not take a chunk; what is left of that comes as a record."""
@@ -210,15 +210,15 @@ class RingReader:
             sound(self._writer_bell)
 
     def _take(self, straight: Straight, most: int) -> tuple[int, Any]:
-        """Chunks that went onto tracks, and what is left of the last: (connection, direction, time_ns, data, position of
+        """Chunks that went onto recorders, and what is left of the last: (connection, direction, time_ns, data, position of
         its end), or None."""
         begun = straight.begin()
         if begun is None:
             return 0, None
         before = self._cursor
-        tracks, barred, base, stop = begun
+        recorders, barred, base, stop = begun
         self._cursor, self._total, lost, chunks, (requests, responses), rest = self._feed.feed(
-            self._cursor, self._total, self._streams, tracks, barred, base, stop, most
+            self._cursor, self._total, self._streams, recorders, barred, base, stop, most
         )
         self.lost_bytes += lost
         error = None

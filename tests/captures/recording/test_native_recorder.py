@@ -57,7 +57,7 @@ def test_the_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: i
         recorder = record(tmp_path / name, monkeypatch, MixedTraffic(seed, 800, odd), fast, **options)
         counts[name] = recorder.counts
         if fast:
-            taken = recorder._tracks.counts["frames"]
+            taken = recorder._native.counts["frames"]
     assert counts["fast"] == counts["slow"]
     slow, fast_files = files(tmp_path / "slow"), files(tmp_path / "fast")
     assert fast_files.keys() == slow.keys()
@@ -99,4 +99,4 @@ def test_plain_traffic_stays_on_the_fast_way(tmp_path: Path, monkeypatch: pytest
     recorder = record(tmp_path, monkeypatch, MixedTraffic(12, 1000, 0.0), True)
     frames = recorder.counts["frames"]
     # The slow way has the first chunks of every connection, and what was held when the recording ended.
-    assert recorder._tracks.counts["frames"] > 0.8 * frames > 500
+    assert recorder._native.counts["frames"] > 0.8 * frames > 500

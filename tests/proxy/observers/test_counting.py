@@ -104,7 +104,7 @@ def test_the_accelerator_counts_nearly_all() -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_counts_are_the_same_whatever_is_lost(seed: int) -> None:
     """Frames of both directions, from the middle of one to the beginning of another: requests that nobody answers then,
-    responses that nobody asked for. What is lost keeps no connection from its track."""
+    responses that nobody asked for. What is lost keeps no connection from its recorder."""
     chance = random.Random(seed)
     tallies = two()
     exchanges = plain(200)
@@ -180,7 +180,7 @@ def test_large_requests_whose_records_nobody_looks_at() -> None:
         for at in range(0, len(exchange.request), 65_536):
             feed(tallies, "data", 1, 0, 1, exchange.request[at : at + 65_536])
     feed(tallies, "data", 1, 0, 1, exchanges[11].request[:90_000])
-    waiting = tallies[0]._connections[1].track
+    waiting = tallies[0]._connections[1].recorder
     if waiting is not None:
         assert all(len(waiting.frame(n)) < 1000 for n in range(1, 11))  # the first one was the decoder's
         tallies[0]._leave(tallies[0]._connections[1])

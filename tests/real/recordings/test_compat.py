@@ -17,11 +17,10 @@ from harness import commands
 from harness.proxies import Proxy
 from harness.testbed import next_event
 from harness.waiting import PATIENCE
-
-from real.clients import java_programs
 from real.brokers.broker import Cluster
-from real.clients.confluent_client import create_topic, flush
 from real.brokers.old_broker import OldBroker
+from real.clients import java_programs
+from real.clients.confluent_client import create_topic, flush
 
 
 def compat(against: str, *captures: Path) -> dict[str, Any]:

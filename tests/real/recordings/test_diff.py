@@ -15,7 +15,6 @@ from confluent_kafka import Consumer, Producer
 from harness.proxies import Proxy
 from harness.waiting import PATIENCE
 from kafka import KafkaConsumer, KafkaProducer
-
 from real.clients import confluent_client, kafka_python_client
 from real.clients.workloads import WORKLOADS, expected, in_turn
 

@@ -16,12 +16,11 @@ from confluent_kafka import Producer
 from harness import commands
 from harness.proxies import Proxy
 from harness.testbed import next_event
-
-from real.clients import java_programs
 from real.brokers.broker import Cluster
+from real.brokers.old_broker import OldBroker
+from real.clients import java_programs
 from real.clients.confluent_client import flush
 from real.findings import scenarios_fetching, scenarios_groups, scenarios_producing, scenarios_versions
-from real.brokers.old_broker import OldBroker
 
 C = TypeVar("C")
 

@@ -20,13 +20,12 @@ from barnabas.proxy.replay.settings import Order, Pace, Settings
 from harness.proxies import Proxy
 from harness.waiting import PATIENCE
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
-from scapy.utils import PcapReader, PcapWriter
-
-from real.clients import kafka_python_client
 from real.brokers.broker import Cluster, start_cluster
-from real.clients.workloads import WORKLOADS, expected
 from real.brokers.old_broker import OldBroker
+from real.clients import kafka_python_client
 from real.clients.workload import Deadline
+from real.clients.workloads import WORKLOADS, expected
+from scapy.utils import PcapReader, PcapWriter
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,6 @@ import pytest
 from barnabas.proxy import ProxyConfig
 from barnabas.proxy.serve import OnMiss, Served
 from harness.proxies import Proxy
-
 from real.brokers.broker import start_cluster
 from real.clients.workloads import CLIENTS, WORKLOADS, expected, in_turn
 

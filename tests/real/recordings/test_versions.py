@@ -17,10 +17,9 @@ from confluent_kafka import Consumer, Producer
 from harness import commands
 from harness.proxies import Proxy
 from harness.waiting import PATIENCE
-
 from real.brokers.broker import Cluster
-from real.clients.confluent_client import flush, read
 from real.brokers.old_broker import OldBroker
+from real.clients.confluent_client import flush, read
 
 
 def barnabas(*arguments: object) -> subprocess.CompletedProcess[str]:

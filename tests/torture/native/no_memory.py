@@ -205,21 +205,21 @@ def following_a_tail() -> tuple[Step, Callable[[], Any]]:
 
 
 def tracked(counting: bool) -> tuple[Any, Any, bytearray, array[int], list[tuple[int, bytes]]]:
-    """A track with what it writes to, and the chunks of a few exchanges, which are cut in the middle of frames."""
-    tape = recording.Tape(lambda *asked: shape(False, *asked), 0)
-    tape.counting = counting
-    track, buffer, rows, places = recording.Track(tape, 7), recording.Buffer(), bytearray(), array("Q", [1, 1])
+    """A recorder with what it writes to, and the chunks of a few exchanges, which are cut in the middle of frames."""
+    context = recording.RecorderContext(lambda *asked: shape(False, *asked), 0)
+    context.counting = counting
+    recorder, buffer, rows, places = recording.ConnectionRecorder(context, 7), recording.Buffer(), bytearray(), array("Q", [1, 1])
     names = ["", "c", *(f"client-{n}" for n in range(40))]
     if not counting:
-        track.attach(places, bytes(14 + 40), bytes(14 + 40), buffer, rows, names.index)
-    assert all(tape.knows(key, version) for key, version in ((HEARTBEAT, 4), (PRODUCE, 9)))
+        recorder.attach(places, bytes(14 + 40), bytes(14 + 40), buffer, rows, names.index)
+    assert all(context.knows(key, version) for key, version in ((HEARTBEAT, 4), (PRODUCE, 9)))
     silent = decoder.encode_request(PRODUCE, 9, {"acks": 0}, correlation_id=9, client_id="c")
     asked = [*(beat(n) for n in range(18)), with_size(silent), produce(18, 200_000), produce(19, 70_000)]
     answers = [with_size(decoder.encode_response(HEARTBEAT, 4, {}, correlation_id=n)) for n in range(18)]
     answers += [with_size(decoder.encode_response(PRODUCE, 9, {}, correlation_id=n)) for n in (18, 19)]
     sent, given = b"".join(asked), b"".join(answers)
     cut = 650
-    return track, buffer, rows, places, [
+    return recorder, buffer, rows, places, [
         (0, sent[:cut]), (0, sent[cut:-cut]), (0, sent[-cut:]), (1, given[:cut]), (1, given[cut:])
     ]  # fmt: skip
 
@@ -230,24 +230,24 @@ def tracks(counting: bool) -> int:
     failed = quiet = number = 0
     whole: Any = None
     while quiet < QUIET:
-        track, buffer, rows, places, chunks = tracked(counting)
+        recorder, buffer, rows, places, chunks = tracked(counting)
 
-        def step(track: Any = track, chunks: list[tuple[int, bytes]] = chunks) -> None:
+        def step(recorder: Any = recorder, chunks: list[tuple[int, bytes]] = chunks) -> None:
             for direction, data in chunks:
                 at = 0
                 while at < len(data):
-                    at = track.feed(direction, data, at, 5, 0, 1 << 40)
+                    at = recorder.feed(direction, data, at, 5, 0, 1 << 40)
 
         if whole is None:
             step()
-            whole = bytes(buffer), bytes(rows), track.waiting()
+            whole = bytes(buffer), bytes(rows), recorder.waiting()
             continue
         raised, _ = failing(number, step)
         failed, quiet, number = failed + raised, 0 if raised else quiet + 1, number + 1
         assert whole[0].startswith(bytes(buffer)) and whole[1].startswith(bytes(rows)), "something was written in part"
         assert places[0] <= 1 + sum(len(data) for direction, data in chunks if not direction)
-        waiting = track.waiting()
-        assert [track.frame(n) for n in range(len(waiting))] == [frame for frame, *_ in track.release()[0]]
+        waiting = recorder.waiting()
+        assert [recorder.frame(n) for n in range(len(waiting))] == [frame for frame, *_ in recorder.release()[0]]
         if not raised:
             assert (bytes(buffer), bytes(rows), waiting) == whole
     return failed
@@ -312,13 +312,13 @@ def scanning() -> int:
 
 
 class OnTrack:
-    """A consumer of a ring that has connection 7 on a track, until that fails."""
+    """A consumer of a ring that has connection 7 on a recorder, until that fails."""
 
-    def __init__(self, track: Any) -> None:
-        self.track, self.failures = track, 0
+    def __init__(self, recorder: Any) -> None:
+        self.recorder, self.failures = recorder, 0
 
     def begin(self) -> tuple[dict[int, Any], set[int], int, int]:
-        return {} if self.failures else {7: self.track}, set(), 0, 1 << 40
+        return {} if self.failures else {7: self.recorder}, set(), 0, 1 << 40
 
     def end(self, requests: int, responses: int) -> None:
         pass
@@ -335,7 +335,7 @@ def feeding_from_a_ring() -> int:
     whole: Any = None
     bell = os.eventfd(0, os.EFD_NONBLOCK)
     while quiet < QUIET:
-        track, buffer, rows, _, chunks = tracked(False)
+        recorder, buffer, rows, _, chunks = tracked(False)
         ring = Ring.create(4 * CHUNK, 64)
         ring.admit(0, lossless=True)
         writer, reader_, streams = RingWriter(ring, {0: bell}), RingReader(ring, 0, bell, bell), [0, 0]
@@ -345,18 +345,18 @@ def feeding_from_a_ring() -> int:
                 writer.write(Kind.DATA, 7, direction, 5, part, NONE if streams[direction] else 0, streams[direction])
                 streams[direction] += len(part)
         reader_._streams[7] = array("q", (0, 0, -1, -1))
-        consumer = OnTrack(track)
+        consumer = OnTrack(recorder)
 
         def step(reader_: RingReader = reader_, consumer: OnTrack = consumer) -> int:
             count = 0
             for _, _, direction, time_ns, data, _ in reader_.read(straight=consumer):
                 at, count = 0, count + 1
-                while at < len(data) and not consumer.failures:  # what comes as a record goes onto the track all the same
-                    at = consumer.track.feed(direction, data, at, time_ns, 0, 1 << 40)
+                while at < len(data) and not consumer.failures:  # what comes as a record goes onto the recorder all the same
+                    at = consumer.recorder.feed(direction, data, at, time_ns, 0, 1 << 40)
             return count
 
         if whole is None:
-            assert step() == 0, "not all of it went onto the track"
+            assert step() == 0, "not all of it went onto the recorder"
             whole = bytes(buffer), bytes(rows)
             assert all(whole)
         else:

@@ -121,20 +121,20 @@ def tracks(data: bytes) -> Any:
     """A connection as a recorder takes it. The first byte: whether it only counts, and how pieces are cut; a piece's first byte
     says whose it is."""
     how, at = data[0] if data else 0, 1
-    tape = recording.Tape(lambda *asked: shape(False, *asked), 64 if how & 2 else 0)
-    tape.counting = how & 1
-    track, buffer, rows = recording.Track(tape, 7), recording.Buffer(), bytearray()
+    context = recording.RecorderContext(lambda *asked: shape(False, *asked), 64 if how & 2 else 0)
+    context.counting = how & 1
+    recorder, buffer, rows = recording.ConnectionRecorder(context, 7), recording.Buffer(), bytearray()
     if not how & 1:
-        track.attach(array("Q", [1, 1]), bytes(54), bytes(54), buffer, rows, lambda text: 1)
+        recorder.attach(array("Q", [1, 1]), bytes(54), bytes(54), buffer, rows, lambda text: 1)
     step = (how >> 2) + 1
     while at < len(data):
         direction, piece, place = data[at] & 1, data[at + 1 : at + 1 + step * 8], 0
         while place < len(piece):
-            before, place = place, track.feed(direction, piece, place, 5, 0, 1 << 40)
+            before, place = place, recorder.feed(direction, piece, place, 5, 0, 1 << 40)
             if place == before:
-                return track.waiting(), track.release()
+                return recorder.waiting(), recorder.release()
         at += 1 + step * 8
-    return track.waiting(), tape.waiting([track]), track.release(), len(buffer)
+    return recorder.waiting(), context.waiting([recorder]), recorder.release(), len(buffer)
 
 
 def areas(data: bytes) -> Any:

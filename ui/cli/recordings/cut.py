@@ -11,10 +11,10 @@ import typer
 from ....decoder.filter import literals
 from ...times import zone
 from ..common.failure import Failure
-from ..protocol.filter import compiled
 from ..common.local_time import Local
 from ..common.opening import cannot_read
 from ..common.progress import Bar
+from ..protocol.filter import compiled
 from .transform_output import AsJson, Force, Output, Ports, Redact, making, origin, said, tell, warn
 
 _OFFSET = re.compile(r"\+(.+)")

@@ -16,11 +16,11 @@ from ....captures.reading.selection import Selection
 from ....decoder import Exchange
 from ....decoder.codec.present import Presenter
 from ..common.failure import Failure
-from ..protocol.filter import compiled
-from ..protocol.frame import Wanted, show_frame
 from ..common.local_time import Local
 from ..common.opening import open_or_fail
 from ..common.schemas import schemas_of
+from ..protocol.filter import compiled
+from ..protocol.frame import Wanted, show_frame
 
 
 def decode(

@@ -23,13 +23,13 @@ from ....decoder.filter import Filter
 from ....decoder.values import SchemaSource
 from ...safe import visible
 from ..common.failure import Failure
-from ..protocol.filter import compiled
-from ..protocol.frame import tree
 from ..common.local_time import Local
 from ..common.opening import cannot_read, open_or_fail
 from ..common.progress import Progress
 from ..common.schemas import schemas_of
 from ..common.signals import stopping_on_signals
+from ..protocol.filter import compiled
+from ..protocol.frame import tree
 
 TableName = StrEnum("TableName", {name.upper(): name for name in tables.DESCRIBED})  # type: ignore[misc]
 _BETWEEN = 256  # rows between two looks at the clock

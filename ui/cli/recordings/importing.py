@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...safe import visible
-from ..common.failure import Failure
-from ..protocol.filter import compiled
 from ..analysis.finding_lines import counted
+from ..common.failure import Failure
 from ..common.opening import cannot_read
 from ..common.progress import Bar
 from ..common.signals import stopping_on_signals
+from ..protocol.filter import compiled
 
 if TYPE_CHECKING:
     from ....captures.foreign.importing import Importer

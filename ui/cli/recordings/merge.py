@@ -9,8 +9,8 @@ import typer
 
 from ....decoder.filter import literals
 from ...safe import visible
-from ..common.failure import Failure
 from ..analysis.finding_lines import counted
+from ..common.failure import Failure
 from ..common.opening import cannot_read
 from ..common.progress import Bar
 from .transform_output import AsJson, Force, Output, Ports, Redact, making, origin, said, tell, warn

@@ -23,10 +23,10 @@ from ....proxy.replay.session import Replay
 from ....proxy.replay.settings import Order, Pace, Settings
 from ....proxy.replay.target import TargetFailed
 from ...safe import visible
-from ..proxy import security_options as security
 from ..common.address import parse
 from ..common.failure import Failure
 from ..protocol.filter import compiled
+from ..proxy import security_options as security
 from .replay_text import planned_line, print_report, progress_line
 
 _PLAN = "What is sent"

@@ -14,8 +14,8 @@ import typer
 from ....captures.export.text import json_visible
 from ....captures.transform.write import ORIGIN, Occupied, Writer, replacing
 from ...safe import visible
-from ..common.failure import Failure
 from ..analysis.finding_lines import counted
+from ..common.failure import Failure
 from ..common.signals import stopping_on_signals
 
 Output = Annotated[Path, typer.Argument(help="Where to: a directory, or a file that ends with .pcapng.", metavar="OUT")]
