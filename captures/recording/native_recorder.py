@@ -1,11 +1,10 @@
-"""The fast way of a recorder: connections whose frames the accelerator takes, chunk by chunk, without objects.
+"""Connections that the accelerator records, chunk by chunk, without objects for their frames.
 
-A `native.ConnectionRecorder` cuts frames, reads them by their plan as far as the index needs, pairs them, and appends packets and
-index records: the same bytes as `Recorder` writes by itself. It takes plain frames only. A connection changes over
-between the two ways at any chunk: to a recorder when everything that waits is plain, and back when there is something to
-care for. That is: APIs with secrets, ApiVersions and SASL; frames that cannot be read to their end, or have bytes
-behind it; responses out of order; notes, changed frames, losses; the end of the connection or of the segment; a disk
-that fails.
+A `native.ConnectionRecorder` cuts frames, reads them by their plan as far as the index needs, pairs them, and appends
+packets and index records: the same bytes as `Recorder` writes by itself. It takes plain frames only. A connection changes
+over at any chunk: to a native recorder when everything that waits is plain, and back to its decoder for APIs with secrets,
+ApiVersions and SASL; frames that cannot be read to their end, or have bytes behind it; responses out of order; notes,
+changed frames, losses; the end of the connection or of the segment; a disk that fails.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from .recording import Recording
 from .requests_in_flight import Carried, OpenConnection, Unanswered
 from .segment import IN_FLIGHT, InFlight, pack_in_flight
 
-_CARE = 2  # why a recorder took no more; 1: the segment is to be looked after first
+_CARE = 2  # why a native recorder stopped: it needs Python; 1: the segment has to be attended to first
 _SLOW = {API_VERSIONS, facts.api_key("SaslHandshake"), facts.api_key("SaslAuthenticate")}
 _PRODUCE = facts.api_key("Produce")
 _PATIENCE, _MOST_PATIENCE = 8, 1024
@@ -52,12 +51,12 @@ class RecordedConnection:
         self.lost = [0, 0]
         self.opaque = [False, False]
         self.broken = False
-        self.recorder: Any = None  # of the accelerator, while the connection goes the fast way
+        self.recorder: Any = None  # the `native.ConnectionRecorder` that has taken over, if one has
         self.backoff = Backoff()
 
 
 class NativeRequest(NamedTuple):
-    """An `Unanswered` that is on a recorder, where it is the `place`-th that waits."""
+    """An `Unanswered` that a native recorder holds, as the `place`-th in its queue."""
 
     connection: OpenConnection
     recorder: Any
@@ -97,7 +96,7 @@ class NativeRequest(NamedTuple):
 
 
 class Backoff:
-    """How many chunks a connection stays on the slow way; longer and longer while it does not stay on the fast one."""
+    """How many chunks a connection stays with its decoder: exponentially more while native recording does not last."""
 
     __slots__ = ("left", "next", "taken")
 
@@ -105,18 +104,18 @@ class Backoff:
         self.left, self.next, self.taken = 0, _PATIENCE, 0
 
     def over(self) -> bool:
-        """One chunk more: whether the fast way may be tried."""
+        """Count a chunk; whether native recording may be tried."""
         self.left -= self.left > 0
         return not self.left
 
     def again(self) -> None:
-        """The fast way led into something that needs care."""
+        """Native recording met something that needs Python."""
         self.next = _PATIENCE if self.taken > 8 * self.next else min(2 * self.next, _MOST_PATIENCE)
         self.left, self.taken = self.next, 0
 
 
 def give_to_recorder(decoder: Connection, recorder: Any) -> bool:
-    """Give a recorder the beginnings of frames that a decoder has; False, and nothing done, where it is not at plain frames."""
+    """Give a native recorder the partial frames of a decoder; False, and nothing done, where it is not at plain frames."""
     rests = decoder.hand_over()
     if rests is None:
         return False
@@ -127,7 +126,7 @@ def give_to_recorder(decoder: Connection, recorder: Any) -> bool:
 
 
 def give_to_decoder(decoder: Connection, rests: Iterable[tuple[bytes, int, int]]) -> None:
-    """Give a decoder back what a released recorder had per direction: the beginning of a frame, its time, bytes nobody read."""
+    """Give a decoder what a released native recorder had per direction: a partial frame, its time, bytes nobody read."""
     for direction, (rest, time_ns, skipped) in enumerate(rests):
         if rest:
             (decoder.receive_from_broker if direction else decoder.receive_from_client)(rest, time_ns)
@@ -136,33 +135,33 @@ def give_to_decoder(decoder: Connection, rests: Iterable[tuple[bytes, int, int]]
 
 
 class NativeRecorder:
-    """Takes what it can for a recorder. `redact`: APIs with secrets are left alone. `snaplen`: most bytes of a frame that
+    """Records what it can on behalf of a `Recorder`. `redact`: APIs with secrets are left alone. `snaplen`: most bytes of a frame that
     are kept."""
 
     def __init__(self, recording: Recording, redact: bool, snaplen: int | None = None) -> None:
         self._recording = recording
         self._native: Any = native
         self.on: dict[int, Any] = {}
-        """The recorders by the number of their connection."""
+        """The native recorders by connection number."""
         self._before = 0
         self._context: Any = native.RecorderContext(partial(shape, redact), snaplen or 0) if native is not None else None
 
     @property
     def counts(self) -> dict[str, int]:
-        """Frames, exchanges and errors that went this way."""
+        """Frames, exchanges and errors that were recorded natively."""
         context = self._context
         return {"frames": context.frames, "exchanges": context.exchanges, "errors": context.errors} if context is not None else {}
 
     def take(
         self, connection: RecordedConnection, direction: int, time_ns: int, data: bytes | bytearray | memoryview
     ) -> bytes | bytearray | memoryview:
-        """Take a chunk; what is left of it is for the slow way."""
+        """Take a chunk; what is left of it is for the decoder."""
         if self._context is None or not (connection.recorder or self._begin(connection)):
             return data
         recording, context, size, at = self._recording, self._context, len(data), 0
         connection.backoff.taken += 1
         while at < size:
-            segment = recording.ready()  # this may end the segment, and then nothing is on a recorder any more
+            segment = recording.ready()  # this may end the segment, which releases every native recorder
             if segment is None or connection.recorder is None:
                 break
             frames = context.frames
@@ -173,8 +172,8 @@ class NativeRecorder:
         return data[at:]
 
     def begin(self) -> tuple[dict[int, Any], int, int] | None:
-        """For who feeds the recorders himself: they, by connection, and the file offset of the segment's buffer and the size
-        from which on no frame is to be begun. None: nothing is on a recorder, or can be written."""
+        """For callers that feed the native recorders themselves: the recorders by connection, the file offset of the
+        segment's buffer, and the size at which no further frame may begin. None: there are none, or nothing can be written."""
         segment = self._recording.ready() if self.on else None
         if segment is None or not self.on:
             return None
@@ -182,11 +181,11 @@ class NativeRecorder:
         return self.on, segment.flushed, self._recording.stop
 
     def end(self) -> None:
-        """The recorders were fed."""
+        """The native recorders were fed."""
         self._recording.unflushed_frames(self._context.frames - self._before)
 
     def skip(self, connection: RecordedConnection, direction: int, time_ns: int, count: int) -> bool:
-        """Bytes of a frame that are not there; whether that was taken."""
+        """Skip bytes of a frame that are not there; whether that was taken."""
         recording, context = self._recording, self._context
         while connection.recorder is not None:
             segment = recording.ready()
@@ -202,7 +201,7 @@ class NativeRecorder:
         return False
 
     def _go_on(self, connection: RecordedConnection) -> bool:
-        """Do what a recorder has stopped for; whether it goes on."""
+        """Handle why a native recorder stopped; whether it goes on."""
         recording = self._recording
         if self._context.reason == _CARE:
             self.leave(connection)
@@ -221,7 +220,7 @@ class NativeRecorder:
         return True
 
     def _begin(self, connection: RecordedConnection) -> bool:
-        """Put a connection on a recorder if it is plain."""
+        """Give a connection to a native recorder if all that waits is plain."""
         if not connection.backoff.over() or not self._plain(connection):
             return False
         recorder = self._native.ConnectionRecorder(self._context, connection.open.number & 0xFFFFFFFF)
@@ -254,7 +253,7 @@ class NativeRecorder:
         )
 
     def leave(self, connection: RecordedConnection) -> None:
-        """Take a connection off its recorder: its decoder goes on."""
+        """Release a connection's native recorder: its decoder goes on."""
         recorder = self.drop(connection)
         if recorder is None:
             return
@@ -273,13 +272,13 @@ class NativeRecorder:
         give_to_decoder(decoder, rests)
 
     def drop(self, connection: RecordedConnection) -> Any:
-        """The recorder of a connection, if it is on one, which it is not any more."""
+        """Detach and return the native recorder of a connection, if it has one."""
         recorder, connection.recorder = connection.recorder, None
         self.on.pop(connection.open.number, None)
         return recorder
 
     def unanswered(self, connection: RecordedConnection) -> Iterator[Unanswered]:
-        """The requests of a connection that wait. On a recorder they stay there; the segment is let go."""
+        """The requests of a connection that wait. A native recorder keeps its own and only lets go of the segment."""
         recorder = connection.recorder
         if recorder is None:
             for exchange, data in connection.in_flight.values():

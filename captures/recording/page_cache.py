@@ -47,7 +47,7 @@ class PageCacheHints:
         self._ended.clear()
         ranges = [each for named in self._named for each in named]
         # In a thread, as a disk that has much to do lets even hints wait.
-        self._thread = threading.Thread(target=_name, args=(ranges,), name="trail", daemon=True)
+        self._thread = threading.Thread(target=_name, args=(ranges,), name="page cache hints", daemon=True)
         self._thread.start()
 
 

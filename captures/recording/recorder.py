@@ -132,13 +132,13 @@ class Recorder:
         return self._native.begin()
 
     def end(self, nbytes: int) -> None:
-        """So many bytes went onto tracks."""
+        """`nbytes` were fed to native recorders."""
         self._counts["bytes"] += nbytes
         self._native.end()
         self._recording.tick()
 
     def failed(self, conn: int, error: Exception) -> None:
-        """A track has failed: as with a fault of the decoder. What waited is in the file, but nobody knows of it any more."""
+        """A native recorder failed: as with a fault of the decoder. What waited is in the file, but unknown from now on."""
         connection = self._connections[conn]
         self._native.drop(connection)
         connection.broken = True
@@ -265,7 +265,7 @@ class Recorder:
     def _fast(
         self, connection: RecordedConnection, direction: int, time_ns: int, data: bytes | bytearray | memoryview
     ) -> bytes | bytearray | memoryview:
-        """What the fast way leaves of a chunk."""
+        """What the native recorder leaves of a chunk."""
         try:
             return self._native.take(connection, direction, time_ns, data)
         except Exception as error:

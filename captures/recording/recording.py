@@ -60,7 +60,7 @@ class Recording:
         self._flush_seconds, self._clock = flush_seconds, clock
         self._segment: SegmentWriter | None = None
         self._files: IndexFiles | None = None
-        self._trail = PageCacheHints()
+        self._page_cache = PageCacheHints()
         self._stamp = ""
         self._most = segment_bytes  # of this segment
         self._lost_at_pause = 0
@@ -347,7 +347,7 @@ class Recording:
         try:
             self._segment.flush()
             self._files.write(self.index)
-            self._trail.wrote(self._segment.path, self._segment.flushed)
+            self._page_cache.wrote(self._segment.path, self._segment.flushed)
         except OSError as error:
             self._pause(error)
         self._flushed = self._clock()

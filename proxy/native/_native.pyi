@@ -42,7 +42,7 @@ class RingPen:
     def blocked(self, value: bool, /) -> None: ...
 
 class RingFeed:
-    """Takes chunks of a ring onto recorders, for `proxy.reading`. `reader`: its number; `bell`: the writer's."""
+    """Feeds chunks of a ring to connection recorders, for `proxy.ring.reader`. `reader`: its number; `bell`: the writer's."""
 
     def __init__(
         self, map: Any, area: memoryview, slots_at: int, slots: int, data_at: int, data_size: int, reader: int, bell: int, /

@@ -1,4 +1,4 @@
-/* The relay's hot path: from socket to socket by way of the ring, and from the ring onto the recorders of a recording (captures/native).
+/* The relay's hot path: from socket to socket by way of the ring, and from the ring to the connection recorders of captures/native.
    Built where a compiler is; proxy/ does the same in Python. The module and its types live as long as the process. */
 #include "decoder/native/imported.h"
 #include "captures/native/recording.h"

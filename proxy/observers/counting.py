@@ -19,7 +19,7 @@ _NEVER = 1 << 62
 
 
 class _Followed:
-    """One connection: its decoder, and the recorder that goes on in its place, if one does."""
+    """One connection: its decoder, and the native recorder that has taken over, if one has."""
 
     __slots__ = ("backoff", "decoder", "number", "recorder")
 
@@ -88,7 +88,7 @@ class Counting:
         raise error
 
     def _begin(self, followed: _Followed) -> bool:
-        """Go on with a recorder, if all that waits is plain."""
+        """Go on with a native recorder, if all that waits is plain."""
         waiting = followed.decoder.pending()
         if not followed.backoff.over() or len(waiting) != followed.decoder.in_flight:
             return False

@@ -66,7 +66,7 @@ class RecordingTask:
 
 
 class Tracks:
-    """Lets plain chunks go from the ring onto the recorder's tracks (`ring.reader.Straight`)."""
+    """Lets plain chunks go from the ring to native recorders (`ring.reader.Straight`)."""
 
     def __init__(self, recordings: Recordings, feed: RingFeed) -> None:
         self.begin = recordings.begin
@@ -75,7 +75,7 @@ class Tracks:
         self._feed = feed
 
     def end(self, requests: int, responses: int) -> None:
-        """So many bytes of each direction went onto tracks, but for the end that comes as a record next."""
+        """So many bytes of each direction went to native recorders, but for the end that comes as a record next."""
         self._feed.bytes[0] += requests
         self._feed.bytes[1] += responses
         self._recordings.end(requests + responses)

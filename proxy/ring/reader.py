@@ -4,7 +4,7 @@
 reader goes on half a ring behind the head, asks the writer which connections are open, and each direction of a
 connection goes on at the first frame start it sees; a `Lost` with the exact number of bytes comes before it.
 
-Chunks that are plain data of a connection on a track (`captures.recording.native_recorder`) need not become records: where the
+Chunks that are plain data of a natively recorded connection (`captures.recording.native_recorder`) need not become records: where the
 accelerator is, `read` lets it take them from the ring itself (`Straight`), and gives what is left.
 """
 
@@ -63,17 +63,17 @@ class Lost(NamedTuple):
 
 
 class Straight(Protocol):
-    """A consumer that has connections on recorders."""
+    """A consumer that has native recorders."""
 
     def begin(self) -> tuple[dict[int, Any], set[int], int, int] | None:
         """(recorders by connection, connections that are not to be taken all the same, and `base` and `stop` as
         `native.ConnectionRecorder.feed` has them), or None: nothing can be taken now."""
 
     def end(self, requests: int, responses: int) -> None:
-        """So many bytes of each direction went onto recorders, but for the end that comes as a record next."""
+        """So many bytes of each direction went to native recorders, but for the end that comes as a record next."""
 
     def failed(self, connection: int, error: Exception) -> None:
-        """A track could not take a chunk; what is left of that comes as a record."""
+        """A native recorder could not take a chunk; what is left of that comes as a record."""
 
 
 class RingReader:
@@ -210,7 +210,7 @@ class RingReader:
             sound(self._writer_bell)
 
     def _take(self, straight: Straight, most: int) -> tuple[int, Any]:
-        """Chunks that went onto recorders, and what is left of the last: (connection, direction, time_ns, data, position of
+        """Chunks that native recorders took, and what is left of the last: (connection, direction, time_ns, data, position of
         its end), or None."""
         begun = straight.begin()
         if begun is None:

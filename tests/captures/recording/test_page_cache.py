@@ -23,7 +23,7 @@ def _record(directory: Path, mib: int) -> int:
         recorder.data(1, 1, time.time_ns(), metadata_answer(count, 30_000))
         count += 1
         for thread in threading.enumerate():
-            if thread.name == "trail":
+            if thread.name == "page cache hints":
                 thread.join(60)
     recorder.close()
     return count

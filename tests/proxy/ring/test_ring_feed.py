@@ -1,4 +1,4 @@
-"""Chunks that go straight from the ring onto tracks: the same files, counts and losses as when they come as records."""
+"""Chunks that go straight from the ring to native recorders: the same files, counts and losses as when they come as records."""
 
 from __future__ import annotations
 

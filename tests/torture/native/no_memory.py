@@ -312,7 +312,7 @@ def scanning() -> int:
 
 
 class OnTrack:
-    """A consumer of a ring that has connection 7 on a recorder, until that fails."""
+    """A consumer of a ring whose connection 7 has a native recorder, until that fails."""
 
     def __init__(self, recorder: Any) -> None:
         self.recorder, self.failures = recorder, 0
@@ -351,12 +351,12 @@ def feeding_from_a_ring() -> int:
             count = 0
             for _, _, direction, time_ns, data, _ in reader_.read(straight=consumer):
                 at, count = 0, count + 1
-                while at < len(data) and not consumer.failures:  # what comes as a record goes onto the recorder all the same
+                while at < len(data) and not consumer.failures:  # what comes as a record goes to the recorder all the same
                     at = consumer.recorder.feed(direction, data, at, time_ns, 0, 1 << 40)
             return count
 
         if whole is None:
-            assert step() == 0, "not all of it went onto the recorder"
+            assert step() == 0, "not all of it went to the recorder"
             whole = bytes(buffer), bytes(rows)
             assert all(whole)
         else:
