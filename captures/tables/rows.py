@@ -35,7 +35,7 @@ from .body_tables import (
 )
 from .columns import KEY, Column, Table
 from .connections import CONNECTIONS, connection_rows
-from .happenings import FINDINGS, HAPPENINGS, finding_rows, happening_rows
+from .event_tables import FINDINGS, HAPPENINGS, finding_rows, happening_rows
 from .index_tables import BODIES, EXCHANGES, FRAMES, exchange_row, frame_rows
 from .segments import SEGMENTS, counted, file_row
 from .versions import VERSIONS, version_rows

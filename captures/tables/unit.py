@@ -43,7 +43,7 @@ from . import bodies, bulk_batches
 from .arrow import BATCH_ROWS, Batches, numpy, pyarrow
 from .body_tables import BATCHES, ERRORS, GROUP_APIS, GROUPS, RECORD_API_KEYS, RECORDS, THROTTLES
 from .connections import CONNECTIONS, Connections, connections_of_index
-from .happenings import FINDINGS, HAPPENINGS, findings_of, happening_rows
+from .event_tables import FINDINGS, HAPPENINGS, findings_of, happening_rows
 from .index_tables import EXCHANGES, exchange_batches, frame_batches
 from .rows import EVERYTHING, OF_INDEX, Options
 from .segments import SEGMENTS, bytes_of, cannot_match, carried, counted, file_row, readable, successor, unreadable_row
