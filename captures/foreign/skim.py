@@ -114,7 +114,7 @@ class Skimmer:
                 self._request(way.talk, time_ns, data, offset)
             return
         if way.opaque:
-            self._stray(way.talk, way.direction, time_ns, data, "")
+            self._non_kafka(way.talk, way.direction, time_ns, data, "")
             return
         at = 0
         while at < end:
@@ -132,7 +132,7 @@ class Skimmer:
                 other = not way.began and foreign_protocol(way.head + data[at : at + 4])
                 if other or not 0 <= way.size <= MAX_FRAME:
                     reason = f"not Kafka: {other}" if other else f"not a frame: size {way.size}"
-                    self._stray(way.talk, way.direction, way.started_ns, way.head + data[at:], reason)
+                    self._non_kafka(way.talk, way.direction, way.started_ns, way.head + data[at:], reason)
                     way.opaque = True
                     way.reset()
                     return
@@ -203,7 +203,7 @@ class Skimmer:
                 talk.raw_sasl = data[4:5] == b"\x60"
             if (talk.raw_sasl or waits) and not plausible_request(data[4:]):
                 talk.waiting.append(None)
-                self._stray(talk, 0, time_ns, data, TOKEN)
+                self._non_kafka(talk, 0, time_ns, data, TOKEN)
                 return
             talk.raw_sasl = False
         size = len(data) - 4
@@ -301,7 +301,7 @@ class Skimmer:
         waiting = talk.waiting
         if waiting and waiting[0] is None:
             waiting.popleft()
-            self._stray(talk, 1, time_ns, data, TOKEN)
+            self._non_kafka(talk, 1, time_ns, data, TOKEN)
             return
         if talk.ids is None:
             talk.ids = self._ids_of(talk)
@@ -349,7 +349,7 @@ class Skimmer:
         if asked is not None:
             self._record(talk, asked, _NO_RESPONSE)
 
-    def _stray(self, talk: Talk, direction: int, time_ns: int, data: bytes, reason: str) -> None:
+    def _non_kafka(self, talk: Talk, direction: int, time_ns: int, data: bytes, reason: str) -> None:
         """Bytes that are no request or response have no record. `reason`: "" for more of the same."""
 
     # frames that were cut

@@ -359,7 +359,7 @@ class Transcriber(Skimmer):
         self.frames_cut += 1
         self.lose(way.talk, way.direction, size + 4)
 
-    def _stray(self, talk: Talk, direction: int, time_ns: int, data: bytes, reason: str) -> None:
+    def _non_kafka(self, talk: Talk, direction: int, time_ns: int, data: bytes, reason: str) -> None:
         connection = self._connections[talk.number]
         if self._wanted is not None:
             return

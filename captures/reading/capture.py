@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import ClassVar, NamedTuple, overload
 
 from ...decoder import Exchange, State, Topics
-from ...decoder.connection.events import Happening
+from ...decoder.connection.events import ConnectionEvent
 from ...decoder.schema import facts
 from ..pcap.pcapng import NotACapture
 from ..pcap.reassembly import KAFKA_PORTS
@@ -34,7 +34,7 @@ from ..recording.index import (
     Record,
 )
 from ..recording.segment import check
-from .events import Happenings
+from .events import EventReader
 from .reader import CaptureFile, files_in
 
 _BATCH = 4096
@@ -257,13 +257,13 @@ class Capture:
             if bool(record[flags] & CARRIED) == carried:
                 yield record[0], number
 
-    def happenings(self) -> Iterator[Happening]:
+    def events(self) -> Iterator[ConnectionEvent]:
         """Everything that happens in the capture, in order, in one pass over its packets (see `Happenings`).
 
         Of a live recording: what is there. An exchange's marks are those that `exchange` gives, as far as they are
         known by then.
         """
-        told = Happenings(self.path, self._ports)
+        told = EventReader(self.path, self._ports)
         yield from told.read()
         yield from told.end()
 

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from ...decoder import Exchange, ExchangeDone, RequestSeen, Topics
-from ...decoder.connection.events import Closed, Happening
+from ...decoder.connection.events import Closed, ConnectionEvent
 from ..foreign.frame_pieces import Pieces
 from ..foreign.index_builder import foreign_notes
 from ..pcap.packet_comments import MARK
@@ -39,7 +39,7 @@ class _File:
         self.reader = (MendingReader if is_closed else CaptureReader)(source.file, str(path))
         self._resume = 0
 
-    def read(self) -> Iterator[Happening | LegSeen]:
+    def read(self) -> Iterator[ConnectionEvent | LegSeen]:
         """What was not read yet; a segment that is still written may have more the next time."""
         if self._resume and isinstance(self.reader, MendingReader):
             return  # it does not grow, and what is wrong with it is known
@@ -64,7 +64,7 @@ class _File:
         return [f"{self.path.name}: {note}" for note in notes]
 
 
-class Happenings:
+class EventReader:
     """Reads a segment, a directory of segments, or a foreign capture. `read` tells what was not told yet: of a live
     recording it may be called again and again. `end` tells what only the end of a capture makes known.
 
@@ -133,7 +133,7 @@ class Happenings:
         rank, _, own = self._found[name]
         return rank, own.number if own else 0, name
 
-    def _begin(self, name: str) -> Iterator[Happening]:
+    def _begin(self, name: str) -> Iterator[ConnectionEvent]:
         """Open the next file."""
         _, path, own = self._found[name]
         try:
@@ -149,14 +149,14 @@ class Happenings:
         follower = Follower(own is not None, path.name, self._ports, Pieces(keep=False), self._streams, self._topics, True)
         self._file = _File(path, source, own, follower)
 
-    def _break_off(self) -> Iterator[Happening]:
+    def _break_off(self) -> Iterator[ConnectionEvent]:
         """What follows is another story."""
         for number in list(self._streams):
             yield Closed(number, self._now_ns)
         self._streams.clear()
         self._early.clear()
 
-    def _leave(self) -> Iterator[Happening]:
+    def _leave(self) -> Iterator[ConnectionEvent]:
         """The file is complete, or as complete as it will ever be."""
         file = self._file
         if file is None:
@@ -173,7 +173,7 @@ class Happenings:
 
     # what happens
 
-    def read(self) -> Iterator[Happening]:
+    def read(self) -> Iterator[ConnectionEvent]:
         """What has happened and was not told yet."""
         while True:
             file = self._file
@@ -195,11 +195,11 @@ class Happenings:
                 return
             yield from self._leave()
 
-    def end(self) -> Iterator[Happening]:
+    def end(self) -> Iterator[ConnectionEvent]:
         """Nothing more is to come: tell what waited, and close the files."""
         yield from self._leave()
 
-    def _tell(self, event: Happening | LegSeen) -> Iterator[Happening]:
+    def _tell(self, event: ConnectionEvent | LegSeen) -> Iterator[ConnectionEvent]:
         if isinstance(event, ExchangeDone | RequestSeen):
             if self._early:
                 self._attach_early(event.exchange)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from ...decoder import Connection, Direction, Exchange, Opaque, RequestSeen, State, Topics
-from ...decoder.connection.events import IN_VAIN, Closed, Happening, Missing, Opened, Stray
+from ...decoder.connection.events import IN_VAIN, Closed, ConnectionEvent, Missing, NonKafkaData, Opened
 from ..foreign.frame_pieces import Pieces
 from ..pcap import flows, packets
 from ..pcap.flows import Data, Flow, Gap, StreamEvent
@@ -103,7 +103,7 @@ class Follower:
         self._flows: dict[int, Stream] = {}  # by the identity of their flow
         self._legs: dict[int, _Leg] = {}
 
-    def packet(self, packet: Packet) -> Iterator[Happening | LegSeen]:
+    def packet(self, packet: Packet) -> Iterator[ConnectionEvent | LegSeen]:
         """What a packet makes known."""
         segment = packets.parse(packet.linktype, packet.data, packet.size) if len(packet.data) >= packets.LEAST else None
         if segment is not None:
@@ -114,7 +114,7 @@ class Follower:
             if not noted:
                 self.reassembler.show(segment)
 
-    def finish(self) -> Iterator[Happening | LegSeen]:
+    def finish(self) -> Iterator[ConnectionEvent | LegSeen]:
         """The file ends here."""
         for event in self.reassembler.finish(self.now_ns):
             yield from self._event(event)
@@ -123,7 +123,7 @@ class Follower:
             if stream is not None and self._acknowledged:
                 yield from self._unseen(flow, stream, self.now_ns)
 
-    def _unseen(self, flow: Flow, stream: Stream, time_ns: int) -> Iterator[Happening]:
+    def _unseen(self, flow: Flow, stream: Stream, time_ns: int) -> Iterator[ConnectionEvent]:
         """Tell of bytes at the end that passed and were not captured, or that could not be read."""
         for direction in Direction:
             size, unread = flow.sides[direction].skipped + flow.unseen(direction), flow.unread[direction]
@@ -143,7 +143,7 @@ class Follower:
         stream = self._flows.get(id(flow))
         return stream is not None and stream.decoder.awaits(correlation_id)
 
-    def _event(self, event: StreamEvent) -> Iterator[Happening | LegSeen]:
+    def _event(self, event: StreamEvent) -> Iterator[ConnectionEvent | LegSeen]:
         if isinstance(event, Data):
             stream = self._flows.get(id(event.flow))
             if stream is not None:
@@ -155,7 +155,7 @@ class Follower:
 
     # the beginning and the end
 
-    def _opened(self, event: flows.Opened) -> Iterator[Happening]:
+    def _opened(self, event: flows.Opened) -> Iterator[ConnectionEvent]:
         flow = event.flow
         number, client, broker = flow.number, show_address(flow.client), show_address(flow.broker)
         failed, complete = "", self._own and IMPORTED_COMMENT not in flow.comments
@@ -180,7 +180,7 @@ class Follower:
         established, tls = event.established and not failed, tls_legs(flow.comments)
         yield Opened(number, client, broker, event.time_ns, established, complete, tls=tls)
 
-    def _closed(self, event: flows.Closed) -> Iterator[Happening]:
+    def _closed(self, event: flows.Closed) -> Iterator[ConnectionEvent]:
         if self._legs.pop(id(event.flow), None):
             return
         stream = self._flows.pop(id(event.flow), None)
@@ -193,7 +193,7 @@ class Follower:
             yield from self._unseen(event.flow, stream, event.time_ns)
         if not stream.broken:
             for found in stream.decoder.close(event.time_ns):
-                yield Stray(number, found) if isinstance(found, Opaque) else found
+                yield NonKafkaData(number, found) if isinstance(found, Opaque) else found
         how, by = event.how, event.by
         if self._own:
             # The order of synthetic packets says nothing, only the comment does.
@@ -202,7 +202,7 @@ class Follower:
 
     # bytes
 
-    def _gap(self, event: Gap) -> Iterator[Happening]:
+    def _gap(self, event: Gap) -> Iterator[ConnectionEvent]:
         stream = self._flows.get(id(event.flow))
         if stream is None:
             return
@@ -217,10 +217,10 @@ class Follower:
         for opaque in given_up:
             if isinstance(opaque, Opaque):
                 cut = Opaque(direction, opaque.data, event.time_ns, opaque.reason, opaque.framed)
-                yield Stray(stream.decoder.number, cut)
+                yield NonKafkaData(stream.decoder.number, cut)
         yield Missing(stream.decoder.number, direction, event.size, event.time_ns, event.unread)
 
-    def _data(self, stream: Stream, data: Data) -> Iterator[Happening]:
+    def _data(self, stream: Stream, data: Data) -> Iterator[ConnectionEvent]:
         if self._own:
             if not data.length:  # what is missing at the end of a direction is said by a packet without bytes
                 yield from self._missing(stream, data)
@@ -232,7 +232,7 @@ class Follower:
                 reason = next((c[len(OPAQUE_COMMENT) :] for c in data.comments if c.startswith(OPAQUE_COMMENT)), None)
                 if reason is not None:
                     yield from self._missing(stream, data)
-                    yield Stray(stream.decoder.number, _opaque(data, reason))
+                    yield NonKafkaData(stream.decoder.number, _opaque(data, reason))
                     return
                 if data.direction == 0 and self._is_repeated(stream, data):
                     return
@@ -250,7 +250,7 @@ class Follower:
         for event in events:
             if isinstance(event, Opaque):
                 self._take(stream, event.direction, len(event.data) + (4 if event.framed else 0))
-                yield Stray(stream.decoder.number, event)
+                yield NonKafkaData(stream.decoder.number, event)
                 continue
             exchange = event.exchange
             if isinstance(event, RequestSeen):
@@ -289,7 +289,7 @@ class Follower:
                 stream.used[direction] = 0
         return taken
 
-    def _located(self, stream: Stream, exchange: Exchange, direction: int, size: int) -> Iterator[Happening]:
+    def _located(self, stream: Stream, exchange: Exchange, direction: int, size: int) -> Iterator[ConnectionEvent]:
         chunks = self._take(stream, direction, size + 4)
         marks = exchange.marks
         marks["segment"] = self._name
@@ -311,7 +311,7 @@ class Follower:
             elif not comment.startswith(MARK):
                 marks.setdefault("notes", []).append(comment)
 
-    def _missing(self, stream: Stream, data: Data) -> Iterator[Happening]:
+    def _missing(self, stream: Stream, data: Data) -> Iterator[ConnectionEvent]:
         found = missing(data.comments, stream.decoder.number, Direction(data.direction), data.time_ns)
         if found is not None:
             self.unread += found.unread

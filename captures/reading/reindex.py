@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from ...decoder import ExchangeDone
-from ...decoder.connection.events import Happening, Missing, Opened
+from ...decoder.connection.events import ConnectionEvent, Missing, Opened
 from ..foreign.frame_pieces import Pieces
 from ..pcap import packets
 from ..pcap.pcapng import CaptureReader
@@ -89,7 +89,7 @@ class Builder:
         for exchange in self._follower.pending():
             self.encoder.exchange(exchange, continued, pending=True)
 
-    def _event(self, event: Happening | LegSeen) -> None:
+    def _event(self, event: ConnectionEvent | LegSeen) -> None:
         if isinstance(event, ExchangeDone):
             self.encoder.exchange(event.exchange)
         elif isinstance(event, Opened):

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...decoder import Direction
-from ...decoder.connection.events import Closed, Happening, Missing, Opened, Stray
+from ...decoder.connection.events import Closed, ConnectionEvent, Missing, NonKafkaData, Opened
 from ..foreign.frame_pieces import Pieces
 from ..pcap.packets import MAX_PAYLOAD
 from ..pcap.pcapng import CaptureReader
@@ -81,7 +81,7 @@ class SegmentMap:
         if len(ends) and (int(ends[-1]) > size or bool((ends[:-1] > self._offsets[1:]).any())):
             raise Unlike("frames over frames")
 
-    def between_frames(self) -> Iterator[Happening]:
+    def between_frames(self) -> Iterator[ConnectionEvent]:
         """What is no request or response, in order."""
         np = self._np
         follower = Follower(True, self._file.path.name, pieces=Pieces(keep=False))
@@ -98,7 +98,7 @@ class SegmentMap:
             if number < len(self._commented) and self._commented[number]:
                 yield from self._lost(number, reader)
 
-    def _lost(self, number: int, reader: CaptureReader) -> Iterator[Happening]:
+    def _lost(self, number: int, reader: CaptureReader) -> Iterator[ConnectionEvent]:
         """What the comments of a frame say is missing in front of it."""
         packet = next(reader.packets(int(self._offsets[number])))
         connection, side = int(self.records["connection"][self._rows[number]]), Direction(int(self._sides[number]))
@@ -107,9 +107,9 @@ class SegmentMap:
             yield found
 
 
-def _told(told: Iterator[Happening | LegSeen]) -> Iterator[Happening]:
+def _told(told: Iterator[ConnectionEvent | LegSeen]) -> Iterator[ConnectionEvent]:
     for each in told:
-        if isinstance(each, Opened | Stray | Missing | Closed):
+        if isinstance(each, Opened | NonKafkaData | Missing | Closed):
             yield each
         elif not isinstance(each, LegSeen):
             raise Unlike("a frame that the index does not name")

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from ...decoder import Exchange, ExchangeDone, RequestSeen, State, Topics
 from ...decoder.codec.message import Message
 from ...decoder.codec.plan import ZERO_UUID
-from ...decoder.connection.events import Closed, Happening, Missing, Opened, Stray
+from ...decoder.connection.events import Closed, ConnectionEvent, Missing, NonKafkaData, Opened
 from ...decoder.schema import facts
 from .mapping import Recorded, question
 from .partly import Place
@@ -100,7 +100,7 @@ class Script:
 
     def __init__(
         self,
-        happenings: Iterator[Happening],
+        events: Iterator[ConnectionEvent],
         policy: Policy,
         wanted: Callable[[Exchange], object] | None = None,
         renames: bool = False,
@@ -108,7 +108,7 @@ class Script:
         self.recorded = Recorded()
         self.left_out: dict[str, int] = {}
         self.requests = 0
-        self._happenings = happenings
+        self._happenings = events
         self._policy, self._wanted, self._renames = policy, wanted, renames
         self._topics = Topics()
         self._calls: dict[int, Call] = {}
@@ -118,9 +118,9 @@ class Script:
 
     def steps(self) -> Iterator[Step]:
         """The steps, in the order in which things were complete."""
-        for happening in self._happenings:
-            if isinstance(happening, RequestSeen):
-                exchange = happening.exchange
+        for event in self._happenings:
+            if isinstance(event, RequestSeen):
+                exchange = event.exchange
                 due = self._since(exchange.request_time_ns)
                 if exchange.connection not in self._open:
                     self._open.add(exchange.connection)
@@ -129,8 +129,8 @@ class Script:
                 self.requests += 1
                 self._calls[id(exchange)] = call
                 yield Step(Do.SEND, due, exchange.connection, call)
-            elif isinstance(happening, ExchangeDone):
-                exchange = happening.exchange
+            elif isinstance(event, ExchangeDone):
+                exchange = event.exchange
                 done = self._calls.pop(id(exchange), None)
                 if done is None:
                     self._count("answers whose requests were not recorded")
@@ -139,18 +139,18 @@ class Script:
                 self.make_ready(done)
                 if exchange.response is not None:
                     yield Step(Do.ANSWER, self._since(exchange.response_time_ns), exchange.connection, done)
-            elif isinstance(happening, Opened):
-                if happening.established and happening.connection not in self._open:
-                    self._open.add(happening.connection)
-                    yield Step(Do.OPEN, self._since(happening.time_ns), happening.connection, broker=happening.broker)
-            elif isinstance(happening, Closed):
-                if happening.connection in self._open:
-                    self._open.discard(happening.connection)
-                    yield Step(Do.CLOSE, self._since(happening.time_ns), happening.connection, by=happening.by)
-            elif isinstance(happening, Missing):
+            elif isinstance(event, Opened):
+                if event.established and event.connection not in self._open:
+                    self._open.add(event.connection)
+                    yield Step(Do.OPEN, self._since(event.time_ns), event.connection, broker=event.broker)
+            elif isinstance(event, Closed):
+                if event.connection in self._open:
+                    self._open.discard(event.connection)
+                    yield Step(Do.CLOSE, self._since(event.time_ns), event.connection, by=event.by)
+            elif isinstance(event, Missing):
                 self._count("gaps in the recording")
-            elif isinstance(happening, Stray):
-                self._count("SASL tokens" if "SASL" in happening.opaque.reason else "bytes that are no requests")
+            elif isinstance(event, NonKafkaData):
+                self._count("SASL tokens" if "SASL" in event.opaque.reason else "bytes that are no requests")
 
     def make_ready(self, call: Call) -> None:
         """Decide what of a call is sent, now that as much is known of it as will be."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ...decoder import Exchange, ExchangeDone, RequestSeen, State
-from ...decoder.connection.events import Closed, Happening, Missing, Opened, Stray
+from ...decoder.connection.events import Closed, ConnectionEvent, Missing, NonKafkaData, Opened
 from ...decoder.connection.peers import About
 from ...decoder.schema import facts
 from ..reading.capture import Capture
@@ -96,19 +96,19 @@ class Settling:
     def __init__(self) -> None:
         self._flying: dict[int, dict[int, Exchange]] = {}
 
-    def feed(self, happening: Happening) -> Iterator[Happening]:
+    def feed(self, event: ConnectionEvent) -> Iterator[ConnectionEvent]:
         """The happening, behind what it settles."""
         flying = self._flying
-        if isinstance(happening, RequestSeen):
-            exchange = happening.exchange
+        if isinstance(event, RequestSeen):
+            exchange = event.exchange
             flying.setdefault(exchange.connection, {})[id(exchange)] = exchange
-        elif isinstance(happening, ExchangeDone):
-            flying.get(happening.exchange.connection, {}).pop(id(happening.exchange), None)
-        elif isinstance(happening, (Opened, Closed)):
-            yield from map(ExchangeDone, flying.pop(happening.connection, {}).values())
-        yield happening
+        elif isinstance(event, ExchangeDone):
+            flying.get(event.exchange.connection, {}).pop(id(event.exchange), None)
+        elif isinstance(event, (Opened, Closed)):
+            yield from map(ExchangeDone, flying.pop(event.connection, {}).values())
+        yield event
 
-    def rest(self) -> Iterator[Happening]:
+    def rest(self) -> Iterator[ConnectionEvent]:
         """What the end of the capture settles."""
         for left in self._flying.values():
             yield from map(ExchangeDone, left.values())
@@ -131,14 +131,14 @@ class Connections:
     def _shown(self, here: _Connection) -> bool:
         return self._wanted is None or here.wanted
 
-    def feed(self, happening: Happening) -> Iterator[dict[str, Any]]:
+    def feed(self, event: ConnectionEvent) -> Iterator[dict[str, Any]]:
         """The rows of connections that ended by it."""
-        for each in self._settling.feed(happening):
+        for each in self._settling.feed(event):
             yield from self._settled(each)
 
-    def _settled(self, happening: Happening) -> Iterator[dict[str, Any]]:
-        if isinstance(happening, ExchangeDone):
-            exchange = happening.exchange
+    def _settled(self, event: ConnectionEvent) -> Iterator[dict[str, Any]]:
+        if isinstance(event, ExchangeDone):
+            exchange = event.exchange
             here = self._of(exchange.connection)
             if exchange.state is not State.ORPHAN:
                 here.frame(exchange, exchange.request, exchange.request_time_ns, "request_bytes")
@@ -146,30 +146,30 @@ class Connections:
             here.done(exchange)
             if self._wanted is not None and not here.wanted:
                 here.wanted = self._wanted(exchange)
-        elif isinstance(happening, Opened):
-            before = self._still.pop(happening.connection, None)  # another recording in the same folder
+        elif isinstance(event, Opened):
+            before = self._still.pop(event.connection, None)  # another recording in the same folder
             if before is not None and self._shown(before):
                 yield before.row
-            here = self._of(happening.connection)
+            here = self._of(event.connection)
             here.row |= {
-                "client": happening.client,
-                "broker": happening.broker,
-                "opened_ns": happening.time_ns,
-                "established": happening.established,
+                "client": event.client,
+                "broker": event.broker,
+                "opened_ns": event.time_ns,
+                "established": event.established,
             }
-        elif isinstance(happening, Stray):
-            self._of(happening.connection).row["stray_bytes"] += len(happening.opaque.data)
-        elif isinstance(happening, Missing):
-            self._of(happening.connection).row["missing_bytes"] += happening.size
-        elif isinstance(happening, Closed):
-            here = self._of(happening.connection)
-            del self._still[happening.connection]
-            if happening.how:
-                here.row |= {"closed_ns": happening.time_ns, "end": happening.how, "ended_by": happening.by or None}
+        elif isinstance(event, NonKafkaData):
+            self._of(event.connection).row["stray_bytes"] += len(event.opaque.data)
+        elif isinstance(event, Missing):
+            self._of(event.connection).row["missing_bytes"] += event.size
+        elif isinstance(event, Closed):
+            here = self._of(event.connection)
+            del self._still[event.connection]
+            if event.how:
+                here.row |= {"closed_ns": event.time_ns, "end": event.how, "ended_by": event.by or None}
             if self._shown(here):
                 yield here.row
-        elif isinstance(happening, RequestSeen):
-            self._of(happening.exchange.connection)
+        elif isinstance(event, RequestSeen):
+            self._of(event.exchange.connection)
 
     def rest(self) -> Iterator[dict[str, Any]]:
         """The rows of those that did not end."""
@@ -179,12 +179,12 @@ class Connections:
 
 
 def connection_rows(
-    happenings: Iterable[Happening], capture_id: str, wanted: Callable[[Exchange], bool] | None = None
+    events: Iterable[ConnectionEvent], capture_id: str, wanted: Callable[[Exchange], bool] | None = None
 ) -> Iterator[dict[str, Any]]:
     """The rows; see `Connections`."""
     found = Connections(capture_id, wanted)
-    for happening in happenings:
-        yield from found.feed(happening)
+    for event in events:
+        yield from found.feed(event)
     yield from found.rest()
 
 
@@ -195,7 +195,7 @@ def connections_of_index(segment: SegmentMap, capture: Capture, capture_id: str)
     between = list(segment.between_frames())
     figures = _figures(segment, capture)
     found = Connections(capture_id)
-    ended = [row for happening in between for row in found.feed(happening)]
+    ended = [row for event in between for row in found.feed(event)]
     ended += found.rest()
     known = {row["connection"] for row in ended}
     if len(known) < len(ended) or not known >= set(figures):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ...decoder import Exchange, ExchangeDone, RequestSeen, State
-from ...decoder.connection.events import Closed, Happening, Missing, Opened, Stray
+from ...decoder.connection.events import Closed, ConnectionEvent, Missing, NonKafkaData, Opened
 from ...decoder.findings import Inspector
 from ...decoder.schema import facts
 from .columns import Column, Table
@@ -54,15 +54,15 @@ FINDINGS = Table(
 _EMPTY = {column.name: None for column in HAPPENINGS.columns}
 
 
-def happening_rows(happenings: Iterable[Happening], capture_id: str) -> Iterator[dict[str, Any]]:
+def event_rows(events: Iterable[ConnectionEvent], capture_id: str) -> Iterator[dict[str, Any]]:
     """The rows."""
-    for happening in happenings:
-        yield {**_EMPTY, "capture_id": capture_id, **_row(happening)}
+    for event in events:
+        yield {**_EMPTY, "capture_id": capture_id, **_row(event)}
 
 
-def _row(happening: Happening) -> dict[str, Any]:
-    if isinstance(happening, RequestSeen):
-        exchange = happening.exchange
+def _row(event: ConnectionEvent) -> dict[str, Any]:
+    if isinstance(event, RequestSeen):
+        exchange = event.exchange
         return {
             "happening": "request",
             "time_ns": exchange.request_time_ns or 0,
@@ -70,8 +70,8 @@ def _row(happening: Happening) -> dict[str, Any]:
             "size_bytes": exchange.request_size,
             **_exchange(exchange),
         }
-    if isinstance(happening, ExchangeDone):
-        exchange = happening.exchange
+    if isinstance(event, ExchangeDone):
+        exchange = event.exchange
         time_ns = exchange.response_time_ns if exchange.response is not None else exchange.request_time_ns
         return {
             "happening": "done",
@@ -83,39 +83,39 @@ def _row(happening: Happening) -> dict[str, Any]:
             "detail": exchange.undecoded or exchange.cut,
             **_exchange(exchange),
         }
-    if isinstance(happening, Opened):
+    if isinstance(event, Opened):
         return {
             "happening": "opened",
-            "time_ns": happening.time_ns,
-            "connection": happening.connection,
-            "client": happening.client,
-            "broker": happening.broker,
-            "detail": None if happening.established else "tried in vain",
+            "time_ns": event.time_ns,
+            "connection": event.connection,
+            "client": event.client,
+            "broker": event.broker,
+            "detail": None if event.established else "tried in vain",
         }
-    if isinstance(happening, Stray):
+    if isinstance(event, NonKafkaData):
         return {
             "happening": "stray",
-            "time_ns": happening.opaque.time_ns,
-            "connection": happening.connection,
-            "direction": happening.opaque.direction.name.lower(),
-            "size_bytes": len(happening.opaque.data),
-            "detail": happening.opaque.reason,
+            "time_ns": event.opaque.time_ns,
+            "connection": event.connection,
+            "direction": event.opaque.direction.name.lower(),
+            "size_bytes": len(event.opaque.data),
+            "detail": event.opaque.reason,
         }
-    if isinstance(happening, Missing):
+    if isinstance(event, Missing):
         return {
             "happening": "missing",
-            "time_ns": happening.time_ns,
-            "connection": happening.connection,
-            "direction": happening.direction.name.lower(),
-            "size_bytes": happening.size,
+            "time_ns": event.time_ns,
+            "connection": event.connection,
+            "direction": event.direction.name.lower(),
+            "size_bytes": event.size,
         }
-    assert isinstance(happening, Closed)
-    by = f" by the {happening.by}" if happening.by else ""
+    assert isinstance(event, Closed)
+    by = f" by the {happening.by}" if event.by else ""
     return {
         "happening": "closed",
-        "time_ns": happening.time_ns,
-        "connection": happening.connection,
-        "detail": f"{happening.how}{by}" if happening.how else "the capture ends before it does",
+        "time_ns": event.time_ns,
+        "connection": event.connection,
+        "detail": f"{happening.how}{by}" if event.how else "the capture ends before it does",
     }
 
 
@@ -133,12 +133,12 @@ def _exchange(exchange: Exchange) -> dict[str, Any]:
 
 
 def finding_rows(
-    happenings: Iterable[Happening], capture_id: str, wanted: Callable[[Exchange], bool] | None = None
+    events: Iterable[ConnectionEvent], capture_id: str, wanted: Callable[[Exchange], bool] | None = None
 ) -> Iterator[dict[str, Any]]:
     """The rows; with `wanted`, the findings of which a linked exchange passes."""
     inspector = Inspector()
-    for happening in happenings:
-        inspector.feed(happening)
+    for event in events:
+        inspector.feed(event)
     yield from findings_of(inspector, capture_id, wanted)
 
 

@@ -17,7 +17,7 @@ from ...decoder.codec.present import RECORD_APIS
 from ...decoder.filter import Filter, compile
 from ...decoder.values import SchemaSource
 from ..reading.capture import Capture, Row
-from ..reading.events import Happenings
+from ..reading.events import EventReader
 from ..reading.selection import IndexColumns, Selection
 from .body_tables import (
     BATCHES,
@@ -35,7 +35,7 @@ from .body_tables import (
 )
 from .columns import KEY, Column, Table
 from .connections import CONNECTIONS, connection_rows
-from .event_tables import FINDINGS, HAPPENINGS, finding_rows, happening_rows
+from .event_tables import FINDINGS, HAPPENINGS, event_rows, finding_rows
 from .index_tables import BODIES, EXCHANGES, FRAMES, exchange_row, frame_rows
 from .segments import SEGMENTS, counted, file_row
 from .versions import VERSIONS, version_rows
@@ -195,16 +195,16 @@ class Rows:
             self.done += file.size
 
     def _of_happenings(self) -> Iterator[dict[str, Any]]:
-        told = Happenings(self._capture.path)
+        told = EventReader(self._capture.path)
         recordings = {segment.own.recording if segment.own else None for segment in self._capture.segments}
         name = recordings.pop() if len(recordings) == 1 else None
         yield from _told(self._options.table, self._counted(told), name or self._capture.path.name, self._test())
 
-    def _counted(self, told: Happenings) -> Iterator[Any]:
+    def _counted(self, told: EventReader) -> Iterator[Any]:
         for part in (told.read, told.end):
-            for happening in part():
+            for event in part():
                 self.done = told.bytes_read
-                yield happening
+                yield event
 
     def _test(self) -> Callable[[Exchange], bool] | None:
         """The filter, told what time it was when the recording ended."""
@@ -212,8 +212,8 @@ class Rows:
 
 
 def _told(
-    table: Table, happenings: Iterator[Any], name: str, wanted: Callable[[Exchange], bool] | None
+    table: Table, events: Iterator[Any], name: str, wanted: Callable[[Exchange], bool] | None
 ) -> Iterator[Any]:
     if table.name == HAPPENINGS.name:
-        return happening_rows(happenings, name)
-    return _OF_HAPPENINGS[table.name](happenings, name, wanted)
+        return event_rows(events, name)
+    return _OF_HAPPENINGS[table.name](events, name, wanted)

@@ -34,7 +34,7 @@ from ..native.accelerator import native
 from ..pcap.pcapng import NotACapture
 from ..reading.capture import Capture
 from ..reading.damage import Span, spans
-from ..reading.events import Happenings
+from ..reading.events import EventReader
 from ..reading.reader import CaptureFile
 from ..reading.segment_map import SegmentMap
 from ..reading.selection import Selection, naming_apis
@@ -43,7 +43,7 @@ from . import bodies, bulk_batches
 from .arrow import BATCH_ROWS, Batches, numpy, pyarrow
 from .body_tables import BATCHES, ERRORS, GROUP_APIS, GROUPS, RECORD_API_KEYS, RECORDS, THROTTLES
 from .connections import CONNECTIONS, Connections, connections_of_index
-from .event_tables import FINDINGS, HAPPENINGS, findings_of, happening_rows
+from .event_tables import FINDINGS, HAPPENINGS, event_rows, findings_of
 from .index_tables import EXCHANGES, exchange_batches, frame_batches
 from .rows import EVERYTHING, OF_INDEX, Options
 from .segments import SEGMENTS, bytes_of, cannot_match, carried, counted, file_row, readable, successor, unreadable_row
@@ -212,14 +212,14 @@ class Unit:
         """The rows of these tables in one pass over the packets."""
         connections = Connections(name, wanted) if CONNECTIONS.name in asked else None
         inspector = Inspector() if FINDINGS.name in asked else None
-        told = Happenings(self._path)
-        for happening in chain(told.read(), told.end()):
+        told = EventReader(self._path)
+        for event in chain(told.read(), told.end()):
             if inspector is not None:
-                inspector.feed(happening)
+                inspector.feed(event)
             if HAPPENINGS.name in asked:
-                yield from ((HAPPENINGS.name, row) for row in happening_rows((happening,), name))
+                yield from ((HAPPENINGS.name, row) for row in event_rows((event,), name))
             if connections is not None:
-                yield from ((CONNECTIONS.name, row) for row in connections.feed(happening))
+                yield from ((CONNECTIONS.name, row) for row in connections.feed(event))
         if connections is not None:
             yield from ((CONNECTIONS.name, row) for row in connections.rest())
         if inspector is not None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from ...decoder import Exchange, ExchangeDone, State
-from ...decoder.connection.events import Closed, Happening
+from ...decoder.connection.events import Closed, ConnectionEvent
 from ...decoder.connection.peers import About
 from ...decoder.schema import facts
 from ..recording.index import STATE_MASK, STATES, Index
@@ -70,15 +70,15 @@ class Versions:
             before = self._offers.get(name, offered)
             self._offers[name] = max(before[0], offered[0]), min(before[1], offered[1])
 
-    def feed(self, happening: Happening) -> None:
+    def feed(self, event: ConnectionEvent) -> None:
         """Count what happened."""
-        for each in self._settling.feed(happening):
+        for each in self._settling.feed(event):
             self._settled(each)
 
-    def _settled(self, happening: Happening) -> None:
+    def _settled(self, event: ConnectionEvent) -> None:
         links = self._links
-        if isinstance(happening, ExchangeDone):
-            exchange = happening.exchange
+        if isinstance(event, ExchangeDone):
+            exchange = event.exchange
             if exchange.state is State.ORPHAN or (self._wanted is not None and not self._wanted(exchange)):
                 return
             about = exchange.about or About()
@@ -93,8 +93,8 @@ class Versions:
                 (exchange.client_id, exchange.api_key, exchange.api_version), [0, 0, time_ns, time_ns]
             )
             use[:] = use[0] + 1, use[1] + bool(exchange.error), min(use[2], time_ns), max(use[3], time_ns)
-        elif isinstance(happening, Closed) and happening.connection in links:
-            self._end(happening.connection)
+        elif isinstance(event, Closed) and event.connection in links:
+            self._end(event.connection)
 
     def rest(self) -> Iterator[dict[str, Any]]:
         """The rows, sorted."""
@@ -157,10 +157,10 @@ def versions_of_index(index: Index, numbers: Any, abouts: Mapping[int, About], c
 
 
 def version_rows(
-    happenings: Iterable[Happening], capture_id: str, wanted: Callable[[Exchange], bool] | None = None
+    events: Iterable[ConnectionEvent], capture_id: str, wanted: Callable[[Exchange], bool] | None = None
 ) -> Iterator[dict[str, Any]]:
     """The rows; see `Versions`."""
     found = Versions(capture_id, wanted)
-    for happening in happenings:
-        found.feed(happening)
+    for event in events:
+        found.feed(event)
     yield from found.rest()

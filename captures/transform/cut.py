@@ -12,11 +12,11 @@ from itertools import chain
 from pathlib import Path
 
 from ...decoder import Exchange, ExchangeDone, RequestSeen
-from ...decoder.connection.events import Closed, Happening, Missing, Opened, Stray
+from ...decoder.connection.events import Closed, ConnectionEvent, Missing, NonKafkaData, Opened
 from ...decoder.filter import Filter
 from ...decoder.schema import facts
 from ..pcap.reassembly import KAFKA_PORTS
-from ..reading.events import Happenings
+from ..reading.events import EventReader
 
 _HANDSHAKES = frozenset(facts.api_key(name) for name in ("ApiVersions", "SaslHandshake", "SaslAuthenticate"))
 
@@ -64,7 +64,7 @@ class Cut:
         self._connections: set[int] = set()
         self._pass = 0
 
-    def happenings(self) -> Iterator[Happening]:
+    def events(self) -> Iterator[ConnectionEvent]:
         """The part, in order."""
         self._decide()
         walk = _Walk()
@@ -79,8 +79,8 @@ class Cut:
             elif walk.connection in self._connections and self._beside(event):
                 yield event
 
-    def _events(self) -> Iterator[Happening]:
-        told = Happenings(self._path, self._ports)
+    def _events(self) -> Iterator[ConnectionEvent]:
+        told = EventReader(self._path, self._ports)
         self._pass += 1
         for event in chain(told.read(), told.end()):
             self._tick(told.bytes_read + (self._pass - 1) * told.bytes_known, 2 * told.bytes_known)
@@ -103,7 +103,7 @@ class Cut:
             if isinstance(event, ExchangeDone):
                 numbers += 1
                 self._judge(walk, event.exchange, numbers, wanted)
-            elif isinstance(event, Opened | Closed | Stray) and self._of_interest(event):
+            elif isinstance(event, Opened | Closed | NonKafkaData) and self._of_interest(event):
                 self._connections.add(walk.connection)
         for exchange in sorted(walk.waiting(), key=lambda e: walk.ordinal(e)):
             numbers += 1
@@ -130,7 +130,7 @@ class Cut:
             self._bits.extend(bytes(max(ordinal // 8 + 1 - len(self._bits), 1 << 12)))
         self._bits[ordinal // 8] |= 1 << ordinal % 8
 
-    def _of_interest(self, event: Opened | Closed | Stray) -> bool:
+    def _of_interest(self, event: Opened | Closed | NonKafkaData) -> bool:
         """A connection without exchanges, where they are not picked one by one."""
         part = self.part
         if part.picks or (part.connections is not None and event.connection not in part.connections):
@@ -153,9 +153,9 @@ class Cut:
         handshake = self.part.handshakes and exchange.api_key in _HANDSHAKES
         return handshake and walk.connection in self._connections
 
-    def _beside(self, event: Stray | Missing) -> bool:
+    def _beside(self, event: NonKafkaData | Missing) -> bool:
         """Bytes that are no exchange."""
-        if isinstance(event, Stray) and event.opaque.framed:
+        if isinstance(event, NonKafkaData) and event.opaque.framed:
             return self.part.handshakes  # a token
         return not self.part.picks and self._in_time(time_of(event))
 
@@ -170,7 +170,7 @@ class _Walk:
         self._seen = self._opened = 0
         self._numbers: dict[int, int] = {}
 
-    def see(self, event: Happening) -> None:
+    def see(self, event: ConnectionEvent) -> None:
         if isinstance(event, RequestSeen | ExchangeDone):
             exchange = event.exchange
             self.connection = self._of(exchange.connection)
@@ -206,10 +206,10 @@ class _Walk:
         return [exchange for _, exchange, _ in self._exchanges.values()]
 
 
-def time_of(event: Happening) -> int:
+def time_of(event: ConnectionEvent) -> int:
     """When a happening was complete, as far as its stamps tell."""
     if isinstance(event, RequestSeen):
         return event.exchange.request_time_ns or 0
     if isinstance(event, ExchangeDone):
         return event.exchange.response_time_ns or event.exchange.request_time_ns or 0
-    return event.opaque.time_ns if isinstance(event, Stray) else event.time_ns
+    return event.opaque.time_ns if isinstance(event, NonKafkaData) else event.time_ns

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...decoder import Exchange, ExchangeDone, RequestSeen
-from ...decoder.connection.events import Closed, Happening, Opened, Stray
+from ...decoder.connection.events import Closed, ConnectionEvent, NonKafkaData, Opened
 from ..pcap.packets import show_address
 from ..pcap.reassembly import KAFKA_PORTS
-from ..reading.events import Happenings
+from ..reading.events import EventReader
 from .cut import time_of
 from .write import address
 
@@ -35,7 +35,7 @@ class Merge:
         tick: Callable[[int, int], None] = lambda done, total: None,
     ) -> None:
         self.sources = sources
-        self._told = [Happenings(source.path, ports) for source in sources]
+        self._told = [EventReader(source.path, ports) for source in sources]
         self._tick = tick
         self._taken: dict[tuple[str, str], list[int]] = {}
         self._ends: dict[tuple[int, int], tuple[str, str]] = {}
@@ -46,13 +46,13 @@ class Merge:
         """What is not right with the files."""
         return [told.note for told in self._told if told.note]
 
-    def happenings(self) -> Iterator[tuple[int, Happening]]:
+    def events(self) -> Iterator[tuple[int, ConnectionEvent]]:
         """Everything, by time; what one source tells stays in its order."""
         streams = [
             _shifted(chain(told.read(), told.end()), source.shift_ns)
             for told, source in zip(self._told, self.sources, strict=True)
         ]
-        heads: list[tuple[int, int, Happening]] = []
+        heads: list[tuple[int, int, ConnectionEvent]] = []
         clocks = [0] * len(streams)
 
         def advance(number: int) -> None:
@@ -72,7 +72,7 @@ class Merge:
             yield number, self._apart(number, event)
             advance(number)
 
-    def _apart(self, source: int, event: Happening) -> Happening:
+    def _apart(self, source: int, event: ConnectionEvent) -> ConnectionEvent:
         """A connection whose two ends another source has open, too, gets a client that can be told from that one:
         readers know a connection by its ends."""
         if isinstance(event, Opened):
@@ -98,7 +98,7 @@ class Merge:
                 del self._taken[ends]
 
 
-def _shifted(events: Iterator[Happening], by: int) -> Iterator[Happening]:
+def _shifted(events: Iterator[ConnectionEvent], by: int) -> Iterator[ConnectionEvent]:
     """The same with another clock. Exchanges are copied: whoever tells them still uses theirs."""
     if not by:
         yield from events
@@ -118,7 +118,7 @@ def _shifted(events: Iterator[Happening], by: int) -> Iterator[Happening]:
             if exchange.response_time_ns is not None:
                 copy.response_time_ns = exchange.response_time_ns + by
             yield ExchangeDone(copy)
-        elif isinstance(event, Stray):
+        elif isinstance(event, NonKafkaData):
             yield replace(event, opaque=replace(event.opaque, time_ns=event.opaque.time_ns + by))
         else:
             yield replace(event, time_ns=event.time_ns + by)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from ...decoder import Exchange, ExchangeDone, RequestSeen
-from ...decoder.connection.events import Happening, Opened, Stray
+from ...decoder.connection.events import ConnectionEvent, NonKafkaData, Opened
 from .fields import NAMES, Kind
 from .messages import Frames
 from .pseudonyms import Pseudonyms
@@ -46,18 +46,18 @@ class Redaction:
         """How many different names of each kind were replaced."""
         return {str(kind): len(names) for kind, names in self.frames.distinct.items() if kind in NAMES & self.kinds}
 
-    def feed(self, happening: Happening) -> Iterator[Happening]:
+    def feed(self, event: ConnectionEvent) -> Iterator[ConnectionEvent]:
         """What is to be told instead of a happening."""
-        if isinstance(happening, RequestSeen):
-            yield RequestSeen(self._request(happening.exchange))
-        elif isinstance(happening, ExchangeDone):
-            yield ExchangeDone(self._done(happening.exchange))
-        elif isinstance(happening, Opened):
-            yield replace(happening, client=self._ends(happening.client), broker=self._ends(happening.broker))
-        elif isinstance(happening, Stray):
-            yield self._stray(happening)
+        if isinstance(event, RequestSeen):
+            yield RequestSeen(self._request(event.exchange))
+        elif isinstance(event, ExchangeDone):
+            yield ExchangeDone(self._done(event.exchange))
+        elif isinstance(event, Opened):
+            yield replace(event, client=self._ends(event.client), broker=self._ends(event.broker))
+        elif isinstance(event, NonKafkaData):
+            yield self._non_kafka(event)
         else:
-            yield happening
+            yield event
 
     def _ends(self, address: str) -> str:
         if Kind.HOSTS not in self.kinds:
@@ -67,12 +67,12 @@ class Redaction:
         new = self.frames.name(Kind.HOSTS, bare, self.pseudonyms.location)
         return (f"[{new}]" if host.startswith("[") else new) + colon + port
 
-    def _stray(self, event: Stray) -> Stray:
+    def _non_kafka(self, event: NonKafkaData) -> NonKafkaData:
         opaque = event.opaque
         if opaque.framed:
             return event  # a token, masked by whoever found it
         self.frames.counts["blanked_bytes"] += len(opaque.data)
-        return Stray(event.connection, replace(opaque, data=beginning(opaque)))
+        return NonKafkaData(event.connection, replace(opaque, data=beginning(opaque)))
 
     def _request(self, exchange: Exchange) -> Exchange:
         new = Exchange(

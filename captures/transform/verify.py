@@ -18,7 +18,7 @@ from ...decoder import ExchangeDone, RequestSeen, records
 from ...decoder.codec.message import Message
 from ...decoder.records.errors import RecordsError
 from ..pcap.regular_files import open_file
-from ..reading.events import Happenings
+from ..reading.events import EventReader
 from .fields import Means, Tree, tree
 from .pseudonyms import KEPT
 from .search import Search
@@ -92,13 +92,13 @@ class Verifier:
 
     def frames(self, path: Path, tick: Callable[[int], None] = lambda done: None) -> None:
         """Search large frames as a whole, and what is compressed inside of any."""
-        told = Happenings(path)
-        for happening in chain(told.read(), told.end()):
+        told = EventReader(path)
+        for event in chain(told.read(), told.end()):
             tick(told.bytes_read)
-            if not isinstance(happening, RequestSeen | ExchangeDone):
+            if not isinstance(event, RequestSeen | ExchangeDone):
                 continue
-            exchange = happening.exchange
-            request = isinstance(happening, RequestSeen)
+            exchange = event.exchange
+            request = isinstance(event, RequestSeen)
             frame = exchange.request if request else exchange.response
             if frame is None:
                 continue

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ...decoder import Direction, Exchange, ExchangeDone, Opaque, RequestSeen
-from ...decoder.connection.events import IN_VAIN, Closed, Happening, Missing, Opened, Stray
+from ...decoder.connection.events import IN_VAIN, Closed, ConnectionEvent, Missing, NonKafkaData, Opened
 from ...decoder.findings.detectors.network import first_bytes
 from ...decoder.wire.frame import MAX_FRAME
 from ...errors import BarnabasError
@@ -77,20 +77,20 @@ class Writer:
         names = ("exchanges", "frames", "bytes", "lost_bytes", "undecoded", "segments")
         return {"connections": self.connections} | {name: told[name] for name in names}
 
-    def write(self, happening: Happening, source: int = 0) -> None:
+    def write(self, event: ConnectionEvent, source: int = 0) -> None:
         """Write one happening of the capture `source`."""
-        if isinstance(happening, RequestSeen):
-            self._request(self._number(source, happening.exchange.connection), happening.exchange)
-        elif isinstance(happening, ExchangeDone):
-            self._done(self._number(source, happening.exchange.connection), happening.exchange)
-        elif isinstance(happening, Opened):
-            self._opened(happening, source)
-        elif isinstance(happening, Closed):
-            self._closed(happening, source)
-        elif isinstance(happening, Missing):
-            self._missing(self._number(source, happening.connection), happening)
+        if isinstance(event, RequestSeen):
+            self._request(self._number(source, event.exchange.connection), event.exchange)
+        elif isinstance(event, ExchangeDone):
+            self._done(self._number(source, event.exchange.connection), event.exchange)
+        elif isinstance(event, Opened):
+            self._opened(event, source)
+        elif isinstance(event, Closed):
+            self._closed(event, source)
+        elif isinstance(event, Missing):
+            self._missing(self._number(source, event.connection), event)
         else:
-            self._stray(self._number(source, happening.connection), happening)
+            self._non_kafka(self._number(source, event.connection), event)
         if self._failed:
             raise OSError(self._failed)
 
@@ -200,7 +200,7 @@ class Writer:
         cut = exchange.marks.get(_LEGS[direction] + "_cut", 0)
         self.recorder.broker_leg(number, direction, time_ns, sized(frames[0], cut), note)
 
-    def _stray(self, number: int, event: Stray) -> None:
+    def _non_kafka(self, number: int, event: NonKafkaData) -> None:
         opaque = event.opaque
         if opaque.reason in _BETWEEN:
             # The recorder takes bytes for frames: these are in front of one, and no part of it.

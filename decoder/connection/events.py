@@ -29,7 +29,7 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True)
-class Stray:
+class NonKafkaData:
     """Bytes of a connection that are no request or response; see `Opaque`."""
 
     connection: int
@@ -67,4 +67,4 @@ IN_VAIN = ("refused", "unreached", "login", "tls")
 """How connections end that were never established. The last two are the proxy's own doing: the broker did not take its login,
 or its TLS handshake with the broker failed."""
 
-Happening = Opened | RequestSeen | ExchangeDone | Stray | Missing | Closed
+ConnectionEvent = Opened | RequestSeen | ExchangeDone | NonKafkaData | Missing | Closed

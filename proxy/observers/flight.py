@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ...decoder import Exchange, ExchangeDone
-from ...decoder.connection.events import Happening
+from ...decoder.connection.events import ConnectionEvent
 from ...decoder.filter import Filter, compile
 from ...decoder.findings import Finding, Severity
 from ...decoder.schema import facts
@@ -60,11 +60,11 @@ class Tripwire:
         """Whether findings are needed."""
         return self._rank is not None or bool(self._ids)
 
-    def hear(self, happening: Happening) -> None:
+    def hear(self, event: ConnectionEvent) -> None:
         """Take what happened. Never raises."""
-        if type(happening) is not ExchangeDone or not self._filters:
+        if type(event) is not ExchangeDone or not self._filters:
             return
-        exchange = happening.exchange
+        exchange = event.exchange
         for text, wanted, apis in self._filters:
             if apis is not None and exchange.api_key not in apis:
                 continue

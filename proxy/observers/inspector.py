@@ -18,7 +18,7 @@ from typing import Any
 from ... import decoder
 from ...decoder import Direction, Exchange, Opaque, RequestSeen
 from ...decoder.connection.connection import Event as Told
-from ...decoder.connection.events import Closed, Happening, Missing, Opened, Stray
+from ...decoder.connection.events import Closed, ConnectionEvent, Missing, NonKafkaData, Opened
 from ...decoder.findings import Finding, Inspector, Severity
 from ..events import Address, FindingSeen, NotInspected, show
 from ..ring.clock import now_ns
@@ -63,17 +63,17 @@ class Inspection:
         self._early: dict[int, dict[int, list[str]]] = {}
         """By connection and correlation id: notes of requests that have not come yet."""
 
-    def _feed(self, happenings: Iterable[Happening]) -> None:
-        for happening in happenings:
+    def _feed(self, events: Iterable[ConnectionEvent]) -> None:
+        for event in events:
             try:
                 if self.inspects:
-                    self.inspector.feed(happening)
+                    self.inspector.feed(event)
             except Exception:  # it stands beside the traffic; one happening less is no reason to end
                 self.faults += 1
             if self.tripwire is not None:
-                self.tripwire.hear(happening)
+                self.tripwire.hear(event)
             if self.watcher is not None:
-                self.watcher.hear(happening)
+                self.watcher.hear(event)
 
     def opened(
         self,
@@ -170,9 +170,9 @@ class Inspection:
         self._feed([Closed(conn, time_ns, "" if how == "lost" else how, by)])
 
 
-def _told(conn: int, events: Iterable[Told]) -> Iterator[Happening]:
+def _told(conn: int, events: Iterable[Told]) -> Iterator[ConnectionEvent]:
     for event in events:
-        yield Stray(conn, event) if isinstance(event, Opaque) else event
+        yield NonKafkaData(conn, event) if isinstance(event, Opaque) else event
 
 
 class InspectingTask:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...decoder import Exchange, ExchangeDone
-from ...decoder.connection.events import Closed, Happening, Opened
+from ...decoder.connection.events import Closed, ConnectionEvent, Opened
 from ...decoder.filter import FilterError
 from ...decoder.findings import Finding
 from ..ring.clock import now_ns
@@ -68,23 +68,23 @@ class Watcher:
 
     # -- hearing ---------------------------------------------------------------------------------------------
 
-    def hear(self, happening: Happening) -> None:
+    def hear(self, event: ConnectionEvent) -> None:
         """Take what happened. Never raises."""
-        if isinstance(happening, ExchangeDone):
-            exchange = happening.exchange
+        if isinstance(event, ExchangeDone):
+            exchange = event.exchange
             self.store.add(exchange)
             connection = self._connections.get(exchange.connection)
             if connection is not None:
                 connection.exchanges += 1
                 connection.client_id = exchange.client_id or connection.client_id
                 connection.about = exchange.about or connection.about
-        elif isinstance(happening, Opened):
-            if happening.established:
-                self._connections[happening.connection] = Watched(
-                    happening.client, happening.broker, happening.time_ns
+        elif isinstance(event, Opened):
+            if event.established:
+                self._connections[event.connection] = Watched(
+                    event.client, event.broker, event.time_ns
                 )
-        elif isinstance(happening, Closed):
-            self._connections.pop(happening.connection, None)
+        elif isinstance(event, Closed):
+            self._connections.pop(event.connection, None)
 
     def moved(self, conn: int, direction: int, time_ns: int, size: int) -> None:
         """Bytes have passed."""

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
-from ...captures.reading.events import Happenings
+from ...captures.reading.events import EventReader
 from ...captures.replay.mapping import IdMapping, Names
 from ...captures.replay.policy import Policy
 from ...captures.replay.preparing import Preparer
 from ...captures.replay.report import Report
 from ...captures.replay.script import Script
 from ...decoder import Exchange
-from ...decoder.connection.events import Happening
+from ...decoder.connection.events import ConnectionEvent
 from ..negotiation.sasl import SaslConfig
 from ..negotiation.security import TlsConfig
 from .dialing import Address, Dialer
@@ -43,7 +43,7 @@ class Replay:
 
     def script(self) -> Script:
         """The steps of the capture, from its start. Raises NotACapture, OSError."""
-        told = Happenings(self.capture)
+        told = EventReader(self.capture)
         return Script(_everything(told), self.policy, self.wanted, self.renames)
 
     @property
@@ -79,7 +79,7 @@ class Replay:
         return report
 
 
-def _everything(told: Happenings) -> Iterator[Happening]:
+def _everything(told: EventReader) -> Iterator[ConnectionEvent]:
     yield from told.read()
     yield from told.end()
 

@@ -7,15 +7,15 @@ from typing import Any
 
 from barnabas.captures import open_capture
 from barnabas.decoder import ExchangeDone, RequestSeen
-from barnabas.decoder.connection.events import Closed, Happening, Opened, Stray
+from barnabas.decoder.connection.events import Closed, ConnectionEvent, NonKafkaData, Opened
 
 
-def all_of(path: Path, **options: Any) -> list[Happening]:
+def all_of(path: Path, **options: Any) -> list[ConnectionEvent]:
     with open_capture(path, **options) as capture:
-        return list(capture.happenings())
+        return list(capture.events())
 
 
-def short(found: list[Happening]) -> list[str]:
+def short(found: list[ConnectionEvent]) -> list[str]:
     """Each happening in few words."""
     words = []
     for one in found:
@@ -26,7 +26,7 @@ def short(found: list[Happening]) -> list[str]:
             words.append(f"{one.connection} opened" + ("" if one.established else " in vain"))
         elif isinstance(one, Closed):
             words.append(f"{one.connection} closed {one.how} by {one.by or 'nobody'}")
-        elif isinstance(one, Stray):
+        elif isinstance(one, NonKafkaData):
             words.append(f"{one.connection} stray {one.opaque.reason}")
         else:
             words.append(f"{one.connection} missing {one.size}" + (f", unread {one.unread}" if one.unread else ""))

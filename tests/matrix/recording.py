@@ -31,8 +31,8 @@ def read(directory: Path, own: Address, events: Sequence[Event]) -> dict[str, An
         lost = capture.lost
     inspector = Inspector()
     with open_capture(directory) as capture:
-        for happening in capture.happenings():
-            inspector.feed(happening)
+        for event in capture.events():
+            inspector.feed(event)
     listeners = {own} | {event.address for event in events if isinstance(event, BrokerFound)}
     return {
         "versions": {api: sorted(seen) for api, seen in sorted(versions.items())},

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from barnabas.decoder import Exchange, ExchangeDone, RequestSeen
-from barnabas.decoder.connection.events import Happening, Opened
+from barnabas.decoder.connection.events import ConnectionEvent, Opened
 from barnabas.decoder.schema import facts
 
 SECOND = 1_000_000_000
@@ -88,27 +88,27 @@ def failed(exchange: Exchange) -> bool:
 # --- happenings ----------------------------------------------------------------------------------------------
 
 
-def exchange_of(happening: Happening) -> Exchange | None:
-    return happening.exchange if isinstance(happening, RequestSeen | ExchangeDone) else None
+def exchange_of(event: ConnectionEvent) -> Exchange | None:
+    return event.exchange if isinstance(event, RequestSeen | ExchangeDone) else None
 
 
-def time_of(happening: Happening) -> int:
+def time_of(event: ConnectionEvent) -> int:
     """Its time in nanoseconds; that of its request for an exchange; 0 where there is none."""
-    exchange = exchange_of(happening)
-    return (getattr(happening, "time_ns", None) if exchange is None else exchange.request_time_ns) or 0
+    exchange = exchange_of(event)
+    return (getattr(event, "time_ns", None) if exchange is None else exchange.request_time_ns) or 0
 
 
 def edited(
-    happenings: Iterable[Happening],
+    events: Iterable[ConnectionEvent],
     edit: Edit | None = None,
     api: str | None = None,
     *,
     after: float = 0,
     stretch: float = 1,
-) -> list[Happening]:
+) -> list[ConnectionEvent]:
     """The same with every exchange (or those of one API) as `edit` makes it, `after` s later, `stretch` times as slow."""
-    happenings = list(happenings)
-    start = next((time for h in happenings if (time := time_of(h))), 0)
+    events = list(events)
+    start = next((time for h in events if (time := time_of(h))), 0)
     new: dict[int, Exchange] = {}
 
     def at(time_ns: int | None) -> int | None:
@@ -121,58 +121,58 @@ def edited(
             new[id(old)] = edit(made) if edit is not None and api in (None, old.api) else made
         return new[id(old)]
 
-    made: list[Happening] = []
-    for happening in happenings:
-        if isinstance(happening, RequestSeen | ExchangeDone):
-            made.append(type(happening)(once(happening.exchange)))
+    made: list[ConnectionEvent] = []
+    for event in events:
+        if isinstance(event, RequestSeen | ExchangeDone):
+            made.append(type(event)(once(event.exchange)))
         else:
-            time_ns = getattr(happening, "time_ns", None)
-            made.append(happening if time_ns is None else replace(happening, time_ns=at(time_ns)))  # type: ignore[call-arg]
+            time_ns = getattr(event, "time_ns", None)
+            made.append(event if time_ns is None else replace(event, time_ns=at(time_ns)))  # type: ignore[call-arg]
     return made
 
 
-def changed(happenings: Iterable[Happening], kind: type[Any], **fields: Any) -> list[Happening]:
+def changed(events: Iterable[ConnectionEvent], kind: type[Any], **fields: Any) -> list[ConnectionEvent]:
     """The same with other fields of the happenings of a kind."""
-    return [replace(h, **fields) if isinstance(h, kind) else h for h in happenings]
+    return [replace(h, **fields) if isinstance(h, kind) else h for h in events]
 
 
-def only(happenings: Iterable[Happening], wanted: Callable[[Exchange], bool]) -> list[Happening]:
+def only(events: Iterable[ConnectionEvent], wanted: Callable[[Exchange], bool]) -> list[ConnectionEvent]:
     """The exchanges that are wanted, and everything that is none."""
-    return [h for h in happenings if (e := exchange_of(h)) is None or wanted(e)]
+    return [h for h in events if (e := exchange_of(h)) is None or wanted(e)]
 
 
-def without(happenings: Iterable[Happening], unwanted: Callable[[Exchange], bool]) -> list[Happening]:
+def without(events: Iterable[ConnectionEvent], unwanted: Callable[[Exchange], bool]) -> list[ConnectionEvent]:
     """The same without some exchanges."""
-    return only(happenings, lambda e: not unwanted(e))
+    return only(events, lambda e: not unwanted(e))
 
 
-def until(happenings: Iterable[Happening], api: str, count: int) -> list[Happening]:
+def until(events: Iterable[ConnectionEvent], api: str, count: int) -> list[ConnectionEvent]:
     """The same up to the `count`-th exchange of an API."""
     seen: set[int] = set()
-    made: list[Happening] = []
-    for happening in happenings:
-        if (e := exchange_of(happening)) is not None and e.api == api:
+    made: list[ConnectionEvent] = []
+    for event in events:
+        if (e := exchange_of(event)) is not None and e.api == api:
             seen.add(id(e))
             if len(seen) > count:
                 break
-        made.append(happening)
+        made.append(event)
     return made
 
 
-def later(happenings: list[Happening], seconds: float) -> list[Happening]:
+def later(events: list[ConnectionEvent], seconds: float) -> list[ConnectionEvent]:
     """Time goes on: another client connects so much later."""
-    last = max(map(time_of, happenings))
-    return [*happenings, Opened(99, "127.0.0.9:4000", "127.0.0.1:9092", last + int(seconds * SECOND))]
+    last = max(map(time_of, events))
+    return [*events, Opened(99, "127.0.0.9:4000", "127.0.0.1:9092", last + int(seconds * SECOND))]
 
 
-def repeated(happenings: Iterable[Happening], times: int, seconds: float, edit: Edit | None = None) -> list[Happening]:
+def repeated(events: Iterable[ConnectionEvent], times: int, seconds: float, edit: Edit | None = None) -> list[ConnectionEvent]:
     """What was produced, so many times within so many seconds, evenly."""
-    produced = [h.exchange for h in happenings if isinstance(h, RequestSeen) and h.exchange.api == "Produce"]
+    produced = [h.exchange for h in events if isinstance(h, RequestSeen) and h.exchange.api == "Produce"]
     if edit is not None:
         produced = [edit(e) for e in produced]
     step = seconds / (len(produced) * times)
     start = produced[0].request_time_ns or 0
-    made: list[Happening] = []
+    made: list[ConnectionEvent] = []
     for number in range(times * len(produced)):
         exchange = produced[number % len(produced)]
         moved = copied(exchange, after=number * step + (start - (exchange.request_time_ns or 0)) / SECOND)
@@ -180,12 +180,12 @@ def repeated(happenings: Iterable[Happening], times: int, seconds: float, edit: 
     return made
 
 
-def unfollowed(happenings: Iterable[Happening]) -> list[Happening]:
+def unfollowed(events: Iterable[ConnectionEvent]) -> list[ConnectionEvent]:
     """The same, of connections that nobody has followed: what ApiVersions says is known from these exchanges only."""
-    return edited(happenings, lambda e: copied(e, about=None))
+    return edited(events, lambda e: copied(e, about=None))
 
 
-def offering(happenings: Iterable[Happening], **ranges: tuple[int, int]) -> list[Happening]:
+def offering(events: Iterable[ConnectionEvent], **ranges: tuple[int, int]) -> list[ConnectionEvent]:
     """The same with brokers that offer other versions: (lowest, highest) by API."""
     keys = {facts.api_key(name): ends for name, ends in ranges.items()}
 
@@ -195,16 +195,16 @@ def offering(happenings: Iterable[Happening], **ranges: tuple[int, int]) -> list
                 api["min_version"], api["max_version"] = keys[api["api_key"]]
         return {"api_keys": body["api_keys"]}
 
-    return edited(unfollowed(happenings), answered(offered), "ApiVersions")
+    return edited(unfollowed(events), answered(offered), "ApiVersions")
 
 
-def position(happenings: list[Happening], kind: type[Any], api: str, client_id: str | None = None) -> int:
+def position(events: list[ConnectionEvent], kind: type[Any], api: str, client_id: str | None = None) -> int:
     """Where the first request (``RequestSeen``) of an API, or its end (``ExchangeDone``), is; of one client if told."""
     return next(
         number
-        for number, happening in enumerate(happenings)
-        if isinstance(happening, kind)
-        and (e := exchange_of(happening)) is not None
+        for number, event in enumerate(events)
+        if isinstance(event, kind)
+        and (e := exchange_of(event)) is not None
         and e.api == api
         and client_id in (None, e.client_id)
     )

@@ -10,7 +10,7 @@ from typing import Any
 from barnabas import decoder
 from barnabas.decoder import Exchange
 from barnabas.decoder.connection.connection import Event, ExchangeDone, Opaque
-from barnabas.decoder.connection.events import Closed, Opened, Stray
+from barnabas.decoder.connection.events import Closed, NonKafkaData, Opened
 from barnabas.decoder.findings import Finding, Inspector
 from barnabas.decoder.schema import facts
 from harness.wire import with_size
@@ -79,7 +79,7 @@ class Conversations:
 
     def _feed(self, number: int, events: list[Event]) -> None:
         for event in events:
-            self.inspector.feed(Stray(number, event) if isinstance(event, Opaque) else event)
+            self.inspector.feed(NonKafkaData(number, event) if isinstance(event, Opaque) else event)
             if isinstance(event, ExchangeDone):
                 self.exchanges.append(event.exchange)
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from barnabas import decoder
 from barnabas.captures import Recorder
-from barnabas.captures.reading.events import Happenings
+from barnabas.captures.reading.events import EventReader
 from barnabas.decoder import embedded
-from barnabas.decoder.connection.events import Happening
+from barnabas.decoder.connection.events import ConnectionEvent
 from barnabas.decoder.records import Record, encode_batch, encode_messages
 from barnabas.decoder.schema import facts
 from harness.wire import with_size
@@ -183,6 +183,6 @@ def record_planted(directory: Path) -> None:
     recorder.close()
 
 
-def told(path: Path) -> list[Happening]:
-    happenings = Happenings(path)
-    return list(chain(happenings.read(), happenings.end()))
+def told(path: Path) -> list[ConnectionEvent]:
+    events = EventReader(path)
+    return list(chain(events.read(), events.end()))

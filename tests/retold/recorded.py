@@ -10,7 +10,7 @@ from pathlib import Path
 
 from barnabas.captures import open_capture
 from barnabas.decoder import Exchange
-from barnabas.decoder.connection.events import Happening
+from barnabas.decoder.connection.events import ConnectionEvent
 from barnabas.decoder.findings import Finding, Inspector
 from barnabas.decoder.findings.detectors.cluster import contradictions
 from barnabas.decoder.findings.detectors.groups import commits, membership, rebalances
@@ -29,12 +29,12 @@ def names(area: str) -> list[str]:
     return sorted(path.stem for path in CAPTURES.glob(f"{area}-*.pcapng"))
 
 
-def _read(name: str | Path) -> Iterator[Happening]:
+def _read(name: str | Path) -> Iterator[ConnectionEvent]:
     with open_capture(CAPTURES / f"{name}.pcapng" if isinstance(name, str) else name) as capture:
-        yield from capture.happenings()
+        yield from capture.events()
 
 
-def recording(name: str | Path) -> list[Happening]:
+def recording(name: str | Path) -> list[ConnectionEvent]:
     """All that happens in a recording (by its name, or any by its path); each exchange is whole from its request on."""
     return list(_read(name))
 
@@ -45,7 +45,7 @@ def exchanges(name: str, api: str | None = None) -> list[Exchange]:
         return [e for e in capture.exchanges() if api is None or e.api == api]
 
 
-def inspected(traffic: str | Path | Iterable[Happening | Exchange], *ids: str) -> Inspector:
+def inspected(traffic: str | Path | Iterable[ConnectionEvent | Exchange], *ids: str) -> Inspector:
     """An inspector of these detectors (all by default) that has seen a recording, happenings, or whole exchanges."""
     inspector = Inspector(ids or None)
     for each in _read(traffic) if isinstance(traffic, str | Path) else traffic:
@@ -53,7 +53,7 @@ def inspected(traffic: str | Path | Iterable[Happening | Exchange], *ids: str) -
     return inspector
 
 
-def findings(traffic: str | Path | Iterable[Happening | Exchange], *ids: str) -> list[Finding]:
+def findings(traffic: str | Path | Iterable[ConnectionEvent | Exchange], *ids: str) -> list[Finding]:
     """What these detectors (all by default) find in it, the worst first; a detector that fails is among it."""
     inspector = inspected(traffic, *ids)
     first = [(f.id, f.count) for f in inspector.findings()]
@@ -62,7 +62,7 @@ def findings(traffic: str | Path | Iterable[Happening | Exchange], *ids: str) ->
     return found
 
 
-def one(traffic: str | Path | Iterable[Happening | Exchange], detector: str) -> Finding:
+def one(traffic: str | Path | Iterable[ConnectionEvent | Exchange], detector: str) -> Finding:
     """The only finding of a detector."""
     found = findings(traffic, detector)
     assert [f.id for f in found] == [detector], [f.seen for f in found]

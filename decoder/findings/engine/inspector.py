@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from ...connection.connection import ExchangeDone, Opaque, RequestSeen
-from ...connection.events import Closed, Happening, Missing, Opened, Stray
+from ...connection.events import Closed, ConnectionEvent, Missing, NonKafkaData, Opened
 from ...connection.exchange import Exchange, State
 from ...schema import facts
 from ..detectors.catalogue import detectors
@@ -72,35 +72,35 @@ class Inspector:
     def _hearing(self, name: str) -> list[Listener]:
         return [d for d in self._listeners if d.hears(name)]
 
-    def feed(self, happening: Happening) -> None:
+    def feed(self, event: ConnectionEvent) -> None:
         """Take one happening."""
-        if isinstance(happening, RequestSeen):
-            self.request(happening.exchange)
-        elif isinstance(happening, ExchangeDone):
-            self.done(happening.exchange)
-        elif isinstance(happening, Opened):
+        if isinstance(event, RequestSeen):
+            self.request(event.exchange)
+        elif isinstance(event, ExchangeDone):
+            self.done(event.exchange)
+        elif isinstance(event, Opened):
             link = self.scene.opened(
-                happening.connection, happening.client, happening.broker, happening.time_ns, happening.established
+                event.connection, event.client, event.broker, event.time_ns, event.established
             )
-            link.complete, link.tls = happening.complete, happening.tls
+            link.complete, link.tls = event.complete, event.tls
             self._tell(self._on_opened, lambda d: d.opened(link))
-        elif isinstance(happening, Closed):
-            ended = self.scene.links.get(happening.connection)
+        elif isinstance(event, Closed):
+            ended = self.scene.links.get(event.connection)
             if ended is not None:
-                self.scene.closed(ended, happening.time_ns, happening.how, happening.by)
-                by = happening.by
+                self.scene.closed(ended, event.time_ns, event.how, event.by)
+                by = event.by
                 self.scene.causes = ended.rules if not by else () if by in ("client", "broker") else (by,)
                 self._tell(self._on_closed, lambda d: d.closed(ended))
                 self.scene.causes = ()
-        elif isinstance(happening, Stray):
-            self.stray(happening.connection, happening.opaque)
-        elif isinstance(happening, Missing):
-            self.scene.at(happening.time_ns)
-            torn = self.scene.links.get(happening.connection)
+        elif isinstance(event, NonKafkaData):
+            self.stray(event.connection, event.opaque)
+        elif isinstance(event, Missing):
+            self.scene.at(event.time_ns)
+            torn = self.scene.links.get(event.connection)
             if torn is not None:
-                size = happening.size + happening.unread
+                size = event.size + event.unread
                 torn.lost += size
-                torn.gone[happening.direction] += size
+                torn.gone[event.direction] += size
                 torn.troubled = True
 
     def request(self, exchange: Exchange) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from barnabas.captures import open_capture
-from barnabas.captures.reading.events import Happenings
-from barnabas.decoder.connection.events import Missing, Opened, Stray
+from barnabas.captures.reading.events import EventReader
+from barnabas.decoder.connection.events import Missing, NonKafkaData, Opened
 from harness.recordings import metadata_answer, metadata_request
 from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import Ether
@@ -183,7 +183,7 @@ def test_other_protocols_on_a_kafka_port(tmp_path: Path, data: bytes, protocol: 
     wire.send(40001, 0, flags="FA")
     found = all_of(wire.save(tmp_path))
     assert [w.split()[1] for w in short(found)] == ["opened", "stray", "closed"]
-    assert isinstance(found[1], Stray)
+    assert isinstance(found[1], NonKafkaData)
     assert protocol in found[1].opaque.reason
     assert found[1].opaque.data == data
 
@@ -218,7 +218,7 @@ def test_a_hole(tmp_path: Path) -> None:
     found = all_of(wire.save(tmp_path))
     assert [w for w in short(found) if "asked" in w] == ["1 asked 0", "1 asked 2", "1 asked 3"]
     assert [h.size for h in found if isinstance(h, Missing)] == [len(metadata_request(1, 150)) - 100]
-    cut = next(h for h in found if isinstance(h, Stray))
+    cut = next(h for h in found if isinstance(h, NonKafkaData))
     assert cut.opaque.reason == "cut off by missing bytes"
     assert cut.opaque.time_ns > 1_700_000_000 * 10**9
 
@@ -232,6 +232,6 @@ def test_captures_of_others_in_a_directory(tmp_path: Path) -> None:
     shutil.copy(path, tmp_path / "second.pcap")
     (tmp_path / "third.pcap").write_text("not one")
     once = ["1 opened", "1 asked 1", "1 paired 1"]
-    told = Happenings(tmp_path)
+    told = EventReader(tmp_path)
     assert short([*told.read(), *told.end()]) == [*once, "1 closed  by nobody", *once]
     assert "third.pcap: not a capture" in str(told.note)

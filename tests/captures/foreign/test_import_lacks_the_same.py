@@ -10,7 +10,7 @@ import pytest
 from barnabas.captures import open_capture
 from barnabas.captures.foreign.importing import Importer
 from barnabas.captures.pcap.sources import Source
-from barnabas.captures.reading.events import Happenings
+from barnabas.captures.reading.events import EventReader
 from barnabas.decoder import encode_response
 from barnabas.decoder.connection.events import Closed, Missing, Opened
 from barnabas.decoder.findings import Inspector
@@ -126,9 +126,9 @@ def imported(path: Path, out: Path) -> Path:
 
 
 def findings(path: Path) -> list[str]:
-    inspector, told = Inspector(), Happenings(path)
-    for happening in (*told.read(), *told.end()):
-        inspector.feed(happening)
+    inspector, told = Inspector(), EventReader(path)
+    for event in (*told.read(), *told.end()):
+        inspector.feed(event)
     return [f"{found.id} {found.severity} {found.seen}" for found in inspector.findings()]
 
 
@@ -145,8 +145,8 @@ def test_an_import_says_what_is_missing(name: str, tmp_path: Path) -> None:
     path.write_bytes(as_pcap(CAPTURES[name]()))
     told = []
     for place in (path, imported(path, tmp_path / "out")):
-        happenings = Happenings(place)
-        found = [*happenings.read(), *happenings.end()]
+        events = EventReader(place)
+        found = [*events.read(), *events.end()]
         opened = [each.complete for each in found if isinstance(each, Opened)]
         missing = [(each.direction, each.size, each.unread) for each in found if isinstance(each, Missing)]
         told.append((opened, missing, [(each.how, each.by) for each in found if isinstance(each, Closed)]))

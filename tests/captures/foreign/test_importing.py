@@ -11,7 +11,7 @@ from barnabas.captures import open_capture, rebuild
 from barnabas.captures.foreign.importing import Importer, OwnRecording
 from barnabas.captures.pcap.sources import Source
 from barnabas.decoder import encode_request, encode_response
-from barnabas.decoder.connection.events import Stray
+from barnabas.decoder.connection.events import NonKafkaData
 from barnabas.decoder.filter import compile as compiled
 from harness.recordings import metadata_answer, metadata_request
 from harness.wire import with_size
@@ -139,7 +139,7 @@ def test_raw_sasl_tokens(tmp_path: Path) -> None:
     assert rows(out) == rows(path)
     assert len(rows(out)) == 2
     with open_capture(out) as capture:
-        strays = [h.opaque.reason for h in capture.happenings() if isinstance(h, Stray)]
+        strays = [h.opaque.reason for h in capture.events() if isinstance(h, NonKafkaData)]
     assert strays == ["SASL token", "SASL token"]
 
 
@@ -151,7 +151,7 @@ def test_another_protocol_on_the_port(tmp_path: Path) -> None:
     with open_capture(path) as capture:
         assert "1 of them are TLS" not in str(capture.note)  # it is on the broker's port: a finding says so
     with open_capture(out) as capture:
-        strays = [h.opaque for h in capture.happenings() if isinstance(h, Stray)]
+        strays = [h.opaque for h in capture.events() if isinstance(h, NonKafkaData)]
     assert "a TLS hello" in strays[0].reason
     assert strays[0].data == hello[:8] + b"*" * 503
     path.write_bytes(as_pcap(one_connection((0, hello), port=4433)))

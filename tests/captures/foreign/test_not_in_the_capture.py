@@ -72,8 +72,8 @@ def findings(tmp_path: Path, found: list[Packet]) -> list[Finding]:
     path = tmp_path / "capture.pcap"
     path.write_bytes(as_pcap(found))
     inspector = Inspector()
-    for happening in all_of(path):
-        inspector.feed(happening)
+    for event in all_of(path):
+        inspector.feed(event)
     assert inspector.findings() == inspector.findings(), "asking again changes nothing"
     return inspector.findings()
 

@@ -208,10 +208,10 @@ def test_another_protocol_on_any_port_is_not_kafka(name: str, tmp_path: Path) ->
         path = tmp_path / f"{variant}.pcap"
         path.write_bytes(as_pcap(found))
         inspector = Inspector()
-        happenings = all_of(path)
-        for happening in happenings:
-            inspector.feed(happening)
-        assert happenings == [], variant
+        events = all_of(path)
+        for event in events:
+            inspector.feed(event)
+        assert events == [], variant
         assert inspector.findings() == [], variant
         with open_capture(path) as capture:
             assert len(capture.rows()) == 0, variant

@@ -11,7 +11,7 @@ import pytest
 from barnabas.captures import open_capture
 from barnabas.captures.foreign import scan
 from barnabas.captures.pcap import packets, pcapng
-from barnabas.captures.reading.events import Happenings
+from barnabas.captures.reading.events import EventReader
 from harness.steps import assert_linear, steps
 from retold.packets import NOW, as_pcap, as_pcapng
 
@@ -78,7 +78,7 @@ def test_they_change_nothing_and_cost_little(form: str, tmp_path: Path) -> None:
             assert len(capture.rows()) == 3
 
     def story(path: Path) -> None:
-        told = Happenings(path)
+        told = EventReader(path)
         assert short([*told.read(), *told.end()]) == expected
 
     for read in (rows, story):

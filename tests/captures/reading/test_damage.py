@@ -89,8 +89,8 @@ def check(damaged: Damaged, hit: list[int], certain: bool = True) -> None:
             assert exchange.correlation_id == number and exchange.undecoded is None
             assert exchange.latency_ns == 500
         assert capture.note is not None and "damaged" in capture.note
-        happenings = {e.exchange.correlation_id for e in capture.happenings() if type(e).__name__ == "ExchangeDone"}
-        assert whole <= happenings
+        events = {e.exchange.correlation_id for e in capture.events() if type(e).__name__ == "ExchangeDone"}
+        assert whole <= events
     damage = verify(damaged.path).damage
     for at in hit if certain else ():
         assert any(each.start <= at < each.end for each in damage), (at, damage)

@@ -31,7 +31,7 @@ def read(path: Path) -> None:
             capture.exchange(row)
         for exchange in capture.exchanges():
             exchange.to_dict()
-        list(capture.happenings())
+        list(capture.events())
         capture.verify()
         capture.refresh()
     for table in tables.DESCRIBED:

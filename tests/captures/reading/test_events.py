@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from barnabas.captures import Recorder
 from barnabas.captures.pcap.pcapng import NotACapture
-from barnabas.captures.reading.events import Happenings
+from barnabas.captures.reading.events import EventReader
 from barnabas.decoder import Direction, ExchangeDone, RequestSeen, encode_request, encode_response
-from barnabas.decoder.connection.events import Closed, Missing, Opened, Stray
+from barnabas.decoder.connection.events import Closed, Missing, NonKafkaData, Opened
 from harness.recordings import MS, RecordingBuilder, metadata_answer, metadata_request
 from harness.slices import only
 from harness.wire import with_size
@@ -132,12 +132,12 @@ def test_the_same_exchange_object_is_seen_and_done(tmp_path: Path) -> None:
     rotated(tmp_path).close()
     asked: dict[int, Any] = {}
     carried = 0
-    for happening in all_of(tmp_path):
-        if isinstance(happening, RequestSeen):
-            asked[happening.exchange.correlation_id] = happening.exchange
-        elif isinstance(happening, ExchangeDone):
-            assert asked[happening.exchange.correlation_id] is happening.exchange
-            carried += bool(happening.exchange.marks.get("carried"))
+    for event in all_of(tmp_path):
+        if isinstance(event, RequestSeen):
+            asked[event.exchange.correlation_id] = event.exchange
+        elif isinstance(event, ExchangeDone):
+            assert asked[event.exchange.correlation_id] is event.exchange
+            carried += bool(event.exchange.marks.get("carried"))
     assert carried > 20
 
 
@@ -200,7 +200,7 @@ def test_lost_bytes_and_bytes_that_are_no_frames(tmp_path: Path) -> None:
     assert short(found)[:5] == ["1 opened", "1 asked 1", "1 missing 777", "1 asked 2", "1 paired 1"]
     (missing,) = (h for h in found if isinstance(h, Missing))
     assert missing == Missing(1, Direction.REQUEST, 777, NOW + 2)
-    (stray,) = (h for h in found if isinstance(h, Stray))
+    (stray,) = (h for h in found if isinstance(h, NonKafkaData))
     assert (stray.connection, stray.opaque.direction, stray.opaque.framed) == (2, Direction.REQUEST, False)
     assert stray.opaque.data == TLS_HELLO[:8] + b"*" * (len(TLS_HELLO) - 8)
     assert "TLS" in stray.opaque.reason
@@ -219,7 +219,7 @@ def test_sasl_tokens_come_as_they_were_framed(tmp_path: Path) -> None:
     assert short(found) == [
         "1 opened", "1 asked 1", "1 paired 1", "1 stray SASL token", "1 stray SASL token", "1 asked 2",
     ]  # fmt: skip
-    tokens = [h.opaque for h in found if isinstance(h, Stray)]
+    tokens = [h.opaque for h in found if isinstance(h, NonKafkaData)]
     assert all(token.framed for token in tokens)
     assert [len(token.data) for token in tokens] == [15, 0]
     assert b"secret" not in tokens[0].data
@@ -229,7 +229,7 @@ def test_a_live_recording_goes_on_where_it_was_left(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path, segment_bytes=20_000, flush_seconds=0)
     recorder.opened(1, NOW, client=("10.0.0.1", 50001))
     recorder.flush()
-    told = Happenings(tmp_path)
+    told = EventReader(tmp_path)
     words = short(list(told.read()))
     assert words == ["1 opened"]
     for i in range(300):
@@ -255,7 +255,7 @@ def test_a_killed_recorder(tmp_path: Path) -> None:
     recorder.close()
     (part,) = (tmp_path / "copy").glob("*.part")
     part.write_bytes(part.read_bytes()[:-50])
-    told = Happenings(tmp_path / "copy")
+    told = EventReader(tmp_path / "copy")
     words = short([*told.read(), *told.end()])
     assert len([w for w in words if "asked" in w]) == 600
     assert "ends in the middle of a block" in str(told.note)
@@ -264,11 +264,11 @@ def test_a_killed_recorder(tmp_path: Path) -> None:
 
 def test_nothing_to_read(tmp_path: Path) -> None:
     with pytest.raises(NotACapture, match=r"no \.pcapng"):
-        Happenings(tmp_path)
+        EventReader(tmp_path)
     (tmp_path / "x.pcap").write_text("something else")
     with pytest.raises(NotACapture, match="not a capture"):
-        Happenings(tmp_path / "x.pcap")
+        EventReader(tmp_path / "x.pcap")
     with pytest.raises(NotACapture, match="not a capture"):
-        Happenings(tmp_path)
+        EventReader(tmp_path)
     with pytest.raises(FileNotFoundError):
-        Happenings(tmp_path / "nothing.pcap")
+        EventReader(tmp_path / "nothing.pcap")

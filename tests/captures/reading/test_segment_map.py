@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from barnabas.captures import Recorder
 from barnabas.captures.reading.capture import Capture
-from barnabas.captures.reading.events import Happenings
+from barnabas.captures.reading.events import EventReader
 from barnabas.captures.reading.reindex import rebuild
 from barnabas.captures.reading.segment_map import SegmentMap, Unlike
 from barnabas.captures.tables import find_segments
@@ -26,9 +26,9 @@ ALL = sorted(path for path in Path(__file__).parents[2].rglob("*.pcapng") if pat
 
 def told(path: Path) -> Iterator[Any]:
     """As the packets tell it; one by one, because what is known of a connection grows."""
-    happenings = Happenings(path)
-    yield from happenings.read()
-    yield from happenings.end()
+    events = EventReader(path)
+    yield from events.read()
+    yield from events.end()
 
 
 def by_index(path: Path) -> list[dict[str, Any]] | None:

@@ -30,8 +30,8 @@ def recorded(directory: Path, failed: str, times: int = 8) -> Path:
 def found(path: Path) -> dict[str, Any]:
     inspector = Inspector()
     with open_capture(path) as capture:
-        for happening in capture.happenings():
-            inspector.feed(happening)
+        for event in capture.events():
+            inspector.feed(event)
     return {finding.id: finding for finding in inspector.findings()}
 
 
@@ -40,7 +40,7 @@ def test_how_it_was_in_vain_is_kept(failed: str, tmp_path: Path) -> None:
     path = recorded(tmp_path / "a", failed)
     for place in (path, tmp_path / "b"):
         with open_capture(place) as capture:
-            happened = list(capture.happenings())
+            happened = list(capture.events())
         assert {h.how for h in happened if isinstance(h, Closed)} == {failed}
         assert not any(h.established for h in happened if isinstance(h, Opened))
         if place == path:

@@ -11,7 +11,7 @@ from barnabas.captures import Recorder, open_capture
 from barnabas.captures.foreign.importing import Importer
 from barnabas.captures.pcap.pcapng import CaptureReader
 from barnabas.captures.pcap.sources import Source
-from barnabas.captures.reading.events import Happenings
+from barnabas.captures.reading.events import EventReader
 from barnabas.captures.recording.index import paths
 from barnabas.captures.recording.retention import Keep, Retention
 from harness.recordings import metadata_answer, metadata_request
@@ -262,7 +262,7 @@ def _held(directory: Path) -> list[str]:
 def test_happenings_of_what_is_left(tmp_path: Path, record: Record) -> None:
     directory = tmp_path / "rec"
     record(100).close()
-    told = Happenings(directory)
+    told = EventReader(directory)
     iterator = told.read()
     next(iterator)
     Retention(directory, Keep(bytes=15_000)).apply()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from barnabas.captures import Capture, Recorder, open_capture
-from barnabas.captures.reading.events import Happenings
+from barnabas.captures.reading.events import EventReader
 from barnabas.captures.recording.index import paths
 from barnabas.captures.recording.recording import Recording
 from barnabas.captures.recording.segment import check
@@ -154,7 +154,7 @@ def test_only_a_recording_whose_recorder_is_gone_was_interrupted(tmp_path: Path)
     shutil.copytree(tmp_path / "rec", tmp_path / "as if killed")
     notes = {}
     for name in ("rec", "as if killed"):
-        told = Happenings(tmp_path / name)
+        told = EventReader(tmp_path / name)
         assert sum(isinstance(each, ExchangeDone) for each in [*told.read(), *told.end()]) == 1
         notes[name] = told.note or ""
     recorder.close()

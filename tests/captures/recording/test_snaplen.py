@@ -94,8 +94,8 @@ def test_happenings_tell_the_same_and_can_be_written_again(both: tuple[Path, Pat
     writer = Writer(tmp_path / "again")
     with open_capture(both[0]) as capture:
         rows = sum(1 for _ in capture.rows())
-        for happening in capture.happenings():
-            writer.write(happening)
+        for event in capture.events():
+            writer.write(event)
         writer.close()
         with open_capture(tmp_path / "again") as again:
             assert again.note is None and len(again.rows()) == rows

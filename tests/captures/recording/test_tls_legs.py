@@ -45,8 +45,8 @@ def login(
 def in_clear(path: Path) -> list[Finding]:
     inspector = Inspector(["credentials-in-clear"])
     with open_capture(path) as capture:
-        for happening in capture.happenings():
-            inspector.feed(happening)
+        for event in capture.events():
+            inspector.feed(event)
     return inspector.findings()
 
 
@@ -89,20 +89,20 @@ def copied(path: Path, out: Path, make: Callable[[Path, Writer], None]) -> Path:
 
 
 def cut(path: Path, writer: Writer) -> None:
-    for happening in Cut(path, Part()).happenings():
-        writer.write(happening)
+    for event in Cut(path, Part()).events():
+        writer.write(event)
 
 
 def merge(path: Path, writer: Writer) -> None:
-    for source, happening in Merge([Source(path, 0), Source(path, 5)]).happenings():
-        writer.write(happening, source)
+    for source, event in Merge([Source(path, 0), Source(path, 5)]).events():
+        writer.write(event, source)
 
 
 def redact(path: Path, writer: Writer) -> None:
     with open_capture(path) as capture:
         redaction = Redaction(Pseudonyms(), Kind)
-        for happening in capture.happenings():
-            for each in redaction.feed(happening):
+        for event in capture.events():
+            for each in redaction.feed(event):
                 writer.write(each)
 
 
@@ -111,7 +111,7 @@ def redact(path: Path, writer: Writer) -> None:
 def test_copies_know_it_too(tmp_path: Path, make: Callable[[Path, Writer], None], tls: frozenset[str]) -> None:
     copy = copied(login(tmp_path / "r", tls), tmp_path / "copy", make)
     with open_capture(copy) as capture:
-        opened = [each.tls for each in capture.happenings() if isinstance(each, Opened)]
+        opened = [each.tls for each in capture.events() if isinstance(each, Opened)]
         assert capture.verify() == []
     assert opened and set(opened) == {tls}
 
@@ -119,4 +119,4 @@ def test_copies_know_it_too(tmp_path: Path, make: Callable[[Path, Writer], None]
 def test_each_segment_says_it(tmp_path: Path) -> None:
     for segment in sorted(login(tmp_path / "r", BOTH).glob("*.pcapng")):
         with open_capture(segment) as capture:
-            assert [each.tls for each in capture.happenings() if isinstance(each, Opened)] == [BOTH]
+            assert [each.tls for each in capture.events() if isinstance(each, Opened)] == [BOTH]

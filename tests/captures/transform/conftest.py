@@ -31,8 +31,8 @@ def redact() -> Redact:
     def run(path: Path, out: Path, kinds: Iterable[Kind] = Kind, salt: bytes = b"salt") -> Redaction:
         redaction = Redaction(Pseudonyms(salt), kinds)
         writer = Writer(out)
-        for happening in told(path):
-            for new in redaction.feed(happening):
+        for event in told(path):
+            for new in redaction.feed(event):
                 writer.write(new)
         writer.close()
         assert writer.faults == []

@@ -25,8 +25,8 @@ SECOND = 10**9
 def cut(path: Path, out: Path, **part: Any) -> Cut:
     found = Cut(path, Part(**part))
     writer = Writer(out, redact=False)
-    for happening in found.happenings():
-        writer.write(happening)
+    for event in found.events():
+        writer.write(event)
     writer.close()
     assert writer.faults == []
     return found
@@ -37,8 +37,8 @@ def merge(paths: Iterable[Path], out: Path, shifts: Iterable[int] = ()) -> Merge
     shifts = list(shifts) or [0] * len(paths)
     merged = Merge([Source(path, by) for path, by in zip(paths, shifts, strict=True)])
     writer = Writer(out, redact=False)
-    for source, happening in merged.happenings():
-        writer.write(happening, source)
+    for source, event in merged.events():
+        writer.write(event, source)
     writer.close()
     assert writer.faults == []
     return merged

@@ -233,8 +233,8 @@ def test_captures_of_others(how: str, redact: Callable[..., Redaction], tmp_path
 def findings(path: Path) -> set[str]:
     inspector = Inspector()
     with open_capture(path) as capture:
-        for happening in capture.happenings():
-            inspector.feed(happening)
+        for event in capture.events():
+            inspector.feed(event)
         undecoded = sum(row.undecoded for row in capture.rows())
     return {finding.id for finding in inspector.findings()} | {f"{undecoded} undecoded"}
 

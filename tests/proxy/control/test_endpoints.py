@@ -92,7 +92,7 @@ def test_a_recording_says_that_a_connection_was_closed_from_here(desk: Desk, tes
     assert client.recv(1) == b""
     desk.call("POST", "/v1/recording/stop")
     with open_capture(directory) as capture:
-        assert [(each.how, each.by) for each in capture.happenings() if isinstance(each, Closed)] == [("fin", "control API")]
+        assert [(each.how, each.by) for each in capture.events() if isinstance(each, Closed)] == [("fin", "control API")]
 
 
 def test_brokers(make_desk: MakeDesk, testbed: Testbed) -> None:

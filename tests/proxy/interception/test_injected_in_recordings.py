@@ -39,7 +39,7 @@ def test_findings_of_a_recording_know_what_rules_did(testbed: Testbed, tmp_path:
                 for exchange in capture.exchanges():
                     inspector.look(exchange)
             else:
-                for happening in capture.happenings():
-                    inspector.feed(happening)
+                for event in capture.events():
+                    inspector.feed(event)
         found = [each for each in inspector.findings() if each.severity.rank >= 2]
         assert found and all(each.injected and each.rules == ["no access"] for each in found), found

@@ -45,12 +45,12 @@ def test_the_legs_of_a_proxy(testbed: Testbed, tmp_path: Path, tls: set[str]) ->
     client.close()
     proxy.stop()
     with open_capture(tmp_path / "r") as capture:
-        (opened,) = (each for each in capture.happenings() if isinstance(each, Opened))
+        (opened,) = (each for each in capture.events() if isinstance(each, Opened))
     assert opened.tls == tls
     inspector = Inspector(["credentials-in-clear"])
     with open_capture(tmp_path / "r") as capture:
-        for happening in capture.happenings():
-            inspector.feed(happening)
+        for event in capture.events():
+            inspector.feed(event)
     assert [each.about["in_clear"] for each in inspector.findings()] == [[leg] for leg in ("client", "broker") if leg not in tls]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from barnabas.captures import open_capture
-from barnabas.decoder.connection.events import Closed, Happening, Opened
+from barnabas.decoder.connection.events import Closed, ConnectionEvent, Opened
 from barnabas.proxy.events import ConnectionClosed, UpstreamFailed
 from harness import wire
 from harness.testbed import Testbed, next_event
@@ -31,9 +31,9 @@ def send_until_it_fails(sock: socket.socket, data: bytes, full: threading.Event)
         sock.sendall(data)
 
 
-def recorded(path: Path) -> list[Happening]:
+def recorded(path: Path) -> list[ConnectionEvent]:
     with open_capture(path) as capture:
-        return list(capture.happenings())
+        return list(capture.events())
 
 
 def closings(path: Path) -> list[tuple[str, str]]:

@@ -32,7 +32,7 @@ def test_the_first_requests_are_told_and_recorded(testbed: Testbed, tmp_path: Pa
     proxy.stop()
     with open_capture(tmp_path) as capture:
         found = [(e.api_key, e.api_version, e.state) for e in capture.exchanges()]
-        happened = [h for h in capture.happenings() if isinstance(h, (Opened, Closed))]
+        happened = [h for h in capture.events() if isinstance(h, (Opened, Closed))]
     assert found == [(18, 0, "no_response"), (3, 8, "no_response")]
     opened, closed = happened
     assert isinstance(opened, Opened) and not opened.established

@@ -221,7 +221,7 @@ def test_one_worker_dies_and_the_others_go_on(testbed: Testbed, answering: Broke
     assert counts.connections == 0
     capture = captures.open_capture(tmp_path / "r")
     assert not capture.verify()
-    numbers = [event.connection for event in capture.happenings() if type(event).__name__ == "Opened"]
+    numbers = [event.connection for event in capture.events() if type(event).__name__ == "Opened"]
     assert len(numbers) == len(set(numbers)) == counts.opened
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from barnabas.decoder.connection.events import Happening
+from barnabas.decoder.connection.events import ConnectionEvent
 from barnabas.decoder.findings import Finding
 from barnabas.plugins.rules.rules import Rule
 from barnabas.proxy import ProxyConfig
@@ -52,19 +52,19 @@ def _until_all_closed(proxy: Proxy) -> None:
 
 def retimed(
     recording: Path, seconds: float | None = None, longer: bool = False, rate: tuple[str, float] | None = None
-) -> list[Happening]:
+) -> list[ConnectionEvent]:
     """What happened, with its times shortened to so many seconds in all if it took longer: on a busy machine it does.
 
     `longer`: lengthened to them, too. `rate`: shortened until there are so many requests of an API in a second.
     """
-    happenings = recorded.recording(recording)
-    times = [time for happening in happenings if (time := time_of(happening))]
+    events = recorded.recording(recording)
+    times = [time for event in events if (time := time_of(event))]
     if rate is not None:
         api, per_second = rate
-        seconds = len({id(e) for h in happenings if (e := exchange_of(h)) and e.api == api}) / per_second
+        seconds = len({id(e) for h in events if (e := exchange_of(h)) and e.api == api}) / per_second
     assert seconds is not None
     factor = seconds * SECOND / max(times[-1] - times[0], 1)
-    return edited(happenings, stretch=factor if longer else min(1.0, factor))
+    return edited(events, stretch=factor if longer else min(1.0, factor))
 
 
 def told(found: list[Finding]) -> str:

@@ -87,8 +87,8 @@ class Recorded:
         """What the detectors say to the recording."""
         inspector = Inspector()
         with open_capture(self.directory) as capture:
-            for happening in capture.happenings():
-                inspector.feed(happening)
+            for event in capture.events():
+                inspector.feed(event)
         return inspector.findings()
 
 

@@ -13,9 +13,9 @@ from typing import Annotated, Any
 import typer
 
 from ....captures.export.text import json_visible
-from ....captures.reading.events import Happenings
+from ....captures.reading.events import EventReader
 from ....decoder import ExchangeDone
-from ....decoder.connection.events import Happening, Missing, Opened
+from ....decoder.connection.events import ConnectionEvent, Missing, Opened
 from ....decoder.findings import Finding, Inspector, Severity, detectors
 from ...safe import visible
 from ..common.failure import Failure
@@ -118,25 +118,25 @@ class _Look:
         self.inspector = Inspector(wanted)
         self.counts = {"connections": 0, "exchanges": 0, "lost_bytes": 0}
 
-    def take(self, happening: Happening) -> None:
+    def take(self, event: ConnectionEvent) -> None:
         """Feed the detectors and count."""
-        if isinstance(happening, ExchangeDone):
+        if isinstance(event, ExchangeDone):
             self.counts["exchanges"] += 1
-        elif isinstance(happening, Opened):
+        elif isinstance(event, Opened):
             self.counts["connections"] += 1
-        elif isinstance(happening, Missing):
-            self.counts["lost_bytes"] += happening.size
-        self.inspector.feed(happening)
+        elif isinstance(event, Missing):
+            self.counts["lost_bytes"] += event.size
+        self.inspector.feed(event)
 
     def everything(self) -> None:
         """Read the capture to its end."""
         with Progress(lambda: self.told.bytes_read, lambda: self.told.bytes_known, self.path.name) as progress:
-            for number, happening in enumerate(self._all()):
-                self.take(happening)
+            for number, event in enumerate(self._all()):
+                self.take(event)
                 if number % _BETWEEN == 0:
                     progress.tick()
 
-    def _all(self) -> Iterator[Happening]:
+    def _all(self) -> Iterator[ConnectionEvent]:
         yield from self.told.read()
         yield from self.told.end()
 
@@ -157,10 +157,10 @@ class _Look:
         }
 
 
-def _open(path: Path) -> Happenings:
+def _open(path: Path) -> EventReader:
     """Raises Failure with the next step if there is no capture."""
     with cannot_read(path):
-        return Happenings(path)
+        return EventReader(path)
 
 
 def _whole(paths: list[Path], wanted: set[str], least: Severity, as_json: bool, injected: bool) -> list[Finding]:
@@ -213,8 +213,8 @@ def _follow(path: Path, wanted: set[str], least: Severity, as_json: bool, inject
     with stopping_on_signals():
         try:
             while True:
-                for happening in look.told.read():
-                    look.take(happening)
+                for event in look.told.read():
+                    look.take(event)
                 if look.told.live:
                     look.inspector.scene.at(time.time_ns())  # what has not come by now is late now
                 for finding, number, key in news.of(look.inspector.findings()):

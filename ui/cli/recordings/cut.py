@@ -79,13 +79,13 @@ def cut(
         with Bar("cutting", 0) as bar:
             found = Cut(capture, part, tuple(port or (9092,)), bar.of)
             with cannot_read(capture):
-                happenings = found.happenings()
-                first = next(happenings, None)
+                events = found.events()
+                first = next(events, None)
             if first is None:
                 raise Failure(f"nothing of the {found.of_exchanges} exchanges is in that part; nothing was written")
             writer.write(first)
-            for happening in happenings:
-                writer.write(happening)
+            for event in events:
+                writer.write(event)
         writer.close()
         source = capture.name
         origin(place, output, {"made_by": "barnabas cut", "from": source, "exchanges": found.exchanges})

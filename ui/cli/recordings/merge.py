@@ -52,8 +52,8 @@ def merge(
         with Bar("merging", 0) as bar:
             with cannot_read(captures[0]):
                 merged = Merge(sources, tuple(port or (9092,)), bar.of)
-            for source, happening in merged.happenings():
-                writer.write(happening, source)
+            for source, event in merged.events():
+                writer.write(event, source)
         writer.close()
         told = [
             {

@@ -98,15 +98,15 @@ def _salt(text: str | None, file: Path | None) -> bytes | None:
 def _redact(
     capture: Path, output: Path, place: Path, redaction: Redaction, verify: bool, ports: tuple[int, ...], as_json: bool
 ) -> None:
-    from ....captures.reading.events import Happenings
+    from ....captures.reading.events import EventReader
     from ....captures.transform.write import Writer
 
     with cannot_read(capture):
-        told = Happenings(capture, ports)
+        told = EventReader(capture, ports)
     writer = Writer(place, one_file=output.suffix == ".pcapng")
     with Bar("redacting", told.bytes_known) as bar:
-        for happening in chain(told.read(), told.end()):
-            for new in redaction.feed(happening):
+        for event in chain(told.read(), told.end()):
+            for new in redaction.feed(event):
                 writer.write(new)
             bar.show(told.bytes_read, f"{redaction.counts['records']:,} records")
     writer.close()

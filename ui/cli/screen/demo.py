@@ -117,10 +117,10 @@ def _summary(directory: Path, watch: object, story: dict[str, int]) -> None:
     inspector, tally = Inspector(), Tally()
     undecoded = 0
     with open_capture(directory) as capture:
-        for happening in capture.happenings():
-            inspector.feed(happening)
-            if isinstance(happening, ExchangeDone):
-                exchange = happening.exchange
+        for event in capture.events():
+            inspector.feed(event)
+            if isinstance(event, ExchangeDone):
+                exchange = event.exchange
                 tally.add(exchange.api, exchange.client_id or "", exchange.latency_ns, bool(exchange.error))
                 undecoded += exchange.undecoded is not None
     print()

@@ -78,8 +78,8 @@ def _cut(source: Path, target: Path, numbers: tuple[int, int] | None = None, sho
     with replacing(target, force=True) as place:
         writer = Writer(place, one_file=True)
         found = Cut(source, part)
-        for happening in found.happenings():
-            writer.write(happening)
+        for event in found.events():
+            writer.write(event)
         writer.close()
     return f"{found.exchanges:,} exchange{'' if found.exchanges == 1 else 's'}, and how their connections began"
 

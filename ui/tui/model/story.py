@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from time import perf_counter
 
 from ....captures import Capture, NotACapture
-from ....captures.reading.events import Happenings
-from ....decoder.connection.events import Closed, Happening, Opened
+from ....captures.reading.events import EventReader
+from ....decoder.connection.events import Closed, ConnectionEvent, Opened
 from ....decoder.findings import Finding, Inspector, Scene, Severity
 from ....decoder.findings.engine.scene import Link
 from ....decoder.findings.models.groups import Groups
@@ -30,8 +30,8 @@ class Story:
         self.read = 0
         """Happenings so far."""
         self._capture = capture
-        self._source: Happenings | None = None
-        self._rest: Iterator[Happening] | None = None
+        self._source: EventReader | None = None
+        self._rest: Iterator[ConnectionEvent] | None = None
         self._ended = False
         self._seen_rows = 0
         self._findings: list[Finding] = []
@@ -40,7 +40,7 @@ class Story:
             self.fault = "There are summaries only, no messages. With a recording: barnabas ui --attach newest --record DIR."
             return
         try:
-            self._source = Happenings(capture.path)
+            self._source = EventReader(capture.path)
         except (NotACapture, OSError) as error:
             self.fault = str(error)
 
@@ -78,27 +78,27 @@ class Story:
             if self._rest is None:
                 self._seen_rows = len(self._capture.rows())
                 self._rest = self._source.read()
-            for happening in self._rest:
-                self._take(happening)
+            for event in self._rest:
+                self._take(event)
                 if self.read % _CHECK == 0 and perf_counter() >= until:
                     return
             self._rest = None
             if self._capture.live:
                 return
-            for happening in self._source.end():
-                self._take(happening)
+            for event in self._source.end():
+                self._take(event)
             self._ended = True
 
-    def _take(self, happening: Happening) -> None:
+    def _take(self, event: ConnectionEvent) -> None:
         self.read += 1
-        ended = self.scene.links.get(happening.connection) if isinstance(happening, Closed) else None
-        self.inspector.feed(happening)
-        if isinstance(happening, Opened):
-            self.links[happening.connection] = self.scene.links[happening.connection]
+        ended = self.scene.links.get(event.connection) if isinstance(event, Closed) else None
+        self.inspector.feed(event)
+        if isinstance(event, Opened):
+            self.links[event.connection] = self.scene.links[event.connection]
             if len(self.links) > LINKS:
                 del self.links[next(iter(self.links))]
         elif ended is not None:
-            self.links[happening.connection] = ended  # type: ignore[union-attr]
+            self.links[event.connection] = ended  # type: ignore[union-attr]
 
     def stop(self) -> None:
         """Read no more."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from barnabas.captures import Recorder
-from barnabas.captures.reading.events import Happenings
+from barnabas.captures.reading.events import EventReader
 from barnabas.decoder import Exchange
 from barnabas.decoder.findings import Inspector, Link
 from barnabas.decoder.findings.engine.detector import Listener
@@ -31,10 +31,10 @@ class Indiscriminate(Inspector):
 
 
 def found(inspector: Inspector, path: Path) -> list[dict[str, Any]]:
-    happenings = Happenings(path)
-    for part in (happenings.read, happenings.end):
-        for happening in part():
-            inspector.feed(happening)
+    events = EventReader(path)
+    for part in (events.read, events.end):
+        for event in part():
+            inspector.feed(event)
     findings = [finding.to_dict() for finding in inspector.findings()]
     assert "detector-failed" not in {finding["id"] for finding in findings}
     return findings

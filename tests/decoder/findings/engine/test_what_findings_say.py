@@ -49,12 +49,12 @@ class Talk:
         return next((f for f in inspector.findings() if f.id == id_), None)
 
 
-def _when(happening: Any) -> int:
-    if isinstance(happening, RequestSeen):
-        return happening.exchange.request_time_ns or 0
-    if isinstance(happening, ExchangeDone):
-        return happening.exchange.response_time_ns or 0
-    return int(happening.time_ns)
+def _when(event: Any) -> int:
+    if isinstance(event, RequestSeen):
+        return event.exchange.request_time_ns or 0
+    if isinstance(event, ExchangeDone):
+        return event.exchange.response_time_ns or 0
+    return int(event.time_ns)
 
 
 # --- quotas

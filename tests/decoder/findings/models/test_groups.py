@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from barnabas.decoder import Exchange
-from barnabas.decoder.connection.events import Happening
+from barnabas.decoder.connection.events import ConnectionEvent
 from barnabas.decoder.findings import Inspector
 from barnabas.decoder.findings.models.group import GONE, Cause, Group
 from barnabas.decoder.findings.models.group_calls import GROUP_APIS
@@ -23,9 +23,9 @@ from retold.recorded import GROUPS as GROUP_DETECTORS
 from retold.recorded import findings, inspected, recording
 
 
-def groups_of(happenings: str | Iterable[Happening]) -> list[Group]:
+def groups_of(events: str | Iterable[ConnectionEvent]) -> list[Group]:
     """The model's groups after these happenings, or after a recording of groups."""
-    seen = inspected(f"groups-{happenings}" if isinstance(happenings, str) else happenings, *GROUP_DETECTORS)
+    seen = inspected(f"groups-{happenings}" if isinstance(events, str) else events, *GROUP_DETECTORS)
     return Groups.of(seen.scene).all()
 
 
@@ -54,8 +54,8 @@ def test_the_states_of_a_group_and_the_last_poll() -> None:
     inspector = Inspector(GROUP_DETECTORS)
     states: list[str] = []
     polled = None
-    for happening in recording("groups-held-up"):
-        inspector.feed(happening)
+    for event in recording("groups-held-up"):
+        inspector.feed(event)
         for group in Groups.of(inspector.scene).all():
             if [group.state] != states[-1:]:
                 states.append(group.state)

@@ -82,10 +82,10 @@ def test_a_recording_says_whose_doing_it_is(recorded: tuple[Path, list[Any]], by
                 inspector.look(exchange)
                 exchanges.append(exchange)
         else:
-            for happening in capture.happenings():
-                inspector.feed(happening)
-                if isinstance(happening, ExchangeDone):
-                    exchanges.append(happening.exchange)
+            for event in capture.events():
+                inspector.feed(event)
+                if isinstance(event, ExchangeDone):
+                    exchanges.append(event.exchange)
     by_group: dict[str, list[Any]] = {}
     for exchange in exchanges:
         if exchange.api_key == HEARTBEAT and exchange.request_message is not None:
@@ -123,7 +123,7 @@ def test_a_connection_that_a_plugin_ends_is_ended_by_it(make_stage: Any, tmp_pat
     said = [(each.how, each.by) for each in stage.proxy.events() if isinstance(each, ConnectionClosed)]
     assert said == [("rst", "plugin Ender"), ("fin", "plugin Ender")]
     with open_capture(tmp_path / "r") as capture:
-        found = [(each.how, each.by) for each in capture.happenings() if isinstance(each, Closed)]
+        found = [(each.how, each.by) for each in capture.events() if isinstance(each, Closed)]
     assert found == said
 
 

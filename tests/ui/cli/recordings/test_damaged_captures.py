@@ -141,5 +141,5 @@ def test_a_damaged_capture_read_by_the_python_api_raises_nothing_but_that_it_is_
                 exchange.to_dict()
             for row in capture.rows():
                 capture.exchange(row)
-            list(capture.happenings())
+            list(capture.events())
             capture.verify()

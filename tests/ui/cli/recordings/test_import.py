@@ -229,7 +229,7 @@ def test_tls_by_key_log(tmp_path: Path, tls_capture: tuple[Path, Path], barnabas
         assert opened.exchange(rows[7]).request_message["group_id"] == "g" * 20_000
         assert {row.client_id for row in rows} == {"tls"}
         assert all(abs(row.time_ns / 1e9 - time.time()) < 600 for row in rows)
-        (begun,) = (each for each in opened.happenings() if isinstance(each, Opened))
+        (begun,) = (each for each in opened.events() if isinstance(each, Opened))
         assert begun.tls == {"client", "broker"}  # what is in clear here was not on the wire
 
 

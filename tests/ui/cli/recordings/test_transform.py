@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from barnabas.captures import open_capture
 from barnabas.captures.transform.write import Writer
-from barnabas.decoder.connection.events import Happening
+from barnabas.decoder.connection.events import ConnectionEvent
 from barnabas.ui.cli.common.failure import Failure
 from harness import commands
 from retold.packets import as_pcap, traffic
@@ -149,9 +149,9 @@ def test_an_interrupt_leaves_nothing(
 ) -> None:
     write, written = Writer.write, []
 
-    def interrupted(self: Writer, happening: Happening, source: int = 0) -> None:
-        write(self, happening, source)
-        written.append(happening)
+    def interrupted(self: Writer, event: ConnectionEvent, source: int = 0) -> None:
+        write(self, event, source)
+        written.append(event)
         if len(written) == 20:
             os.kill(os.getpid(), signal.SIGTERM)  # as Ctrl-C: both end a command in order
 

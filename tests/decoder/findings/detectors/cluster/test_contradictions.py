@@ -6,7 +6,7 @@ import re
 
 import pytest
 from barnabas.decoder import Direction, Exchange, ExchangeDone, RequestSeen
-from barnabas.decoder.connection.events import Closed, Happening, Missing, Opened
+from barnabas.decoder.connection.events import Closed, ConnectionEvent, Missing, Opened
 from barnabas.decoder.connection.exchange import State
 from barnabas.decoder.findings import Severity
 from retold.edited_exchanges import answered, copied, edited, exchange_of, without
@@ -14,16 +14,16 @@ from retold.made_up import Conversations
 from retold.recorded import findings, one, recording
 
 
-def quicker(happenings: list[Happening], by: float, *apis: str) -> list[Happening]:
+def quicker(events: list[ConnectionEvent], by: float, *apis: str) -> list[ConnectionEvent]:
     """The same with the requests of APIs `by` times as fast, one after the other."""
     for api in apis:
-        asked = [e.request_time_ns or 0 for h in happenings if (e := exchange_of(h)) is not None and e.api == api]
+        asked = [e.request_time_ns or 0 for h in events if (e := exchange_of(h)) is not None and e.api == api]
 
         def sooner(e: Exchange, first: int = asked[0]) -> Exchange:
             return copied(e, request_time_ns=first + int(((e.request_time_ns or 0) - first) / by))
 
-        happenings = edited(happenings, sooner, api)
-    return happenings
+        events = edited(events, sooner, api)
+    return events
 
 
 # --- leaders and ids -----------------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ def test_acks_0_gets_no_answer_and_that_is_right() -> None:
 def test_a_correlation_id_twice_at_a_time() -> None:
     finding = one("versions-ids-in-flight", "odd-correlation-ids")
     assert finding.severity is Severity.LOW and finding.about["correlation_id"] == 7
-    one_by_one: list[Happening] = []
+    one_by_one: list[ConnectionEvent] = []
     for h in recording("versions-ids-in-flight"):
         if not isinstance(h, RequestSeen):
             one_by_one += [RequestSeen(h.exchange), h] if isinstance(h, ExchangeDone) else [h]

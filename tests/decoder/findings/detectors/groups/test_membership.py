@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from barnabas.decoder import ExchangeDone, RequestSeen
-from barnabas.decoder.connection.events import Closed, Happening, Missing
+from barnabas.decoder.connection.events import Closed, ConnectionEvent, Missing
 from barnabas.decoder.wire.frame import Direction
 from retold.edited_exchanges import (
     changed,
@@ -23,9 +23,9 @@ from retold.edited_exchanges import (
 from retold.recorded import findings, one, recording, summary
 
 
-def connection_of(happening: Happening) -> int:
-    exchange = exchange_of(happening)
-    return exchange.connection if exchange is not None else happening.connection
+def connection_of(event: ConnectionEvent) -> int:
+    exchange = exchange_of(event)
+    return exchange.connection if exchange is not None else event.connection
 
 
 def test_a_process_that_stood_still() -> None:
@@ -44,11 +44,11 @@ def test_a_gap_of_less_than_the_session_timeout_is_low_and_half_of_it_nothing() 
 
 
 def test_silence_says_nothing_where_bytes_were_not_captured() -> None:
-    torn: list[Happening] = []
-    for happening in recording("groups-stopped"):
-        if isinstance(happening, RequestSeen) and (e := happening.exchange).api == "Heartbeat":
+    torn: list[ConnectionEvent] = []
+    for event in recording("groups-stopped"):
+        if isinstance(event, RequestSeen) and (e := event.exchange).api == "Heartbeat":
             torn.append(Missing(e.connection, Direction.REQUEST, 100, e.request_time_ns or 0))
-        torn.append(happening)
+        torn.append(event)
     assert findings(torn, "missed-heartbeats") == []
 
 
@@ -102,7 +102,7 @@ def test_java_says_why_it_leaves() -> None:
 
 def test_the_reason_of_a_leave_group_is_enough() -> None:
     # Java's words (KIP-800) put into the LeaveGroup of a kafka-python consumer that closes at once
-    def left(reason: str) -> list[Happening]:
+    def left(reason: str) -> list[ConnectionEvent]:
         said = {"members[0].reason": reason}
         return edited(short, lambda e: copied(e, request=said), "LeaveGroup")
 

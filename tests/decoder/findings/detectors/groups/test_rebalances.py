@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 from barnabas.decoder import Exchange, ExchangeDone, RequestSeen
-from barnabas.decoder.connection.events import Happening
+from barnabas.decoder.connection.events import ConnectionEvent
 from barnabas.decoder.connection.exchange import State
 from retold.edited_exchanges import SECOND, answered, copied, edited, exchange_of, failed, position, refused, time_of
 from retold.recorded import GROUPS, findings, one, recording, summary
@@ -88,7 +88,7 @@ def test_a_join_that_still_waits_is_told_when_asked() -> None:
         n for n, h in enumerate(happened) if isinstance(h, ExchangeDone) and (h.exchange.latency_ns or 0) > 5 * SECOND
     ]
 
-    def until(seconds: float) -> list[Happening]:
+    def until(seconds: float) -> list[ConnectionEvent]:
         end = (joined.request_time_ns or 0) + int(seconds * SECOND)
         late = next(n for n, h in enumerate(happened) if exchange_of(h) and time_of(h) > end)
         return happened[: min(late, waits[0])]  # before the answer to the join that waits

@@ -7,7 +7,7 @@ import struct
 
 import pytest
 from barnabas.decoder import Exchange, RequestSeen
-from barnabas.decoder.connection.events import Closed, Happening
+from barnabas.decoder.connection.events import Closed, ConnectionEvent
 from barnabas.decoder.findings.engine.finding import Severity
 from retold.edited_exchanges import (
     PRODUCE_RECORDS,
@@ -229,7 +229,7 @@ def test_waiting_for_the_transaction_before() -> None:
     begun = [h for h in happened if (e := exchange_of(h)) and e.api == "AddPartitionsToTxn" and not failed(e)][:2]
     concurrent = refused("CONCURRENT_TRANSACTIONS", ADD_ERROR)
 
-    def tries(count: int, every: float) -> list[Happening]:
+    def tries(count: int, every: float) -> list[ConnectionEvent]:
         return [h for n in range(count) for h in edited(begun, concurrent, after=n * every)]
 
     assert findings(tries(20, 0.1), CONCURRENT) == []

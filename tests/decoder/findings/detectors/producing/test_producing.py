@@ -139,8 +139,8 @@ def test_what_others_explain_is_no_refusal() -> None:
         assert findings(edited(recording("producing-acks-1"), produce_refused(error)), "produce-refused") == []
     assert findings("producing-not-allowed", *PRODUCING) == []  # authorization-failed says it
     for error in ("NOT_LEADER_OR_FOLLOWER", "MESSAGE_TOO_LARGE", "CORRUPT_MESSAGE", "PRODUCER_FENCED"):
-        happenings = edited(recording("producing-acks-1"), produce_refused(error))
-        found = findings(happenings, *PRODUCING)
+        events = edited(recording("producing-acks-1"), produce_refused(error))
+        found = findings(events, *PRODUCING)
         assert [f.about["error"] for f in found if f.id != "acks-1"] == [error]
         assert "produce-refused" not in {f.id for f in found}
 
@@ -162,9 +162,9 @@ def test_a_long_election(seconds: float, severity: Severity) -> None:
 
 
 def test_a_client_that_does_not_look_for_the_leader() -> None:
-    happenings = only(recording("producing-leader-moves"), lambda e: e.api != "Metadata")
-    assert one(happenings, LEADER).severity is Severity.INFO  # three times
-    blind = edited(happenings, produce_refused("NOT_LEADER_OR_FOLLOWER"))
+    events = only(recording("producing-leader-moves"), lambda e: e.api != "Metadata")
+    assert one(events, LEADER).severity is Severity.INFO  # three times
+    blind = edited(events, produce_refused("NOT_LEADER_OR_FOLLOWER"))
     finding = one(blind, LEADER)
     assert finding.severity is Severity.MEDIUM and "in a row without a look at Metadata" in finding.seen
 
