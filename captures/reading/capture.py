@@ -258,14 +258,14 @@ class Capture:
                 yield record[0], number
 
     def events(self) -> Iterator[ConnectionEvent]:
-        """Everything that happens in the capture, in order, in one pass over its packets (see `Happenings`).
+        """Everything that happens in the capture, in order, in one pass over its packets (see `EventReader`).
 
         Of a live recording: what is there. An exchange's marks are those that `exchange` gives, as far as they are
         known by then.
         """
-        told = EventReader(self.path, self._ports)
-        yield from told.read()
-        yield from told.end()
+        reader = EventReader(self.path, self._ports)
+        yield from reader.read()
+        yield from reader.end()
 
     def refresh(self) -> int:
         """Pick up what a live recording has added, or whoever writes a foreign capture; returns the number of new

@@ -1,7 +1,7 @@
-"""From packets to happenings: one capture file followed from its first packet to its last.
+"""From packets to events: one capture file followed from its first packet to its last.
 
 `Follower` gives what a connection does (`decoder.connection.events`) with every frame's place in the file in the exchange's
-`marks`; the index of a file (`indexing`) and the story of a whole capture (`happenings`) are both made of that.
+`marks`; the index of a file (`reindex`) and the events of a whole capture (`events`) are both made of that.
 """
 
 import re

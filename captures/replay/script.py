@@ -96,7 +96,7 @@ class Step(NamedTuple):
 
 
 class Script:
-    """Reads happenings and gives steps. `recorded` grows with what was read; `left_out` counts what is no request."""
+    """Reads events and gives steps. `recorded` grows with what was read; `left_out` counts what is no request."""
 
     def __init__(
         self,

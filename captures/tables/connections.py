@@ -97,7 +97,7 @@ class Settling:
         self._flying: dict[int, dict[int, Exchange]] = {}
 
     def feed(self, event: ConnectionEvent) -> Iterator[ConnectionEvent]:
-        """The happening, behind what it settles."""
+        """The event, behind what it settles."""
         flying = self._flying
         if isinstance(event, RequestSeen):
             exchange = event.exchange

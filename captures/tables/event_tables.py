@@ -110,12 +110,12 @@ def _row(event: ConnectionEvent) -> dict[str, Any]:
             "size_bytes": event.size,
         }
     assert isinstance(event, Closed)
-    by = f" by the {happening.by}" if event.by else ""
+    by = f" by the {event.by}" if event.by else ""
     return {
         "happening": "closed",
         "time_ns": event.time_ns,
         "connection": event.connection,
-        "detail": f"{happening.how}{by}" if event.how else "the capture ends before it does",
+        "detail": f"{event.how}{by}" if event.how else "the capture ends before it does",
     }
 
 

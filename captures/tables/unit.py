@@ -8,7 +8,7 @@ The file is opened once. From there every table has one way to its rows, and a f
     connections                 index of a closed segment (`captures.reading.segment_map`), else every packet
     versions                    index, and the requests by which clients ask for versions
     segments                    index and sync blocks (`segments`)
-    findings, happenings        every packet (`happenings`)
+    findings, happenings        every packet (`reading.events`)
 
 What the faster ways save of the default tables of a recording of 195 MB (40,000 exchanges), in CPU: batches and throttles 7 of
 12 s; connections by the index 5.7 of 10.8 s (alone 0.1 s instead of 4.5).
@@ -49,7 +49,7 @@ from .rows import EVERYTHING, OF_INDEX, Options
 from .segments import SEGMENTS, bytes_of, cannot_match, carried, counted, file_row, readable, successor, unreadable_row
 from .versions import VERSIONS, versions_of_index
 
-_OF_HAPPENINGS = (CONNECTIONS.name, FINDINGS.name, HAPPENINGS.name)
+_FROM_EVENTS = (CONNECTIONS.name, FINDINGS.name, HAPPENINGS.name)
 _API_VERSIONS = facts.api_key("ApiVersions")
 _MANY = 500
 """So many exchanges to read make it worth while to look whether all of a segment is sound."""
@@ -157,7 +157,7 @@ class Unit:
     def _bodies(
         self, capture: Capture, selection: Selection, names: tuple[str, str], numbers: Any
     ) -> Iterator[tuple[str, Any]]:
-        without = (*_OF_HAPPENINGS, SEGMENTS.name, VERSIONS.name)
+        without = (*_FROM_EVENTS, SEGMENTS.name, VERSIONS.name)
         chosen = [table for name, table in self._options.items() if table.decoded and name not in without]
         sound = SEGMENTS.name in self._options
         reading = _BodyTables(self._path, capture, selection, names, chosen, self._gathered, sound)
@@ -186,7 +186,7 @@ class Unit:
 
     def _of_happenings(self, capture: Capture, name: str) -> Iterator[tuple[str, Any]]:
         """Connections, findings and happenings; connections by the index where it is like the file."""
-        asked = [each for each in _OF_HAPPENINGS if each in self._options]
+        asked = [each for each in _FROM_EVENTS if each in self._options]
         wanted = None if self._wanted is None else Selection(capture, self._wanted).filter
         if CONNECTIONS.name in asked and wanted is None:
             rows = _connections_of_index(capture, name)

@@ -48,7 +48,7 @@ RELATIVE = 10**15
 
 
 class Cut:
-    """`happenings` gives the part of a capture. Raises what `Happenings` does. `tick(bytes read, of how many)`."""
+    """`events` gives the part of a capture. Raises what `EventReader` does. `tick(bytes read, of how many)`."""
 
     def __init__(
         self,
@@ -207,7 +207,7 @@ class _Walk:
 
 
 def time_of(event: ConnectionEvent) -> int:
-    """When a happening was complete, as far as its stamps tell."""
+    """When an event was complete, as far as its stamps tell."""
     if isinstance(event, RequestSeen):
         return event.exchange.request_time_ns or 0
     if isinstance(event, ExchangeDone):

@@ -25,7 +25,7 @@ class Source(NamedTuple):
 
 
 class Merge:
-    """`happenings` gives (number of the source, happening). Raises what `Happenings` does, for any source, before
+    """`events` gives (number of the source, event). Raises what `EventReader` does, for any source, before
     anything is given. `tick(bytes read, of how many)`."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""A capture with everything replaced that tells who, what and where: happenings in, happenings out.
+"""A capture with everything replaced that tells who, what and where: events in, events out.
 
 Secrets of the protocol are masked besides, by the recorder that writes the result.
 """
@@ -21,7 +21,7 @@ _FAULTS = 20
 
 
 class Redaction:
-    """Replaces the `kinds` in happenings. `pseudonyms` are shared by captures that go together. `faults`: frames that
+    """Replaces the `kinds` in events. `pseudonyms` are shared by captures that go together. `faults`: frames that
     should have been read and were not, if any."""
 
     def __init__(self, pseudonyms: Pseudonyms, kinds: Iterable[Kind]) -> None:
@@ -47,7 +47,7 @@ class Redaction:
         return {str(kind): len(names) for kind, names in self.frames.distinct.items() if kind in NAMES & self.kinds}
 
     def feed(self, event: ConnectionEvent) -> Iterator[ConnectionEvent]:
-        """What is to be told instead of a happening."""
+        """What is to be told instead of an event."""
         if isinstance(event, RequestSeen):
             yield RequestSeen(self._request(event.exchange))
         elif isinstance(event, ExchangeDone):

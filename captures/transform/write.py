@@ -1,6 +1,6 @@
-"""Happenings written as a recording: what reading it gives is what was put in.
+"""Events written as a recording: what reading it gives is what was put in.
 
-`Writer` takes happenings one by one and tells a `captures.Recorder`. `replacing` is the place for the result: nothing is
+`Writer` takes events one by one and tells a `captures.Recorder`. `replacing` is the place for the result: nothing is
 there before it is complete, and nothing stays behind when it never is.
 """
 
@@ -31,7 +31,7 @@ _LEGS = "broker_request", "broker_response"
 
 
 class Writer:
-    """Writes happenings into `directory`. Connections keep their numbers as long as these are free; `source` tells those
+    """Writes events into `directory`. Connections keep their numbers as long as these are free; `source` tells those
     of several captures apart.
 
     `counts`: connections, exchanges, frames, and those of the recorder. Raises OSError when nothing can be written.
@@ -78,7 +78,7 @@ class Writer:
         return {"connections": self.connections} | {name: told[name] for name in names}
 
     def write(self, event: ConnectionEvent, source: int = 0) -> None:
-        """Write one happening of the capture `source`."""
+        """Write one event of the capture `source`."""
         if isinstance(event, RequestSeen):
             self._request(self._number(source, event.exchange.connection), event.exchange)
         elif isinstance(event, ExchangeDone):

@@ -1,6 +1,6 @@
 """What happens on connections, in one order: the events of `Connection` and those of TCP around them.
 
-A capture gives them (`captures.Capture.happenings`), the proxy's inspector gives them live, detectors take them
+A capture gives them (`captures.Capture.events`), the proxy's inspector gives them live, detectors take them
 (`findings.Inspector.feed`). Times are nanoseconds since the epoch; addresses are ``host:port``.
 """
 

@@ -45,7 +45,7 @@ _FACT = 500
 
 
 class Inspection:
-    """What the ring says becomes happenings, and those go to the detectors."""
+    """What the ring says becomes events, and those go to the detectors."""
 
     def __init__(self) -> None:
         self.inspector = Inspector()
@@ -56,7 +56,7 @@ class Inspection:
         self.inspects = True
         """Whether anybody wants findings."""
         self.faults = 0
-        """Happenings that could not be taken because of a fault of ours."""
+        """Events that could not be taken because of a fault of ours."""
         self._connections: dict[int, decoder.Connection] = {}
         self._failed: dict[int, str] = {}
         self._topics = decoder.Topics()
@@ -68,7 +68,7 @@ class Inspection:
             try:
                 if self.inspects:
                     self.inspector.feed(event)
-            except Exception:  # it stands beside the traffic; one happening less is no reason to end
+            except Exception:  # it stands beside the traffic; one event less is no reason to end
                 self.faults += 1
             if self.tripwire is not None:
                 self.tripwire.hear(event)

@@ -16,7 +16,7 @@ def all_of(path: Path, **options: Any) -> list[ConnectionEvent]:
 
 
 def short(found: list[ConnectionEvent]) -> list[str]:
-    """Each happening in few words."""
+    """Each event in few words."""
     words = []
     for one in found:
         if isinstance(one, (RequestSeen, ExchangeDone)):

@@ -1,7 +1,7 @@
 """Recorded traffic with something changed: other times, other answers, less of it, more of it.
 
 For what a real broker cannot be made to do in seconds. Nothing here changes what it is given: all functions return
-new exchanges and new lists of happenings.
+new exchanges and new lists of events.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def failed(exchange: Exchange) -> bool:
     return bool(exchange.error)
 
 
-# --- happenings ----------------------------------------------------------------------------------------------
+# --- events ----------------------------------------------------------------------------------------------
 
 
 def exchange_of(event: ConnectionEvent) -> Exchange | None:
@@ -132,7 +132,7 @@ def edited(
 
 
 def changed(events: Iterable[ConnectionEvent], kind: type[Any], **fields: Any) -> list[ConnectionEvent]:
-    """The same with other fields of the happenings of a kind."""
+    """The same with other fields of the events of a kind."""
     return [replace(h, **fields) if isinstance(h, kind) else h for h in events]
 
 

@@ -46,7 +46,7 @@ def exchanges(name: str, api: str | None = None) -> list[Exchange]:
 
 
 def inspected(traffic: str | Path | Iterable[ConnectionEvent | Exchange], *ids: str) -> Inspector:
-    """An inspector of these detectors (all by default) that has seen a recording, happenings, or whole exchanges."""
+    """An inspector of these detectors (all by default) that has seen a recording, events, or whole exchanges."""
     inspector = Inspector(ids or None)
     for each in _read(traffic) if isinstance(traffic, str | Path) else traffic:
         inspector.look(each) if isinstance(each, Exchange) else inspector.feed(each)

@@ -37,7 +37,7 @@ class _Route(NamedTuple):
 
 
 class Inspector:
-    """Feed it happenings in order (or whole exchanges with `look`); `findings()` may be asked again and again.
+    """Feed it events in order (or whole exchanges with `look`); `findings()` may be asked again and again.
 
     `only`: the ids of the detectors to run, all by default.
     """
@@ -73,7 +73,7 @@ class Inspector:
         return [d for d in self._listeners if d.hears(name)]
 
     def feed(self, event: ConnectionEvent) -> None:
-        """Take one happening."""
+        """Take one event."""
         if isinstance(event, RequestSeen):
             self.request(event.exchange)
         elif isinstance(event, ExchangeDone):
@@ -200,7 +200,7 @@ class Inspector:
 
 
 def inspect(exchanges: Iterable[Exchange]) -> list[Finding]:
-    """The findings of exchanges; of a whole capture, rather feed its happenings: they tell of connections too."""
+    """The findings of exchanges; of a whole capture, rather feed its events: they tell of connections too."""
     inspector = Inspector()
     for exchange in exchanges:
         inspector.look(exchange)

@@ -36,9 +36,9 @@ class Link:
     """One connection between a client and a broker.
 
     `client`, `broker`: ``host:port``. `client_id`: the last one that a request named. `closed_ns`, `how`, `by`: see
-    `happening.Closed`; `closed_ns` is None while open. `requests`: how many were sent. `waiting`: the exchanges
+    `events.Closed`; `closed_ns` is None while open. `requests`: how many were sent. `waiting`: the exchanges
     without an answer, oldest first, by identity. `answers`: responses so far, orphans too. `lost`: bytes of it that were not
-    captured or could not be read, so far; `gone`: by direction. `complete`: see `happening.Opened`. `tls`: see `happening.Opened`.
+    captured or could not be read, so far; `gone`: by direction. `complete`: see `events.Opened`. `tls`: see `events.Opened`.
     `client_host`: the client's address without its port. `sign_ns`: the last sign of life, -1 before the first; `pause_ns`: from the one before to
     the last request that met nobody waiting. `rules`: those that did something to it, by name. `muted_ns`:
     until when a quota keeps the broker from reading it (KIP-219), 0 if none did (see `waits.Waits`).
@@ -207,7 +207,7 @@ def brokers_of(message: MessageView) -> list[tuple[int, str]]:
 
 
 class Scene:
-    """Everything that is known now. `now_ns`: the time of the latest happening."""
+    """Everything that is known now. `now_ns`: the time of the latest event."""
 
     def __init__(self) -> None:
         self.now_ns = 0

@@ -20,7 +20,7 @@ TOPIC = "00000000-0000-4000-8000-000000000001"
 def two() -> tuple[Counting, Counting]:
     """With the accelerator, if it is there, and without."""
     tallies = Counting(), Counting()
-    tallies[1]._tape = None
+    tallies[1]._context = None
     for tally in tallies:
         tally.opened(1, 1, ("127.0.0.1", 1), ("127.0.0.1", 2))
     return tallies
@@ -93,12 +93,12 @@ def test_losses_and_bytes_that_passed_unseen() -> None:
 def test_the_accelerator_counts_nearly_all() -> None:
     """Or the tests above would compare the decoder with itself."""
     tally = two()[0]
-    if tally._tape is None:
+    if tally._context is None:
         pytest.skip("the accelerator is not built")
     for exchange in plain(50):
         tally.data(1, 0, 1, exchange.request)
         tally.data(1, 1, 1, exchange.response or b"")
-    assert tally._tape.exchanges >= 48 and tally.counts["exchanges"] == 50
+    assert tally._context.exchanges >= 48 and tally.counts["exchanges"] == 50
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -125,8 +125,8 @@ def test_counts_are_the_same_whatever_is_lost(seed: int) -> None:
             feed(tallies, "data", 1, side, 5, data)
     feed(tallies, "closed", 1, 9)
     assert losses > 5
-    if tallies[0]._tape is not None:
-        assert tallies[0]._tape.exchanges > 0.8 * tallies[0].counts["exchanges"]
+    if tallies[0]._context is not None:
+        assert tallies[0]._context.exchanges > 0.8 * tallies[0].counts["exchanges"]
 
 
 def bulk(chance: random.Random, version: int, number: int) -> tuple[bytes, bytes]:
@@ -165,8 +165,8 @@ def test_records_that_nobody_looks_at(seed: int, version: int) -> None:
     feed(tallies, "closed", 1, 9)
     counts = tallies[0].counts
     assert counts["exchanges"] == 39 and counts["errors"] > 5
-    if tallies[0]._tape is not None:
-        assert tallies[0]._tape.exchanges > 8
+    if tallies[0]._context is not None:
+        assert tallies[0]._context.exchanges > 8
 
 
 def test_large_requests_whose_records_nobody_looks_at() -> None:

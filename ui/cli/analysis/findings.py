@@ -26,7 +26,7 @@ from ..common.signals import stopping_on_signals
 from .finding_lines import counted, in_one_line, indented, plain_or_colours, print_finding, tally
 
 FOLLOW_SECONDS = 0.5
-_BETWEEN = 256  # happenings between two looks at the clock
+_BETWEEN = 256  # events between two looks at the clock
 
 
 def findings(

@@ -13,7 +13,7 @@ from ....decoder.findings.engine.scene import Link
 from ....decoder.findings.models.groups import Groups
 
 _CHECK = 16
-"""Happenings between two looks at the clock."""
+"""Events between two looks at the clock."""
 LINKS = 20_000
 """Connections that are kept."""
 
@@ -28,7 +28,7 @@ class Story:
         self.fault = ""
         """Why it cannot be read, or ""."""
         self.read = 0
-        """Happenings so far."""
+        """Events so far."""
         self._capture = capture
         self._source: EventReader | None = None
         self._rest: Iterator[ConnectionEvent] | None = None

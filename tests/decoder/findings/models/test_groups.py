@@ -24,8 +24,8 @@ from retold.recorded import findings, inspected, recording
 
 
 def groups_of(events: str | Iterable[ConnectionEvent]) -> list[Group]:
-    """The model's groups after these happenings, or after a recording of groups."""
-    seen = inspected(f"groups-{happenings}" if isinstance(events, str) else events, *GROUP_DETECTORS)
+    """The model's groups after these events, or after a recording of groups."""
+    seen = inspected(f"groups-{events}" if isinstance(events, str) else events, *GROUP_DETECTORS)
     return Groups.of(seen.scene).all()
 
 
