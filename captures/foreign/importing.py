@@ -1,6 +1,6 @@
 """Foreign captures become recordings of our own: the same frames, times and addresses, in segments with an index.
 
-`Importer` reads by the fast road (scanning.py), and a transcriber writes each frame as soon as it is whole
+`Importer` reads by the fast road (scan.py), and a transcriber writes each frame as soon as it is whole
 (transcribing.py).
 """
 

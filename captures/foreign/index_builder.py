@@ -20,8 +20,7 @@ from ..pcap.sources import Source
 from ..recording.index import HEADER, RECORD, Head, Index, IndexEncoder, Record
 from .frame_pieces import Pieces
 from .scan import Scanner
-from .skim import Skimmer
-from .talks import Talk, Way
+from .skim import HalfConversation, Skimmer
 
 FIRST_SECONDS = 0.5
 _IDENTITY = "0" * 32
@@ -58,37 +57,35 @@ class _Taker:
 
     def __init__(self, encoder: IndexEncoder, skimmer: Skimmer) -> None:
         self._encoder, self._skimmer = encoder, skimmer
-        self._talks: dict[int, Talk] = {}  # by the identity of their flow
         self.data, self.cut, self.frames = skimmer.data, skimmer.cut, skimmer.frames
 
-    def opened(self, event: Opened) -> tuple[Way, Way]:
+    def opened(self, event: Opened) -> tuple[HalfConversation, HalfConversation]:
         flow = event.flow
         self._encoder.connection(flow.number, event.time_ns, show_address(flow.client), show_address(flow.broker))
-        talk = self._talks[id(flow)] = self._skimmer.open(flow.number)
-        return talk.ways
+        return self._skimmer.open(flow.number).halves
 
-    def gap(self, way: Way, size: int, unread: int) -> None:
-        self._skimmer.gap(way)
-        self._encoder.lost(way.talk.number, way.direction, size + unread)
+    def gap(self, half: HalfConversation, size: int, unread: int) -> None:
+        self._skimmer.gap(half)
+        self._encoder.lost(half.conversation.number, half.direction, size + unread)
 
-    def unseen(self, way: Way, size: int, unread: int, time_ns: int) -> None:
+    def unseen(self, half: HalfConversation, size: int, unread: int, time_ns: int) -> None:
         """The index has no place for it."""
 
     def closed(self, flow: Flow, event: Closed) -> None:
-        talk = self._talks.pop(id(flow), None)
-        if talk is not None:
-            self._skimmer.close(talk)
+        half = flow.sides[0].half
+        if half is not None:
+            self._skimmer.close(half.conversation)
 
     def awaits(self, flow: Flow, correlation_id: int) -> bool:
-        talk = self._talks.get(id(flow))
-        return talk is not None and self._skimmer.awaits(talk, correlation_id)
+        half = flow.sides[0].half
+        return half is not None and self._skimmer.awaits(half.conversation, correlation_id)
 
 
 class ForeignIndex:
     """Reads a source and gives its `index`, with `pieces` for places of frames. Raises `NotACapture`.
 
     `advance()` reads a window and adds its rows; False at the end of what is there. `start()` does that in a thread.
-    Either way `publish()` makes the rows visible to `index`; all of this in one thread but for `start`'s.
+    Either half `publish()` makes the rows visible to `index`; all of this in one thread but for `start`'s.
     """
 
     def __init__(self, source: Source, name: str, ports: Collection[int] = KAFKA_PORTS) -> None:

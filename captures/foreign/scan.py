@@ -32,19 +32,19 @@ _PACKET, _BLOCK, _DUE = 1, 2, 3  # why the accelerator's walk stops; 0: the wind
 
 
 class Taker(Protocol):
-    """Who takes the streams. `opened` gives the two ways of a connection, by direction."""
+    """Who takes the streams. `opened` gives the two halves of a connection, by direction."""
 
     def opened(self, event: Opened) -> tuple[Any, Any]: ...
-    def data(self, way: Any, time_ns: int, data: bytes, offset: int) -> None:
+    def data(self, half: Any, time_ns: int, data: bytes, offset: int) -> None:
         """The next bytes of a direction; `offset`: in the file."""
 
-    def cut(self, way: Any, size: int) -> bool:
+    def cut(self, half: Any, size: int) -> bool:
         """Bytes that are not in the capture follow; False: the next frame is to be looked for."""
 
-    def gap(self, way: Any, size: int, unread: int) -> None:
+    def gap(self, half: Any, size: int, unread: int) -> None:
         """So many bytes are missing, and so many could not be read; the next data starts a frame."""
 
-    def unseen(self, way: Any, size: int, unread: int, time_ns: int) -> None:
+    def unseen(self, half: Any, size: int, unread: int, time_ns: int) -> None:
         """The same at the end of a direction, of its connection or of the capture."""
 
     def closed(self, flow: Flow, event: Closed) -> None: ...
@@ -83,8 +83,8 @@ class Scanner:
 
     def _unseen(self, flow: Flow, time_ns: int) -> None:
         for direction, side in enumerate(flow.sides):
-            if side.way is not None:
-                self.taker.unseen(side.way, side.skipped + flow.unseen(direction), flow.unread[direction], time_ns)
+            if side.half is not None:
+                self.taker.unseen(side.half, side.skipped + flow.unseen(direction), flow.unread[direction], time_ns)
 
     # what is in them
 
@@ -142,10 +142,10 @@ class Scanner:
                 side.next = sequence + length & _FULL
                 stop = at + length
                 if stop <= end:
-                    take(side.way, time_ns, window[at:stop], base + at)
+                    take(side.half, time_ns, window[at:stop], base + at)
                 else:
                     stop = end if end > at else at
-                    take(side.way, time_ns, window[at:stop], base + at)
+                    take(side.half, time_ns, window[at:stop], base + at)
                     self._cut(side, at + length - stop, cut)
             elif (sequence + length - side.next - 1) & _FULL < _HALF:
                 self._careful(time_ns, start, end, size, linktype)
@@ -197,7 +197,7 @@ class Scanner:
 
     def _cut(self, side: Any, size: int, cut: Callable[[Any, int], bool]) -> None:
         self.cut_packets += 1
-        if not cut(side.way, size):
+        if not cut(side.half, size):
             side.synced = side.quick = False
             side.skipped += size
 
@@ -233,7 +233,7 @@ class Scanner:
         """Let the fast road take what comes next, or not."""
         settled = self.reassembler.is_settled(flow)
         for side in flow.sides:
-            side.quick = settled and side.synced and side.next is not None and side.way is not None
+            side.quick = settled and side.synced and side.next is not None and side.half is not None
 
     # what the careful road tells
 
@@ -241,18 +241,18 @@ class Scanner:
         if isinstance(event, Data):
             side = event.flow.sides[event.direction]
             if event.data:
-                self.taker.data(side.way, event.time_ns, event.data, event.at)
+                self.taker.data(side.half, event.time_ns, event.data, event.at)
             if event.cut:
                 self._cut(side, event.cut, self.taker.cut)
         elif isinstance(event, Opened):
             flow = event.flow
-            for side, way, key in zip(flow.sides, self.taker.opened(event), _keys(flow), strict=True):
-                side.way = way
+            for side, half, key in zip(flow.sides, self.taker.opened(event), _keys(flow), strict=True):
+                side.half = half
                 self._sides[key] = side
         elif isinstance(event, Gap):
             self.lost += event.size
             self.unread_bytes += event.unread
-            self.taker.gap(event.flow.sides[event.direction].way, event.size, event.unread)
+            self.taker.gap(event.flow.sides[event.direction].half, event.size, event.unread)
         else:
             flow = event.flow
             self._unseen(flow, event.time_ns)

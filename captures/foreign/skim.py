@@ -3,14 +3,15 @@
 `Skimmer` is for the index of foreign captures what `decoder.Connection` is for everything else, and comes to the same
 records (tests/captures/foreign/test_scan.py holds the two together). It takes the bytes of each direction in order, cut
 anywhere, and adds to an `IndexEncoder`. What is rare goes through `Exchange` and its decoder.
+The accelerator reads and writes conversations too: its types take the place of the plain ones.
 """
 
 from __future__ import annotations
 
 import struct
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...decoder import Exchange, State
 from ...decoder.codec.codec import decode_request_header
@@ -24,7 +25,6 @@ from ...decoder.wire.truncated_frame import first_error_in
 from ..native.accelerator import native
 from ..recording.index import CUT, MAX_STRING, RECORD, STATES, SURPLUS, UNDECODED, IndexEncoder
 from .frame_pieces import Pieces
-from .talks import Asked, PlainAsked, Talk, Way
 
 PRODUCE, SASL_HANDSHAKE, API_VERSIONS = map(facts.api_key, ("Produce", "SaslHandshake", "ApiVersions"))
 TOKEN = "SASL token"
@@ -37,6 +37,94 @@ _PAIRED, _NO_RESPONSE, _ORPHAN, _PENDING = (
 _HEAD = struct.Struct(">hhih").unpack_from
 _INT = struct.Struct(">i").unpack_from
 _pack = RECORD.pack
+
+
+class PlainRequest:
+    """A request that waits for its response; None in place of one stands for a raw SASL token."""
+
+    __slots__ = ("api_key", "api_version", "client_id", "correlation_id", "flags", "kept", "place", "row", "size", "time_ns")
+
+    def __init__(
+        self, time_ns: int, place: int, size: int, correlation_id: int, key: int, version: int, client_id: int, flags: int
+    ) -> None:
+        self.time_ns, self.place, self.size, self.correlation_id = time_ns, place, size, correlation_id
+        self.api_key, self.api_version, self.client_id, self.flags = key, version, client_id, flags
+        self.row = -1  # of its record, once it was shown as pending
+        self.kept: Any = None  # what the Transcriber needs when its response is there
+
+
+class PlainConversation:
+    """The fields of a `Conversation`. The accelerator has the same."""
+
+    __slots__ = ("began", "halves", "ids", "lossy", "number", "raw_sasl", "waiting")
+
+    number: int
+    waiting: deque[PlainRequest | None]
+    ids: Counter[int] | None
+    """of the requests that wait, from the first oddity on"""
+    began: bool
+    raw_sasl: bool
+    lossy: bool
+    """a loss is to be told with the next frame"""
+    halves: tuple[HalfConversation, HalfConversation]
+
+
+class PlainHalf:
+    """The fields of a `HalfConversation`. The accelerator has the same."""
+
+    __slots__ = ("began", "conversation", "direction", "head", "holed", "missing", "opaque", "pieces", "size", "started_ns")
+
+    conversation: Conversation
+    direction: int
+    began: bool
+    opaque: bool
+    head: bytes
+    missing: int
+    """bytes of the frame that are still to come; 0 also while its size is not known"""
+    size: int
+    started_ns: int
+    holed: bool
+    """not all of the frame's bytes are in the capture"""
+    pieces: list[tuple[int, int]]
+
+
+if TYPE_CHECKING or native is None:
+    PendingRequest = PlainRequest
+    _Conversation = PlainConversation
+    _Half = PlainHalf
+else:
+    PendingRequest, _Conversation, _Half = native.PendingRequest, native.Conversation, native.HalfConversation
+
+
+class Conversation(_Conversation):
+    """A Kafka connection of a foreign capture."""
+
+    __slots__ = ()
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.waiting = deque()
+        self.ids = None
+        self.began = self.raw_sasl = self.lossy = False
+        self.halves = (HalfConversation(self, 0), HalfConversation(self, 1))
+
+
+class HalfConversation(_Half):
+    """One direction of a conversation: the frame that is being read."""
+
+    __slots__ = ()
+
+    def __init__(self, conversation: Conversation, direction: int) -> None:
+        self.conversation, self.direction = conversation, direction
+        self.began = self.opaque = False
+        self.reset()
+
+    def reset(self) -> None:
+        """The next byte starts a frame."""
+        self.head = b""
+        self.missing = self.size = self.started_ns = 0
+        self.holed = False
+        self.pieces = []
 
 
 class Skimmer:
@@ -52,7 +140,7 @@ class Skimmer:
         self.frames: Any = None
         self._count = 0
         self.changed: list[tuple[int, bytes]] = []
-        self._talks: dict[int, Talk] = {}
+        self._conversations: dict[int, Conversation] = {}
         self._clients: dict[bytes, int] = {}
         self._asked: dict[int, Skim | None] = {}
         self._answered: dict[int, Skim | None] = {}
@@ -68,144 +156,144 @@ class Skimmer:
 
     # connections
 
-    def open(self, number: int) -> Talk:
+    def open(self, number: int) -> Conversation:
         """A connection begins."""
-        talk = self._talks[number] = Talk(number)
-        return talk
+        conversation = self._conversations[number] = Conversation(number)
+        return conversation
 
-    def close(self, talk: Talk) -> None:
+    def close(self, conversation: Conversation) -> None:
         """It ended: what waits gets no response."""
-        while talk.waiting:
-            self._unanswered(self._next(talk), talk)
-        self._talks.pop(talk.number, None)
+        while conversation.waiting:
+            self._unanswered(self._next(conversation), conversation)
+        self._conversations.pop(conversation.number, None)
 
-    def pending(self) -> list[tuple[Talk, PlainAsked]]:
+    def pending(self) -> list[tuple[Conversation, PlainRequest]]:
         """The requests that wait, in the order of their times."""
-        waiting = [(talk, asked) for talk in self._talks.values() for asked in talk.waiting if asked is not None]
+        waiting = [(conversation, pending) for conversation in self._conversations.values() for pending in conversation.waiting if pending is not None]
         return sorted(waiting, key=lambda pair: (pair[1].time_ns, pair[0].number))
 
     def show_pending(self) -> None:
         """Give the requests that wait a record each, if they have none."""
-        for talk, asked in self.pending():
-            if asked.row < 0:
-                asked.row = self._record(talk, asked, _PENDING)
+        for conversation, pending in self.pending():
+            if pending.row < 0:
+                pending.row = self._record(conversation, pending, _PENDING)
 
-    def awaits(self, talk: Talk, correlation_id: int) -> bool:
+    def awaits(self, conversation: Conversation, correlation_id: int) -> bool:
         """Whether a request waits for that response."""
-        if not talk.waiting:
+        if not conversation.waiting:
             return False
-        if talk.ids is None:
-            talk.ids = self._ids_of(talk)
-        return correlation_id in talk.ids
+        if conversation.ids is None:
+            conversation.ids = self._ids_of(conversation)
+        return correlation_id in conversation.ids
 
     @staticmethod
-    def _ids_of(talk: Talk) -> Counter[int]:
-        return Counter(asked.correlation_id for asked in talk.waiting if asked is not None)
+    def _ids_of(conversation: Conversation) -> Counter[int]:
+        return Counter(pending.correlation_id for pending in conversation.waiting if pending is not None)
 
     # bytes
 
-    def data(self, way: Way, time_ns: int, data: bytes, offset: int) -> None:
+    def data(self, half: HalfConversation, time_ns: int, data: bytes, offset: int) -> None:
         """The next bytes of a direction, and their file offset."""
         end = len(data)
-        if end > 3 and way.began and not way.pieces and not way.opaque and _INT(data)[0] == end - 4:  # one frame, as it mostly is
-            if way.direction:
-                self._response(way.talk, time_ns, data, offset)
+        if end > 3 and half.began and not half.pieces and not half.opaque and _INT(data)[0] == end - 4:  # one frame, as it mostly is
+            if half.direction:
+                self._response(half.conversation, time_ns, data, offset)
             else:
-                self._request(way.talk, time_ns, data, offset)
+                self._request(half.conversation, time_ns, data, offset)
             return
-        if way.opaque:
-            self._non_kafka(way.talk, way.direction, time_ns, data, "")
+        if half.opaque:
+            self._non_kafka(half.conversation, half.direction, time_ns, data, "")
             return
         at = 0
         while at < end:
-            if not way.missing:
-                if not way.pieces:
-                    way.started_ns = time_ns
-                have = len(way.head)
-                way.head += data[at : at + 4 - have]
-                step = len(way.head) - have
-                way.pieces.append((offset + at, step))
+            if not half.missing:
+                if not half.pieces:
+                    half.started_ns = time_ns
+                have = len(half.head)
+                half.head += data[at : at + 4 - have]
+                step = len(half.head) - have
+                half.pieces.append((offset + at, step))
                 at += step
-                if len(way.head) < 4:
+                if len(half.head) < 4:
                     return
-                (way.size,) = _INT(way.head)
-                other = not way.began and foreign_protocol(way.head + data[at : at + 4])
-                if other or not 0 <= way.size <= MAX_FRAME:
-                    reason = f"not Kafka: {other}" if other else f"not a frame: size {way.size}"
-                    self._non_kafka(way.talk, way.direction, way.started_ns, way.head + data[at:], reason)
-                    way.opaque = True
-                    way.reset()
+                (half.size,) = _INT(half.head)
+                other = not half.began and foreign_protocol(half.head + data[at : at + 4])
+                if other or not 0 <= half.size <= MAX_FRAME:
+                    reason = f"not Kafka: {other}" if other else f"not a frame: size {half.size}"
+                    self._non_kafka(half.conversation, half.direction, half.started_ns, half.head + data[at:], reason)
+                    half.opaque = True
+                    half.reset()
                     return
-                way.missing = way.size
-                if at < end and way.size and way.pieces[-1][0] + way.pieces[-1][1] == offset + at:
-                    step = min(way.missing, end - at)
-                    way.pieces[-1] = way.pieces[-1][0], way.pieces[-1][1] + step
-                    way.missing -= step
+                half.missing = half.size
+                if at < end and half.size and half.pieces[-1][0] + half.pieces[-1][1] == offset + at:
+                    step = min(half.missing, end - at)
+                    half.pieces[-1] = half.pieces[-1][0], half.pieces[-1][1] + step
+                    half.missing -= step
                     at += step
             else:
-                step = min(way.missing, end - at)
-                if not way.holed:
-                    way.pieces.append((offset + at, step))
-                way.missing -= step
+                step = min(half.missing, end - at)
+                if not half.holed:
+                    half.pieces.append((offset + at, step))
+                half.missing -= step
                 at += step
-            if not way.missing:
-                self._whole(way)
+            if not half.missing:
+                self._whole(half)
 
-    def cut(self, way: Way, size: int) -> bool:
+    def cut(self, half: HalfConversation, size: int) -> bool:
         """`size` bytes of a direction are known to be there, but not what they are. False: frames are lost, too."""
-        if way.opaque:
+        if half.opaque:
             return True
-        if size > way.missing or len(way.head) < 4 or sum(length for _, length in way.pieces) < 18:
-            way.reset()
+        if size > half.missing or len(half.head) < 4 or sum(length for _, length in half.pieces) < 18:
+            half.reset()
             return False
-        way.holed = True
-        way.missing -= size
-        if not way.missing:
-            self._whole(way)
+        half.holed = True
+        half.missing -= size
+        if not half.missing:
+            self._whole(half)
         return True
 
-    def gap(self, way: Way) -> None:
+    def gap(self, half: HalfConversation) -> None:
         """Bytes are missing; the next ones start a frame."""
-        way.opaque = False
-        way.reset()
+        half.opaque = False
+        half.reset()
 
     def _placed(self, pieces: list[tuple[int, int]]) -> int:
         return self.pieces.add(pieces)
 
-    def _whole(self, way: Way) -> None:
-        pieces, size, started_ns, holed = way.pieces, way.size, way.started_ns, way.holed
-        way.reset()
-        way.began = True
+    def _whole(self, half: HalfConversation) -> None:
+        pieces, size, started_ns, holed = half.pieces, half.size, half.started_ns, half.holed
+        half.reset()
+        half.began = True
         data = self._read(pieces)
         place = self.pieces.add(pieces, not holed)
         if holed:
-            self._holed(way, started_ns, data, place, size)
+            self._holed(half, started_ns, data, place, size)
         else:
-            self.frame(way, started_ns, data, place)
+            self.frame(half, started_ns, data, place)
 
-    def frame(self, way: Way, time_ns: int, data: bytes, place: int) -> None:
+    def frame(self, half: HalfConversation, time_ns: int, data: bytes, place: int) -> None:
         """A whole frame, its 4 size bytes first."""
-        if way.direction:
-            self._response(way.talk, time_ns, data, place)
+        if half.direction:
+            self._response(half.conversation, time_ns, data, place)
         else:
-            self._request(way.talk, time_ns, data, place)
+            self._request(half.conversation, time_ns, data, place)
 
     # requests
 
-    def _request(self, talk: Talk, time_ns: int, data: bytes, place: int) -> None:
-        last = talk.waiting[-1] if talk.waiting else None
+    def _request(self, conversation: Conversation, time_ns: int, data: bytes, place: int) -> None:
+        last = conversation.waiting[-1] if conversation.waiting else None
         # A SaslHandshake v0 that waits: see `Connection`.
         waits = last is not None and last.api_key == SASL_HANDSHAKE and last.api_version == 0
-        if talk.raw_sasl or waits or not talk.began:
+        if conversation.raw_sasl or waits or not conversation.began:
             # Clients of 0.9 begin GSSAPI without a handshake: see `Connection`.
-            if not talk.began:
-                talk.began = True
-                talk.raw_sasl = data[4:5] == b"\x60"
-            if (talk.raw_sasl or waits) and not plausible_request(data[4:]):
-                talk.waiting.append(None)
-                self._non_kafka(talk, 0, time_ns, data, TOKEN)
+            if not conversation.began:
+                conversation.began = True
+                conversation.raw_sasl = data[4:5] == b"\x60"
+            if (conversation.raw_sasl or waits) and not plausible_request(data[4:]):
+                conversation.waiting.append(None)
+                self._non_kafka(conversation, 0, time_ns, data, TOKEN)
                 return
-            talk.raw_sasl = False
+            conversation.raw_sasl = False
         size = len(data) - 4
         if size >= 10:
             key, version, correlation_id, length = _HEAD(data, 4)
@@ -218,22 +306,22 @@ class Skimmer:
                 if body + flexible <= len(data) and not (flexible and data[body]):
                     client_id = self._client(data[14:body]) if length >= 0 else 0
                     if client_id >= 0:
-                        asked = Asked(time_ns, place, size, correlation_id, key, version, client_id, 0)
+                        pending = PendingRequest(time_ns, place, size, correlation_id, key, version, client_id, 0)
                         try:
                             found, end = how.read(data, body + flexible)
                         except FAULTS:
-                            asked.flags = UNDECODED
+                            pending.flags = UNDECODED
                         else:
                             if end != size + 4:
-                                asked.flags = SURPLUS
+                                pending.flags = SURPLUS
                             if found and not found[0][0]:
-                                self._alone(talk, asked, data)  # acks=0
+                                self._alone(conversation, pending, data)  # acks=0
                                 return
-                        self._wait(talk, asked, data)
+                        self._wait(conversation, pending, data)
                         return
-        self._odd_request(talk, time_ns, data, place, size)
+        self._odd_request(conversation, time_ns, data, place, size)
 
-    def _odd_request(self, talk: Talk, time_ns: int, data: bytes, place: int, size: int) -> None:
+    def _odd_request(self, conversation: Conversation, time_ns: int, data: bytes, place: int, size: int) -> None:
         """As `Connection` reads any request."""
         frame = data[4:]
         exchange = Exchange(request=frame, request_cut=size - len(frame))
@@ -251,30 +339,30 @@ class Skimmer:
             flags = CUT
         client_id = self.encoder.string(exchange.client_id)
         key, version = exchange.api_key, exchange.api_version
-        asked = Asked(time_ns, place, size, exchange.correlation_id, key, version, client_id, flags)
+        pending = PendingRequest(time_ns, place, size, exchange.correlation_id, key, version, client_id, flags)
         if key == PRODUCE and body and expects_no_response(exchange):
-            self._alone(talk, asked, data)
+            self._alone(conversation, pending, data)
         else:
-            self._wait(talk, asked, data)
+            self._wait(conversation, pending, data)
 
-    def _wait(self, talk: Talk, asked: PlainAsked, data: bytes) -> None:
-        talk.waiting.append(asked)
-        if talk.ids is not None:
-            talk.ids[asked.correlation_id] += 1
-        if len(talk.waiting) > MOST_WAITING:
-            self._give_up_first(talk)
+    def _wait(self, conversation: Conversation, pending: PlainRequest, data: bytes) -> None:
+        conversation.waiting.append(pending)
+        if conversation.ids is not None:
+            conversation.ids[pending.correlation_id] += 1
+        if len(conversation.waiting) > MOST_WAITING:
+            self._give_up_first(conversation)
 
-    def _give_up_first(self, talk: Talk) -> None:
-        self._unanswered(self._next(talk), talk)
+    def _give_up_first(self, conversation: Conversation) -> None:
+        self._unanswered(self._next(conversation), conversation)
 
-    def _alone(self, talk: Talk, asked: PlainAsked, data: bytes) -> None:
+    def _alone(self, conversation: Conversation, pending: PlainRequest, data: bytes) -> None:
         """A request that gets no response."""
-        self._record(talk, asked, _NO_RESPONSE)
+        self._record(conversation, pending, _NO_RESPONSE)
 
     # responses
 
-    def _response(self, talk: Talk, time_ns: int, data: bytes, place: int) -> None:
-        waiting = talk.waiting
+    def _response(self, conversation: Conversation, time_ns: int, data: bytes, place: int) -> None:
+        waiting = conversation.waiting
         if len(data) >= 9 and waiting:
             first = waiting[0]
             if first is not None and first.correlation_id == _INT(data, 4)[0]:
@@ -284,42 +372,42 @@ class Skimmer:
                     how = self._known(self._answered, "response", key, first.api_version)
                 if how is not None and not (how.header_version and data[8]):
                     waiting.popleft()
-                    if talk.ids is not None:
-                        self._forget(talk, first)
+                    if conversation.ids is not None:
+                        self._forget(conversation, first)
                     try:
                         found = how.read(data, 8 + how.header_version)
                     except FAULTS:
-                        self._pair(talk, first, time_ns, data, place, len(data) - 4, 0, UNDECODED)
+                        self._pair(conversation, first, time_ns, data, place, len(data) - 4, 0, UNDECODED)
                         return
                     flags = SURPLUS if found[1] != len(data) else 0
-                    self._pair(talk, first, time_ns, data, place, len(data) - 4, first_code(found), flags)
+                    self._pair(conversation, first, time_ns, data, place, len(data) - 4, first_code(found), flags)
                     return
-        self._odd_response(talk, time_ns, data, place, len(data) - 4)
+        self._odd_response(conversation, time_ns, data, place, len(data) - 4)
 
-    def _odd_response(self, talk: Talk, time_ns: int, data: bytes, place: int, size: int) -> None:
+    def _odd_response(self, conversation: Conversation, time_ns: int, data: bytes, place: int, size: int) -> None:
         """As `Connection` reads any response."""
-        waiting = talk.waiting
+        waiting = conversation.waiting
         if waiting and waiting[0] is None:
             waiting.popleft()
-            self._non_kafka(talk, 1, time_ns, data, TOKEN)
+            self._non_kafka(conversation, 1, time_ns, data, TOKEN)
             return
-        if talk.ids is None:
-            talk.ids = self._ids_of(talk)
+        if conversation.ids is None:
+            conversation.ids = self._ids_of(conversation)
         correlation_id = int.from_bytes(data[4:8], "big", signed=True)
-        if size < 4 or correlation_id not in talk.ids:
-            orphan = Asked(time_ns, -1, 0, correlation_id, -1, -1, 0, 0)
-            self._pair(talk, orphan, time_ns, data, place, size, 0, 0, _ORPHAN)
+        if size < 4 or correlation_id not in conversation.ids:
+            orphan = PendingRequest(time_ns, -1, 0, correlation_id, -1, -1, 0, 0)
+            self._pair(conversation, orphan, time_ns, data, place, size, 0, 0, _ORPHAN)
             return
         while True:
-            first = self._next(talk)
+            first = self._next(conversation)
             if first is not None and first.correlation_id == correlation_id:
                 break
-            self._unanswered(first, talk)
+            self._unanswered(first, conversation)
         if not waiting:
-            talk.ids = None  # the oddity is over
+            conversation.ids = None  # the oddity is over
         if size > len(data) - 4:
             error = first_error_in(data[4:], first.api_key, first.api_version, size - len(data) + 4)
-            self._pair(talk, first, time_ns, data, place, size, error, CUT)
+            self._pair(conversation, first, time_ns, data, place, size, error, CUT)
             return
         exchange = Exchange(
             api_key=first.api_key, api_version=first.api_version, response=data[4:], state=State.PAIRED
@@ -328,38 +416,38 @@ class Skimmer:
         flags = UNDECODED if message is None else SURPLUS if message.trailing else 0
         error = exchange.error
         if first.api_key == SASL_HANDSHAKE and first.api_version == 0 and error == 0:
-            talk.raw_sasl = True
-        self._pair(talk, first, time_ns, data, place, size, error, flags)
+            conversation.raw_sasl = True
+        self._pair(conversation, first, time_ns, data, place, size, error, flags)
 
-    def _next(self, talk: Talk) -> PlainAsked | None:
-        first = talk.waiting.popleft()
-        if first is not None and talk.ids is not None:
-            self._forget(talk, first)
+    def _next(self, conversation: Conversation) -> PlainRequest | None:
+        first = conversation.waiting.popleft()
+        if first is not None and conversation.ids is not None:
+            self._forget(conversation, first)
         return first
 
     @staticmethod
-    def _forget(talk: Talk, asked: PlainAsked) -> None:
-        ids = talk.ids
+    def _forget(conversation: Conversation, pending: PlainRequest) -> None:
+        ids = conversation.ids
         assert ids is not None
-        ids[asked.correlation_id] -= 1
-        if not ids[asked.correlation_id]:
-            del ids[asked.correlation_id]
+        ids[pending.correlation_id] -= 1
+        if not ids[pending.correlation_id]:
+            del ids[pending.correlation_id]
 
-    def _unanswered(self, asked: PlainAsked | None, talk: Talk) -> None:
-        if asked is not None:
-            self._record(talk, asked, _NO_RESPONSE)
+    def _unanswered(self, pending: PlainRequest | None, conversation: Conversation) -> None:
+        if pending is not None:
+            self._record(conversation, pending, _NO_RESPONSE)
 
-    def _non_kafka(self, talk: Talk, direction: int, time_ns: int, data: bytes, reason: str) -> None:
+    def _non_kafka(self, conversation: Conversation, direction: int, time_ns: int, data: bytes, reason: str) -> None:
         """Bytes that are no request or response have no record. `reason`: "" for more of the same."""
 
     # frames that were cut
 
-    def _holed(self, way: Way, time_ns: int, data: bytes, place: int, size: int) -> None:
+    def _holed(self, half: HalfConversation, time_ns: int, data: bytes, place: int, size: int) -> None:
         """A frame of which the beginning was captured."""
-        if way.direction:
-            self._odd_response(way.talk, time_ns, data, place, size)
+        if half.direction:
+            self._odd_response(half.conversation, time_ns, data, place, size)
         else:
-            self._odd_request(way.talk, time_ns, data, place, size)
+            self._odd_request(half.conversation, time_ns, data, place, size)
 
     # records
 
@@ -387,43 +475,43 @@ class Skimmer:
         return number
 
     def _pair(
-        self, talk: Talk, asked: PlainAsked, time_ns: int, data: bytes, place: int, size: int, error: int, flags: int,
+        self, conversation: Conversation, pending: PlainRequest, time_ns: int, data: bytes, place: int, size: int, error: int, flags: int,
         state: int = _PAIRED,
     ) -> None:  # fmt: skip
         """An exchange is done. `data`: the response with its size bytes."""
-        self._record(talk, asked, state, time_ns, place, size, error, flags)
+        self._record(conversation, pending, state, time_ns, place, size, error, flags)
 
     def _record(
-        self, talk: Talk, asked: PlainAsked, state: int, time_ns: int = -1, place: int = -1, size: int = 0, error: int = 0,
+        self, conversation: Conversation, pending: PlainRequest, state: int, time_ns: int = -1, place: int = -1, size: int = 0, error: int = 0,
         flags: int = 0,
     ) -> int:  # fmt: skip
-        record = self._packed(talk, asked, state, time_ns, place, size, error, flags, asked.client_id)
-        if asked.row >= 0:
-            self.changed.append((asked.row, record))
-            return asked.row
+        record = self._packed(conversation, pending, state, time_ns, place, size, error, flags, pending.client_id)
+        if pending.row >= 0:
+            self.changed.append((pending.row, record))
+            return pending.row
         self.encoder.records += record
         self._count += 1
         return self.rows - 1
 
     @staticmethod
     def _packed(
-        talk: Talk, asked: PlainAsked, state: int, time_ns: int, place: int, size: int, error: int, flags: int, client_id: int
+        conversation: Conversation, pending: PlainRequest, state: int, time_ns: int, place: int, size: int, error: int, flags: int, client_id: int
     ) -> bytes:
         """The record of an exchange; `place` and `size` are the response's."""
-        flags |= asked.flags
+        flags |= pending.flags
         if flags & UNDECODED:
             flags &= ~SURPLUS
         return _pack(
-            asked.time_ns,
-            max(time_ns - asked.time_ns, 0) if place >= 0 and asked.place >= 0 else -1,
-            asked.place,
+            pending.time_ns,
+            max(time_ns - pending.time_ns, 0) if place >= 0 and pending.place >= 0 else -1,
+            pending.place,
             place,
-            asked.size,
+            pending.size,
             size,
-            asked.correlation_id,
-            talk.number,
-            asked.api_key,
-            asked.api_version,
+            pending.correlation_id,
+            conversation.number,
+            pending.api_key,
+            pending.api_version,
             error,
             flags | state,
             client_id,

@@ -23,8 +23,7 @@ from ..recording.recording import Recording
 from ..recording.requests_in_flight import Carried, OpenConnection
 from ..recording.segment import CLIENT_LEG
 from .frame_pieces import Pieces
-from .skim import TOKEN, Skimmer
-from .talks import PlainAsked, Talk, Way
+from .skim import TOKEN, Conversation, HalfConversation, PlainRequest, Skimmer
 
 Wanted = Callable[[Exchange], bool]
 _PAIRED, _PENDING = STATES.index(State.PAIRED), STATES.index(State.PENDING)
@@ -35,28 +34,26 @@ class Taker:
 
     def __init__(self, writer: Transcriber) -> None:
         self._writer = writer
-        self._talks: dict[int, Talk] = {}
         self.data, self.cut, self.frames = writer.data, writer.cut_bytes, writer.frames
 
-    def opened(self, event: Opened) -> tuple[Way, Way]:
-        talk = self._talks[id(event.flow)] = self._writer.opened(event)
-        return talk.ways
+    def opened(self, event: Opened) -> tuple[HalfConversation, HalfConversation]:
+        return self._writer.opened(event).halves
 
-    def gap(self, way: Way, size: int, unread: int) -> None:
-        self._writer.gap(way)
-        self._writer.lose(way.talk, way.direction, size, unread)
+    def gap(self, half: HalfConversation, size: int, unread: int) -> None:
+        self._writer.gap(half)
+        self._writer.lose(half.conversation, half.direction, size, unread)
 
-    def unseen(self, way: Way, size: int, unread: int, time_ns: int) -> None:
-        self._writer.unseen(way, size, unread, time_ns)
+    def unseen(self, half: HalfConversation, size: int, unread: int, time_ns: int) -> None:
+        self._writer.unseen(half, size, unread, time_ns)
 
     def closed(self, flow: Flow, event: Closed) -> None:
-        talk = self._talks.pop(id(flow), None)
-        if talk is not None:
-            self._writer.closed(talk, event)
+        half = flow.sides[0].half
+        if half is not None:
+            self._writer.closed(half.conversation, event)
 
     def awaits(self, flow: Flow, correlation_id: int) -> bool:
-        talk = self._talks.get(id(flow))
-        return talk is not None and self._writer.awaits(talk, correlation_id)
+        half = flow.sides[0].half
+        return half is not None and self._writer.awaits(half.conversation, correlation_id)
 
 
 class _Connection:
@@ -93,7 +90,7 @@ class Transcriber(Skimmer):
         self._redact, self._wanted = redact, wanted
         self._topics = Topics()
         self._connections: dict[int, _Connection] = {}
-        self._now: tuple[Talk, PlainAsked] | None = None  # what is being written, and waits no more
+        self._now: tuple[Conversation, PlainRequest] | None = None  # what is being written, and waits no more
         self._secret_requests: dict[int, bytes] = {}
         """Requests with secrets until they are answered: brokers quote what they refuse. By the id of what waits."""
         if self.frames is not None:
@@ -110,7 +107,7 @@ class Transcriber(Skimmer):
 
     def skimmed(self, kind: str, key: int, version: int) -> Skim | None:
         """None also for what may hold secrets: such frames are masked here."""
-        if self._redact and any(secrets.concerns(way, key, version) for way in Direction):
+        if self._redact and any(secrets.concerns(half, key, version) for half in Direction):
             return None
         return super().skimmed(kind, key, version)
 
@@ -125,9 +122,9 @@ class Transcriber(Skimmer):
             self.recording.unflushed_frames(self.frames.frames - self._frames_counted)
             self._frames_counted = self.frames.frames
 
-    def _pen(self, talk: Talk) -> bool:
+    def _segment_ready(self, conversation: Conversation) -> bool:
         """What the recording does before a frame; whether the accelerator may write frames of this connection."""
-        recording, connection = self.recording, self._connections[talk.number].open
+        recording, connection = self.recording, self._connections[conversation.number].open
         self.count_frames()
         segment = recording.ready()
         if segment is None:
@@ -135,7 +132,7 @@ class Transcriber(Skimmer):
         recording.sync(segment)
         recording.known(segment, connection)
         self.frames.write_to(segment.buffer, recording.index.records, segment.number, segment.flushed, recording.stop)
-        self.frames.attach(talk, *segment.heads(talk.number))
+        self.frames.attach(conversation, *segment.heads(conversation.number))
         return True
 
     def _indexed(self, client_id: int) -> int:
@@ -144,7 +141,7 @@ class Transcriber(Skimmer):
 
     # connections
 
-    def opened(self, event: Opened) -> Talk:
+    def opened(self, event: Opened) -> Conversation:
         number = event.flow.number
         tls = BOTH_LEGS if frozenset(event.flow.ends) in self.decrypted else frozenset()
         connection = self._connections[number] = _Connection(number, event, tls)
@@ -156,9 +153,9 @@ class Transcriber(Skimmer):
                 self.recording.open(connection.open)
         return self.open(number)
 
-    def closed(self, talk: Talk, event: Closed) -> None:
-        self.close(talk)
-        connection = self._connections.pop(talk.number)
+    def closed(self, conversation: Conversation, event: Closed) -> None:
+        self.close(conversation)
+        connection = self._connections.pop(conversation.number)
         if event.how in IN_VAIN:
             connection.open = connection.open._replace(failed=event.how)
             if self._wanted is None:
@@ -170,27 +167,27 @@ class Transcriber(Skimmer):
     def finish(self) -> None:
         """What still waits is pending; a filter sees it as that."""
         if self._wanted is not None:
-            for talk, asked in self.pending():
-                self._picked(talk, asked, _PENDING)
-            self._talks.clear()
+            for conversation, pending in self.pending():
+                self._picked(conversation, pending, _PENDING)
+            self._conversations.clear()
 
-    def lose(self, talk: Talk, direction: int, size: int, unread: int = 0) -> None:
-        connection = self._connections[talk.number]
+    def lose(self, conversation: Conversation, direction: int, size: int, unread: int = 0) -> None:
+        connection = self._connections[conversation.number]
         connection.lost[direction] += size
         connection.unread[direction] += unread
-        talk.lossy = True
+        conversation.lossy = True
         connection.strayed[direction] = False
 
-    def unseen(self, way: Way, size: int, unread: int, time_ns: int) -> None:
+    def unseen(self, half: HalfConversation, size: int, unread: int, time_ns: int) -> None:
         """What is missing at the end of a direction goes over as a packet without bytes."""
-        connection = self._connections[way.talk.number]
-        connection.lost[way.direction] += size
-        connection.unread[way.direction] += unread
+        connection = self._connections[half.conversation.number]
+        connection.lost[half.direction] += size
+        connection.unread[half.direction] += unread
         self.unseen_bytes += size + unread
-        if not (connection.lost[way.direction] or connection.unread[way.direction]) or connection.open.failed:
+        if not (connection.lost[half.direction] or connection.unread[half.direction]) or connection.open.failed:
             return
         if self._wanted is None or connection.strayed[0]:
-            self._write(way.talk, way.direction, time_ns, b"")
+            self._write(half.conversation, half.direction, time_ns, b"")
 
     # the recording asks
 
@@ -200,41 +197,41 @@ class Transcriber(Skimmer):
         waiting = [] if self._wanted is not None else self.pending()
         if self._now:
             waiting = sorted([self._now, *waiting], key=lambda pair: (pair[1].time_ns, pair[0].number))
-        for talk, asked in waiting:
-            data, exchange = asked.kept
-            if asked.place < 0:
+        for conversation, pending in waiting:
+            data, exchange = pending.kept
+            if pending.place < 0:
                 continue
             if exchange is None:
-                exchange = self._exchange(talk, asked, data)
-                exchange.marks["request_offset"] = asked.place
-                asked.kept = data, exchange
-            yield Carried(self._connections[talk.number].open, exchange, data)
+                exchange = self._exchange(conversation, pending, data)
+                exchange.marks["request_offset"] = pending.place
+                pending.kept = data, exchange
+            yield Carried(self._connections[conversation.number].open, exchange, data)
 
-    def _exchange(self, talk: Talk, asked: PlainAsked, data: bytes) -> Exchange:
-        connection = self._connections[talk.number]
+    def _exchange(self, conversation: Conversation, pending: PlainRequest, data: bytes) -> Exchange:
+        connection = self._connections[conversation.number]
         return Exchange(
-            connection=talk.number,
+            connection=conversation.number,
             client=show_address(connection.open.client),
             broker=show_address(connection.open.broker),
-            api_key=asked.api_key,
-            api_version=asked.api_version,
-            correlation_id=asked.correlation_id,
-            client_id=self.encoder.strings_by_id[asked.client_id],
+            api_key=pending.api_key,
+            api_version=pending.api_version,
+            correlation_id=pending.correlation_id,
+            client_id=self.encoder.strings_by_id[pending.client_id],
             request=data[4:],
-            request_time_ns=asked.time_ns,
+            request_time_ns=pending.time_ns,
             topics=self._topics,
             about=connection.about,
         )
 
     # frames
 
-    def _masked(self, asked: PlainAsked, direction: Direction, data: bytes, flags: int) -> bytes:
+    def _masked(self, pending: PlainRequest, direction: Direction, data: bytes, flags: int) -> bytes:
         """A frame, its 4 size bytes first, as it is written; `flags` are those of its record."""
-        key, version = asked.api_key, asked.api_version
+        key, version = pending.api_key, pending.api_version
         odd = flags & (UNDECODED | SURPLUS) or key < 0 or key in secrets.FETCHES or secrets.concerns(direction, key, version)
         if not self._redact or not odd:
             return data
-        exchange = Exchange(api_key=key, api_version=version, request=self._secret_requests.get(id(asked)))
+        exchange = Exchange(api_key=key, api_version=version, request=self._secret_requests.get(id(pending)))
         if direction is Direction.REQUEST:
             exchange.request = data[4:]
         else:
@@ -250,53 +247,53 @@ class Transcriber(Skimmer):
         except Exception:  # a fault of the decoder must not end the import, nor let a secret out
             return secrets.mask_behind_header(direction, frame)
 
-    def _write(self, talk: Talk, direction: int, time_ns: int, data: bytes, comments: tuple[str, ...] = ()) -> int:
-        connection = self._connections[talk.number]
+    def _write(self, conversation: Conversation, direction: int, time_ns: int, data: bytes, comments: tuple[str, ...] = ()) -> int:
+        connection = self._connections[conversation.number]
         self.count_frames()
         lost, connection.lost[direction] = connection.lost[direction], 0
         unread, connection.unread[direction] = connection.unread[direction], 0
-        talk.lossy = any(connection.lost) or any(connection.unread)
+        conversation.lossy = any(connection.lost) or any(connection.unread)
         self.counts["frames"] += bool(data)
         return self.recording.write(connection.open, CLIENT_LEG, direction, time_ns, data, comments, lost, unread=unread)
 
-    def _ask(self, talk: Talk, asked: PlainAsked, data: bytes) -> None:
+    def _ask(self, conversation: Conversation, pending: PlainRequest, data: bytes) -> None:
         if self._wanted is not None:
-            asked.kept = data, None
+            pending.kept = data, None
             return
-        masked = self._masked(asked, Direction.REQUEST, data, asked.flags)
-        if self._redact and secrets.concerns(Direction.REQUEST, asked.api_key, asked.api_version):
-            self._secret_requests[id(asked)] = data[4:]  # its answer comes here too, and takes it out (`_record`)
-        asked.kept = masked, None
-        asked.place = self._write(talk, 0, asked.time_ns, masked)
+        masked = self._masked(pending, Direction.REQUEST, data, pending.flags)
+        if self._redact and secrets.concerns(Direction.REQUEST, pending.api_key, pending.api_version):
+            self._secret_requests[id(pending)] = data[4:]  # its answer comes here too, and takes it out (`_record`)
+        pending.kept = masked, None
+        pending.place = self._write(conversation, 0, pending.time_ns, masked)
 
-    def _wait(self, talk: Talk, asked: PlainAsked, data: bytes) -> None:
-        asked.place = -1
-        self._ask(talk, asked, data)
-        super()._wait(talk, asked, data)
+    def _wait(self, conversation: Conversation, pending: PlainRequest, data: bytes) -> None:
+        pending.place = -1
+        self._ask(conversation, pending, data)
+        super()._wait(conversation, pending, data)
 
-    def _alone(self, talk: Talk, asked: PlainAsked, data: bytes) -> None:
-        asked.place = -1
-        self._ask(talk, asked, data)
-        super()._alone(talk, asked, data)
+    def _alone(self, conversation: Conversation, pending: PlainRequest, data: bytes) -> None:
+        pending.place = -1
+        self._ask(conversation, pending, data)
+        super()._alone(conversation, pending, data)
 
     def _pair(
-        self, talk: Talk, asked: PlainAsked, time_ns: int, data: bytes, place: int, size: int, error: int, flags: int,
+        self, conversation: Conversation, pending: PlainRequest, time_ns: int, data: bytes, place: int, size: int, error: int, flags: int,
         state: int = _PAIRED,
     ) -> None:  # fmt: skip
         if self._wanted is not None:
-            self._picked(talk, asked, state, time_ns, data)
+            self._picked(conversation, pending, state, time_ns, data)
             return
-        masked = self._masked(asked, Direction.RESPONSE, data, flags)
-        if asked.kept is not None:
-            self._now = talk, asked  # should the segment rotate now, its request goes over to the next one
-        place = self._write(talk, 1, time_ns, masked)
+        masked = self._masked(pending, Direction.RESPONSE, data, flags)
+        if pending.kept is not None:
+            self._now = conversation, pending  # should the segment rotate now, its request goes over to the next one
+        place = self._write(conversation, 1, time_ns, masked)
         self._now = None
-        self._record(talk, asked, state, time_ns, place, size, error, flags)
+        self._record(conversation, pending, state, time_ns, place, size, error, flags)
 
-    def _picked(self, talk: Talk, asked: PlainAsked, state: int, time_ns: int = -1, data: bytes = b"") -> None:
+    def _picked(self, conversation: Conversation, pending: PlainRequest, state: int, time_ns: int = -1, data: bytes = b"") -> None:
         """An exchange is done, and the filter decides."""
-        request = asked.kept[0] if asked.kept else b""
-        exchange = self._exchange(talk, asked, request)
+        request = pending.kept[0] if pending.kept else b""
+        exchange = self._exchange(conversation, pending, request)
         if not request:
             exchange.request = exchange.request_time_ns = None
         exchange.state = STATES[state]
@@ -307,60 +304,60 @@ class Transcriber(Skimmer):
         assert self._wanted is not None
         if not self._wanted(exchange):
             return
-        self._connections[talk.number].strayed[0] = True  # it is in the recording: so is its end
+        self._connections[conversation.number].strayed[0] = True  # it is in the recording: so is its end
         if request:
             masked = request[:4] + self._without_secrets(exchange, Direction.REQUEST)
-            asked.place = self._write(talk, 0, asked.time_ns, masked)
-            asked.kept = masked, None
+            pending.place = self._write(conversation, 0, pending.time_ns, masked)
+            pending.kept = masked, None
         if data:
             masked = data[:4] + self._without_secrets(exchange, Direction.RESPONSE)
-            self._now = (talk, asked) if request else None
-            exchange.marks["response_offset"] = self._write(talk, 1, time_ns, masked)
+            self._now = (conversation, pending) if request else None
+            exchange.marks["response_offset"] = self._write(conversation, 1, time_ns, masked)
             self._now = None
-        carried = asked.kept[1] if asked.kept else None
-        exchange.marks["request_offset"] = asked.place
+        carried = pending.kept[1] if pending.kept else None
+        exchange.marks["request_offset"] = pending.place
         if carried is not None:
             exchange.marks |= carried.marks
         self.recording.done(exchange)
         self.counts["exchanges"] += 1
 
     def _record(
-        self, talk: Talk, asked: PlainAsked, state: int, time_ns: int = -1, place: int = -1, size: int = 0, error: int = 0,
+        self, conversation: Conversation, pending: PlainRequest, state: int, time_ns: int = -1, place: int = -1, size: int = 0, error: int = 0,
         flags: int = 0,
     ) -> int:  # fmt: skip
         if self._wanted is not None:
-            self._picked(talk, asked, state)
+            self._picked(conversation, pending, state)
             return -1
-        self._secret_requests.pop(id(asked), None)
-        kept = asked.kept
+        self._secret_requests.pop(id(pending), None)
+        kept = pending.kept
         if kept is not None and kept[1] is not None:
-            asked.place = kept[1].marks["request_offset"]
+            pending.place = kept[1].marks["request_offset"]
             if kept[1].marks.get("carried"):
-                asked.flags |= CARRIED
+                pending.flags |= CARRIED
         self.counts["exchanges"] += 1
-        if max(asked.place, place) < 0:
+        if max(pending.place, place) < 0:
             return -1
         self.recording.index.records += self._packed(
-            talk, asked, state, time_ns, place, size, error, flags,
-            self._indexed(asked.client_id),
+            conversation, pending, state, time_ns, place, size, error, flags,
+            self._indexed(pending.client_id),
         )  # fmt: skip
         return -1
 
     # what is no frame
 
-    def cut_bytes(self, way: Way, size: int) -> bool:
+    def cut_bytes(self, half: HalfConversation, size: int) -> bool:
         """A frame of which not all was captured is left out."""
-        if not self.cut(way, size):
-            self.lose(way.talk, way.direction, size)
+        if not self.cut(half, size):
+            self.lose(half.conversation, half.direction, size)
             return False
         return True
 
-    def _holed(self, way: Way, time_ns: int, data: bytes, place: int, size: int) -> None:
+    def _holed(self, half: HalfConversation, time_ns: int, data: bytes, place: int, size: int) -> None:
         self.frames_cut += 1
-        self.lose(way.talk, way.direction, size + 4)
+        self.lose(half.conversation, half.direction, size + 4)
 
-    def _non_kafka(self, talk: Talk, direction: int, time_ns: int, data: bytes, reason: str) -> None:
-        connection = self._connections[talk.number]
+    def _non_kafka(self, conversation: Conversation, direction: int, time_ns: int, data: bytes, reason: str) -> None:
+        connection = self._connections[conversation.number]
         if self._wanted is not None:
             return
         if reason == TOKEN:
@@ -371,4 +368,4 @@ class Transcriber(Skimmer):
             connection.strayed[direction] = True
         comments = (f"{MARK}opaque, {reason or 'more of the same'}",)
         for start in range(0, len(data), MAX_PAYLOAD):
-            self._write(talk, direction, time_ns, data[start : start + MAX_PAYLOAD], comments)
+            self._write(conversation, direction, time_ns, data[start : start + MAX_PAYLOAD], comments)

@@ -1,4 +1,4 @@
-"""The optional accelerator of captures (captures/native): what packets.py, scanning.py, skimming.py and the recorder do, in C."""
+"""The optional accelerator of captures (captures/native): what pcap/packets.py, foreign/scan.py, foreign/skim.py and recording/ do, in C."""
 
 from collections.abc import Callable
 from typing import Any
@@ -26,7 +26,7 @@ class Buffer:
 
 class RecorderContext:
     """What the recorders of a recording share. `find(direction, api key, version)` gives header version, reader of codes
-    (see `decoder.skim`), and whether those are acks; or None for messages that need care."""
+    (see `decoder.codec.skim`), and whether those are acks; or None for messages that need care."""
 
     frames: int
     exchanges: int
@@ -61,7 +61,7 @@ def packet(
 ) -> bytes: ...
 
 class Side:
-    """As `captures.reassembly.PlainSide`."""
+    """As `captures.pcap.flows.PlainSide`."""
 
     acked: int
     acked_first: int
@@ -74,16 +74,16 @@ class Side:
     skipped: int
     waiting: dict[int, Any]
     waiting_bytes: int
-    way: Any
+    half: Any
 
-class Talk:
-    """As `captures.skimming.PlainTalk`."""
+class Conversation:
+    """As `captures.foreign.skim.PlainConversation`."""
 
-class Way:
-    """As `captures.skimming.PlainWay`."""
+class HalfConversation:
+    """As `captures.foreign.skim.PlainHalf`."""
 
-class Asked:
-    """As `captures.skimming.PlainAsked`."""
+class PendingRequest:
+    """As `captures.foreign.skim.PlainRequest`."""
 
 class Frames:
     """Takes ordinary packets and frames; calls the Skimmer `owner` for all others. `records` takes index records; with
@@ -94,12 +94,12 @@ class Frames:
     ) -> Frames: ...
     rows: int
     writes: bool
-    """It writes ordinary frames into the segment of `write_to`. The owner is asked (`_pen`) for that at a size of `stop`."""
+    """It writes ordinary frames into the segment of `write_to`. The owner is asked (`_segment_ready`) for that at a size of `stop`."""
     stop: int
     frames: int
     exchanges: int
     def write_to(self, buffer: Buffer, records: bytearray, number: int, flushed: int, stop: int, /) -> None: ...
-    def attach(self, talk: Talk, next: Any, client_head: bytes, broker_head: bytes, /) -> None: ...
+    def attach(self, conversation: Conversation, next: Any, client_head: bytes, broker_head: bytes, /) -> None: ...
     def interfaces(self, known: int, stamps: list[tuple[int, int, int]], /) -> None:
         """Of each interface behind the first `known`: nanoseconds of a tick (0: no whole number), nanoseconds to add, link
         type."""

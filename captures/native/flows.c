@@ -14,14 +14,14 @@ static int Side_traverse(PyObject *self, visitproc visit, void *arg) {
     Side *side = (Side *)self;
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(side->waiting);
-    Py_VISIT(side->way);
+    Py_VISIT(side->half);
     return 0;
 }
 
 static int Side_clear(PyObject *self) {
     Side *side = (Side *)self;
     Py_CLEAR(side->waiting);
-    Py_CLEAR(side->way);
+    Py_CLEAR(side->half);
     return 0;
 }
 
@@ -80,7 +80,7 @@ static PyMemberDef Side_members[] = {
     {"empty_first", T_LONGLONG, offsetof(Side, empty_first), 0, NULL},
     {"waiting_bytes", T_LONGLONG, offsetof(Side, waiting_bytes), 0, NULL},
     {"waiting", T_OBJECT_EX, offsetof(Side, waiting), 0, NULL},
-    {"way", T_OBJECT, offsetof(Side, way), 0, NULL},
+    {"half", T_OBJECT, offsetof(Side, half), 0, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 
@@ -238,7 +238,7 @@ static int take(Frames *frames, const Frame *frame, long long time_ns, PyObject 
         uint32_t behind = segment.sequence + (uint32_t)segment.length - (uint32_t)side->next - 1;
         return behind >= 0x80000000u; /* all of it came before */
     }
-    if (!side->way || !PyObject_TypeCheck(side->way, Way_type))
+    if (!side->half || !PyObject_TypeCheck(side->half, HalfConversation_type))
         return 0;
     Py_INCREF(found); /* whoever is told may forget the connection */
     side->next = (segment.sequence + (uint32_t)segment.length) & 0xFFFFFFFF;
@@ -246,7 +246,7 @@ static int take(Frames *frames, const Frame *frame, long long time_ns, PyObject 
     Py_ssize_t have = frame->captured - segment.start;
     have = have < 0 ? 0 : have > segment.length ? segment.length : have;
     long long offset = frames->base + (payload - (const uint8_t *)PyBytes_AS_STRING(frames->window));
-    int done = !have || frames_feed(frames, (Way *)side->way, time_ns, payload, have, offset);
+    int done = !have || frames_feed(frames, (HalfConversation *)side->half, time_ns, payload, have, offset);
     if (done && have < segment.length) {
         PyObject *result = PyObject_CallFunction(cut, "On", found, segment.length - have);
         Py_XDECREF(result);

@@ -1,14 +1,14 @@
 /* From byte streams to index records: what captures/foreign/skim.py does with ordinary frames. Whatever is rare is left
    to the methods of the Python Skimmer, which shares the connections and the requests that wait with this one.
    Invariants: a frame is taken whole or not at all; requests that wait are Python objects, in a deque of their connection. Memory:
-   Talk, Way and Asked are Python's own; nothing else is kept. Errors: what the owner raises, MemoryError. */
+   Conversation, HalfConversation and PendingRequest are Python's own; nothing else is kept. Errors: what the owner raises, MemoryError. */
 #include "import.h"
 #include "decoder/native/cursor.h"
 #include <structmember.h>
 #include "metadata_log.h"
 
-PyTypeObject *Way_type, *Talk_type;
-static PyTypeObject *Asked_type;
+PyTypeObject *HalfConversation_type, *Conversation_type;
+static PyTypeObject *PendingRequest_type;
 static PyObject *append_name, *popleft_name;
 
 enum { SASL_HANDSHAKE = 17 };
@@ -16,8 +16,8 @@ enum { PAIRED, NO_RESPONSE }; /* places in captures/recording/index.py: STATES *
 
 /* ---- requests that wait */
 
-static PyObject *Asked_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
-    Asked *self = (Asked *)type->tp_alloc(type, 0);
+static PyObject *PendingRequest_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
+    PendingRequest *self = (PendingRequest *)type->tp_alloc(type, 0);
     if (!self)
         return NULL;
     self->row = -1;
@@ -33,45 +33,45 @@ static PyObject *Asked_new(PyTypeObject *type, PyObject *arguments, PyObject *ke
     return (PyObject *)self;
 }
 
-static void Asked_dealloc(PyObject *self) {
+static void PendingRequest_dealloc(PyObject *self) {
     PyTypeObject *type = Py_TYPE(self);
-    Py_CLEAR(((Asked *)self)->kept);
+    Py_CLEAR(((PendingRequest *)self)->kept);
     type->tp_free(self);
     Py_DECREF(type);
 }
 
-static PyMemberDef Asked_members[] = {
-    {"time_ns", T_LONGLONG, offsetof(Asked, time_ns), 0, NULL},
-    {"place", T_LONGLONG, offsetof(Asked, place), 0, NULL},
-    {"size", T_LONGLONG, offsetof(Asked, size), 0, NULL},
-    {"row", T_LONGLONG, offsetof(Asked, row), 0, NULL},
-    {"correlation_id", T_INT, offsetof(Asked, correlation_id), 0, NULL},
-    {"api_key", T_INT, offsetof(Asked, api_key), 0, NULL},
-    {"api_version", T_INT, offsetof(Asked, api_version), 0, NULL},
-    {"flags", T_INT, offsetof(Asked, flags), 0, NULL},
-    {"client_id", T_LONGLONG, offsetof(Asked, client_id), 0, NULL},
-    {"kept", T_OBJECT, offsetof(Asked, kept), 0, NULL},
+static PyMemberDef PendingRequest_members[] = {
+    {"time_ns", T_LONGLONG, offsetof(PendingRequest, time_ns), 0, NULL},
+    {"place", T_LONGLONG, offsetof(PendingRequest, place), 0, NULL},
+    {"size", T_LONGLONG, offsetof(PendingRequest, size), 0, NULL},
+    {"row", T_LONGLONG, offsetof(PendingRequest, row), 0, NULL},
+    {"correlation_id", T_INT, offsetof(PendingRequest, correlation_id), 0, NULL},
+    {"api_key", T_INT, offsetof(PendingRequest, api_key), 0, NULL},
+    {"api_version", T_INT, offsetof(PendingRequest, api_version), 0, NULL},
+    {"flags", T_INT, offsetof(PendingRequest, flags), 0, NULL},
+    {"client_id", T_LONGLONG, offsetof(PendingRequest, client_id), 0, NULL},
+    {"kept", T_OBJECT, offsetof(PendingRequest, kept), 0, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 
 /* ---- connections */
 
-static int Talk_traverse(PyObject *self, visitproc visit, void *arg) {
-    Talk *talk = (Talk *)self;
+static int Conversation_traverse(PyObject *self, visitproc visit, void *arg) {
+    Conversation *conversation = (Conversation *)self;
     Py_VISIT(Py_TYPE(self));
-    Py_VISIT(talk->waiting);
-    Py_VISIT(talk->ids);
-    Py_VISIT(talk->ways);
+    Py_VISIT(conversation->waiting);
+    Py_VISIT(conversation->ids);
+    Py_VISIT(conversation->halves);
     return 0;
 }
 
-static int Talk_clear(PyObject *self) {
-    Talk *talk = (Talk *)self;
-    Py_CLEAR(talk->waiting);
-    Py_CLEAR(talk->ids);
-    Py_CLEAR(talk->ways);
-    Py_CLEAR(talk->name);
-    pen_release(talk);
+static int Conversation_clear(PyObject *self) {
+    Conversation *conversation = (Conversation *)self;
+    Py_CLEAR(conversation->waiting);
+    Py_CLEAR(conversation->ids);
+    Py_CLEAR(conversation->halves);
+    Py_CLEAR(conversation->name);
+    segment_detach(conversation);
     return 0;
 }
 
@@ -83,65 +83,65 @@ static void collected(PyObject *self) {
     Py_DECREF(type);
 }
 
-static PyMemberDef Talk_members[] = {
-    {"number", T_LONGLONG, offsetof(Talk, number), 0, NULL},
-    {"began", T_BOOL, offsetof(Talk, began), 0, NULL},
-    {"raw_sasl", T_BOOL, offsetof(Talk, raw_sasl), 0, NULL},
-    {"lossy", T_BOOL, offsetof(Talk, lossy), 0, NULL},
-    {"waiting", T_OBJECT_EX, offsetof(Talk, waiting), 0, NULL},
-    {"ids", T_OBJECT, offsetof(Talk, ids), 0, NULL},
-    {"ways", T_OBJECT_EX, offsetof(Talk, ways), 0, NULL},
+static PyMemberDef Conversation_members[] = {
+    {"number", T_LONGLONG, offsetof(Conversation, number), 0, NULL},
+    {"began", T_BOOL, offsetof(Conversation, began), 0, NULL},
+    {"raw_sasl", T_BOOL, offsetof(Conversation, raw_sasl), 0, NULL},
+    {"lossy", T_BOOL, offsetof(Conversation, lossy), 0, NULL},
+    {"waiting", T_OBJECT_EX, offsetof(Conversation, waiting), 0, NULL},
+    {"ids", T_OBJECT, offsetof(Conversation, ids), 0, NULL},
+    {"halves", T_OBJECT_EX, offsetof(Conversation, halves), 0, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 
-/* ---- ways */
+/* ---- halves */
 
-static int Way_traverse(PyObject *self, visitproc visit, void *arg) {
-    Way *way = (Way *)self;
+static int HalfConversation_traverse(PyObject *self, visitproc visit, void *arg) {
+    HalfConversation *half = (HalfConversation *)self;
     Py_VISIT(Py_TYPE(self));
-    Py_VISIT(way->talk);
-    Py_VISIT(way->pieces);
+    Py_VISIT(half->conversation);
+    Py_VISIT(half->pieces);
     return 0;
 }
 
-static int Way_clear(PyObject *self) {
-    Way *way = (Way *)self;
-    Py_CLEAR(way->talk);
-    Py_CLEAR(way->pieces);
+static int HalfConversation_clear(PyObject *self) {
+    HalfConversation *half = (HalfConversation *)self;
+    Py_CLEAR(half->conversation);
+    Py_CLEAR(half->pieces);
     return 0;
 }
 
-static PyObject *Way_get_head(PyObject *self, void *closure) {
+static PyObject *HalfConversation_get_head(PyObject *self, void *closure) {
     (void)closure;
-    return PyBytes_FromStringAndSize((const char *)((Way *)self)->head, ((Way *)self)->have);
+    return PyBytes_FromStringAndSize((const char *)((HalfConversation *)self)->head, ((HalfConversation *)self)->have);
 }
 
-static int Way_set_head(PyObject *self, PyObject *value, void *closure) {
+static int HalfConversation_set_head(PyObject *self, PyObject *value, void *closure) {
     (void)closure;
     if (!value || !PyBytes_Check(value) || PyBytes_GET_SIZE(value) > 4) {
         PyErr_SetString(PyExc_TypeError, "expected at most 4 bytes");
         return -1;
     }
-    ((Way *)self)->have = (uint8_t)PyBytes_GET_SIZE(value);
-    memcpy(((Way *)self)->head, PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value));
+    ((HalfConversation *)self)->have = (uint8_t)PyBytes_GET_SIZE(value);
+    memcpy(((HalfConversation *)self)->head, PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value));
     return 0;
 }
 
-static PyGetSetDef Way_getset[] = {
-    {"head", Way_get_head, Way_set_head, NULL, NULL},
+static PyGetSetDef HalfConversation_getset[] = {
+    {"head", HalfConversation_get_head, HalfConversation_set_head, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
-static PyMemberDef Way_members[] = {
-    {"talk", T_OBJECT_EX, offsetof(Way, talk), 0, NULL},
-    {"direction", T_INT, offsetof(Way, direction), 0, NULL},
-    {"began", T_BOOL, offsetof(Way, began), 0, NULL},
-    {"opaque", T_BOOL, offsetof(Way, opaque), 0, NULL},
-    {"holed", T_BOOL, offsetof(Way, holed), 0, NULL},
-    {"missing", T_LONGLONG, offsetof(Way, missing), 0, NULL},
-    {"size", T_LONGLONG, offsetof(Way, size), 0, NULL},
-    {"started_ns", T_LONGLONG, offsetof(Way, started_ns), 0, NULL},
-    {"pieces", T_OBJECT_EX, offsetof(Way, pieces), 0, NULL},
+static PyMemberDef HalfConversation_members[] = {
+    {"conversation", T_OBJECT_EX, offsetof(HalfConversation, conversation), 0, NULL},
+    {"direction", T_INT, offsetof(HalfConversation, direction), 0, NULL},
+    {"began", T_BOOL, offsetof(HalfConversation, began), 0, NULL},
+    {"opaque", T_BOOL, offsetof(HalfConversation, opaque), 0, NULL},
+    {"holed", T_BOOL, offsetof(HalfConversation, holed), 0, NULL},
+    {"missing", T_LONGLONG, offsetof(HalfConversation, missing), 0, NULL},
+    {"size", T_LONGLONG, offsetof(HalfConversation, size), 0, NULL},
+    {"started_ns", T_LONGLONG, offsetof(HalfConversation, started_ns), 0, NULL},
+    {"pieces", T_OBJECT_EX, offsetof(HalfConversation, pieces), 0, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 
@@ -204,9 +204,9 @@ static int skim(const How *how, const uint8_t *data, Py_ssize_t size, Py_ssize_t
 }
 
 /* The number of a client id; -1: it is no text; -2: an exception is set. */
-static long long client_of(Frames *frames, Talk *talk, const uint8_t *name, Py_ssize_t size) {
-    if (talk->name && PyBytes_GET_SIZE(talk->name) == size && !memcmp(PyBytes_AS_STRING(talk->name), name, size))
-        return talk->named;
+static long long client_of(Frames *frames, Conversation *conversation, const uint8_t *name, Py_ssize_t size) {
+    if (conversation->name && PyBytes_GET_SIZE(conversation->name) == size && !memcmp(PyBytes_AS_STRING(conversation->name), name, size))
+        return conversation->named;
     PyObject *bytes = PyBytes_FromStringAndSize((const char *)name, size);
     if (!bytes)
         return -2;
@@ -217,8 +217,8 @@ static long long client_of(Frames *frames, Talk *talk, const uint8_t *name, Py_s
         Py_DECREF(bytes);
         return PyErr_Occurred() ? -2 : result;
     }
-    Py_XSETREF(talk->name, bytes);
-    talk->named = result;
+    Py_XSETREF(conversation->name, bytes);
+    conversation->named = result;
     return result;
 }
 
@@ -228,26 +228,26 @@ static inline void little(uint8_t *p, uint64_t value, int size) {
 }
 
 /* RECORD of captures/recording/index.py */
-int record_add(PyObject *records, Talk *talk, Asked *asked, int state, long long time_ns, long long place, Py_ssize_t size,
+int record_add(PyObject *records, Conversation *conversation, PendingRequest *pending, int state, long long time_ns, long long place, Py_ssize_t size,
                int error, int flags, long long client_id) {
     Py_ssize_t at = PyByteArray_GET_SIZE(records);
     if (PyByteArray_Resize(records, at + 64) < 0)
         return 0;
     uint8_t *p = (uint8_t *)PyByteArray_AS_STRING(records) + at;
-    flags |= asked->flags;
+    flags |= pending->flags;
     if (flags & UNDECODED)
         flags &= ~SURPLUS;
-    long long latency = place < 0 || asked->place < 0 ? -1 : time_ns > asked->time_ns ? time_ns - asked->time_ns : 0;
-    little(p, asked->time_ns, 8);
+    long long latency = place < 0 || pending->place < 0 ? -1 : time_ns > pending->time_ns ? time_ns - pending->time_ns : 0;
+    little(p, pending->time_ns, 8);
     little(p + 8, latency, 8);
-    little(p + 16, asked->place, 8);
+    little(p + 16, pending->place, 8);
     little(p + 24, place, 8);
-    little(p + 32, asked->size, 4);
+    little(p + 32, pending->size, 4);
     little(p + 36, size, 4);
-    little(p + 40, asked->correlation_id, 4);
-    little(p + 44, talk->number, 4);
-    little(p + 48, asked->api_key, 2);
-    little(p + 50, asked->api_version, 2);
+    little(p + 40, pending->correlation_id, 4);
+    little(p + 44, conversation->number, 4);
+    little(p + 48, pending->api_key, 2);
+    little(p + 50, pending->api_version, 2);
     little(p + 52, error, 2);
     little(p + 54, flags | state, 2);
     little(p + 56, client_id, 4);
@@ -255,63 +255,63 @@ int record_add(PyObject *records, Talk *talk, Asked *asked, int state, long long
     return 1;
 }
 
-static int append(Frames *frames, Talk *talk, Asked *asked) {
-    PyObject *none = PyObject_CallMethodOneArg(talk->waiting, append_name, (PyObject *)asked);
+static int append(Frames *frames, Conversation *conversation, PendingRequest *pending) {
+    PyObject *none = PyObject_CallMethodOneArg(conversation->waiting, append_name, (PyObject *)pending);
     Py_XDECREF(none);
-    Py_ssize_t waiting = none ? PyObject_Size(talk->waiting) : -1;
+    Py_ssize_t waiting = none ? PyObject_Size(conversation->waiting) : -1;
     if (waiting < 0)
         return 0;
     if (waiting <= frames->most_waiting)
         return 1;
-    PyObject *result = PyObject_CallMethod(frames->owner, "_give_up_first", "O", talk);
+    PyObject *result = PyObject_CallMethod(frames->owner, "_give_up_first", "O", conversation);
     Py_XDECREF(result);
     return result != NULL;
 }
 
 /* A request is there; `alone`: it gets no response. */
-static int wait_for(Frames *frames, Talk *talk, Asked *asked, const uint8_t *data, Py_ssize_t size, PyObject *whole,
+static int wait_for(Frames *frames, Conversation *conversation, PendingRequest *pending, const uint8_t *data, Py_ssize_t size, PyObject *whole,
                     int alone) {
-    if (!alone && frames->records != Py_None && talk->ids == Py_None)
-        return append(frames, talk, asked);
+    if (!alone && frames->records != Py_None && conversation->ids == Py_None)
+        return append(frames, conversation, pending);
     /* what cannot be decoded to its end is masked, which is not done here */
-    int writes = frames->writes && talk->ids == Py_None && !asked->flags ? pen_ready(frames, talk) : 0;
+    int writes = frames->writes && conversation->ids == Py_None && !pending->flags ? segment_ready(frames, conversation) : 0;
     if (writes < 0)
         return 0;
     if (writes) {
-        asked->place = pen_write(frames, talk, 0, asked->time_ns, data, size);
-        if (asked->place < 0)
+        pending->place = segment_write(frames, conversation, 0, pending->time_ns, data, size);
+        if (pending->place < 0)
             return 0;
         if (alone)
-            return pen_record(frames, talk, asked, NO_RESPONSE, -1, -1, 0, 0, 0);
+            return segment_record(frames, conversation, pending, NO_RESPONSE, -1, -1, 0, 0, 0);
         /* Should the segment end before the answer comes, the request goes over to the next one. */
         PyObject *kept = Py_BuildValue(whole ? "(OO)" : "(NO)", whole ? whole : bytes_of(data, size, NULL), Py_None);
         if (!kept)
             return 0;
-        Py_SETREF(asked->kept, kept);
-        return append(frames, talk, asked);
+        Py_SETREF(pending->kept, kept);
+        return append(frames, conversation, pending);
     }
     PyObject *bytes = bytes_of(data, size, whole);
     if (!bytes)
         return 0;
-    PyObject *result = PyObject_CallMethod(frames->owner, alone ? "_alone" : "_wait", "OON", talk, asked, bytes);
+    PyObject *result = PyObject_CallMethod(frames->owner, alone ? "_alone" : "_wait", "OON", conversation, pending, bytes);
     Py_XDECREF(result);
     return result != NULL;
 }
 
 /* Whether the last request is a SaslHandshake v0 that waits for its answer: what follows may be a raw token. */
-static int handshake_waits(Talk *talk) {
-    Py_ssize_t waiting = PyObject_Size(talk->waiting);
-    PyObject *last = waiting > 0 ? PySequence_GetItem(talk->waiting, waiting - 1) : NULL;
-    int waits = last && PyObject_TypeCheck(last, Asked_type) && ((Asked *)last)->api_key == SASL_HANDSHAKE &&
-                !((Asked *)last)->api_version;
+static int handshake_waits(Conversation *conversation) {
+    Py_ssize_t waiting = PyObject_Size(conversation->waiting);
+    PyObject *last = waiting > 0 ? PySequence_GetItem(conversation->waiting, waiting - 1) : NULL;
+    int waits = last && PyObject_TypeCheck(last, PendingRequest_type) && ((PendingRequest *)last)->api_key == SASL_HANDSHAKE &&
+                !((PendingRequest *)last)->api_version;
     Py_XDECREF(last);
     PyErr_Clear();
     return waits;
 }
 
-static int request(Frames *frames, Talk *talk, long long time_ns, const uint8_t *data, Py_ssize_t size, PyObject *whole,
+static int request(Frames *frames, Conversation *conversation, long long time_ns, const uint8_t *data, Py_ssize_t size, PyObject *whole,
                    long long place) {
-    if (talk->raw_sasl || !talk->began || size < 14 || handshake_waits(talk))
+    if (conversation->raw_sasl || !conversation->began || size < 14 || handshake_waits(conversation))
         goto odd;
     int key = (int16_t)get16(data + 4), version = (int16_t)get16(data + 6);
     int length = (int16_t)get16(data + 12);
@@ -327,74 +327,74 @@ static int request(Frames *frames, Talk *talk, long long time_ns, const uint8_t 
     int flexible = how->header_version == 2;
     if (body + flexible > size || (flexible && data[body]))
         goto odd;
-    long long client_id = length < 0 ? 0 : client_of(frames, talk, data + 14, body - 14);
+    long long client_id = length < 0 ? 0 : client_of(frames, conversation, data + 14, body - 14);
     if (client_id < 0) {
         if (PyErr_Occurred())
             return 0;
         goto odd;
     }
-    Asked *asked = (Asked *)Asked_type->tp_alloc(Asked_type, 0);
-    if (!asked)
+    PendingRequest *pending = (PendingRequest *)PendingRequest_type->tp_alloc(PendingRequest_type, 0);
+    if (!pending)
         return 0;
-    asked->time_ns = time_ns;
-    asked->place = place;
-    asked->size = size - 4;
-    asked->row = -1;
-    asked->correlation_id = (int32_t)get32(data + 8);
-    asked->api_key = key;
-    asked->api_version = version;
-    asked->client_id = client_id;
-    asked->kept = Py_NewRef(Py_None);
+    pending->time_ns = time_ns;
+    pending->place = place;
+    pending->size = size - 4;
+    pending->row = -1;
+    pending->correlation_id = (int32_t)get32(data + 8);
+    pending->api_key = key;
+    pending->api_version = version;
+    pending->client_id = client_id;
+    pending->kept = Py_NewRef(Py_None);
     Py_ssize_t end = size;
     int16_t codes[MOST_CODES];
     int alone = 0, read = skim(how, data, size, body + flexible, &end, codes);
     if (read < 0) {
-        Py_DECREF(asked);
+        Py_DECREF(pending);
         return 0;
     }
     if (!read)
-        asked->flags = UNDECODED;
+        pending->flags = UNDECODED;
     else {
         if (end != size)
-            asked->flags = SURPLUS;
+            pending->flags = SURPLUS;
         alone = how->reader->sinks && !codes[0]; /* acks of a Produce */
     }
-    int done = wait_for(frames, talk, asked, data, size, whole, alone);
-    Py_DECREF(asked);
+    int done = wait_for(frames, conversation, pending, data, size, whole, alone);
+    Py_DECREF(pending);
     return done;
 odd:
-    return tell(frames, "_request", (PyObject *)talk, time_ns, data, size, whole, place);
+    return tell(frames, "_request", (PyObject *)conversation, time_ns, data, size, whole, place);
 }
 
-static int response(Frames *frames, Talk *talk, long long time_ns, const uint8_t *data, Py_ssize_t size, PyObject *whole,
+static int response(Frames *frames, Conversation *conversation, long long time_ns, const uint8_t *data, Py_ssize_t size, PyObject *whole,
                     long long place) {
-    Py_ssize_t waiting = size < 9 || talk->ids != Py_None ? 0 : PyObject_Size(talk->waiting);
+    Py_ssize_t waiting = size < 9 || conversation->ids != Py_None ? 0 : PyObject_Size(conversation->waiting);
     if (waiting < 0)
         return 0;
     if (!waiting)
         goto odd;
-    PyObject *found = PySequence_GetItem(talk->waiting, 0);
+    PyObject *found = PySequence_GetItem(conversation->waiting, 0);
     if (!found)
         return 0;
-    Asked *asked = (Asked *)found;
-    if (!PyObject_TypeCheck(found, Asked_type) || asked->correlation_id != (int32_t)get32(data + 4) || asked->row >= 0) {
+    PendingRequest *pending = (PendingRequest *)found;
+    if (!PyObject_TypeCheck(found, PendingRequest_type) || pending->correlation_id != (int32_t)get32(data + 4) || pending->row >= 0) {
         Py_DECREF(found);
         goto odd;
     }
-    How *how = how_to(frames, 1, asked->api_key, asked->api_version);
+    How *how = how_to(frames, 1, pending->api_key, pending->api_version);
     if (!how || (how->header_version && data[8])) {
         Py_DECREF(found);
         if (PyErr_Occurred())
             return 0;
         goto odd;
     }
-    int writes = frames->writes && asked->place >= 0 ? pen_ready(frames, talk) : 0;
-    if (writes > 0 && (!PyTuple_CheckExact(asked->kept) || PyTuple_GET_ITEM(asked->kept, 1) != Py_None))
+    int writes = frames->writes && pending->place >= 0 ? segment_ready(frames, conversation) : 0;
+    if (writes > 0 && (!PyTuple_CheckExact(pending->kept) || PyTuple_GET_ITEM(pending->kept, 1) != Py_None))
         writes = 0; /* it was carried over from another segment */
     Py_ssize_t end = size;
     int16_t codes[MOST_CODES];
     int error = 0, flags = 0, read = writes < 0 ? -1 : skim(how, data, size, 8 + how->header_version, &end, codes);
-    PyObject *first = read < 0 ? NULL : PyObject_CallMethodNoArgs(talk->waiting, popleft_name);
+    PyObject *first = read < 0 ? NULL : PyObject_CallMethodNoArgs(conversation->waiting, popleft_name);
     if (!first) {
         Py_DECREF(found);
         return 0;
@@ -409,14 +409,14 @@ static int response(Frames *frames, Talk *talk, long long time_ns, const uint8_t
     }
     int done;
     if (frames->records != Py_None) {
-        done = record_add(frames->records, talk, asked, PAIRED, time_ns, place, size - 4, error, flags, asked->client_id);
+        done = record_add(frames->records, conversation, pending, PAIRED, time_ns, place, size - 4, error, flags, pending->client_id);
         frames->rows++;
-    } else if (writes && !flags && !may_hold_metadata_log(asked->api_key, data, (size_t)size)) {
-        place = pen_write(frames, talk, 1, time_ns, data, size);
-        done = place >= 0 && pen_record(frames, talk, asked, PAIRED, time_ns, place, size - 4, error, flags);
+    } else if (writes && !flags && !may_hold_metadata_log(pending->api_key, data, (size_t)size)) {
+        place = segment_write(frames, conversation, 1, time_ns, data, size);
+        done = place >= 0 && segment_record(frames, conversation, pending, PAIRED, time_ns, place, size - 4, error, flags);
     } else {
         PyObject *bytes = bytes_of(data, size, whole);
-        PyObject *result = bytes ? PyObject_CallMethod(frames->owner, "_pair", "OOLNLnii", talk, asked, time_ns, bytes, place,
+        PyObject *result = bytes ? PyObject_CallMethod(frames->owner, "_pair", "OOLNLnii", conversation, pending, time_ns, bytes, place,
                                                        size - 4, error, flags)
                                  : NULL;
         Py_XDECREF(result);
@@ -425,76 +425,76 @@ static int response(Frames *frames, Talk *talk, long long time_ns, const uint8_t
     Py_DECREF(found);
     return done;
 odd:
-    return tell(frames, "_response", (PyObject *)talk, time_ns, data, size, whole, place);
+    return tell(frames, "_response", (PyObject *)conversation, time_ns, data, size, whole, place);
 }
 
 /* ---- streams */
 
-static void start_anew(Way *way) {
-    way->have = 0;
-    way->missing = way->size = way->started_ns = 0;
-    way->holed = 0;
+static void start_anew(HalfConversation *half) {
+    half->have = 0;
+    half->missing = half->size = half->started_ns = 0;
+    half->holed = 0;
 }
 
-static int add_piece(Way *way, long long offset, Py_ssize_t size) {
+static int add_piece(HalfConversation *half, long long offset, Py_ssize_t size) {
     PyObject *piece = Py_BuildValue("(Ln)", offset, size);
-    int done = piece && PyList_Append(way->pieces, piece) == 0;
+    int done = piece && PyList_Append(half->pieces, piece) == 0;
     Py_XDECREF(piece);
     return done;
 }
 
 /* The bytes of a frame that came in pieces, when all of them are in the window. */
-static PyObject *joined(Frames *frames, Way *way) {
-    Py_ssize_t count = PyList_GET_SIZE(way->pieces), end = PyBytes_GET_SIZE(frames->window);
-    PyObject *data = PyBytes_FromStringAndSize(NULL, way->size + 4);
+static PyObject *joined(Frames *frames, HalfConversation *half) {
+    Py_ssize_t count = PyList_GET_SIZE(half->pieces), end = PyBytes_GET_SIZE(frames->window);
+    PyObject *data = PyBytes_FromStringAndSize(NULL, half->size + 4);
     Py_ssize_t at = 0;
     for (Py_ssize_t i = 0; data && i < count; i++) {
-        PyObject *piece = PyList_GET_ITEM(way->pieces, i);
+        PyObject *piece = PyList_GET_ITEM(half->pieces, i);
         long long offset = PyLong_AsLongLong(PyTuple_GET_ITEM(piece, 0)) - frames->base;
         Py_ssize_t size = PyLong_AsSsize_t(PyTuple_GET_ITEM(piece, 1));
-        if (offset < 0 || offset + size > end || at + size > way->size + 4) {
+        if (offset < 0 || offset + size > end || at + size > half->size + 4) {
             Py_CLEAR(data);
             break;
         }
         memcpy(PyBytes_AS_STRING(data) + at, PyBytes_AS_STRING(frames->window) + offset, size);
         at += size;
     }
-    if (data && at != way->size + 4)
+    if (data && at != half->size + 4)
         Py_CLEAR(data);
     if (!data && !PyErr_Occurred())
-        data = PyObject_CallMethod(frames->owner, "_read", "O", way->pieces);
-    if (data && (!PyBytes_Check(data) || PyBytes_GET_SIZE(data) != way->size + 4)) {
+        data = PyObject_CallMethod(frames->owner, "_read", "O", half->pieces);
+    if (data && (!PyBytes_Check(data) || PyBytes_GET_SIZE(data) != half->size + 4)) {
         Py_CLEAR(data);
         PyErr_SetString(PyExc_OSError, "the capture changed while it was read");
     }
     return data;
 }
 
-static int frame(Frames *frames, Way *way, long long time_ns, const uint8_t *data, Py_ssize_t size, PyObject *whole,
+static int frame(Frames *frames, HalfConversation *half, long long time_ns, const uint8_t *data, Py_ssize_t size, PyObject *whole,
                  long long place) {
-    if (!way->talk || !PyObject_TypeCheck((PyObject *)way->talk, Talk_type)) {
-        PyErr_SetString(PyExc_TypeError, "a way belongs to a connection");
+    if (!half->conversation || !PyObject_TypeCheck((PyObject *)half->conversation, Conversation_type)) {
+        PyErr_SetString(PyExc_TypeError, "a half belongs to a connection");
         return 0;
     }
-    way->began = 1;
-    return (way->direction ? response : request)(frames, way->talk, time_ns, data, size, whole, place);
+    half->began = 1;
+    return (half->direction ? response : request)(frames, half->conversation, time_ns, data, size, whole, place);
 }
 
-static int whole_frame(Frames *frames, Way *way) {
-    long long started_ns = way->started_ns;
-    PyObject *data = way->holed ? NULL : joined(frames, way);
-    if (way->holed || !data) {
+static int whole_frame(Frames *frames, HalfConversation *half) {
+    long long started_ns = half->started_ns;
+    PyObject *data = half->holed ? NULL : joined(frames, half);
+    if (half->holed || !data) {
         if (PyErr_Occurred())
             return 0;
-        PyObject *result = PyObject_CallMethod(frames->owner, "_whole", "O", way);
+        PyObject *result = PyObject_CallMethod(frames->owner, "_whole", "O", half);
         Py_XDECREF(result);
         return result != NULL;
     }
     long long place;
-    if (PyList_GET_SIZE(way->pieces) == 1)
-        place = PyLong_AsLongLong(PyTuple_GET_ITEM(PyList_GET_ITEM(way->pieces, 0), 0));
+    if (PyList_GET_SIZE(half->pieces) == 1)
+        place = PyLong_AsLongLong(PyTuple_GET_ITEM(PyList_GET_ITEM(half->pieces, 0), 0));
     else {
-        PyObject *found = PyObject_CallMethod(frames->owner, "_placed", "O", way->pieces);
+        PyObject *found = PyObject_CallMethod(frames->owner, "_placed", "O", half->pieces);
         place = found ? PyLong_AsLongLong(found) : -1;
         Py_XDECREF(found);
     }
@@ -503,66 +503,66 @@ static int whole_frame(Frames *frames, Way *way) {
         Py_DECREF(data);
         return 0;
     }
-    Py_SETREF(way->pieces, pieces);
-    start_anew(way);
-    int done = frame(frames, way, started_ns, (const uint8_t *)PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), data, place);
+    Py_SETREF(half->pieces, pieces);
+    start_anew(half);
+    int done = frame(frames, half, started_ns, (const uint8_t *)PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), data, place);
     Py_DECREF(data);
     return done;
 }
 
-int frames_feed(Frames *frames, Way *way, long long time_ns, const uint8_t *data, Py_ssize_t end, long long offset) {
+int frames_feed(Frames *frames, HalfConversation *half, long long time_ns, const uint8_t *data, Py_ssize_t end, long long offset) {
     Py_ssize_t at = 0;
     while (at < end) {
-        if (way->opaque || !way->began)
-            return tell(frames, "data", (PyObject *)way, time_ns, data + at, end - at, NULL, offset + at);
-        if (!PyList_Check(way->pieces)) {
+        if (half->opaque || !half->began)
+            return tell(frames, "data", (PyObject *)half, time_ns, data + at, end - at, NULL, offset + at);
+        if (!PyList_Check(half->pieces)) {
             PyErr_SetString(PyExc_TypeError, "pieces are a list");
             return 0;
         }
         Py_ssize_t step;
-        if (!way->missing) {
-            Py_ssize_t waiting = PyList_GET_SIZE(way->pieces);
+        if (!half->missing) {
+            Py_ssize_t waiting = PyList_GET_SIZE(half->pieces);
             if (!waiting && end - at >= 4) {
                 long long size = (int32_t)get32(data + at);
                 if (size < 0 || size > frames->most_frame)
-                    return tell(frames, "data", (PyObject *)way, time_ns, data + at, end - at, NULL, offset + at);
+                    return tell(frames, "data", (PyObject *)half, time_ns, data + at, end - at, NULL, offset + at);
                 if (end - at >= size + 4) { /* as it mostly is */
-                    if (!frame(frames, way, time_ns, data + at, size + 4, NULL, offset + at))
+                    if (!frame(frames, half, time_ns, data + at, size + 4, NULL, offset + at))
                         return 0;
                     at += size + 4;
                     continue;
                 }
             }
             if (!waiting)
-                way->started_ns = time_ns;
-            step = 4 - way->have < end - at ? 4 - way->have : end - at;
+                half->started_ns = time_ns;
+            step = 4 - half->have < end - at ? 4 - half->have : end - at;
             uint8_t head[4];
-            memcpy(head, way->head, way->have);
-            memcpy(head + way->have, data + at, step);
-            if (way->have + step == 4) {
+            memcpy(head, half->head, half->have);
+            memcpy(head + half->have, data + at, step);
+            if (half->have + step == 4) {
                 long long size = (int32_t)get32(head);
                 if (size < 0 || size > frames->most_frame) /* Python says what it is */
-                    return tell(frames, "data", (PyObject *)way, time_ns, data + at, end - at, NULL, offset + at);
-                way->missing = way->size = size;
+                    return tell(frames, "data", (PyObject *)half, time_ns, data + at, end - at, NULL, offset + at);
+                half->missing = half->size = size;
             }
-            memcpy(way->head, head, 4);
-            way->have += (uint8_t)step;
+            memcpy(half->head, head, 4);
+            half->have += (uint8_t)step;
             /* The size and what follows it directly are one piece. */
-            Py_ssize_t more = way->have < 4 ? 0 : way->missing < end - at - step ? way->missing : end - at - step;
-            if (!add_piece(way, offset + at, step + more))
+            Py_ssize_t more = half->have < 4 ? 0 : half->missing < end - at - step ? half->missing : end - at - step;
+            if (!add_piece(half, offset + at, step + more))
                 return 0;
             at += step + more;
-            way->missing -= more;
-            if (way->have < 4)
+            half->missing -= more;
+            if (half->have < 4)
                 return 1;
         } else {
-            step = way->missing < end - at ? way->missing : end - at;
-            if (!way->holed && !add_piece(way, offset + at, step))
+            step = half->missing < end - at ? half->missing : end - at;
+            if (!half->holed && !add_piece(half, offset + at, step))
                 return 0;
-            way->missing -= step;
+            half->missing -= step;
             at += step;
         }
-        if (!way->missing && !whole_frame(frames, way))
+        if (!half->missing && !whole_frame(frames, half))
             return 0;
     }
     return 1;
@@ -669,38 +669,38 @@ static PyMethodDef Frames_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static PyType_Slot Asked_slots[] = {
-    {Py_tp_new, Asked_new}, {Py_tp_dealloc, Asked_dealloc}, {Py_tp_members, Asked_members}, {0, NULL}};
-static PyType_Slot Talk_slots[] = {{Py_tp_dealloc, collected},
-                                   {Py_tp_traverse, Talk_traverse},
-                                   {Py_tp_clear, Talk_clear},
-                                   {Py_tp_members, Talk_members},
+static PyType_Slot PendingRequest_slots[] = {
+    {Py_tp_new, PendingRequest_new}, {Py_tp_dealloc, PendingRequest_dealloc}, {Py_tp_members, PendingRequest_members}, {0, NULL}};
+static PyType_Slot Conversation_slots[] = {{Py_tp_dealloc, collected},
+                                   {Py_tp_traverse, Conversation_traverse},
+                                   {Py_tp_clear, Conversation_clear},
+                                   {Py_tp_members, Conversation_members},
                                    {0, NULL}};
-static PyType_Slot Way_slots[] = {{Py_tp_dealloc, collected},      {Py_tp_traverse, Way_traverse},
-                                  {Py_tp_clear, Way_clear},        {Py_tp_members, Way_members},
-                                  {Py_tp_getset, Way_getset},      {0, NULL}};
+static PyType_Slot HalfConversation_slots[] = {{Py_tp_dealloc, collected},      {Py_tp_traverse, HalfConversation_traverse},
+                                  {Py_tp_clear, HalfConversation_clear},        {Py_tp_members, HalfConversation_members},
+                                  {Py_tp_getset, HalfConversation_getset},      {0, NULL}};
 static PyType_Slot Frames_slots[] = {{Py_tp_new, Frames_new},           {Py_tp_dealloc, collected},
                                      {Py_tp_traverse, Frames_traverse}, {Py_tp_clear, Frames_clear},
                                      {Py_tp_members, Frames_members},   {Py_tp_methods, Frames_methods},
                                      {0, NULL}};
-static PyType_Spec Asked_spec = {"barnabas.captures.native._native.Asked", sizeof(Asked), 0, Py_TPFLAGS_DEFAULT, Asked_slots};
-static PyType_Spec Talk_spec = {"barnabas.captures.native._native.Talk", sizeof(Talk), 0,
-                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE, Talk_slots};
-static PyType_Spec Way_spec = {"barnabas.captures.native._native.Way", sizeof(Way), 0,
-                               Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE, Way_slots};
+static PyType_Spec PendingRequest_spec = {"barnabas.captures.native._native.PendingRequest", sizeof(PendingRequest), 0, Py_TPFLAGS_DEFAULT, PendingRequest_slots};
+static PyType_Spec Conversation_spec = {"barnabas.captures.native._native.Conversation", sizeof(Conversation), 0,
+                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE, Conversation_slots};
+static PyType_Spec HalfConversation_spec = {"barnabas.captures.native._native.HalfConversation", sizeof(HalfConversation), 0,
+                               Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE, HalfConversation_slots};
 static PyType_Spec Frames_spec = {"barnabas.captures.native._native.Frames", sizeof(Frames), 0,
                                   Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, Frames_slots};
 
 int frames_ready(PyObject *module) {
-    PyObject *asked = PyType_FromSpec(&Asked_spec), *talk = PyType_FromSpec(&Talk_spec), *way = PyType_FromSpec(&Way_spec),
+    PyObject *pending = PyType_FromSpec(&PendingRequest_spec), *conversation = PyType_FromSpec(&Conversation_spec), *half = PyType_FromSpec(&HalfConversation_spec),
              *frames = PyType_FromSpec(&Frames_spec);
     append_name = PyUnicode_InternFromString("append");
     popleft_name = PyUnicode_InternFromString("popleft");
-    if (!asked || !talk || !way || !frames || !append_name || !popleft_name)
+    if (!pending || !conversation || !half || !frames || !append_name || !popleft_name)
         return 0;
-    Asked_type = (PyTypeObject *)asked;
-    Talk_type = (PyTypeObject *)talk;
-    Way_type = (PyTypeObject *)way;
-    return PyModule_AddObjectRef(module, "Asked", asked) == 0 && PyModule_AddObjectRef(module, "Talk", talk) == 0 &&
-           PyModule_AddObjectRef(module, "Way", way) == 0 && PyModule_AddObject(module, "Frames", frames) == 0;
+    PendingRequest_type = (PyTypeObject *)pending;
+    Conversation_type = (PyTypeObject *)conversation;
+    HalfConversation_type = (PyTypeObject *)half;
+    return PyModule_AddObjectRef(module, "PendingRequest", pending) == 0 && PyModule_AddObjectRef(module, "Conversation", conversation) == 0 &&
+           PyModule_AddObjectRef(module, "HalfConversation", half) == 0 && PyModule_AddObject(module, "Frames", frames) == 0;
 }

@@ -1,4 +1,4 @@
-/* What reading foreign captures has in common: connections, their two ways, requests that wait. */
+/* What reading foreign captures has in common: conversations, their halves, requests that wait. */
 #ifndef BARNABAS_IMPORT_H
 #define BARNABAS_IMPORT_H
 
@@ -11,36 +11,36 @@ typedef struct {
     char synced, finished, quick;
     long long skipped, waiting_bytes;
     long long acked, acked_first, empty, empty_first; /* -1: none */
-    PyObject *waiting, *way;
+    PyObject *waiting, *half;
 } Side;
 
-/* The rest is of captures/foreign/skim.py: a connection, one way of it, a request that waits. */
+/* The rest is of captures/foreign/skim.py: a conversation, one half of it, a request that waits. */
 typedef struct {
     PyObject_HEAD
     long long number;
     char began, raw_sasl;
-    PyObject *waiting, *ids, *ways;
+    PyObject *waiting, *ids, *halves;
     PyObject *name; /* the client id that it said last, and its number */
     long long named;
     /* For who writes frames: segment_writer.c. */
     char lossy; /* a loss is to be told with the next frame */
     char attached;
     long long segment; /* that this is attached to */
-    Py_buffer next;    /* two uint64: the next sequence numbers of both ways */
+    Py_buffer next;    /* two uint64: the next sequence numbers of both halves */
     uint8_t heads[2][ETHERNET + 60];
     Py_ssize_t head_size;
     long long known_client, client_number; /* its id here, and in the index of the segment */
-} Talk;
+} Conversation;
 
 typedef struct {
     PyObject_HEAD
-    Talk *talk;
+    Conversation *conversation;
     int direction;
     char began, opaque, holed;
     uint8_t head[4], have;
     long long missing, size, started_ns;
     PyObject *pieces;
-} Way;
+} HalfConversation;
 
 typedef struct {
     PyObject_HEAD
@@ -48,7 +48,7 @@ typedef struct {
     int correlation_id, api_key, api_version, flags;
     long long client_id;
     PyObject *kept;
-} Asked;
+} PendingRequest;
 
 #define MOST_KEYS 128
 #define MOST_VERSIONS 32
@@ -83,22 +83,22 @@ typedef struct {
     long long base;
 } Frames;
 
-extern PyTypeObject *Side_type, *Way_type, *Talk_type;
+extern PyTypeObject *Side_type, *HalfConversation_type, *Conversation_type;
 
 int flows_ready(PyObject *module);
 int frames_ready(PyObject *module);
-/* The next bytes of a way, which stand at `offset` of the file. 0: an exception is set. */
-int frames_feed(Frames *frames, Way *way, long long time_ns, const uint8_t *data, Py_ssize_t size, long long offset);
+/* The next bytes of a direction, which stand at `offset` of the file. 0: an exception is set. */
+int frames_feed(Frames *frames, HalfConversation *half, long long time_ns, const uint8_t *data, Py_ssize_t size, long long offset);
 /* segment_writer.c */
-int pen_ready(Frames *frames, Talk *talk); /* 1: frames of it may be written; 0: not here; -1: an exception is set */
-long long pen_write(Frames *frames, Talk *talk, int direction, long long time_ns, const uint8_t *data, Py_ssize_t size);
-int pen_record(Frames *frames, Talk *talk, Asked *asked, int state, long long time_ns, long long place, Py_ssize_t size,
+int segment_ready(Frames *frames, Conversation *conversation); /* 1: frames of it may be written; 0: not here; -1: an exception is set */
+long long segment_write(Frames *frames, Conversation *conversation, int direction, long long time_ns, const uint8_t *data, Py_ssize_t size);
+int segment_record(Frames *frames, Conversation *conversation, PendingRequest *pending, int state, long long time_ns, long long place, Py_ssize_t size,
                int error, int flags);
 PyObject *Frames_write_to(PyObject *self, PyObject *arguments);
 PyObject *Frames_attach(PyObject *self, PyObject *arguments);
-void pen_release(Talk *talk);
+void segment_detach(Conversation *conversation);
 /* import.c: an index record, appended to a bytearray */
-int record_add(PyObject *records, Talk *talk, Asked *asked, int state, long long time_ns, long long place, Py_ssize_t size,
+int record_add(PyObject *records, Conversation *conversation, PendingRequest *pending, int state, long long time_ns, long long place, Py_ssize_t size,
                int error, int flags, long long client_id);
 
 PyObject *Frames_walk(PyObject *self, PyObject *const *arguments, Py_ssize_t count);

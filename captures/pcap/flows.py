@@ -87,11 +87,21 @@ class OnTrial(Protocol):
 
 
 class PlainSide:
-    """One direction of a flow. The accelerator has the same; see scanning.py."""
+    """One direction of a flow. The accelerator has the same; see foreign/scan.py."""
 
     __slots__ = (
-        "acked", "acked_first", "empty", "empty_first", "finished", "next", "quick", "skipped", "synced", "waiting",
-        "waiting_bytes", "way",
+        "acked",
+        "acked_first",
+        "empty",
+        "empty_first",
+        "finished",
+        "half",
+        "next",
+        "quick",
+        "skipped",
+        "synced",
+        "waiting",
+        "waiting_bytes",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -101,8 +111,8 @@ class PlainSide:
         self.skipped = 0  # bytes given up since the last Data
         self.waiting: dict[int, Data] = {}
         self.waiting_bytes = 0
-        self.quick = False  # the next bytes may be taken without `Reassembler.feed`; see scanning.py
-        self.way: Any = None  # who takes them
+        self.quick = False  # the next bytes may be taken without `Reassembler.feed`; see foreign/scan.py
+        self.half: Any = None  # who takes them
         # Positions, the first and the furthest, or -1: what this end acknowledged of the other direction's bytes, and where
         # segments without bytes stood.
         self.acked_first = self.acked = self.empty_first = self.empty = -1

@@ -184,7 +184,7 @@ class EventReader:
                     return
                 yield from self._begin(self._unread.pop(0))
                 continue
-            # Asked in this order, because the next file is made before the one before it is finished.
+            # PendingRequest in this order, because the next file is made before the one before it is finished.
             written = self.live
             if not self._unread:
                 self._find()

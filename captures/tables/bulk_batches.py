@@ -56,7 +56,7 @@ _ODD = CARRIED | CHANGED | CUT | NOTED
 _CHUNK = 8 << 20
 """Bytes of frames that are taken at once: the smallest batch has 61, so their rows are few as well."""
 
-Way = tuple[Any, bool, int, int, int]
+HalfConversation = tuple[Any, bool, int, int, int]
 """The accelerator's reader, whether it is a request, header version, API key and version."""
 
 
@@ -110,7 +110,7 @@ class BulkReader:
     ) -> None:
         self._data, self._index, self._names, self._topics = data, index, names, topics
         self._columns = {each.table.name: each.columns for each in options}
-        self._ways: list[Way] = []
+        self._ways: list[HalfConversation] = []
         self._known: dict[tuple[bool, int, int], int] = {}
 
     def read(self, numbers: Any) -> tuple[dict[str, tuple[Any, Any]], Any]:
@@ -183,7 +183,7 @@ _NEEDLESS, _UNREADABLE = -1, -2
 
 
 @cache
-def _way(request: bool, api_key: int, api_version: int, areas: bool, throttled: bool) -> Way | bool | None:
+def _way(request: bool, api_key: int, api_version: int, areas: bool, throttled: bool) -> HalfConversation | bool | None:
     """How messages are read; False: they need not be read; None: their plan is not of the usual form."""
     kind = "request" if request else "response"
     of, sinks = plan(kind, api_key, api_version), dict[str, int]()
