@@ -1,9 +1,9 @@
 """A recording as a broker: the logic of `barnabas serve`, without sockets."""
 
+from .answers import Ask, Later, Missed, Reply, Session
 from .cluster import Offer
 from .engine import Engine
 from .produced import Content, Difference, whole_content
-from .requests import Ask, Later, Missed, Reply, Session
 from .usage import Unused
 
 __all__ = [

@@ -11,9 +11,9 @@ from typing import Any
 from uuid import UUID
 
 from ...decoder.schema import facts
-from .memory import Kept, Memory, addresses
-from .recall import Story, describe
-from .requests import Ask, Missed, Reply, Session
+from .answers import Ask, Missed, Reply, Session
+from .recorded_answers import Story, describe
+from .recorded_exchanges import Kept, Memory, addresses
 from .restating import Lost, fitting, restate_item
 
 UNKNOWN_TOPIC = facts.error_code("UNKNOWN_TOPIC_OR_PARTITION")

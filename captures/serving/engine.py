@@ -16,16 +16,16 @@ from ... import decoder
 from ...decoder import Exchange
 from ...decoder.codec.message_view import MessageView
 from ...decoder.schema import facts
+from .answers import Ask, Later, Missed, Reply, Session
 from .cluster import API_VERSIONS, Cluster, Offer, Offers
+from .generated_names import Names
 from .groups import ConsumerGroups, Groups
 from .logs import Logs
-from .memory import Memory
-from .names import Names
 from .offsets import Offsets
 from .partitions import Partitions
 from .produced import Content, Produced
-from .recall import Recall, Story
-from .requests import Ask, Later, Missed, Reply, Session
+from .recorded_answers import Recall, Story
+from .recorded_exchanges import Memory
 from .transactions import Transactions
 from .usage import Usage
 

@@ -18,10 +18,10 @@ from uuid import UUID
 
 from ...decoder.filter.patterns import PatternError, PatternTimeout, pattern, within
 from ...decoder.schema import facts
+from .answers import Ask, Later, Missed, Outcomes, Reply
 from .logs import Logs
-from .memory import Memory
 from .offsets import NATURAL
-from .requests import Ask, Later, Missed, Outcomes, Reply
+from .recorded_exchanges import Memory
 from .restating import fitting
 
 _code = facts.error_code

@@ -19,7 +19,7 @@ from typing import Any
 
 from ...decoder import records
 from ...decoder.records import Batch, Message, Partial, Record
-from .memory import Memory
+from .recorded_exchanges import Memory
 
 _BASE = struct.Struct(">q")
 _EPOCH = struct.Struct(">i")

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from .memory import Memory
-from .requests import Ask, Missed, Outcomes, Reply, codes
+from .answers import Ask, Missed, Outcomes, Reply, codes
+from .recorded_exchanges import Memory
 from .restating import fitting
 
 Committed = tuple[int, int, str | None]

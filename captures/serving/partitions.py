@@ -11,11 +11,11 @@ from typing import Any
 
 from ...decoder import records
 from ...decoder.schema import facts
+from .answers import Ask, Later, Missed, Outcomes, Reply
 from .logs import Logs
-from .memory import Kept, Memory
 from .produced import Produced
-from .recall import Story
-from .requests import Ask, Later, Missed, Outcomes, Reply
+from .recorded_answers import Story
+from .recorded_exchanges import Kept, Memory
 from .restating import fitting
 
 NOT_FOUND = facts.error_code("FETCH_SESSION_ID_NOT_FOUND")

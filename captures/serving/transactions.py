@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...decoder.schema import facts
+from .answers import Ask, Missed, Outcomes, Reply
 from .logs import Logs, Partition
-from .memory import Kept, Memory
 from .offsets import Committed, Offsets
-from .requests import Ask, Missed, Outcomes, Reply
+from .recorded_exchanges import Kept, Memory
 from .restating import fitting
 
 _BUMPS_FROM = 5

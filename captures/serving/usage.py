@@ -19,12 +19,12 @@ from typing import Any
 
 from ...decoder import Message
 from ...decoder.schema import facts
+from .answers import Outcomes, Reply
 from .logs import Logs
-from .memory import PRODUCE, Kept, Memory
 from .produced import Produced
 from .questions import identity, only_reads, touches
-from .recall import KEPT_UP, Story, describe
-from .requests import Outcomes, Reply
+from .recorded_answers import KEPT_UP, Story, describe
+from .recorded_exchanges import PRODUCE, Kept, Memory
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from typing import Any
 
 from ...captures import Recorder
 from ...captures.serving import Ask, Engine, Later, Missed, Reply, Session
-from ...captures.serving.memory import addresses
-from ...captures.serving.recall import describe
+from ...captures.serving.recorded_answers import describe
+from ...captures.serving.recorded_exchanges import addresses
 from ...decoder import DecodeError
 from ...decoder.schema import facts
 from ...decoder.wire.frame import MAX_FRAME

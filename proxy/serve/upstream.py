@@ -7,7 +7,7 @@ import struct
 import time
 
 from ...captures import Recorder
-from ...captures.serving.memory import addresses
+from ...captures.serving.recorded_exchanges import addresses
 from ...decoder import DecodeError, Direction, decode_response
 from ...decoder.codec.message import Message
 from ..events import Address

@@ -109,7 +109,7 @@ def hook(event, args):
 
 from barnabas.ui.cli.command_line import make_app
 from barnabas.captures import open_capture
-from barnabas.captures.serving.requests import Later, Missed, Session
+from barnabas.captures.serving.answers import Later, Missed, Session
 from barnabas.captures.serving.engine import Engine
 from barnabas.decoder import DecodeError
 import barnabas.captures.export, pyarrow.parquet, numpy  # what libraries do when they are loaded is not the capture's

@@ -9,7 +9,7 @@ from barnabas.captures.reading import reindex
 from barnabas.captures.reading.verify import verify
 from barnabas.captures.recording.index import paths
 from barnabas.captures.replay.policy import Policy
-from barnabas.captures.serving.memory import Memory
+from barnabas.captures.serving.recorded_exchanges import Memory
 from barnabas.captures.transform.write import Writer
 from barnabas.decoder.wire.frame import Direction
 from barnabas.decoder.wire.truncated_frame import cut_fault

@@ -14,7 +14,7 @@ from typing import Any
 from ...decoder import Message
 from ..replay.rewriting import Scope, changed, tree_of, visit
 from ..replay.roles import Role
-from .memory import Memory
+from .recorded_exchanges import Memory
 
 _CHANCE = re.compile(
     r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...decoder import Message
 from ...decoder.schema import facts
-from .memory import Kept
+from .recorded_exchanges import Kept
 
 
 @dataclass(slots=True)

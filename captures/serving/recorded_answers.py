@@ -14,9 +14,9 @@ from typing import Any
 
 from ...decoder import Message
 from ...decoder.schema import facts
-from .memory import Kept, Memory
+from .answers import Ask, Missed, Reply
 from .questions import entries, identity, items_of, only_reads, touches
-from .requests import Ask, Missed, Reply
+from .recorded_exchanges import Kept, Memory
 from .restating import Lost, fitting, restate, restate_item
 
 KEPT_UP = frozenset(
