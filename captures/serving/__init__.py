@@ -1,11 +1,21 @@
 """A recording as a broker: the logic of `barnabas serve`, without sockets."""
 
-from .answers import Ask, Later, Missed, Reply, Session
+from .answers import DelayedReply, LiveRequest, NotRecorded, Reply, Session
 from .cluster import Offer
 from .engine import Engine
 from .produced import Content, Difference, whole_content
 from .usage import Unused
 
 __all__ = [
-    "Ask", "Content", "Difference", "Engine", "Later", "Missed", "Offer", "Reply", "Session", "Unused", "whole_content",
+    "Content",
+    "DelayedReply",
+    "Difference",
+    "Engine",
+    "LiveRequest",
+    "NotRecorded",
+    "Offer",
+    "Reply",
+    "Session",
+    "Unused",
+    "whole_content",
 ]  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...decoder import Message
 from ...decoder.schema import facts
-from .recorded_exchanges import Kept
+from .recorded_exchanges import RecordedExchange
 
 
 @dataclass(slots=True)
@@ -21,7 +21,7 @@ class Session:
 
 
 @dataclass(slots=True)
-class Ask:
+class LiveRequest:
     """One live request. `now` is in seconds, of any clock that does not go back; `time_ms` is since the epoch."""
 
     session: Session
@@ -59,12 +59,12 @@ class Reply:
 
     fields: dict[str, Any] | None
     how: str = "kept up"
-    source: Kept | None = None
+    source: RecordedExchange | None = None
     version: int | None = None
 
 
 @dataclass(slots=True)
-class Later:
+class DelayedReply:
     """An answer that has to wait: `poll(now, last)` gives it when it is there; `last` is true when `deadline` (in
     seconds, of the same clock) has passed, and then it must."""
 
@@ -72,7 +72,7 @@ class Later:
     poll: Callable[[float, bool], Reply | None]
 
 
-class Missed(Exception):
+class NotRecorded(Exception):
     """The recording has no answer. `what` was asked, `nearest` is the recorded request that is most like it.
 
     `rest` is the answer with what the recording has, and errors for what it has not; `whole`: it has nothing of it.
@@ -82,7 +82,7 @@ class Missed(Exception):
     def __init__(
         self,
         what: str,
-        nearest: Kept | None = None,
+        nearest: RecordedExchange | None = None,
         rest: Reply | None = None,
         whole: bool = True,
         bearable: bool = False,
@@ -96,10 +96,10 @@ class Outcomes:
 
     def __init__(self, natural: frozenset[int] = frozenset()) -> None:
         self._natural = natural
-        self._by_key: dict[Any, list[tuple[int, Kept]]] = {}
+        self._by_key: dict[Any, list[tuple[int, RecordedExchange]]] = {}
         self._next: dict[Any, int] = {}
 
-    def add(self, key: Any, code: int, kept: Kept) -> None:
+    def add(self, key: Any, code: int, kept: RecordedExchange) -> None:
         """The next recorded outcome of `key`."""
         self._by_key.setdefault(key, []).append((code, kept))
 
@@ -107,7 +107,7 @@ class Outcomes:
         """Whatever has recorded outcomes."""
         return list(self._by_key)
 
-    def errors_to_come(self) -> list[Kept]:
+    def errors_to_come(self) -> list[RecordedExchange]:
         """The exchanges whose recorded errors have not come yet; without those that follow from the state."""
         return [
             kept
@@ -116,7 +116,7 @@ class Outcomes:
             if code and code not in self._natural
         ]
 
-    def next_error(self, key: Any) -> tuple[int, Kept] | None:
+    def next_error(self, key: Any) -> tuple[int, RecordedExchange] | None:
         """The error that came at this place in the recording; None for success, for errors that follow from the state
         (those come by themselves), and when there were no more."""
         known = self._by_key.get(key)

@@ -11,10 +11,10 @@ from typing import Any
 from uuid import UUID
 
 from ...decoder.schema import facts
-from .answers import Ask, Missed, Reply, Session
-from .recorded_answers import Story, describe
-from .recorded_exchanges import Kept, Memory, addresses
-from .restating import Lost, fitting, restate_item
+from .answers import LiveRequest, NotRecorded, Reply, Session
+from .recorded_answers import Progress, describe
+from .recorded_exchanges import RecordedExchange, RecordedExchanges, addresses
+from .restating import NotExpressible, convert_item, fitting
 
 UNKNOWN_TOPIC = facts.error_code("UNKNOWN_TOPIC_OR_PARTITION")
 METADATA = facts.api_key("Metadata")
@@ -24,12 +24,12 @@ _GROUP, _TRANSACTION = 0, 1
 class Cluster:
     """`ports` gives each node its served port; a client is told the host by which it found the server."""
 
-    def __init__(self, memory: Memory, story: Story, ports: dict[int, int]) -> None:
-        self._memory, self._story, self._ports = memory, story, ports
-        self._topics: dict[str, dict[int, tuple[Kept, dict[str, Any]]]] = defaultdict(dict)
+    def __init__(self, recorded: RecordedExchanges, progress: Progress, ports: dict[int, int]) -> None:
+        self._recorded, self._progress, self._ports = recorded, progress, ports
+        self._topics: dict[str, dict[int, tuple[RecordedExchange, dict[str, Any]]]] = defaultdict(dict)
         self._all: list[int] = []
-        self._at: dict[int, Kept] = {}
-        self._coordinators: dict[tuple[int, str], dict[int, tuple[Kept, dict[str, Any]]]] = defaultdict(dict)
+        self._at: dict[int, RecordedExchange] = {}
+        self._coordinators: dict[tuple[int, str], dict[int, tuple[RecordedExchange, dict[str, Any]]]] = defaultdict(dict)
         self._read_metadata()
         self._read_coordinators()
 
@@ -39,12 +39,12 @@ class Cluster:
         return {key for kind, key in self._coordinators if kind == _GROUP}
 
     def _read_metadata(self) -> None:
-        for kept in self._memory.of("Metadata"):
+        for kept in self._recorded.of("Metadata"):
             assert kept.answered is not None
             self._at[kept.position] = kept
             asked = kept.asked["topics"]
             for topic in kept.answered.to_dict()["topics"]:
-                name = topic["name"] or self._memory.topic_of(topic)
+                name = topic["name"] or self._recorded.topic_of(topic)
                 if name:
                     self._topics[name][kept.position] = kept, topic
             if asked is None or (not asked and kept.api_version == 0):
@@ -56,16 +56,16 @@ class Cluster:
                     known[position] = kept, {"error_code": UNKNOWN_TOPIC, "name": name, "partitions": []}
 
     def _read_coordinators(self) -> None:
-        for kept in self._memory.of("FindCoordinator"):
+        for kept in self._recorded.of("FindCoordinator"):
             assert kept.answered is not None
             asked, answered = kept.asked.to_dict(), kept.answered.to_dict()
             for item in answered.get("coordinators") or [answered | {"key": asked.get("key", "")}]:
                 self._coordinators[asked.get("key_type", 0), item["key"]][kept.position] = kept, item
 
-    def metadata(self, ask: Ask) -> Reply:
-        """Topics as they stood at this place of the recording. Raises `Missed` when none was recorded at all."""
+    def metadata(self, ask: LiveRequest) -> Reply:
+        """Topics as they stood at this place of the recording. Raises `NotRecorded` when none was recorded at all."""
         if not self._at:
-            raise Missed(describe(ask.message, ()))
+            raise NotRecorded(describe(ask.message, ()))
         wanted = ask.fields["topics"]
         unknown: list[str] = []
         if wanted is None or (not wanted and ask.version == 0):
@@ -73,14 +73,14 @@ class Cluster:
         else:
             source, topics = self._at[max(self._at)], []
             for topic in wanted:
-                name = self._memory.topic_of(topic)
+                name = self._recorded.topic_of(topic)
                 known = self._topics.get(name)
                 if not known:
                     unknown.append(name or str(topic.get("topic_id")))
                     there = {"error_code": UNKNOWN_TOPIC, "partitions": []}
                     topics.append(there | {key: value for key, value in topic.items() if value is not None})
                     continue
-                position = self._story.place(("topic", name), sorted(known), frozenset({name}))
+                position = self._progress.place(("topic", name), sorted(known), frozenset({name}))
                 source, item = known[position]
                 topics.append(self._topic(ask, source, item, name))
         assert source.answered is not None
@@ -89,12 +89,12 @@ class Cluster:
         reply = Reply(fields, "recorded" if source.api_version == ask.version else "restated", source)
         if unknown:
             what = f"Metadata v{ask.version} for {', '.join(sorted(unknown))}"
-            raise Missed(what, self._like(unknown[0]), reply, len(unknown) == len(topics))
+            raise NotRecorded(what, self._like(unknown[0]), reply, len(unknown) == len(topics))
         return reply
 
-    def _every_topic(self, ask: Ask) -> tuple[Kept, list[dict[str, Any]]]:
+    def _every_topic(self, ask: LiveRequest) -> tuple[RecordedExchange, list[dict[str, Any]]]:
         if self._all:
-            source = self._at[self._story.place("all topics", self._all, frozenset())]
+            source = self._at[self._progress.place("all topics", self._all, frozenset())]
             assert source.answered is not None
             return source, [
                 self._topic(ask, source, item, item["name"]) for item in source.answered.to_dict()["topics"]
@@ -102,45 +102,45 @@ class Cluster:
         topics = []
         source = self._at[max(self._at)]
         for name, known in sorted(self._topics.items()):
-            source, item = known[self._story.place(("topic", name), sorted(known), frozenset({name}))]
+            source, item = known[self._progress.place(("topic", name), sorted(known), frozenset({name}))]
             if not item["error_code"]:
                 topics.append(self._topic(ask, source, item, name))
         return source, topics
 
-    def _topic(self, ask: Ask, source: Kept, item: dict[str, Any], name: str) -> dict[str, Any]:
+    def _topic(self, ask: LiveRequest, source: RecordedExchange, item: dict[str, Any], name: str) -> dict[str, Any]:
         assert source.answered is not None
         try:
-            found = restate_item(METADATA, "topics", source.answered.api_version, ask.version, item)
-        except Lost as lost:
-            raise Missed(
+            found = convert_item(METADATA, "topics", source.answered.api_version, ask.version, item)
+        except NotExpressible as lost:
+            raise NotRecorded(
                 f"Metadata v{ask.version} for {name} (recorded at v{source.api_version}, and {lost})", source
             ) from None
-        if ask.version >= 10 and "topic_id" not in found and name in self._memory.topic_ids and not item["error_code"]:
-            found["topic_id"] = UUID(bytes=self._memory.topic_ids[name])
+        if ask.version >= 10 and "topic_id" not in found and name in self._recorded.topic_ids and not item["error_code"]:
+            found["topic_id"] = UUID(bytes=self._recorded.topic_ids[name])
         return found
 
-    def _every_broker(self, fields: dict[str, Any], source: Kept) -> None:
+    def _every_broker(self, fields: dict[str, Any], source: RecordedExchange) -> None:
         """Old answers list live brokers; a client must find every leader that it is told."""
         there = {broker["node_id"] for broker in fields["brokers"]}
         leaders = {p["leader_id"] for topic in fields["topics"] for p in topic["partitions"]}
-        for node in sorted((leaders - there) & set(self._memory.brokers)):
-            host, port = self._memory.brokers[node]
+        for node in sorted((leaders - there) & set(self._recorded.brokers)):
+            host, port = self._recorded.brokers[node]
             fields["brokers"].append({"node_id": node, "host": host, "port": port})
 
-    def _like(self, name: str) -> Kept | None:
+    def _like(self, name: str) -> RecordedExchange | None:
         near = difflib.get_close_matches(name, self._topics, 1, 0.0)
         return self._at[max(self._topics[near[0]])] if near else None
 
-    def find_coordinator(self, ask: Ask) -> Reply:
-        """Where a group's or transaction's coordinator was. Raises `Missed`."""
+    def find_coordinator(self, ask: LiveRequest) -> Reply:
+        """Where a group's or transaction's coordinator was. Raises `NotRecorded`."""
         kind = ask.fields.get("key_type", 0)
         keys = ask.fields["coordinator_keys"] if "coordinator_keys" in ask.fields else [ask.fields["key"]]
         items, source = [], None
         for key in keys:
             known = self._coordinators.get((kind, key))
             if not known:
-                raise Missed(f"FindCoordinator v{ask.version} for {key}", self._coordinator_like(key))
-            source, item = known[self._story.place(("coordinator", kind, key), sorted(known), frozenset({key}))]
+                raise NotRecorded(f"FindCoordinator v{ask.version} for {key}", self._coordinator_like(key))
+            source, item = known[self._progress.place(("coordinator", kind, key), sorted(known), frozenset({key}))]
             items.append(item | {"key": key})
         if "coordinator_keys" in ask.fields:
             return Reply({"coordinators": [self._only(item, True) for item in items]}, "recorded", source)
@@ -151,7 +151,7 @@ class Cluster:
         names = ("key", "node_id", "host", "port", "error_code", "error_message")[0 if keyed else 1 :]
         return {name: item[name] for name in names if name in item}
 
-    def _coordinator_like(self, key: str) -> Kept | None:
+    def _coordinator_like(self, key: str) -> RecordedExchange | None:
         near = difflib.get_close_matches(key, [name for _, name in self._coordinators], 1, 0.0)
         found = next((known for (_, name), known in self._coordinators.items() if near and name == near[0]), None)
         return found[max(found)][0] if found else None
@@ -165,7 +165,7 @@ class Cluster:
             served = self._ports.get(node)
             if served is None:
                 served = next(
-                    (self._ports[n] for n, a in self._memory.brokers.items() if a == (host, port) and n in self._ports),
+                    (self._ports[n] for n, a in self._recorded.brokers.items() if a == (host, port) and n in self._ports),
                     None,
                 )
             if served is None and self._ports:
@@ -204,11 +204,11 @@ class Offer(StrEnum):
 class Offers:
     """The offered versions. `kept_up` are the APIs that are answered at every known version."""
 
-    def __init__(self, memory: Memory, kept_up: frozenset[str], offer: Offer) -> None:
+    def __init__(self, recorded: RecordedExchanges, kept_up: frozenset[str], offer: Offer) -> None:
         self._fields: dict[str, Any] = {}
-        self._nothing = not memory.kept
+        self._nothing = not recorded.kept
         ranges: dict[int, tuple[int, int]] = {}
-        for kept in memory.of("ApiVersions"):
+        for kept in recorded.of("ApiVersions"):
             assert kept.answered is not None
             fields = kept.answered.to_dict()
             if not fields["error_code"] and len(fields) >= len(self._fields):
@@ -216,8 +216,8 @@ class Offers:
         for item in self._fields.get("api_keys", ()):
             ranges[item["api_key"]] = item["min_version"], item["max_version"]
         if offer is Offer.ANSWERABLE or not ranges:
-            ranges = self._answerable(memory, kept_up, ranges)
-        if TELEMETRY[0] not in memory.by_api:
+            ranges = self._answerable(recorded, kept_up, ranges)
+        if TELEMETRY[0] not in recorded.by_api:
             for key in TELEMETRY:
                 ranges.pop(key, None)
         self.ranges: dict[int, tuple[int, int]] = {}
@@ -229,10 +229,10 @@ class Offers:
 
     @staticmethod
     def _answerable(
-        memory: Memory, kept_up: frozenset[str], offered: dict[int, tuple[int, int]]
+        recorded: RecordedExchanges, kept_up: frozenset[str], offered: dict[int, tuple[int, int]]
     ) -> dict[int, tuple[int, int]]:
         found: dict[int, tuple[int, int]] = {}
-        for key, known in memory.by_api.items():
+        for key, known in recorded.by_api.items():
             versions = [kept.api_version for kept in known]
             low = facts.api(key).versions.low if facts.api_name(key) in kept_up else min(versions)
             if key in offered:
@@ -242,11 +242,11 @@ class Offers:
         found.setdefault(API_VERSIONS, (known_here[0], known_here[-1]))
         return found
 
-    def answer(self, ask: Ask) -> Reply:
-        """The offer; to a version that is not offered, the refusal that brokers give (KIP-511). Raises `Missed` for an empty
+    def answer(self, ask: LiveRequest) -> Reply:
+        """The offer; to a version that is not offered, the refusal that brokers give (KIP-511). Raises `NotRecorded` for an empty
         recording."""
         if self._nothing:
-            raise Missed(f"ApiVersions v{ask.version}, the first request of all")
+            raise NotRecorded(f"ApiVersions v{ask.version}, the first request of all")
         low, high = self.ranges.get(API_VERSIONS, (0, 0))
         items = [{"api_key": key, "min_version": a, "max_version": b} for key, (a, b) in self.ranges.items()]
         if not low <= ask.version <= high:

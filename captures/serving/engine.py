@@ -16,23 +16,23 @@ from ... import decoder
 from ...decoder import Exchange
 from ...decoder.codec.message_view import MessageView
 from ...decoder.schema import facts
-from .answers import Ask, Later, Missed, Reply, Session
+from .answers import DelayedReply, LiveRequest, NotRecorded, Reply, Session
 from .cluster import API_VERSIONS, Cluster, Offer, Offers
-from .generated_names import Names
+from .generated_names import GeneratedNames
 from .groups import ConsumerGroups, Groups
 from .logs import Logs
 from .offsets import Offsets
 from .partitions import Partitions
 from .produced import Content, Produced
-from .recorded_answers import Recall, Story
-from .recorded_exchanges import Memory
+from .recorded_answers import Progress, RecordedAnswers
+from .recorded_exchanges import RecordedExchanges
 from .transactions import Transactions
 from .usage import Usage
 
 _WAIT_BY_NATURE = frozenset({"Fetch", "JoinGroup", "SyncGroup"})
 """Their answers come when there is something to tell: recorded times are not waited for as well."""
 
-Handler = Callable[[Ask], "Reply | Later"]
+Handler = Callable[[LiveRequest], "Reply | DelayedReply"]
 
 
 class Engine:
@@ -50,25 +50,25 @@ class Engine:
         offer: Offer = Offer.RECORDED,
         content: Content | None = None,
     ) -> None:
-        self.memory = memory = Memory(exchanges)
+        self.recorded = recorded = RecordedExchanges(exchanges)
         self.ports: dict[int, int] = {}
         """The served port of every node; the server fills it in."""
-        self.names = Names(memory)
-        self.story = Story(memory)
-        self.logs = Logs(memory, everything)
+        self.names = GeneratedNames(recorded)
+        self.progress = Progress(recorded)
+        self.logs = Logs(recorded, everything)
         self.counts: Counter[str] = Counter()
         self.asked: Counter[str] = Counter()
         self.misses: Counter[str] = Counter()
-        self._recall = Recall(memory, self.story)
-        self._cluster = Cluster(memory, self.story, self.ports)
-        self._groups = Groups(memory)
-        self._offsets = Offsets(memory, self._groups.judge)
-        self._consumer_groups = ConsumerGroups(memory, self.logs)
+        self._recall = RecordedAnswers(recorded, self.progress)
+        self._cluster = Cluster(recorded, self.progress, self.ports)
+        self._groups = Groups(recorded)
+        self._offsets = Offsets(recorded, self._groups.judge)
+        self._consumer_groups = ConsumerGroups(recorded, self.logs)
         self._groups.learn(self._cluster.groups | self._offsets.groups)
         self._offsets.groups |= self._groups.known | self._consumer_groups.known
         self.produced = Produced(self.logs.sent, content)
-        self._partitions = Partitions(memory, self.logs, self.story, self.produced)
-        self._transactions = Transactions(memory, self.logs, self._offsets)
+        self._partitions = Partitions(recorded, self.logs, self.progress, self.produced)
+        self._transactions = Transactions(recorded, self.logs, self._offsets)
         kept_up: dict[str, Handler] = {
             "Produce": self._produce,
             "Fetch": self._partitions.fetch,
@@ -89,23 +89,23 @@ class Engine:
             "TxnOffsetCommit": self._transactions.commit_offsets,
             "EndTxn": self._transactions.end,
         }
-        self._offers = Offers(memory, frozenset(kept_up), offer)
+        self._offers = Offers(recorded, frozenset(kept_up), offer)
         self._handlers = kept_up | {"ApiVersions": self._offers.answer}
         outcomes = (
             self._partitions.list_errors, self._groups.errors, self._offsets.errors, self._offsets.fetch_errors,
             self._transactions.errors,
         )  # fmt: skip
-        self.usage = Usage(memory, self.story, self.logs, self.produced, outcomes, frozenset(kept_up), everything)
-        self._latencies = {key: [kept.latency for kept in known] for key, known in memory.by_api.items()}
+        self.usage = Usage(recorded, self.progress, self.logs, self.produced, outcomes, frozenset(kept_up), everything)
+        self._latencies = {key: [kept.latency for kept in known] for key, known in recorded.by_api.items()}
         self._timed: Counter[int] = Counter()
 
     @property
     def nodes(self) -> dict[int, tuple[str, int]]:
         """The recorded brokers by node id, as clients were told."""
-        return self.memory.brokers
+        return self.recorded.brokers
 
-    def read(self, session: Session, frame: bytes, now: float, time_ms: int) -> Ask:
-        """A live request. Raises `decoder.DecodeError` for one that cannot be read, and `Missed` for a version that
+    def read(self, session: Session, frame: bytes, now: float, time_ms: int) -> LiveRequest:
+        """A live request. Raises `decoder.DecodeError` for one that cannot be read, and `NotRecorded` for a version that
         nobody here knows (but of ApiVersions, whose refusal tells the client which it may use)."""
         try:
             message = decoder.decode_request(frame)
@@ -118,15 +118,15 @@ class Engine:
             key, version, _ = decoder.peek_request(frame)
             if key == API_VERSIONS:
                 message = self._stand_in(frame)
-                return Ask(session, message, {}, now, time_ms)
-            raise Missed(f"{facts.api_name(key)} v{version}, a version that is not known here") from None
+                return LiveRequest(session, message, {}, now, time_ms)
+            raise NotRecorded(f"{facts.api_name(key)} v{version}, a version that is not known here") from None
         self.asked[message.api] += 1
         null = next(MessageView(message).forbidden_nulls(), None)
         if null is not None:
-            raise Missed(f"{message.api} v{message.api_version} with a null where Kafka allows none ({null})")
+            raise NotRecorded(f"{message.api} v{message.api_version} with a null where Kafka allows none ({null})")
         message = self.names.recorded(message)
         self.usage.asked(message)
-        return Ask(session, message, message.to_dict(), now, time_ms)
+        return LiveRequest(session, message, message.to_dict(), now, time_ms)
 
     def _stand_in(self, frame: bytes) -> decoder.Message:
         """An ApiVersions request of an unknown version as one that is refused: of a version that is not offered."""
@@ -139,8 +139,8 @@ class Engine:
         message.header["refused"] = True
         return message
 
-    def answer(self, ask: Ask) -> Reply | Later:
-        """The answer. Raises `Missed` when the recording has none, with the nearest recorded request."""
+    def answer(self, ask: LiveRequest) -> Reply | DelayedReply:
+        """The answer. Raises `NotRecorded` when the recording has none, with the nearest recorded request."""
         if ask.message.header.get("refused"):
             return self._offers.refusal()
         try:
@@ -148,25 +148,25 @@ class Engine:
             if handler is not None:
                 return handler(ask)
             reply = self._recall.answer(ask)
-        except Missed as missed:
+        except NotRecorded as missed:
             if missed.nearest is None:
                 missed.nearest = self._recall.nearest(ask.message)
             raise
         self._consequences(ask, reply)
         return reply
 
-    def _produce(self, ask: Ask) -> Reply:
+    def _produce(self, ask: LiveRequest) -> Reply:
         reply = self._partitions.produce(ask)
         self._transactions.produced(ask)
         return reply
 
-    def _consequences(self, ask: Ask, reply: Reply) -> None:
+    def _consequences(self, ask: LiveRequest, reply: Reply) -> None:
         """What recalled answers change in the state that is kept up."""
         fields = reply.fields or {}
         if ask.api == "DeleteTopics":
             for item in fields["responses"]:
                 if not item["error_code"]:
-                    self.logs.forget(self.memory.topic_of(item))
+                    self.logs.forget(self.recorded.topic_of(item))
         elif ask.api == "DeleteGroups":
             for item in fields["results"]:
                 if not item["error_code"]:
@@ -178,8 +178,8 @@ class Engine:
                     if log is not None and not item["error_code"]:
                         log.start = min(max(log.start, item["low_watermark"]), log.end)
 
-    def encode(self, ask: Ask, reply: Reply) -> bytes | None:
-        """The frame of an answer, with the served addresses; None where none is due. Raises `Missed` for an answer
+    def encode(self, ask: LiveRequest, reply: Reply) -> bytes | None:
+        """The frame of an answer, with the served addresses; None where none is due. Raises `NotRecorded` for an answer
         that the version cannot carry."""
         self.counts[reply.how] += 1
         self.usage.given(reply)
@@ -192,9 +192,9 @@ class Engine:
             frame = decoder.encode_response(ask.api_key, version, reply.fields, correlation_id=correlation_id)
             return self.with_live_names(ask, frame, version)
         except decoder.EncodeError as error:
-            raise Missed(f"{ask.api} v{ask.version}: {error}", reply.source) from None
+            raise NotRecorded(f"{ask.api} v{ask.version}: {error}", reply.source) from None
 
-    def with_live_names(self, ask: Ask, frame: bytes | None, version: int | None = None) -> bytes | None:
+    def with_live_names(self, ask: LiveRequest, frame: bytes | None, version: int | None = None) -> bytes | None:
         """An answer's frame with the names that the live client uses."""
         if frame is None or not self.names.taken:
             return frame
@@ -202,7 +202,7 @@ class Engine:
         answer = decoder.decode_response(frame, api_key=ask.api_key, api_version=version)
         return self.names.live(answer).encode()
 
-    def latency(self, ask: Ask, reply: Reply) -> float:
+    def latency(self, ask: LiveRequest, reply: Reply) -> float:
         """How long the recorded broker took for this answer, in seconds."""
         if ask.api in _WAIT_BY_NATURE:
             return 0.0
@@ -219,7 +219,7 @@ class Engine:
         """APIs of the recording that no live client has asked for, with how often the recorded ones did."""
         return {
             facts.api_name(key): len(known)
-            for key, known in sorted(self.memory.by_api.items())
+            for key, known in sorted(self.recorded.by_api.items())
             if facts.api_name(key) not in self.asked
         }
 

@@ -14,7 +14,7 @@ from typing import Any
 from ...decoder import Message
 from ..replay.rewriting import Scope, changed, tree_of, visit
 from ..replay.roles import Role
-from .recorded_exchanges import Memory
+from .recorded_exchanges import RecordedExchanges
 
 _CHANCE = re.compile(
     r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
@@ -29,17 +29,17 @@ _KINDS = {
 }
 
 
-class Names:
+class GeneratedNames:
     """`taken` maps live names to recorded ones; `news` are those that the last request brought."""
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, recorded: RecordedExchanges) -> None:
         self.taken: dict[str, str] = {}
         self.news: list[tuple[str, str]] = []
         self._given: dict[str, str] = {}
         self._recorded: dict[str, set[Role]] = defaultdict(set)
         self._shapes: dict[str, list[str]] = defaultdict(list)
         self._used: set[str] = set()
-        for kept in memory.kept:
+        for kept in recorded.kept:
             for role, name, _, _ in visit(tree_of(kept.asked), kept.asked.values):
                 if role in _KINDS and name:
                     if name not in self._recorded and _CHANCE.search(name):

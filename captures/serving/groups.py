@@ -18,10 +18,10 @@ from uuid import UUID
 
 from ...decoder.filter.patterns import PatternError, PatternTimeout, pattern, within
 from ...decoder.schema import facts
-from .answers import Ask, Later, Missed, Outcomes, Reply
+from .answers import DelayedReply, LiveRequest, NotRecorded, Outcomes, Reply
 from .logs import Logs
 from .offsets import NATURAL
-from .recorded_exchanges import Memory
+from .recorded_exchanges import RecordedExchanges
 from .restating import fitting
 
 _code = facts.error_code
@@ -100,13 +100,13 @@ class Group:
 class Groups:
     """All groups of the recording."""
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, recorded: RecordedExchanges) -> None:
         self._groups: dict[str, Group] = {}
         self._ids: dict[str, list[str]] = defaultdict(list)
         self._first: dict[str, int] = {}
         self._made_up = 0
         self.errors = Outcomes(NATURAL)
-        for kept in memory.of("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup"):
+        for kept in recorded.of("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup"):
             assert kept.answered is not None
             group = kept.asked["group_id"]
             self.errors.add((kept.api, group), kept.answered["error_code"], kept)
@@ -141,28 +141,28 @@ class Groups:
             return ILLEGAL_GENERATION
         return REBALANCING if group.state == _SYNCING else 0
 
-    def _group(self, ask: Ask) -> Group:
+    def _group(self, ask: LiveRequest) -> Group:
         name = ask.fields["group_id"]
         if name not in self._ids:
-            raise Missed(f"{ask.api} v{ask.version} for group {name}")
+            raise NotRecorded(f"{ask.api} v{ask.version} for group {name}")
         group = self._groups.get(name)
         if group is None:
             group = self._groups[name] = Group(self._first.get(name, 1) - 1)
         group.expire(ask.now)
         return group
 
-    def _recorded_error(self, ask: Ask) -> int:
+    def _recorded_error(self, ask: LiveRequest) -> int:
         error = self.errors.next_error((ask.api, ask.fields["group_id"]))
         return error[0] if error else 0
 
-    def _new_id(self, ask: Ask, group: Group) -> str:
+    def _new_id(self, ask: LiveRequest, group: Group) -> str:
         for known in self._ids[ask.fields["group_id"]]:
             if known not in group.members and known not in group.pending:
                 return known
         self._made_up += 1
         return f"{ask.client_id}-00000000-0000-4000-8000-{self._made_up:012x}"
 
-    def join(self, ask: Ask) -> Reply | Later:
+    def join(self, ask: LiveRequest) -> Reply | DelayedReply:
         """JoinGroup: waits until all members have joined."""
         group, fields = self._group(ask), ask.fields
         code = self._recorded_error(ask)
@@ -206,9 +206,9 @@ class Groups:
                 return self._joined_badly(ask, UNKNOWN_MEMBER, member_id)
             return self._joined(ask, group, member, now) if group.complete() else None
 
-        return poll(ask.now, False) or Later(max(group.forming_until, ask.now) + 0.05, poll)
+        return poll(ask.now, False) or DelayedReply(max(group.forming_until, ask.now) + 0.05, poll)
 
-    def _joined_badly(self, ask: Ask, code: int, member_id: str) -> Reply:
+    def _joined_badly(self, ask: LiveRequest, code: int, member_id: str) -> Reply:
         body = {
             "error_code": code,
             "generation_id": -1,
@@ -219,7 +219,7 @@ class Groups:
         }
         return Reply(fitting("response", ask.api_key, ask.version, body))
 
-    def _joined(self, ask: Ask, group: Group, member: Member, now: float) -> Reply:
+    def _joined(self, ask: LiveRequest, group: Group, member: Member, now: float) -> Reply:
         member.seen = now
         leads = group.leader == member.id
         body = {
@@ -237,7 +237,7 @@ class Groups:
             return UNKNOWN_MEMBER
         return ILLEGAL_GENERATION if fields["generation_id"] != group.generation else 0
 
-    def sync(self, ask: Ask) -> Reply | Later:
+    def sync(self, ask: LiveRequest) -> Reply | DelayedReply:
         """SyncGroup: waits for the leader's assignment."""
         group, fields = self._group(ask), ask.fields
         code = self._recorded_error(ask) or self._fault(group, fields)
@@ -267,9 +267,9 @@ class Groups:
                 return None
             return Reply(fitting("response", ask.api_key, ask.version, body))
 
-        return poll(ask.now, False) or Later(ask.now + member.rebalance_timeout, poll)
+        return poll(ask.now, False) or DelayedReply(ask.now + member.rebalance_timeout, poll)
 
-    def heartbeat(self, ask: Ask) -> Reply:
+    def heartbeat(self, ask: LiveRequest) -> Reply:
         """Heartbeat: tells a member to join again when a new generation is being formed."""
         group = self._group(ask)
         code = self._recorded_error(ask) or self._fault(group, ask.fields)
@@ -278,7 +278,7 @@ class Groups:
             code = REBALANCING if group.state == _JOINING else 0
         return Reply(fitting("response", ask.api_key, ask.version, {"error_code": code}))
 
-    def leave(self, ask: Ask) -> Reply:
+    def leave(self, ask: LiveRequest) -> Reply:
         """LeaveGroup at every version."""
         group, code = self._group(ask), self._recorded_error(ask)
         leaving = ask.fields.get("members")
@@ -333,25 +333,25 @@ class _Group:
 class ConsumerGroups:
     """All groups of the recording that speak ConsumerGroupHeartbeat."""
 
-    def __init__(self, memory: Memory, logs: Logs) -> None:
-        self._memory, self._logs = memory, logs
+    def __init__(self, recorded: RecordedExchanges, logs: Logs) -> None:
+        self._recorded, self._logs = recorded, logs
         self._groups: dict[str, _Group] = {}
         self.known: set[str] = set()
         self._interval = 5000
         self._errors = Outcomes(NATURAL)
         self._made_up = 0
-        for kept in memory.of("ConsumerGroupHeartbeat"):
+        for kept in recorded.of("ConsumerGroupHeartbeat"):
             assert kept.answered is not None
             self.known.add(kept.asked["group_id"])
             self._interval = kept.answered["heartbeat_interval_ms"] or self._interval
             self._errors.add(kept.asked["group_id"], kept.answered["error_code"], kept)
 
-    def heartbeat(self, ask: Ask) -> Reply:
+    def heartbeat(self, ask: LiveRequest) -> Reply:
         """ConsumerGroupHeartbeat: join, leave, and everything between."""
         fields = ask.fields
         name = fields["group_id"]
         if name not in self.known:
-            raise Missed(f"{ask.api} v{ask.version} for group {name}")
+            raise NotRecorded(f"{ask.api} v{ask.version} for group {name}")
         error = self._errors.next_error(name)
         if error:
             return self._answer(fields["member_id"], fields["member_epoch"], None, error[0])
@@ -401,7 +401,7 @@ class ConsumerGroups:
         for topic, partition in sorted(assignment or ()):
             topics.setdefault(topic, []).append(partition)
         told = [
-            {"topic_id": UUID(bytes=self._memory.topic_ids[topic]), "partitions": partitions}
+            {"topic_id": UUID(bytes=self._recorded.topic_ids[topic]), "partitions": partitions}
             for topic, partitions in topics.items()
         ]
         return Reply(
@@ -422,7 +422,7 @@ class ConsumerGroups:
         return before != (member.topics, member.pattern)
 
     def _named(self, topics: list[dict[str, Any]]) -> Owned:
-        return {(self._memory.topic_of(topic), partition) for topic in topics for partition in topic["partitions"]}
+        return {(self._recorded.topic_of(topic), partition) for topic in topics for partition in topic["partitions"]}
 
     def _expire(self, group: _Group, now: float) -> None:
         silent = [member.id for member in group.members.values() if now > member.seen + _SILENT_SECONDS]
@@ -447,7 +447,7 @@ class ConsumerGroups:
         group.target = target
 
     def _topics(self, member: _Member) -> set[str]:
-        known = set(self._memory.topic_ids)
+        known = set(self._recorded.topic_ids)
         found = set(member.topics) & known
         if member.pattern:
             try:

@@ -19,7 +19,7 @@ from typing import Any
 
 from ...decoder import records
 from ...decoder.records import Batch, Message, Partial, Record
-from .recorded_exchanges import Memory
+from .recorded_exchanges import RecordedExchanges
 
 _BASE = struct.Struct(">q")
 _EPOCH = struct.Struct(">i")
@@ -234,8 +234,8 @@ class Logs:
     """`produced_errors`: (end of the log, answer) by partition, in order. `fetch_errors`: answers by partition and
     offset. `hidden`: how many own records are not there (yet), by partition."""
 
-    def __init__(self, memory: Memory, everything: bool = False) -> None:
-        self._memory = memory
+    def __init__(self, recorded: RecordedExchanges, everything: bool = False) -> None:
+        self._recorded = recorded
         self._logs: dict[Partition, PartitionLog] = {}
         self.partitions: dict[str, int] = {}
         self.produce_errors: dict[Partition, list[tuple[int, dict[str, Any]]]] = defaultdict(list)
@@ -293,18 +293,18 @@ class Logs:
             self.partitions[topic] = max(self.partitions.get(topic, 0), partition + 1)
 
     def _count_partitions(self) -> None:
-        for kept in self._memory.of("Metadata"):
+        for kept in self._recorded.of("Metadata"):
             assert kept.answered is not None
             for topic in kept.answered.to_dict()["topics"]:
                 for partition in topic["partitions"]:
                     self._see(topic["name"] or "", partition["partition_index"])
 
     def _read_produce(self) -> None:
-        memory = self._memory
+        recorded = self._recorded
         ends: dict[Partition, int] = {}
-        for kept in memory.of("Produce"):
+        for kept in recorded.of("Produce"):
             sent = {
-                (memory.topic_of(topic), item["index"]): item["records"] or b""
+                (recorded.topic_of(topic), item["index"]): item["records"] or b""
                 for topic in kept.asked.to_dict()["topic_data"]
                 for item in topic["partition_data"]
             }
@@ -317,7 +317,7 @@ class Logs:
                 continue
             for topic in kept.answered.to_dict()["responses"]:
                 for item in topic["partition_responses"]:
-                    partition = (memory.topic_of(topic), item["index"])
+                    partition = (recorded.topic_of(topic), item["index"])
                     if item["error_code"]:
                         self.produce_errors[partition].append((ends.get(partition, -1), item))
                         continue
@@ -329,17 +329,17 @@ class Logs:
                     ends[partition] = base
 
     def _read_fetch(self) -> None:
-        memory = self._memory
-        for kept in memory.of("Fetch"):
+        recorded = self._recorded
+        for kept in recorded.of("Fetch"):
             assert kept.answered is not None
             asked = {
-                (memory.topic_of(topic), item["partition"]): item["fetch_offset"]
+                (recorded.topic_of(topic), item["partition"]): item["fetch_offset"]
                 for topic in kept.asked.to_dict()["topics"]
                 for item in topic["partitions"]
             }
             for topic in kept.answered.to_dict()["responses"]:
                 for item in topic["partitions"]:
-                    partition = (memory.topic_of(topic), item["partition_index"])
+                    partition = (recorded.topic_of(topic), item["partition_index"])
                     self._see(*partition)
                     if item["error_code"]:
                         if partition in asked:
@@ -351,7 +351,7 @@ class Logs:
                         self._aborted[partition].add((aborted["producer_id"], aborted["first_offset"]))
 
     def _read_list_offsets(self) -> None:
-        for kept in self._memory.of("ListOffsets"):
+        for kept in self._recorded.of("ListOffsets"):
             assert kept.answered is not None
             for topic in kept.answered.to_dict()["topics"]:
                 for item in topic["partitions"]:

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from .answers import Ask, Missed, Outcomes, Reply, codes
-from .recorded_exchanges import Memory
+from .answers import LiveRequest, NotRecorded, Outcomes, Reply, codes
+from .recorded_exchanges import RecordedExchanges
 from .restating import fitting
 
 Committed = tuple[int, int, str | None]
@@ -24,8 +24,8 @@ Judge = Callable[[dict[str, Any]], int]
 class Offsets:
     """OffsetCommit and OffsetFetch, and what transactions commit."""
 
-    def __init__(self, memory: Memory, judge: Judge) -> None:
-        self._memory, self._judge = memory, judge
+    def __init__(self, recorded: RecordedExchanges, judge: Judge) -> None:
+        self._recorded, self._judge = recorded, judge
         self.groups: set[str] = set()
         self._committed: dict[str, dict[tuple[str, int], Committed]] = defaultdict(dict)
         self.errors = Outcomes(NATURAL)
@@ -34,7 +34,7 @@ class Offsets:
 
     def _read(self) -> None:
         changed: set[tuple[str, str, int]] = set()
-        for kept in self._memory.of("OffsetFetch", "OffsetCommit", "TxnOffsetCommit"):
+        for kept in self._recorded.of("OffsetFetch", "OffsetCommit", "TxnOffsetCommit"):
             assert kept.answered is not None
             asked, answered = kept.asked.to_dict(), kept.answered.to_dict()
             if kept.api == "OffsetFetch":
@@ -42,7 +42,7 @@ class Offsets:
                     self.groups.add(group["group_id"])
                     self.fetch_errors.add(group["group_id"], group.get("error_code", 0), kept)
                     for topic in group["topics"]:
-                        name = self._memory.topic_of(topic)
+                        name = self._recorded.topic_of(topic)
                         for item in topic["partitions"]:
                             place = (group["group_id"], name, item["partition_index"])
                             if place not in changed and item["committed_offset"] >= 0:
@@ -52,12 +52,12 @@ class Offsets:
             group_id = asked["group_id"]
             self.groups.add(group_id)
             errors = {
-                (self._memory.topic_of(topic), item["partition_index"]): item["error_code"]
+                (self._recorded.topic_of(topic), item["partition_index"]): item["error_code"]
                 for topic in answered["topics"]
                 for item in topic["partitions"]
             }
             for topic in asked["topics"]:
-                name = self._memory.topic_of(topic)
+                name = self._recorded.topic_of(topic)
                 for item in topic["partitions"]:
                     place = (group_id, name, item["partition_index"])
                     code = errors.get(place[1:], 0)
@@ -73,23 +73,23 @@ class Offsets:
         """The group was deleted."""
         self._committed.pop(group, None)
 
-    def commit(self, ask: Ask) -> Reply:
+    def commit(self, ask: LiveRequest) -> Reply:
         """OffsetCommit, or TxnOffsetCommit without a transaction."""
         fields = ask.fields
         if fields["group_id"] not in self.groups:
-            raise Missed(f"{ask.api} v{ask.version} for group {fields['group_id']}")
+            raise NotRecorded(f"{ask.api} v{ask.version} for group {fields['group_id']}")
         fault = self._judge(fields)
         taken, topics = self.accept(ask, fault)
         self._committed[fields["group_id"]].update(taken)
         return Reply(fitting("response", ask.api_key, ask.version, {"topics": topics}))
 
-    def accept(self, ask: Ask, fault: int) -> tuple[dict[tuple[str, int], Committed], list[dict[str, Any]]]:
+    def accept(self, ask: LiveRequest, fault: int) -> tuple[dict[tuple[str, int], Committed], list[dict[str, Any]]]:
         """The offsets of a commit that are to be taken, and the topics of the answer."""
         group = ask.fields["group_id"]
         taken: dict[tuple[str, int], Committed] = {}
         topics = []
         for topic in ask.fields["topics"]:
-            name = self._memory.topic_of(topic)
+            name = self._recorded.topic_of(topic)
             items = []
             for item in topic["partitions"]:
                 place = (name, item["partition_index"])
@@ -102,17 +102,17 @@ class Offsets:
             topics.append({"name": topic.get("name"), "topic_id": topic.get("topic_id"), "partitions": items})
         return taken, topics
 
-    def fetch(self, ask: Ask) -> Reply:
+    def fetch(self, ask: LiveRequest) -> Reply:
         """OffsetFetch at every version."""
         if "groups" in ask.fields:
             groups = [self._fetched(ask, group) for group in ask.fields["groups"]]
             return Reply(fitting("response", ask.api_key, ask.version, {"groups": groups}))
         return Reply(fitting("response", ask.api_key, ask.version, self._fetched(ask, ask.fields)))
 
-    def _fetched(self, ask: Ask, asked: dict[str, Any]) -> dict[str, Any]:
+    def _fetched(self, ask: LiveRequest, asked: dict[str, Any]) -> dict[str, Any]:
         group = asked["group_id"]
         if group not in self.groups:
-            raise Missed(f"OffsetFetch v{ask.version} for group {group}")
+            raise NotRecorded(f"OffsetFetch v{ask.version} for group {group}")
         error = self.fetch_errors.next_error(group)
         if error:
             return {"group_id": group, "topics": [], "error_code": error[0]}
@@ -120,13 +120,13 @@ class Offsets:
         wanted: list[tuple[dict[str, Any], str, list[int]]] = []
         if asked["topics"] is None:
             for name in sorted({name for name, _ in known}):
-                number = self._memory.topic_ids.get(name)
+                number = self._recorded.topic_ids.get(name)
                 topic: dict[str, Any] = {"name": name} | ({"topic_id": number} if number else {})
                 wanted.append((topic, name, sorted(at for topic_, at in known if topic_ == name)))
         else:
             for topic in asked["topics"]:
                 kept = {"name": topic.get("name"), "topic_id": topic.get("topic_id")}
-                wanted.append((kept, self._memory.topic_of(topic), topic["partition_indexes"]))
+                wanted.append((kept, self._recorded.topic_of(topic), topic["partition_indexes"]))
         topics = []
         for topic, name, partitions in wanted:
             items = []

@@ -11,11 +11,11 @@ from typing import Any
 
 from ...decoder import records
 from ...decoder.schema import facts
-from .answers import Ask, Later, Missed, Outcomes, Reply
+from .answers import DelayedReply, LiveRequest, NotRecorded, Outcomes, Reply
 from .logs import Logs
 from .produced import Produced
-from .recorded_answers import Story
-from .recorded_exchanges import Kept, Memory
+from .recorded_answers import Progress
+from .recorded_exchanges import RecordedExchange, RecordedExchanges
 from .restating import fitting
 
 NOT_FOUND = facts.error_code("FETCH_SESSION_ID_NOT_FOUND")
@@ -40,7 +40,7 @@ class FetchSessions:
         self._sessions: dict[int, _Session] = {}
         self._last = 0
 
-    def asked(self, ask: Ask) -> tuple[Wanted, int]:
+    def asked(self, ask: LiveRequest) -> tuple[Wanted, int]:
         """What a request wants, its session's partitions included; and an error code, if the session is not there."""
         number, epoch = ask.fields.get("session_id", 0), ask.fields.get("session_epoch", _NONE)
         listed = [
@@ -72,12 +72,12 @@ class FetchSessions:
         marks["fetch_session"], marks["fetch_incremental"] = number, True
         return list(known.wanted.values()), 0
 
-    def number(self, ask: Ask) -> int:
+    def number(self, ask: LiveRequest) -> int:
         """The session of the answer; 0 for none."""
         found: int = ask.session.marks.get("fetch_session", 0)
         return found
 
-    def answered(self, ask: Ask, items: list[tuple[dict[str, Any], dict[str, Any]]]) -> list[dict[str, Any]]:
+    def answered(self, ask: LiveRequest, items: list[tuple[dict[str, Any], dict[str, Any]]]) -> list[dict[str, Any]]:
         """The topics of the answer: in a session only partitions with records, errors, or another end of the log."""
         known = self._sessions.get(self.number(ask))
         topics: dict[Any, dict[str, Any]] = {}
@@ -107,15 +107,15 @@ _LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL, _LATEST_TIERED = -1, -2, -3
 class Partitions:
     """The APIs that leaders of partitions answer."""
 
-    def __init__(self, memory: Memory, logs: Logs, story: Story, produced: Produced) -> None:
-        self._memory, self._logs, self._story, self._produced_records = memory, logs, story, produced
+    def __init__(self, recorded: RecordedExchanges, logs: Logs, progress: Progress, produced: Produced) -> None:
+        self._recorded, self._logs, self._progress, self._produced_records = recorded, logs, progress, produced
         self._sessions = FetchSessions()
-        self._listed: dict[Any, dict[int, tuple[Kept, dict[str, Any]]]] = defaultdict(dict)
+        self._listed: dict[Any, dict[int, tuple[RecordedExchange, dict[str, Any]]]] = defaultdict(dict)
         self.list_errors = Outcomes()
         self._read_list_offsets()
 
     def _read_list_offsets(self) -> None:
-        for kept in self._memory.of("ListOffsets"):
+        for kept in self._recorded.of("ListOffsets"):
             assert kept.answered is not None
             asked = kept.asked.to_dict()
             times = {
@@ -132,11 +132,11 @@ class Partitions:
 
     # --- Produce -----------------------------------------------------------------------------------------------
 
-    def produce(self, ask: Ask) -> Reply:
+    def produce(self, ask: LiveRequest) -> Reply:
         """Take the records; the answer has the offsets that they got."""
         out = []
         for topic in ask.fields["topic_data"]:
-            name = self._memory.topic_of(topic)
+            name = self._recorded.topic_of(topic)
             items = [self._produced(name, item) for item in topic["partition_data"]]
             out.append({"name": topic.get("name"), "topic_id": topic.get("topic_id"), "partition_responses": items})
         if ask.fields["acks"] == 0:
@@ -165,7 +165,7 @@ class Partitions:
 
     # --- Fetch -------------------------------------------------------------------------------------------------
 
-    def fetch(self, ask: Ask) -> Reply | Later:
+    def fetch(self, ask: LiveRequest) -> Reply | DelayedReply:
         """Records, or at the end of the log, honestly, none: after `max_wait_ms`."""
         wanted, error = self._sessions.asked(ask)
         if error:
@@ -181,16 +181,16 @@ class Partitions:
             reply = Reply(fitting("response", ask.api_key, ask.version, body))
             return self._checked(ask, [topic for topic, _ in wanted], reply)
 
-        return poll(ask.now, False) or Later(deadline, poll)
+        return poll(ask.now, False) or DelayedReply(deadline, poll)
 
-    def _fetched(self, ask: Ask, wanted: list[tuple[dict[str, Any], dict[str, Any]]]) -> tuple[list[Any], int, bool]:
+    def _fetched(self, ask: LiveRequest, wanted: list[tuple[dict[str, Any], dict[str, Any]]]) -> tuple[list[Any], int, bool]:
         """((topic, partition answer) of each partition, bytes of records, whether something else is to be told)."""
         out: list[Any] = []
         left = ask.fields.get("max_bytes", 0x7FFFFFFF)
         committed = ask.fields.get("isolation_level", 0) == 1
         size, telling = 0, False
         for topic, item in wanted:
-            name = self._memory.topic_of(topic)
+            name = self._recorded.topic_of(topic)
             number, offset = item["partition"], item["fetch_offset"]
             answer = self._error(name, number, offset)
             log = self._logs.log((name, number))
@@ -239,7 +239,7 @@ class Partitions:
 
     # --- offsets -----------------------------------------------------------------------------------------------
 
-    def list_offsets(self, ask: Ask) -> Reply:
+    def list_offsets(self, ask: LiveRequest) -> Reply:
         """Where logs begin and end."""
         committed = ask.fields.get("isolation_level", 0) == 1
         topics = []
@@ -260,7 +260,7 @@ class Partitions:
         known = self._listed.get(key)
         if known and ((topic, number) in self._logs.others or timestamp != _LATEST):
             # Others wrote here, when nobody can say: what was told then is told again.
-            place = self._story.place(("offset", *key), sorted(known), frozenset({topic}))
+            place = self._progress.place(("offset", *key), sorted(known), frozenset({topic}))
             recorded = known[place][1]
             if (topic, number) in self._logs.others or timestamp in (_EARLIEST, _EARLIEST_LOCAL):
                 return out | {name: value for name, value in recorded.items() if value != -1 or name == "offset"}
@@ -275,7 +275,7 @@ class Partitions:
         out["old_style_offsets"] = [out["offset"]] if out["offset"] >= 0 else []
         return out
 
-    def offset_for_leader_epoch(self, ask: Ask) -> Reply:
+    def offset_for_leader_epoch(self, ask: LiveRequest) -> Reply:
         """The end of the log for the one epoch that it has here."""
         topics = []
         for topic in ask.fields["topics"]:
@@ -292,10 +292,10 @@ class Partitions:
         reply = Reply(fitting("response", ask.api_key, ask.version, {"topics": topics}))
         return self._checked(ask, ask.fields["topics"], reply)
 
-    def _checked(self, ask: Ask, topics: list[dict[str, Any]], reply: Reply) -> Reply:
-        """The answer; raises `Missed` with it if there are topics that the recording does not have."""
-        names = {self._memory.topic_of(topic) or str(topic.get("topic_id")) for topic in topics}
+    def _checked(self, ask: LiveRequest, topics: list[dict[str, Any]], reply: Reply) -> Reply:
+        """The answer; raises `NotRecorded` with it if there are topics that the recording does not have."""
+        names = {self._recorded.topic_of(topic) or str(topic.get("topic_id")) for topic in topics}
         unknown = sorted(name for name in names if not self._logs.knows(name))
         if unknown:
-            raise Missed(f"{ask.api} v{ask.version} for {', '.join(unknown)}", None, reply, len(unknown) == len(names))
+            raise NotRecorded(f"{ask.api} v{ask.version} for {', '.join(unknown)}", None, reply, len(unknown) == len(names))
         return reply

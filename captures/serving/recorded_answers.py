@@ -14,10 +14,10 @@ from typing import Any
 
 from ...decoder import Message
 from ...decoder.schema import facts
-from .answers import Ask, Missed, Reply
+from .answers import LiveRequest, NotRecorded, Reply
 from .questions import entries, identity, items_of, only_reads, touches
-from .recorded_exchanges import Kept, Memory
-from .restating import Lost, fitting, restate, restate_item
+from .recorded_exchanges import RecordedExchange, RecordedExchanges
+from .restating import NotExpressible, convert, convert_item, fitting
 
 KEPT_UP = frozenset(
     {
@@ -30,16 +30,16 @@ KEPT_UP = frozenset(
 """These happen all the time, and what they change is kept elsewhere: they do not move the story on."""
 
 
-class Story:
+class Progress:
     """How far the live clients have got in the recording, told by the changes they have made."""
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, recorded: RecordedExchanges) -> None:
         self._changes = [
-            (kept.position, memory.words(kept))
-            for kept in memory.kept
+            (kept.position, recorded.words(kept))
+            for kept in recorded.kept
             if not only_reads(kept.api_key) and kept.api not in KEPT_UP
         ]
-        self._times = {kept.position: (kept.from_ns, kept.until_ns) for kept in memory.kept}
+        self._times = {kept.position: (kept.from_ns, kept.until_ns) for kept in recorded.kept}
         self.given: set[int] = set()
         """The recorded answers that were chosen so far."""
         self._made: set[int] = set()
@@ -81,15 +81,15 @@ class Story:
         return chosen
 
 
-class Recall:
+class RecordedAnswers:
     """The answers of a recording to requests that need no state of their own."""
 
-    def __init__(self, memory: Memory, story: Story) -> None:
-        self._memory, self._story = memory, story
-        self._exact: dict[tuple[int, Any], list[Kept]] = defaultdict(list)
-        self._named: dict[tuple[int, frozenset[str]], list[Kept]] = defaultdict(list)
-        self._parts: dict[tuple[int, Any], list[tuple[Kept, str, int]]] = defaultdict(list)
-        self._at = {kept.position: kept for kept in memory.kept}
+    def __init__(self, recorded: RecordedExchanges, progress: Progress) -> None:
+        self._recorded, self._progress = recorded, progress
+        self._exact: dict[tuple[int, Any], list[RecordedExchange]] = defaultdict(list)
+        self._named: dict[tuple[int, frozenset[str]], list[RecordedExchange]] = defaultdict(list)
+        self._parts: dict[tuple[int, Any], list[tuple[RecordedExchange, str, int]]] = defaultdict(list)
+        self._at = {kept.position: kept for kept in recorded.kept}
         self._read: set[int] = set()
 
     def _learn(self, api_key: int) -> None:
@@ -97,8 +97,8 @@ class Recall:
         if api_key in self._read:
             return
         self._read.add(api_key)
-        named = self._memory.named
-        for kept in self._memory.by_api.get(api_key, ()):
+        named = self._recorded.named
+        for kept in self._recorded.by_api.get(api_key, ()):
             if kept.answered is None:
                 continue
             self._exact[api_key, identity(kept.asked, named)].append(kept)
@@ -111,10 +111,10 @@ class Recall:
                     if len(fitting_ones) == 1:
                         self._parts[api_key, what].append((kept, *fitting_ones[0]))
 
-    def answer(self, ask: Ask) -> Reply:
-        """The recorded answer. Raises `Missed`."""
+    def answer(self, ask: LiveRequest) -> Reply:
+        """The recorded answer. Raises `NotRecorded`."""
         self._learn(ask.api_key)
-        named = self._memory.named
+        named = self._recorded.named
         what, words = identity(ask.message, named), touches(ask.message, named)
         exact = self._exact.get((ask.api_key, what))
         same_version = [kept for kept in exact or () if kept.api_version == ask.version]
@@ -128,32 +128,32 @@ class Recall:
         alike = self._named.get((ask.api_key, words)) if words else None
         if alike:
             return self._stated(ask, self._choose(ask, words, alike, words))
-        raise Missed(describe(ask.message, words), self.nearest(ask.message))
+        raise NotRecorded(describe(ask.message, words), self.nearest(ask.message))
 
-    def _choose(self, ask: Ask, key: Any, among: list[Kept], words: frozenset[str]) -> Kept:
+    def _choose(self, ask: LiveRequest, key: Any, among: list[RecordedExchange], words: frozenset[str]) -> RecordedExchange:
         positions = [kept.position for kept in among]
         if only_reads(ask.api_key):
-            return self._at[self._story.place((ask.api_key, key), positions, words)]
-        return self._at[self._story.change(positions)]
+            return self._at[self._progress.place((ask.api_key, key), positions, words)]
+        return self._at[self._progress.change(positions)]
 
-    def _stated(self, ask: Ask, kept: Kept) -> Reply:
+    def _stated(self, ask: LiveRequest, kept: RecordedExchange) -> Reply:
         assert kept.answered is not None
         fields, given = kept.answered.to_dict(), kept.answered.api_version
         if given == ask.version:
             return Reply(fields, "recorded", kept)
         try:
-            return Reply(restate("response", ask.api_key, given, ask.version, fields), "restated", kept)
-        except Lost as lost:
-            words = touches(ask.message, self._memory.named)
-            raise Missed(f"{describe(ask.message, words)} (recorded at v{given}, and {lost})", kept) from None
+            return Reply(convert("response", ask.api_key, given, ask.version, fields), "restated", kept)
+        except NotExpressible as lost:
+            words = touches(ask.message, self._recorded.named)
+            raise NotRecorded(f"{describe(ask.message, words)} (recorded at v{given}, and {lost})", kept) from None
 
-    def _compose(self, ask: Ask) -> Reply | None:
+    def _compose(self, ask: LiveRequest) -> Reply | None:
         """An answer out of parts of several; None if one of the parts was never asked for."""
-        parts = entries(ask.message, self._memory.named)
+        parts = entries(ask.message, self._recorded.named)
         if parts is None:
             return None
         items: dict[str, list[Any]] = {}
-        head: Kept | None = None
+        head: RecordedExchange | None = None
         for what, names in parts[1]:
             known = self._parts.get((ask.api_key, what))
             if not known:
@@ -161,15 +161,15 @@ class Recall:
             by_position = {kept.position: (kept, field, at) for kept, field, at in known}
             positions = sorted(by_position)
             if only_reads(ask.api_key):
-                chosen = self._story.place((ask.api_key, "part", what), positions, names)
+                chosen = self._progress.place((ask.api_key, "part", what), positions, names)
             else:
-                chosen = self._story.change(positions)
+                chosen = self._progress.change(positions)
             head, field, at = by_position[chosen]
             assert head.answered is not None
             version = head.answered.api_version
             try:
-                item = restate_item(ask.api_key, field, version, ask.version, head.answered.to_dict()[field][at])
-            except Lost:
+                item = convert_item(ask.api_key, field, version, ask.version, head.answered.to_dict()[field][at])
+            except NotExpressible:
                 return None
             items.setdefault(field, []).append(item)
         if head is None or head.answered is None:
@@ -177,21 +177,21 @@ class Recall:
         fields = fitting("response", ask.api_key, ask.version, head.answered.to_dict())
         return Reply(fields | items, "composed", head)
 
-    def nearest(self, message: Message) -> Kept | None:
+    def nearest(self, message: Message) -> RecordedExchange | None:
         """The recorded request of the same API that is most like this one."""
-        words = touches(message, self._memory.named)
-        what = set(_leaves(identity(message, self._memory.named)))
+        words = touches(message, self._recorded.named)
+        what = set(_leaves(identity(message, self._recorded.named)))
 
-        def likeness(kept: Kept) -> tuple[int, int, int]:
-            theirs = self._memory.words(kept)
-            leaves = set(_leaves(identity(kept.asked, self._memory.named)))
+        def likeness(kept: RecordedExchange) -> tuple[int, int, int]:
+            theirs = self._recorded.words(kept)
+            leaves = set(_leaves(identity(kept.asked, self._recorded.named)))
             return (
                 len(words & theirs),
                 len(what & leaves) - len(what ^ leaves),
                 -abs(kept.api_version - message.api_version),
             )
 
-        return max(self._memory.by_api.get(message.api_key, ()), key=likeness, default=None)
+        return max(self._recorded.by_api.get(message.api_key, ()), key=likeness, default=None)
 
 
 def describe(message: Message, words: Iterable[str]) -> str:

@@ -1,6 +1,6 @@
 """What a recording holds, laid out for answering: its exchanges in order, and who and what is in them.
 
-`Memory` reads a capture once. Positions are places in that order; they are what "the same place" means when an answer,
+`RecordedExchanges` reads a capture once. Positions are places in that order; they are what "the same place" means when an answer,
 or an error, has to come where it came in the recording.
 """
 
@@ -20,7 +20,7 @@ PRODUCE = facts.api_key("Produce")
 
 
 @dataclass(slots=True)
-class Kept:
+class RecordedExchange:
     """One recorded exchange with its answer. `latency` is in seconds; `from_ns` and `until_ns` are when it was asked and
     answered."""
 
@@ -40,12 +40,12 @@ class Kept:
         return facts.api_name(self.api_key)
 
 
-class Memory:
+class RecordedExchanges:
     """The exchanges of a recording. `topic_ids` holds the 16 bytes of every topic's id, the last one by name."""
 
     def __init__(self, exchanges: Iterable[Exchange]) -> None:
-        self.kept: list[Kept] = []
-        self.by_api: dict[int, list[Kept]] = defaultdict(list)
+        self.kept: list[RecordedExchange] = []
+        self.by_api: dict[int, list[RecordedExchange]] = defaultdict(list)
         self.topic_names: dict[bytes, str] = {}
         self.topic_ids: dict[str, bytes] = {}
         self.brokers: dict[int, tuple[str, int]] = {}
@@ -66,7 +66,7 @@ class Memory:
             return
         latency = (exchange.latency_ns or 0) / 1e9
         asked_ns = exchange.request_time_ns or 0
-        kept = Kept(
+        kept = RecordedExchange(
             position, exchange.api_key, exchange.api_version, asked, answered, latency, exchange.client_id,
             asked_ns, asked_ns + (exchange.latency_ns or 0),
         )  # fmt: skip
@@ -87,7 +87,7 @@ class Memory:
             if node >= 0 and host:
                 self.brokers[node] = (host, port)
 
-    def of(self, *apis: str) -> list[Kept]:
+    def of(self, *apis: str) -> list[RecordedExchange]:
         """The exchanges of these APIs, in order."""
         found = [kept for api in apis for kept in self.by_api.get(facts.api_key(api), ())]
         return sorted(found, key=lambda kept: kept.position) if len(apis) > 1 else found
@@ -104,7 +104,7 @@ class Memory:
         number = item.get("topic_id")
         return self.named(number.bytes) or "" if number is not None else ""
 
-    def words(self, kept: Kept) -> frozenset[str]:
+    def words(self, kept: RecordedExchange) -> frozenset[str]:
         """The names in a recorded request."""
         return touches(kept.asked, self.named)
 

@@ -17,17 +17,17 @@ from ...decoder.schema import facts
 from ...decoder.schema.notation import Field
 
 
-class Lost(Exception):
+class NotExpressible(Exception):
     """The other version has no place for something; the text names the field."""
 
 
-def restate(kind: str, api_key: int, given: int, wanted: int, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """`fields` of a request or response at version `given`, as they are at `wanted`. Raises `Lost`."""
+def convert(kind: str, api_key: int, given: int, wanted: int, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """`fields` of a request or response at version `given`, as they are at `wanted`. Raises `NotExpressible`."""
     source, target = plan(kind, api_key, given).root, plan(kind, api_key, wanted).root
     return _struct(source, target, fields, "", _ignorable(kind, api_key))
 
 
-def restate_item(api_key: int, field: str, given: int, wanted: int, item: Mapping[str, Any]) -> dict[str, Any]:
+def convert_item(api_key: int, field: str, given: int, wanted: int, item: Mapping[str, Any]) -> dict[str, Any]:
     """One item of the array `field` of a response, restated."""
     inside = []
     for version in (given, wanted):
@@ -35,7 +35,7 @@ def restate_item(api_key: int, field: str, given: int, wanted: int, item: Mappin
         inside.append(next((f.struct for f in root.fields if f.name == field), None))
     source, target = inside
     if source is None or target is None:
-        raise Lost(f"{field} is not in version {given if source is None else wanted}")
+        raise NotExpressible(f"{field} is not in version {given if source is None else wanted}")
     return _struct(source, target, item, f"{field}.", _ignorable("response", api_key))
 
 
@@ -71,10 +71,10 @@ def _struct(
         there = known.get(field.name)
         if there is None:
             if not _empty(field, value) and prefix + field.name not in ignorable and not _only_if_asked(field):
-                raise Lost(f"{prefix}{field.name} = {value!r} has no place in that version")
+                raise NotExpressible(f"{prefix}{field.name} = {value!r} has no place in that version")
         elif value is None and not there.nullable and there.type != "records":
             if not there.array:
-                raise Lost(f"{prefix}{field.name} is null, which that version cannot say")
+                raise NotExpressible(f"{prefix}{field.name} is null, which that version cannot say")
             out[field.name] = []
         elif field.struct is not None and there.struct is not None and value is not None:
             inner = f"{prefix}{field.name}."

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...decoder.schema import facts
-from .answers import Ask, Missed, Outcomes, Reply
+from .answers import LiveRequest, NotRecorded, Outcomes, Reply
 from .logs import Logs, Partition
 from .offsets import Committed, Offsets
-from .recorded_exchanges import Kept, Memory
+from .recorded_exchanges import RecordedExchange, RecordedExchanges
 from .restating import fitting
 
 _BUMPS_FROM = 5
@@ -30,26 +30,26 @@ class _Transaction:
 class Transactions:
     """The APIs of the transaction coordinator."""
 
-    def __init__(self, memory: Memory, logs: Logs, offsets: Offsets) -> None:
-        self._memory, self._logs, self._offsets = memory, logs, offsets
-        self._ids: dict[str | None, list[Kept]] = defaultdict(list)
+    def __init__(self, recorded: RecordedExchanges, logs: Logs, offsets: Offsets) -> None:
+        self._recorded, self._logs, self._offsets = recorded, logs, offsets
+        self._ids: dict[str | None, list[RecordedExchange]] = defaultdict(list)
         self._given: dict[str | None, int] = defaultdict(int)
         self.errors = Outcomes()
         self._running: dict[str, _Transaction] = {}
         self._made_up = _MADE_UP
         self._names: set[str] = set()
-        for kept in memory.of("InitProducerId"):
+        for kept in recorded.of("InitProducerId"):
             self._ids[kept.asked["transactional_id"]].append(kept)
             assert kept.answered is not None
             self._made_up = max(self._made_up, kept.answered["producer_id"] + _MADE_UP)
-        for kept in memory.of("AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn"):
+        for kept in recorded.of("AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn"):
             assert kept.answered is not None
             code = next((code for _, code in kept.answered.errors()), 0)
             for name in _names(kept.asked.to_dict()):
                 self.errors.add((kept.api, name), code, kept)
         self._names = {name for name in self._ids if name is not None} | {name for _, name in self.errors.keys()}  # noqa: SIM118
 
-    def init_producer_id(self, ask: Ask) -> Reply:
+    def init_producer_id(self, ask: LiveRequest) -> Reply:
         """The recorded ids and epochs, in order; then new ones."""
         name = ask.fields["transactional_id"]
         self._known(ask, name)
@@ -78,23 +78,23 @@ class Transactions:
         reply = Reply(fitting("response", ask.api_key, ask.version, fields), how, kept)
         if name is None and not recorded:
             # No recorded client wanted an id, as producers of other libraries, or settings, do.
-            raise Missed(f"{ask.api} v{ask.version}", None, reply, bearable=True)
+            raise NotRecorded(f"{ask.api} v{ask.version}", None, reply, bearable=True)
         return reply
 
-    def _known(self, ask: Ask, name: str | None) -> None:
-        """Raises `Missed` for a transactional id that the recording does not have."""
+    def _known(self, ask: LiveRequest, name: str | None) -> None:
+        """Raises `NotRecorded` for a transactional id that the recording does not have."""
         if name is not None and name not in self._names:
-            raise Missed(f"{ask.api} v{ask.version} for transactional id {name}")
+            raise NotRecorded(f"{ask.api} v{ask.version} for transactional id {name}")
 
-    def produced(self, ask: Ask) -> None:
+    def produced(self, ask: LiveRequest) -> None:
         """A Produce request names its transaction, which needs no other way to take its partitions in (KIP-890)."""
         name = ask.fields.get("transactional_id")
         if name:
             for topic in ask.fields["topic_data"]:
-                partitions = {(self._memory.topic_of(topic), item["index"]) for item in topic["partition_data"]}
+                partitions = {(self._recorded.topic_of(topic), item["index"]) for item in topic["partition_data"]}
                 self._of(name, ask.fields).partitions |= partitions
 
-    def add_partitions(self, ask: Ask) -> Reply:
+    def add_partitions(self, ask: LiveRequest) -> Reply:
         """AddPartitionsToTxn at every version."""
         for name in _names(ask.fields):
             self._known(ask, name)
@@ -108,7 +108,7 @@ class Transactions:
         topics = self._added(ask, given["transactional_id"], given, given["topics"])
         return Reply({"results_by_topic_v3_and_below": topics})
 
-    def _added(self, ask: Ask, name: str, ids: dict[str, Any], topics: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def _added(self, ask: LiveRequest, name: str, ids: dict[str, Any], topics: list[dict[str, Any]]) -> list[dict[str, Any]]:
         error = self.errors.next_error((ask.api, name))
         code = error[0] if error else 0
         if not code and not ids.get("verify_only"):
@@ -123,14 +123,14 @@ class Transactions:
             for topic in topics
         ]
 
-    def add_offsets(self, ask: Ask) -> Reply:
+    def add_offsets(self, ask: LiveRequest) -> Reply:
         """AddOffsetsToTxn."""
         self._known(ask, ask.fields["transactional_id"])
         error = self.errors.next_error((ask.api, ask.fields["transactional_id"]))
         self._of(ask.fields["transactional_id"], ask.fields)
         return Reply({"error_code": error[0] if error else 0})
 
-    def commit_offsets(self, ask: Ask) -> Reply:
+    def commit_offsets(self, ask: LiveRequest) -> Reply:
         """TxnOffsetCommit: taken when the transaction commits."""
         self._known(ask, ask.fields["transactional_id"])
         taken, topics = self._offsets.accept(ask, 0)
@@ -138,7 +138,7 @@ class Transactions:
         running.offsets.setdefault(ask.fields["group_id"], {}).update(taken)
         return Reply(fitting("response", ask.api_key, ask.version, {"topics": topics}))
 
-    def end(self, ask: Ask) -> Reply:
+    def end(self, ask: LiveRequest) -> Reply:
         """EndTxn: markers into every partition of the transaction."""
         name, commit = ask.fields["transactional_id"], ask.fields["committed"]
         self._known(ask, name)
@@ -157,7 +157,7 @@ class Transactions:
             running.producer_id, running.epoch = ids["producer_id"], ids["producer_epoch"]
         return running
 
-    def _abandon(self, name: str, ask: Ask) -> None:
+    def _abandon(self, name: str, ask: LiveRequest) -> None:
         """A producer that starts anew ends what its predecessor left open."""
         running = self._running.get(name)
         if running is not None and running.partitions:

@@ -23,8 +23,8 @@ from .answers import Outcomes, Reply
 from .logs import Logs
 from .produced import Produced
 from .questions import identity, only_reads, touches
-from .recorded_answers import KEPT_UP, Story, describe
-from .recorded_exchanges import PRODUCE, Kept, Memory
+from .recorded_answers import KEPT_UP, Progress, describe
+from .recorded_exchanges import PRODUCE, RecordedExchange, RecordedExchanges
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +51,15 @@ class Usage:
 
     def __init__(
         self,
-        memory: Memory,
-        story: Story,
+        recorded: RecordedExchanges,
+        progress: Progress,
         logs: Logs,
         produced: Produced,
         outcomes: Iterable[Outcomes],
         by_names: frozenset[str],
         everything: bool,
     ) -> None:
-        self._memory, self._story, self._logs, self._produced = memory, story, logs, produced
+        self._recorded, self._progress, self._logs, self._produced = recorded, progress, logs, produced
         self._outcomes = list(outcomes)
         self._by_names, self._everything = by_names | KEPT_UP | {"ApiVersions"}, everything
         self._asked: dict[int, set[str]] = defaultdict(set)
@@ -67,7 +67,7 @@ class Usage:
 
     def asked(self, message: Message) -> None:
         """A live request, with recorded names."""
-        self._asked[message.api_key] |= touches(message, self._memory.named)
+        self._asked[message.api_key] |= touches(message, self._recorded.named)
 
     def given(self, reply: Reply) -> None:
         """What a live client was answered."""
@@ -76,22 +76,22 @@ class Usage:
 
     def unused(self) -> list[Unused]:
         """What was not used so far: exchanges in the order of the recording, then records."""
-        given = self._given | self._story.given
-        answers = {_answer(kept, self._memory) for kept in self._memory.kept if kept.position in given}
+        given = self._given | self._progress.given
+        answers = {_answer(kept, self._recorded) for kept in self._recorded.kept if kept.position in given}
         errors = {kept.position for each in self._outcomes for kept in each.errors_to_come()}
         found: dict[str, list[int]] = defaultdict(list)
-        for kept in self._memory.kept:
+        for kept in self._recorded.kept:
             if not self._is_used(kept, given, answers) or kept.position in errors:
-                found[describe(kept.asked, self._memory.words(kept))].append(kept.position)
+                found[describe(kept.asked, self._recorded.words(kept))].append(kept.position)
         exchanges = [Unused(what, len(numbers), tuple(numbers)) for what, numbers in found.items()]
         return exchanges + self._records()
 
-    def _is_used(self, kept: Kept, given: set[int], answers: set[Any]) -> bool:
+    def _is_used(self, kept: RecordedExchange, given: set[int], answers: set[Any]) -> bool:
         if kept.position in given or (kept.api_key == PRODUCE and self._everything):
             return True
         if kept.api in self._by_names:
-            return kept.api_key in self._asked and self._memory.words(kept) <= self._asked[kept.api_key]
-        return only_reads(kept.api_key) and _answer(kept, self._memory) in answers
+            return kept.api_key in self._asked and self._recorded.words(kept) <= self._asked[kept.api_key]
+        return only_reads(kept.api_key) and _answer(kept, self._recorded) in answers
 
     def _records(self) -> list[Unused]:
         found = []
@@ -115,7 +115,7 @@ def _counted(count: int) -> str:
     return f"{count} record{'s' if count > 1 else ''}"
 
 
-def _answer(kept: Kept, memory: Memory) -> Any:
+def _answer(kept: RecordedExchange, recorded: RecordedExchanges) -> Any:
     """A question and its answer; equal for the same ones, also in another run or at another version."""
-    answer = None if kept.answered is None else identity(kept.answered, memory.named)
-    return kept.api_key, identity(kept.asked, memory.named), answer
+    answer = None if kept.answered is None else identity(kept.answered, recorded.named)
+    return kept.api_key, identity(kept.asked, recorded.named), answer

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...captures import Recorder
-from ...captures.serving import Ask, Engine, Later, Missed, Reply, Session
+from ...captures.serving import DelayedReply, Engine, LiveRequest, NotRecorded, Reply, Session
 from ...captures.serving.recorded_answers import describe
 from ...captures.serving.recorded_exchanges import addresses
 from ...decoder import DecodeError
@@ -56,8 +56,8 @@ class Server:
         for node in nodes[1:]:
             await self._add_node(node)
         served = {node: (self.address[0], port) for node, port in self._engine.ports.items()}
-        memory = self._engine.memory
-        self._emit(Serving(self.address, len(memory.kept), served, cut=memory.cut))
+        recorded = self._engine.recorded
+        self._emit(Serving(self.address, len(recorded.kept), served, cut=recorded.cut))
 
     async def _listen(self, address: Address, node: int | None) -> Address:
         async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -141,14 +141,14 @@ class Server:
         except DecodeError as error:
             self._emit(Trouble(connection.name, f"a request that cannot be read ({error}): the connection is closed"))
             return _CLOSE
-        except Missed as missed:
+        except NotRecorded as missed:
             return await self._missed(connection, frame, None, missed)
         for live, recorded in self._engine.names.news:
             self._emit(NameTaken(live, recorded))
         try:
             reply = await self._reply(ask)
             answer = self._engine.encode(ask, reply)
-        except Missed as missed:
+        except NotRecorded as missed:
             return await self._missed(connection, frame, ask, missed)
         finally:
             for difference in self._engine.produced.news():
@@ -158,10 +158,10 @@ class Server:
             await asyncio.sleep(max(0.0, self._engine.latency(ask, reply) - (time.monotonic() - started)))
         return answer
 
-    async def _reply(self, ask: Ask) -> Reply:
+    async def _reply(self, ask: LiveRequest) -> Reply:
         found = self._engine.answer(ask)
         self._wake()
-        while isinstance(found, Later):
+        while isinstance(found, DelayedReply):
             self._hint(ask)
             left = found.deadline - time.monotonic()
             changed = self._changed
@@ -181,7 +181,7 @@ class Server:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    def _hint(self, ask: Ask) -> None:
+    def _hint(self, ask: LiveRequest) -> None:
         if ask.api == "Fetch" and not self._told:
             for (topic, partition), count in self._engine.unproduced().items():
                 if (topic, partition) not in self._told and not self._engine.asked["Produce"]:
@@ -191,7 +191,7 @@ class Server:
     # --- misses ------------------------------------------------------------------------------------------------
 
     async def _missed(
-        self, connection: _Connection, frame: bytes, ask: Ask | None, missed: Missed
+        self, connection: _Connection, frame: bytes, ask: LiveRequest | None, missed: NotRecorded
     ) -> bytes | object | None:
         api = facts.api_name(int.from_bytes(frame[:2], "big", signed=True))
         forward = self._brokers is not None and missed.whole and self._config.on_miss is not OnMiss.FAIL
@@ -226,12 +226,12 @@ class Server:
         self._tell(connection, missed, "UNKNOWN_SERVER_ERROR")
         return answer
 
-    def _tell(self, connection: _Connection, missed: Missed, done: str, warning: bool = True) -> None:
+    def _tell(self, connection: _Connection, missed: NotRecorded, done: str, warning: bool = True) -> None:
         near = missed.nearest
-        words = describe(near.asked, self._engine.memory.words(near)) if near else ""
+        words = describe(near.asked, self._engine.recorded.words(near)) if near else ""
         self._emit(Miss(connection.name, missed.what, done, words, near.position if near else None, warning))
 
-    async def _forward(self, connection: _Connection, frame: bytes, ask: Ask | None) -> bytes | None:
+    async def _forward(self, connection: _Connection, frame: bytes, ask: LiveRequest | None) -> bytes | None:
         assert self._brokers is not None
         broker = self._brokers.of(connection.node)
         upstream = connection.upstreams.get(broker)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from barnabas import decoder
-from barnabas.captures.serving import Engine, Later, Reply, Session
+from barnabas.captures.serving import DelayedReply, Engine, Reply, Session
 from barnabas.decoder import Exchange, State, records
 from barnabas.decoder.records import Record
 
@@ -75,14 +75,14 @@ class Live:
         self.session = Session(1, "localhost")
         self.now = 100.0
 
-    def start(self, api: int, version: int, fields: dict[str, Any]) -> tuple[Any, Reply | Later]:
+    def start(self, api: int, version: int, fields: dict[str, Any]) -> tuple[Any, Reply | DelayedReply]:
         frame = decoder.encode_request(api, version, fields, correlation_id=77, client_id="live")
         ask = self.engine.read(self.session, frame, self.now, 1_700_000_000_000)
         return ask, self.engine.answer(ask)
 
     def ask(self, api: int, version: int, fields: dict[str, Any]) -> dict[str, Any] | None:
         ask, found = self.start(api, version, fields)
-        if isinstance(found, Later):
+        if isinstance(found, DelayedReply):
             self.now = found.deadline
             reply = found.poll(self.now, True)
             assert reply is not None

@@ -109,7 +109,7 @@ def hook(event, args):
 
 from barnabas.ui.cli.command_line import make_app
 from barnabas.captures import open_capture
-from barnabas.captures.serving.answers import Later, Missed, Session
+from barnabas.captures.serving.answers import DelayedReply, NotRecorded, Session
 from barnabas.captures.serving.engine import Engine
 from barnabas.decoder import DecodeError
 import barnabas.captures.export, pyarrow.parquet, numpy  # what libraries do when they are loaded is not the capture's
@@ -131,10 +131,10 @@ def serve(path):  # the recording as a broker, asked everything that was asked
             try:
                 ask = engine.read(session, exchange.request, now, now)
                 reply = engine.answer(ask)
-                if isinstance(reply, Later):
+                if isinstance(reply, DelayedReply):
                     reply = reply.poll(reply.deadline, True)
                 served += reply is not None and engine.encode(ask, reply) is not None
-            except (Missed, DecodeError):
+            except (NotRecorded, DecodeError):
                 pass
     tell("served", str(served))
 

@@ -9,7 +9,7 @@ from barnabas.captures.reading import reindex
 from barnabas.captures.reading.verify import verify
 from barnabas.captures.recording.index import paths
 from barnabas.captures.replay.policy import Policy
-from barnabas.captures.serving.recorded_exchanges import Memory
+from barnabas.captures.serving.recorded_exchanges import RecordedExchanges
 from barnabas.captures.transform.write import Writer
 from barnabas.decoder.wire.frame import Direction
 from barnabas.decoder.wire.truncated_frame import cut_fault
@@ -207,6 +207,6 @@ def test_replay_and_serve_say_what_they_leave_out(plain: Path) -> None:
         exchanges = list(capture.exchanges())
     cut = [exchange for exchange in exchanges if exchange.cut]
     assert len(cut) == 2 * 10
-    assert Memory(exchanges).cut == len(cut) and len(Memory(exchanges).kept) == len(exchanges) - len(cut)
+    assert RecordedExchanges(exchanges).cut == len(cut) and len(RecordedExchanges(exchanges).kept) == len(exchanges) - len(cut)
     reasons = {Policy().why_not(exchange) for exchange in cut if exchange.request_cut}
     assert all(reason and reason.startswith("only its beginning was recorded (request: cut at 512 of ") for reason in reasons)

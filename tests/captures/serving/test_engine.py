@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from barnabas import decoder
-from barnabas.captures.serving import Later, Missed, Offer, Reply
-from barnabas.captures.serving.restating import Lost, restate
+from barnabas.captures.serving import DelayedReply, NotRecorded, Offer, Reply
+from barnabas.captures.serving.restating import NotExpressible, convert
 from barnabas.decoder import records
 from barnabas.decoder.records import Record
 from barnabas.decoder.schema import facts
@@ -72,8 +72,8 @@ def test_another_version_gets_the_same_answer_restated():
 
 def test_what_a_version_cannot_say_is_not_invented():
     fields = {"responses": [{"name": None, "topic_id": None, "error_code": 3}]}
-    with pytest.raises(Lost, match="null"):
-        restate("response", facts.api_key("DeleteTopics"), 6, 5, fields)
+    with pytest.raises(NotExpressible, match="null"):
+        convert("response", facts.api_key("DeleteTopics"), 6, 5, fields)
 
 
 def test_records_appear_when_they_are_produced_again():
@@ -107,7 +107,7 @@ def test_a_record_without_acknowledgement_is_the_clients_own():
 def test_the_end_of_a_log_waits_and_wakes():
     live = Live(Tape().metadata("orders").produced("orders", [b"a"], 0))
     ask, waiting = live.start(FETCH, 4, fetch("orders", 0, wait_ms=700))
-    assert isinstance(waiting, Later) and waiting.deadline == pytest.approx(live.now + 0.7)
+    assert isinstance(waiting, DelayedReply) and waiting.deadline == pytest.approx(live.now + 0.7)
     assert waiting.poll(live.now + 0.1, False) is None
     live.produce("orders", [b"a"])
     reply = waiting.poll(live.now + 0.2, False)
@@ -228,7 +228,7 @@ def test_two_members_wait_for_each_other_and_share_what_the_live_leader_says():
     live.ask(*join())
     beat = {"group_id": "billing", "generation_id": 7, "member_id": "till-1"}
     _, follower = live.start(*join(metadata=b"n"))
-    assert isinstance(follower, Later)
+    assert isinstance(follower, DelayedReply)
     answer = live.ask(HEARTBEAT, 1, beat)
     assert answer is not None and facts.error_name(answer["error_code"]) == "REBALANCE_IN_PROGRESS"
     leader = live.ask(*join("till-1"))
@@ -238,7 +238,7 @@ def test_two_members_wait_for_each_other_and_share_what_the_live_leader_says():
     other = joined.fields["member_id"]
     sync = {"group_id": "billing", "generation_id": 8}
     _, waiting = live.start(SYNC, 1, sync | {"member_id": other, "assignments": []})
-    assert isinstance(waiting, Later) and waiting.poll(live.now, False) is None
+    assert isinstance(waiting, DelayedReply) and waiting.poll(live.now, False) is None
     given = [{"member_id": "till-1", "assignment": b"0"}, {"member_id": other, "assignment": b"1"}]
     mine = live.ask(SYNC, 1, sync | {"member_id": "till-1", "assignments": given})
     theirs = waiting.poll(live.now, False)
@@ -277,7 +277,7 @@ def test_parts_of_several_answers_make_one():
     answer = live.ask(DESCRIBE_CONFIGS, 1, asked("b", "a"))
     assert answer is not None and [item["resource_name"] for item in answer["results"]] == ["b", "a"]
     assert live.engine.counts == {"composed": 1}
-    with pytest.raises(Missed) as missed:
+    with pytest.raises(NotRecorded) as missed:
         live.ask(DESCRIBE_CONFIGS, 1, asked("b", "c"))
     assert missed.value.nearest is not None and missed.value.nearest.position == 1
 
@@ -304,7 +304,7 @@ def misses() -> Iterator[tuple[int, int, dict[str, Any], str]]:
 
 @pytest.mark.parametrize(("api", "version", "fields", "words"), list(misses()))
 def test_a_miss_says_what_was_asked(api, version, fields, words):
-    with pytest.raises(Missed) as missed:
+    with pytest.raises(NotRecorded) as missed:
         Live(group_tape()).ask(api, version, fields)
     assert missed.value.what == words
 
@@ -364,5 +364,5 @@ def test_a_list_of_everything_names_topics_as_the_live_client_does():
     answer = live.ask(METADATA, 4, named)
     assert answer is not None and answer["topics"][0]["name"] == "orders-99ff88ee77"
     assert live.produce("orders-99ff88ee77", [b"a"])["base_offset"] == 0
-    with pytest.raises(Missed):
+    with pytest.raises(NotRecorded):
         live.ask(METADATA, 4, {"topics": [{"name": "orders-2"}], "allow_auto_topic_creation": False})

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from barnabas import decoder
-from barnabas.captures.serving import Engine, Later, Session
+from barnabas.captures.serving import DelayedReply, Engine, Session
 from barnabas.decoder import Connection, Exchange, ExchangeDone
 from barnabas.decoder.schema import facts
 from harness.slices import thin
@@ -42,7 +42,7 @@ def recorded() -> Iterator[Exchange]:
 def answered(engine: Engine, session: Session, frame: bytes) -> dict[str, object]:
     ask = engine.read(session, frame, 1.0, 1)
     reply = engine.answer(ask)
-    assert not isinstance(reply, Later)
+    assert not isinstance(reply, DelayedReply)
     sent = engine.encode(ask, reply)
     assert sent is not None
     key, version, _ = decoder.peek_request(frame)

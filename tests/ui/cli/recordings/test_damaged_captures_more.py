@@ -17,7 +17,7 @@ from barnabas.captures import open_capture, rebuild
 from barnabas.captures.export import NoProgram, case, program
 from barnabas.captures.pcap.packets import build
 from barnabas.captures.recording.index import HEADER, RECORD, paths
-from barnabas.captures.serving import Engine, Later, Missed, Session
+from barnabas.captures.serving import DelayedReply, Engine, NotRecorded, Session
 from barnabas.decoder import DecodeError
 from barnabas.proxy.serve import Served
 from harness import commands
@@ -157,9 +157,9 @@ def test_a_recording_with_frames_that_are_not_what_they_should_be_is_served(name
             try:
                 ask = engine.read(session, exchange.request, 1.0, 1)
                 answer = engine.answer(ask)
-                if not isinstance(answer, Later):
+                if not isinstance(answer, DelayedReply):
                     engine.encode(ask, answer)
-            except (Missed, DecodeError):
+            except (NotRecorded, DecodeError):
                 continue
 
 
