@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ...decoder import Message
 from ...decoder.codec.plan import FieldPlan, StructPlan
 from ..replay.roles import VOLATILE, Role, paths
-from ..serving.questions import Named
+from ..serving.recorded_exchanges import Named
 
 NAMES = frozenset(
     {Role.TOPIC, Role.TOPIC_ID, Role.GROUP, Role.TRANSACTIONAL_ID, Role.RESOURCE_NAME, Role.COORDINATOR_KEY}

@@ -14,7 +14,7 @@ from ...decoder.records import Batch
 from ...decoder.schema import facts
 from ..replay.rewriting import tree_of, visit
 from ..replay.roles import Role
-from ..serving.questions import only_reads, touches
+from ..serving.recorded_exchanges import only_reads, touches
 from .report import Latency, Side
 
 _DIGITS = re.compile(r"\d+")

@@ -3,8 +3,7 @@
 from .answers import DelayedReply, LiveRequest, NotRecorded, Reply, Session
 from .cluster import Offer
 from .engine import Engine
-from .produced import Content, Difference, whole_content
-from .usage import Unused
+from .usage import Content, Difference, Unused, whole_content
 
 __all__ = [
     "Content",

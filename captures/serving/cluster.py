@@ -11,10 +11,9 @@ from typing import Any
 from uuid import UUID
 
 from ...decoder.schema import facts
-from .answers import LiveRequest, NotRecorded, Reply, Session
+from .answers import LiveRequest, NotExpressible, NotRecorded, Reply, Session, convert_item, fitting
 from .recorded_answers import Progress, describe
 from .recorded_exchanges import RecordedExchange, RecordedExchanges, addresses
-from .restating import NotExpressible, convert_item, fitting
 
 UNKNOWN_TOPIC = facts.error_code("UNKNOWN_TOPIC_OR_PARTITION")
 METADATA = facts.api_key("Metadata")
@@ -40,10 +39,9 @@ class Cluster:
 
     def _read_metadata(self) -> None:
         for kept in self._recorded.of("Metadata"):
-            assert kept.answered is not None
             self._at[kept.position] = kept
-            asked = kept.asked["topics"]
-            for topic in kept.answered.to_dict()["topics"]:
+            asked = kept.request["topics"]
+            for topic in kept.response.to_dict()["topics"]:
                 name = topic["name"] or self._recorded.topic_of(topic)
                 if name:
                     self._topics[name][kept.position] = kept, topic
@@ -57,8 +55,7 @@ class Cluster:
 
     def _read_coordinators(self) -> None:
         for kept in self._recorded.of("FindCoordinator"):
-            assert kept.answered is not None
-            asked, answered = kept.asked.to_dict(), kept.answered.to_dict()
+            asked, answered = kept.request.to_dict(), kept.response.to_dict()
             for item in answered.get("coordinators") or [answered | {"key": asked.get("key", "")}]:
                 self._coordinators[asked.get("key_type", 0), item["key"]][kept.position] = kept, item
 
@@ -83,8 +80,7 @@ class Cluster:
                 position = self._progress.place(("topic", name), sorted(known), frozenset({name}))
                 source, item = known[position]
                 topics.append(self._topic(ask, source, item, name))
-        assert source.answered is not None
-        fields = fitting("response", METADATA, ask.version, source.answered.to_dict() | {"topics": topics})
+        fields = fitting("response", METADATA, ask.version, source.response.to_dict() | {"topics": topics})
         self._every_broker(fields, source)
         reply = Reply(fields, "recorded" if source.api_version == ask.version else "restated", source)
         if unknown:
@@ -95,9 +91,8 @@ class Cluster:
     def _every_topic(self, ask: LiveRequest) -> tuple[RecordedExchange, list[dict[str, Any]]]:
         if self._all:
             source = self._at[self._progress.place("all topics", self._all, frozenset())]
-            assert source.answered is not None
             return source, [
-                self._topic(ask, source, item, item["name"]) for item in source.answered.to_dict()["topics"]
+                self._topic(ask, source, item, item["name"]) for item in source.response.to_dict()["topics"]
             ]
         topics = []
         source = self._at[max(self._at)]
@@ -108,9 +103,8 @@ class Cluster:
         return source, topics
 
     def _topic(self, ask: LiveRequest, source: RecordedExchange, item: dict[str, Any], name: str) -> dict[str, Any]:
-        assert source.answered is not None
         try:
-            found = convert_item(METADATA, "topics", source.answered.api_version, ask.version, item)
+            found = convert_item(METADATA, "topics", source.response.api_version, ask.version, item)
         except NotExpressible as lost:
             raise NotRecorded(
                 f"Metadata v{ask.version} for {name} (recorded at v{source.api_version}, and {lost})", source
@@ -206,11 +200,10 @@ class Offers:
 
     def __init__(self, recorded: RecordedExchanges, kept_up: frozenset[str], offer: Offer) -> None:
         self._fields: dict[str, Any] = {}
-        self._nothing = not recorded.kept
+        self._nothing = not recorded.all
         ranges: dict[int, tuple[int, int]] = {}
         for kept in recorded.of("ApiVersions"):
-            assert kept.answered is not None
-            fields = kept.answered.to_dict()
+            fields = kept.response.to_dict()
             if not fields["error_code"] and len(fields) >= len(self._fields):
                 self._fields = fields
         for item in self._fields.get("api_keys", ()):

@@ -23,11 +23,10 @@ from .groups import ConsumerGroups, Groups
 from .logs import Logs
 from .offsets import Offsets
 from .partitions import Partitions
-from .produced import Content, Produced
 from .recorded_answers import Progress, RecordedAnswers
 from .recorded_exchanges import RecordedExchanges
 from .transactions import Transactions
-from .usage import Usage
+from .usage import Content, Produced, Usage
 
 _WAIT_BY_NATURE = frozenset({"Fetch", "JoinGroup", "SyncGroup"})
 """Their answers come when there is something to tell: recorded times are not waited for as well."""

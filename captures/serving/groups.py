@@ -18,11 +18,10 @@ from uuid import UUID
 
 from ...decoder.filter.patterns import PatternError, PatternTimeout, pattern, within
 from ...decoder.schema import facts
-from .answers import DelayedReply, LiveRequest, NotRecorded, Outcomes, Reply
+from .answers import DelayedReply, LiveRequest, NotRecorded, Outcomes, Reply, fitting
 from .logs import Logs
 from .offsets import NATURAL
 from .recorded_exchanges import RecordedExchanges
-from .restating import fitting
 
 _code = facts.error_code
 UNKNOWN_MEMBER, ILLEGAL_GENERATION = _code("UNKNOWN_MEMBER_ID"), _code("ILLEGAL_GENERATION")
@@ -107,12 +106,11 @@ class Groups:
         self._made_up = 0
         self.errors = Outcomes(NATURAL)
         for kept in recorded.of("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup"):
-            assert kept.answered is not None
-            group = kept.asked["group_id"]
-            self.errors.add((kept.api, group), kept.answered["error_code"], kept)
+            group = kept.request["group_id"]
+            self.errors.add((kept.api, group), kept.response["error_code"], kept)
             ids = self._ids[group]
             if kept.api == "JoinGroup":
-                member_id, generation = kept.answered["member_id"], kept.answered["generation_id"]
+                member_id, generation = kept.response["member_id"], kept.response["generation_id"]
                 if member_id and member_id not in ids:
                     ids.append(member_id)
                 if generation > 0:
@@ -341,10 +339,9 @@ class ConsumerGroups:
         self._errors = Outcomes(NATURAL)
         self._made_up = 0
         for kept in recorded.of("ConsumerGroupHeartbeat"):
-            assert kept.answered is not None
-            self.known.add(kept.asked["group_id"])
-            self._interval = kept.answered["heartbeat_interval_ms"] or self._interval
-            self._errors.add(kept.asked["group_id"], kept.answered["error_code"], kept)
+            self.known.add(kept.request["group_id"])
+            self._interval = kept.response["heartbeat_interval_ms"] or self._interval
+            self._errors.add(kept.request["group_id"], kept.response["error_code"], kept)
 
     def heartbeat(self, ask: LiveRequest) -> Reply:
         """ConsumerGroupHeartbeat: join, leave, and everything between."""

@@ -294,8 +294,7 @@ class Logs:
 
     def _count_partitions(self) -> None:
         for kept in self._recorded.of("Metadata"):
-            assert kept.answered is not None
-            for topic in kept.answered.to_dict()["topics"]:
+            for topic in kept.response.to_dict()["topics"]:
                 for partition in topic["partitions"]:
                     self._see(topic["name"] or "", partition["partition_index"])
 
@@ -305,17 +304,17 @@ class Logs:
         for kept in recorded.of("Produce"):
             sent = {
                 (recorded.topic_of(topic), item["index"]): item["records"] or b""
-                for topic in kept.asked.to_dict()["topic_data"]
+                for topic in kept.request.to_dict()["topic_data"]
                 for item in topic["partition_data"]
             }
             for partition in sent:
                 self._see(*partition)
-            if kept.answered is None:
+            if kept.answer is None:
                 for partition, data in sent.items():
                     self._unplaced[partition] += (entries := read_entries(data))
                     self.sent[partition] += entries
                 continue
-            for topic in kept.answered.to_dict()["responses"]:
+            for topic in kept.response.to_dict()["responses"]:
                 for item in topic["partition_responses"]:
                     partition = (recorded.topic_of(topic), item["index"])
                     if item["error_code"]:
@@ -331,13 +330,12 @@ class Logs:
     def _read_fetch(self) -> None:
         recorded = self._recorded
         for kept in recorded.of("Fetch"):
-            assert kept.answered is not None
             asked = {
                 (recorded.topic_of(topic), item["partition"]): item["fetch_offset"]
-                for topic in kept.asked.to_dict()["topics"]
+                for topic in kept.request.to_dict()["topics"]
                 for item in topic["partitions"]
             }
-            for topic in kept.answered.to_dict()["responses"]:
+            for topic in kept.response.to_dict()["responses"]:
                 for item in topic["partitions"]:
                     partition = (recorded.topic_of(topic), item["partition_index"])
                     self._see(*partition)
@@ -352,8 +350,7 @@ class Logs:
 
     def _read_list_offsets(self) -> None:
         for kept in self._recorded.of("ListOffsets"):
-            assert kept.answered is not None
-            for topic in kept.answered.to_dict()["topics"]:
+            for topic in kept.response.to_dict()["topics"]:
                 for item in topic["partitions"]:
                     self._see(topic["name"], item["partition_index"])
 

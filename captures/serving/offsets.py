@@ -6,9 +6,8 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from .answers import LiveRequest, NotRecorded, Outcomes, Reply, codes
+from .answers import LiveRequest, NotRecorded, Outcomes, Reply, codes, fitting
 from .recorded_exchanges import RecordedExchanges
-from .restating import fitting
 
 Committed = tuple[int, int, str | None]
 """offset, leader epoch, metadata"""
@@ -35,8 +34,7 @@ class Offsets:
     def _read(self) -> None:
         changed: set[tuple[str, str, int]] = set()
         for kept in self._recorded.of("OffsetFetch", "OffsetCommit", "TxnOffsetCommit"):
-            assert kept.answered is not None
-            asked, answered = kept.asked.to_dict(), kept.answered.to_dict()
+            asked, answered = kept.request.to_dict(), kept.response.to_dict()
             if kept.api == "OffsetFetch":
                 for group in _groups(answered, asked):
                     self.groups.add(group["group_id"])

@@ -11,12 +11,11 @@ from typing import Any
 
 from ...decoder import records
 from ...decoder.schema import facts
-from .answers import DelayedReply, LiveRequest, NotRecorded, Outcomes, Reply
+from .answers import DelayedReply, LiveRequest, NotRecorded, Outcomes, Reply, fitting
 from .logs import Logs
-from .produced import Produced
 from .recorded_answers import Progress
 from .recorded_exchanges import RecordedExchange, RecordedExchanges
-from .restating import fitting
+from .usage import Produced
 
 NOT_FOUND = facts.error_code("FETCH_SESSION_ID_NOT_FOUND")
 BAD_EPOCH = facts.error_code("INVALID_FETCH_SESSION_EPOCH")
@@ -48,15 +47,15 @@ class FetchSessions:
             for topic in ask.fields["topics"]
             for item in topic["partitions"]
         ]
-        marks = ask.session.marks
-        marks["fetch_session"], marks["fetch_incremental"] = 0, False
+        session = ask.session
+        session.fetch_session, session.incremental = 0, False
         if epoch in (_NEW, _NONE):
             self._sessions.pop(number, None)
             if epoch == _NEW and ask.version >= 7:
                 self._last += 1
                 new = self._sessions[self._last] = _Session()
                 new.wanted = {_key(topic, item["partition"]): (topic, item) for topic, item in listed}
-                marks["fetch_session"] = self._last
+                session.fetch_session = self._last
             return listed, 0
         known = self._sessions.get(number)
         if known is None:
@@ -69,17 +68,12 @@ class FetchSessions:
         for topic in ask.fields.get("forgotten_topics_data") or ():
             for partition in topic["partitions"]:
                 known.wanted.pop(_key(topic, partition), None)
-        marks["fetch_session"], marks["fetch_incremental"] = number, True
+        session.fetch_session, session.incremental = number, True
         return list(known.wanted.values()), 0
-
-    def number(self, ask: LiveRequest) -> int:
-        """The session of the answer; 0 for none."""
-        found: int = ask.session.marks.get("fetch_session", 0)
-        return found
 
     def answered(self, ask: LiveRequest, items: list[tuple[dict[str, Any], dict[str, Any]]]) -> list[dict[str, Any]]:
         """The topics of the answer: in a session only partitions with records, errors, or another end of the log."""
-        known = self._sessions.get(self.number(ask))
+        known = self._sessions.get(ask.session.fetch_session)
         topics: dict[Any, dict[str, Any]] = {}
         for topic, item in items:
             key = _key(topic, item["partition_index"])
@@ -87,7 +81,7 @@ class FetchSessions:
             if known is not None:
                 same = known.told.get(key) == state and not item["records"] and not item["error_code"]
                 known.told[key] = state
-                if same and ask.session.marks.get("fetch_incremental"):
+                if same and ask.session.incremental:
                     continue
             answer = topics.setdefault(_key(topic, 0)[:2], topic | {"partitions": []})
             answer["partitions"].append(item)
@@ -116,12 +110,11 @@ class Partitions:
 
     def _read_list_offsets(self) -> None:
         for kept in self._recorded.of("ListOffsets"):
-            assert kept.answered is not None
-            asked = kept.asked.to_dict()
+            asked = kept.request.to_dict()
             times = {
                 (t["name"], p["partition_index"]): p["timestamp"] for t in asked["topics"] for p in t["partitions"]
             }
-            for topic in kept.answered.to_dict()["topics"]:
+            for topic in kept.response.to_dict()["topics"]:
                 for item in topic["partitions"]:
                     partition = (topic["name"], item["partition_index"])
                     if partition in times:
@@ -177,7 +170,7 @@ class Partitions:
             if not (last or telling or size >= ask.fields["min_bytes"]):
                 return None
             body: dict[str, Any] = {"responses": self._sessions.answered(ask, items)}
-            body["session_id"] = self._sessions.number(ask)
+            body["session_id"] = ask.session.fetch_session
             reply = Reply(fitting("response", ask.api_key, ask.version, body))
             return self._checked(ask, [topic for topic, _ in wanted], reply)
 

@@ -14,10 +14,8 @@ from typing import Any
 
 from ...decoder import Message
 from ...decoder.schema import facts
-from .answers import LiveRequest, NotRecorded, Reply
-from .questions import entries, identity, items_of, only_reads, touches
-from .recorded_exchanges import RecordedExchange, RecordedExchanges
-from .restating import NotExpressible, convert, convert_item, fitting
+from .answers import LiveRequest, NotExpressible, NotRecorded, Reply, convert, convert_item, fitting
+from .recorded_exchanges import RecordedExchange, RecordedExchanges, entries, identity, items_of, only_reads, touches
 
 KEPT_UP = frozenset(
     {
@@ -36,10 +34,10 @@ class Progress:
     def __init__(self, recorded: RecordedExchanges) -> None:
         self._changes = [
             (kept.position, recorded.words(kept))
-            for kept in recorded.kept
+            for kept in recorded.all
             if not only_reads(kept.api_key) and kept.api not in KEPT_UP
         ]
-        self._times = {kept.position: (kept.from_ns, kept.until_ns) for kept in recorded.kept}
+        self._times = {kept.position: (kept.from_ns, kept.until_ns) for kept in recorded.all}
         self.given: set[int] = set()
         """The recorded answers that were chosen so far."""
         self._made: set[int] = set()
@@ -89,7 +87,7 @@ class RecordedAnswers:
         self._exact: dict[tuple[int, Any], list[RecordedExchange]] = defaultdict(list)
         self._named: dict[tuple[int, frozenset[str]], list[RecordedExchange]] = defaultdict(list)
         self._parts: dict[tuple[int, Any], list[tuple[RecordedExchange, str, int]]] = defaultdict(list)
-        self._at = {kept.position: kept for kept in recorded.kept}
+        self._at = {kept.position: kept for kept in recorded.all}
         self._read: set[int] = set()
 
     def _learn(self, api_key: int) -> None:
@@ -99,13 +97,13 @@ class RecordedAnswers:
         self._read.add(api_key)
         named = self._recorded.named
         for kept in self._recorded.by_api.get(api_key, ()):
-            if kept.answered is None:
+            if kept.answer is None:
                 continue
-            self._exact[api_key, identity(kept.asked, named)].append(kept)
-            self._named[api_key, touches(kept.asked, named)].append(kept)
-            parts = entries(kept.asked, named)
+            self._exact[api_key, identity(kept.request, named)].append(kept)
+            self._named[api_key, touches(kept.request, named)].append(kept)
+            parts = entries(kept.request, named)
             if parts is not None:
-                answers = list(items_of(kept.answered, named))
+                answers = list(items_of(kept.response, named))
                 for what, names in parts[1]:
                     fitting_ones = [(field, at) for field, at, theirs in answers if names <= theirs or theirs & names]
                     if len(fitting_ones) == 1:
@@ -137,8 +135,7 @@ class RecordedAnswers:
         return self._at[self._progress.change(positions)]
 
     def _stated(self, ask: LiveRequest, kept: RecordedExchange) -> Reply:
-        assert kept.answered is not None
-        fields, given = kept.answered.to_dict(), kept.answered.api_version
+        fields, given = kept.response.to_dict(), kept.response.api_version
         if given == ask.version:
             return Reply(fields, "recorded", kept)
         try:
@@ -165,16 +162,15 @@ class RecordedAnswers:
             else:
                 chosen = self._progress.change(positions)
             head, field, at = by_position[chosen]
-            assert head.answered is not None
-            version = head.answered.api_version
+            version = head.response.api_version
             try:
-                item = convert_item(ask.api_key, field, version, ask.version, head.answered.to_dict()[field][at])
+                item = convert_item(ask.api_key, field, version, ask.version, head.response.to_dict()[field][at])
             except NotExpressible:
                 return None
             items.setdefault(field, []).append(item)
-        if head is None or head.answered is None:
+        if head is None or head.answer is None:
             return None
-        fields = fitting("response", ask.api_key, ask.version, head.answered.to_dict())
+        fields = fitting("response", ask.api_key, ask.version, head.response.to_dict())
         return Reply(fields | items, "composed", head)
 
     def nearest(self, message: Message) -> RecordedExchange | None:
@@ -184,7 +180,7 @@ class RecordedAnswers:
 
         def likeness(kept: RecordedExchange) -> tuple[int, int, int]:
             theirs = self._recorded.words(kept)
-            leaves = set(_leaves(identity(kept.asked, self._recorded.named)))
+            leaves = set(_leaves(identity(kept.request, self._recorded.named)))
             return (
                 len(words & theirs),
                 len(what & leaves) - len(what ^ leaves),

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...decoder.schema import facts
-from .answers import LiveRequest, NotRecorded, Outcomes, Reply
+from .answers import LiveRequest, NotRecorded, Outcomes, Reply, fitting
 from .logs import Logs, Partition
 from .offsets import Committed, Offsets
 from .recorded_exchanges import RecordedExchange, RecordedExchanges
-from .restating import fitting
 
 _BUMPS_FROM = 5
 """From this EndTxn version on, every transaction ends with a new epoch (KIP-890)."""
@@ -39,13 +38,11 @@ class Transactions:
         self._made_up = _MADE_UP
         self._names: set[str] = set()
         for kept in recorded.of("InitProducerId"):
-            self._ids[kept.asked["transactional_id"]].append(kept)
-            assert kept.answered is not None
-            self._made_up = max(self._made_up, kept.answered["producer_id"] + _MADE_UP)
+            self._ids[kept.request["transactional_id"]].append(kept)
+            self._made_up = max(self._made_up, kept.response["producer_id"] + _MADE_UP)
         for kept in recorded.of("AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn"):
-            assert kept.answered is not None
-            code = next((code for _, code in kept.answered.errors()), 0)
-            for name in _names(kept.asked.to_dict()):
+            code = next((code for _, code in kept.response.errors()), 0)
+            for name in _names(kept.request.to_dict()):
                 self.errors.add((kept.api, name), code, kept)
         self._names = {name for name in self._ids if name is not None} | {name for _, name in self.errors.keys()}  # noqa: SIM118
 
@@ -59,8 +56,7 @@ class Transactions:
         if at < len(recorded):
             self._given[name] = at + 1
             kept = recorded[at]
-            assert kept.answered is not None
-            fields = kept.answered.to_dict()
+            fields = kept.response.to_dict()
             how = "recorded"
         else:
             kept, how = None, "kept up"

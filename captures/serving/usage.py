@@ -1,4 +1,4 @@
-"""Which recorded answers live clients were given, and which were never asked for.
+"""What live clients used of a recording: its answers, and the records that the recorded clients produced.
 
 Three kinds of APIs differ in what *used* means:
 
@@ -8,23 +8,153 @@ Three kinds of APIs differ in what *used* means:
 - What is kept up with live clients (records, groups, offsets, transactions), the cluster (Metadata, FindCoordinator) and what
   belongs to a connection (ApiVersions, logins): recorded answers are not given as they were. They are used when the API
   was asked about the same names; recorded errors when they came; records when as many were produced and fetched.
+
+Produced records are compared by topic: a live record is as recorded if its topic has a recorded record with the same content
+that no other live record was taken for. Partitions, order, batches, offsets and timestamps are another run's own.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
-from ...decoder import Message
+from ...decoder import Message, records
+from ...decoder.records import Partial, Record
 from ...decoder.schema import facts
 from .answers import Outcomes, Reply
-from .logs import Logs
-from .produced import Produced
-from .questions import identity, only_reads, touches
+from .logs import Entry, Logs, Partition
 from .recorded_answers import KEPT_UP, Progress, describe
-from .recorded_exchanges import PRODUCE, RecordedExchange, RecordedExchanges
+from .recorded_exchanges import PRODUCE, RecordedExchange, RecordedExchanges, identity, only_reads, touches
+
+Content = Callable[[Record], Any]
+"""What is compared of a record: equal values are the same content."""
+
+_LOOK_AT = 1000
+"""How many contents are looked at for the nearest one."""
+
+
+def whole_content(record: Record) -> tuple[Any, ...]:
+    """Key, value and headers."""
+    return record.key, record.value, record.headers
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A live record with a content that was not recorded. `recorded` is the record of the topic that it may stand for: one
+    that was not produced again yet, of the same key if there is one; None when all of them were."""
+
+    topic: str
+    partition: int
+    live: Record
+    recorded: Record | None
+
+
+class Produced:
+    """`content` None: records are only counted."""
+
+    def __init__(self, recorded: Mapping[Partition, list[Entry]], content: Content | None = None) -> None:
+        self._content = content
+        self._open: dict[str, _Records] = defaultdict(_Records)
+        self._named: dict[str, _Records] = defaultdict(_Records)
+        """Recorded records that a difference names: they count as produced, and may still be produced as they were."""
+        self._left: Counter[str] = Counter()
+        self._news: list[Difference] = []
+        for (topic, _), entries in sorted(recorded.items()):
+            if content is None:
+                self._left[topic] += _count(entries)
+                continue
+            for record in _records(entries):
+                self._open[topic].add(_frozen(content(record)), record)
+
+    def take(self, partition: Partition, entries: list[Entry]) -> None:
+        """Records that were produced and accepted."""
+        topic, number = partition
+        if self._content is None:
+            self._left[topic] -= _count(entries)
+            return
+        for record in _records(entries):
+            try:
+                content = _frozen(self._content(record))
+            except Exception:  # the function is a user's: what it cannot read is not what was recorded
+                content = object()
+            if self._open[topic].take(content) or self._named[topic].take(content):
+                continue
+            nearest = self._open[topic].nearest(record)
+            if nearest is not None:
+                self._open[topic].take(nearest[0])
+                self._named[topic].add(*nearest)
+            self._news.append(Difference(topic, number, record, nearest[1] if nearest else None))
+
+    def news(self) -> list[Difference]:
+        """What differed since this was last asked."""
+        news, self._news = self._news, []
+        return news
+
+    def missing(self) -> dict[str, int]:
+        """By topic, how many of the recorded records were not produced again. Those that differences name are not counted."""
+        left = self._left if self._content is None else {topic: each.count() for topic, each in self._open.items()}
+        return {topic: count for topic, count in left.items() if count > 0}
+
+
+class _Records:
+    """Records by their content, in the order in which they were added."""
+
+    def __init__(self) -> None:
+        self._by_content: dict[Any, deque[Record]] = {}
+
+    def add(self, content: Any, record: Record) -> None:
+        self._by_content.setdefault(content, deque()).append(record)
+
+    def take(self, content: Any) -> bool:
+        """Take the first of this content out; whether there was one."""
+        there = self._by_content.get(content)
+        if not there:
+            return False
+        there.popleft()
+        if not there:
+            del self._by_content[content]
+        return True
+
+    def nearest(self, record: Record) -> tuple[Any, Record] | None:
+        """(content, record): the first with the same key, else the first."""
+        first = None
+        for content, there in islice(self._by_content.items(), _LOOK_AT):
+            if there[0].key == record.key:
+                return content, there[0]
+            first = first or (content, there[0])
+        return first
+
+    def count(self) -> int:
+        return sum(map(len, self._by_content.values()))
+
+
+def _frozen(value: Any) -> Any:
+    """A value as it is, hashable: content may be what a JSON text says."""
+    if isinstance(value, Mapping):
+        return frozenset((key, _frozen(each)) for key, each in value.items())
+    if isinstance(value, list | tuple):
+        return tuple(map(_frozen, value))
+    if isinstance(value, set | frozenset):
+        return frozenset(map(_frozen, value))
+    return value
+
+
+def _count(entries: Iterable[Entry]) -> int:
+    return sum(entry.last - entry.base + 1 for entry in entries)
+
+
+def _records(entries: Iterable[Entry]) -> Iterator[Record]:
+    """The readable records of batches."""
+    for entry in entries:
+        try:
+            for batch in records.batches(entry.data):
+                if not isinstance(batch, Partial):
+                    yield from batch.records()
+        except records.RecordsError:
+            continue
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +207,12 @@ class Usage:
     def unused(self) -> list[Unused]:
         """What was not used so far: exchanges in the order of the recording, then records."""
         given = self._given | self._progress.given
-        answers = {_answer(kept, self._recorded) for kept in self._recorded.kept if kept.position in given}
+        answers = {_answer(kept, self._recorded) for kept in self._recorded.all if kept.position in given}
         errors = {kept.position for each in self._outcomes for kept in each.errors_to_come()}
         found: dict[str, list[int]] = defaultdict(list)
-        for kept in self._recorded.kept:
+        for kept in self._recorded.all:
             if not self._is_used(kept, given, answers) or kept.position in errors:
-                found[describe(kept.asked, self._recorded.words(kept))].append(kept.position)
+                found[describe(kept.request, self._recorded.words(kept))].append(kept.position)
         exchanges = [Unused(what, len(numbers), tuple(numbers)) for what, numbers in found.items()]
         return exchanges + self._records()
 
@@ -117,5 +247,5 @@ def _counted(count: int) -> str:
 
 def _answer(kept: RecordedExchange, recorded: RecordedExchanges) -> Any:
     """A question and its answer; equal for the same ones, also in another run or at another version."""
-    answer = None if kept.answered is None else identity(kept.answered, recorded.named)
-    return kept.api_key, identity(kept.asked, recorded.named), answer
+    answer = None if kept.answer is None else identity(kept.response, recorded.named)
+    return kept.api_key, identity(kept.request, recorded.named), answer

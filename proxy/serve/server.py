@@ -57,7 +57,7 @@ class Server:
             await self._add_node(node)
         served = {node: (self.address[0], port) for node, port in self._engine.ports.items()}
         recorded = self._engine.recorded
-        self._emit(Serving(self.address, len(recorded.kept), served, cut=recorded.cut))
+        self._emit(Serving(self.address, len(recorded.all), served, cut=recorded.cut))
 
     async def _listen(self, address: Address, node: int | None) -> Address:
         async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -228,7 +228,7 @@ class Server:
 
     def _tell(self, connection: _Connection, missed: NotRecorded, done: str, warning: bool = True) -> None:
         near = missed.nearest
-        words = describe(near.asked, self._engine.recorded.words(near)) if near else ""
+        words = describe(near.request, self._engine.recorded.words(near)) if near else ""
         self._emit(Miss(connection.name, missed.what, done, words, near.position if near else None, warning))
 
     async def _forward(self, connection: _Connection, frame: bytes, ask: LiveRequest | None) -> bytes | None:

@@ -207,6 +207,6 @@ def test_replay_and_serve_say_what_they_leave_out(plain: Path) -> None:
         exchanges = list(capture.exchanges())
     cut = [exchange for exchange in exchanges if exchange.cut]
     assert len(cut) == 2 * 10
-    assert RecordedExchanges(exchanges).cut == len(cut) and len(RecordedExchanges(exchanges).kept) == len(exchanges) - len(cut)
+    assert RecordedExchanges(exchanges).cut == len(cut) and len(RecordedExchanges(exchanges).all) == len(exchanges) - len(cut)
     reasons = {Policy().why_not(exchange) for exchange in cut if exchange.request_cut}
     assert all(reason and reason.startswith("only its beginning was recorded (request: cut at 512 of ") for reason in reasons)

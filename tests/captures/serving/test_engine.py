@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from barnabas import decoder
 from barnabas.captures.serving import DelayedReply, NotRecorded, Offer, Reply
-from barnabas.captures.serving.restating import NotExpressible, convert
+from barnabas.captures.serving.answers import NotExpressible, convert
 from barnabas.decoder import records
 from barnabas.decoder.records import Record
 from barnabas.decoder.schema import facts
