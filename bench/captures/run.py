@@ -40,7 +40,7 @@ print(len(capture.rows()), rows_first, first, whole, cpu, private / 1024)
 IMPORT = """
 import sys, time
 from pathlib import Path
-from barnabas.captures.foreign.importing import Importer
+from barnabas.captures.foreign.importer import Importer
 from barnabas.captures.pcap.sources import Source
 begun, cpu = time.perf_counter(), time.process_time()
 importer = Importer(Path(sys.argv[2]))

@@ -12,7 +12,7 @@ from typing import Any
 from ...decoder import Exchange, Topics, records
 from ...decoder.records import Batch
 from ...decoder.schema import facts
-from ..replay.rewriting import tree_of, visit
+from ..replay.rewrite import tree_of, visit
 from ..replay.roles import Role
 from ..serving.recorded_exchanges import only_reads, touches
 from .report import Latency, Side

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .answers import stable
+from .atomic_file import ThereAlready, written
 from .dump import dump
-from .files import ThereAlready, written
 from .program import NoProgram, case, program
+from .stable_fields import stable
 
 if TYPE_CHECKING:
-    from .writing import Format, check, write
+    from .table_writer import Format, check, write
 
 __all__ = ["Format", "NoProgram", "ThereAlready", "case", "check", "dump", "program", "stable", "write", "written"]
 
@@ -24,6 +24,6 @@ def __getattr__(name: str) -> Any:
     """How tables are written when it is asked for: most commands do without, and are there sooner."""
     if name not in ("Format", "check", "write"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from . import writing
+    from . import table_writer
 
-    return getattr(writing, name)
+    return getattr(table_writer, name)

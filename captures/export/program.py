@@ -19,7 +19,7 @@ from ...decoder.schema import facts
 from ...decoder.wire.errors import DecodeError
 from ...decoder.wire.frame import Direction
 from ...errors import BarnabasError
-from .answers import stable
+from .stable_fields import stable
 
 _WIDTH = 100
 

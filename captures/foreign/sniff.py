@@ -25,7 +25,7 @@ from ...errors import BarnabasError
 from ..pcap import packets
 from ..pcap.pcapng import LINKTYPE_ETHERNET
 from ..pcap.sources import Source
-from .importing import Importer
+from .importer import Importer
 
 PROGRAMS = ("dumpcap", "tcpdump")
 SOCKET = "socket"

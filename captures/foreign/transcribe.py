@@ -18,9 +18,9 @@ from ..pcap.flows import Closed, Flow, Opened
 from ..pcap.packet_comments import BOTH_LEGS, MARK
 from ..pcap.packets import MAX_PAYLOAD, show_address
 from ..pcap.sources import Ends
+from ..recording.in_flight import Carried, OpenConnection
 from ..recording.index import CARRIED, STATES, SURPLUS, UNDECODED, IndexEncoder
 from ..recording.recording import Recording
-from ..recording.requests_in_flight import Carried, OpenConnection
 from ..recording.segment import CLIENT_LEG
 from .frame_pieces import Pieces
 from .skim import TOKEN, Conversation, HalfConversation, PlainRequest, Skimmer

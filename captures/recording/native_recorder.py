@@ -22,9 +22,9 @@ from ...decoder.schema import facts
 from ..native.accelerator import native
 from ..pcap.packet_comments import CARRIED_COMMENT
 from ..pcap.packets import show_address
+from .in_flight import Carried, OpenConnection, Unanswered
 from .index import CARRIED, STATES, IndexEncoder, Record
 from .recording import Recording
-from .requests_in_flight import Carried, OpenConnection, Unanswered
 from .segment import IN_FLIGHT, InFlight, pack_in_flight
 
 _CARE = 2  # why a native recorder stopped: it needs Python; 1: the segment has to be attended to first

@@ -13,10 +13,10 @@ from ...decoder import Direction, Exchange, ExchangeDone, Opaque, RequestSeen
 from ...decoder.codec import secrets
 from ..pcap.packet_comments import MARK
 from ..pcap.packets import MAX_PAYLOAD, Address
+from .in_flight import Carried, OpenConnection, Unanswered
 from .index import UNDECODED, LegFrame
 from .native_recorder import NativeRecorder, RecordedConnection
 from .recording import FLUSH_SECONDS, SEGMENT_BYTES, SEGMENT_SECONDS, Recording
-from .requests_in_flight import Carried, OpenConnection, Unanswered
 from .segment import CLIENT_LEG
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")

@@ -13,9 +13,9 @@ from pathlib import Path
 from ...decoder import Exchange
 from ..pcap.packet_comments import ENDED_COMMENT, IMPORTED_COMMENT, MARK, UPSTREAM_COMMENT, tls_comments
 from ..pcap.packets import show_address
+from .in_flight import Carried, OpenConnection, Unanswered
 from .index import CONTINUED, IndexEncoder, IndexFiles, LegFrame, paths
-from .page_cache import PageCacheHints
-from .requests_in_flight import Carried, OpenConnection, Unanswered
+from .page_cache_hints import PageCacheHints
 from .segment import BROKER_LEG, CLIENT_LEG, SYNC_EVERY, SegmentWriter, pack_in_flight
 
 SEGMENT_BYTES = 64 << 20

@@ -19,7 +19,7 @@ from ...decoder.codec.plan import ZERO_UUID
 from ...decoder.embedded.payload import leading_int16
 from ...decoder.schema import facts
 from ...decoder.wire.errors import DecodeError, EncodeError
-from .rewriting import Scope, pairs
+from .rewrite import Scope, pairs
 from .roles import Role
 
 

@@ -12,8 +12,8 @@ from ...decoder.codec.message_view import MessageView
 from ...decoder.codec.secrets import MASK, secret_paths
 from ...decoder.schema import facts
 from ...decoder.wire.frame import Direction
-from .partly import PRODUCE, Place, passing, places_of, refused
-from .rewriting import read
+from .partial_requests import PRODUCE, Place, passing, places_of, refused
+from .rewrite import read
 from .roles import Role
 
 _LOGIN = frozenset({"SaslHandshake", "SaslAuthenticate"})

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...decoder.schema import facts
-from .comparing import Difference
+from .comparison import Difference
 from .script import Call
 
 _KEPT = 1000

@@ -13,9 +13,9 @@ from ...decoder.codec.plan import ZERO_UUID
 from ...decoder.connection.events import Closed, ConnectionEvent, Missing, NonKafkaData, Opened
 from ...decoder.schema import facts
 from .mapping import Recorded, question
-from .partly import Place
+from .partial_requests import Place
 from .policy import Policy, forbidden_null
-from .rewriting import read, tree_of
+from .rewrite import read, tree_of
 from .roles import Role, paths
 
 _CREATE, _METADATA = facts.api_key("CreateTopics"), facts.api_key("Metadata")

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from .making import Report, make
 from .queries import REPORTS, Engine
+from .report import Report, make
 
 __all__ = ["REPORTS", "Engine", "Report", "make"]

@@ -12,7 +12,7 @@ from collections import defaultdict
 from typing import Any
 
 from ...decoder import Message
-from ..replay.rewriting import Scope, changed, tree_of, visit
+from ..replay.rewrite import Scope, changed, tree_of, visit
 from ..replay.roles import Role
 from .recorded_exchanges import RecordedExchanges
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import PipelineError
-from .failures import reason
-from .shipping import package
+from .errors import reason
+from .package_archive import package
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -253,7 +253,7 @@ def write(
     told: Callable[[dict[str, Any]], None] = lambda row: None,
 ) -> None:
     """Have Spark do it: a task per file. For a cluster, captures and folder are on storage that all its nodes share."""
-    from .work import NAME, PipelineSource, packed
+    from .pipeline_source import NAME, PipelineSource, packed
 
     spark.dataSource.register(PipelineSource)
     for start in range(0, len(work), _JOB):
@@ -291,7 +291,7 @@ def stream(
         raise PipelineError(f"{output} is in a store, where Spark keeps no checkpoint: give --checkpoint a folder")
     folder = _folder(output, names)
     with locked(folder), session(master, wheel=wheel) as spark:
-        from .work import NAME, PipelineSource
+        from .pipeline_source import NAME, PipelineSource
 
         spark.dataSource.register(PipelineSource)
         options = {"path": text(source), "output": text(output), "tables": json.dumps(folder.names)}

@@ -28,8 +28,8 @@ from subprocess import TimeoutExpired
 from typing import TYPE_CHECKING, Any
 
 from . import PipelineError, connect
-from .failures import reason
-from .shipping import package, unpacked
+from .errors import reason
+from .package_archive import package, unpacked
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

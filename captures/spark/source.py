@@ -27,7 +27,7 @@ from ...decoder.filter import Filter, FilterError, compile
 from .. import tables
 from ..reading.storage import Place, Remote, place
 from ..tables.segments import fetched
-from . import offsets, pushdown
+from . import pushdown, stream_offsets
 
 try:
     from pyspark.sql.streaming.datasource import ReadMaxFiles as ReadMaxFiles
@@ -196,17 +196,17 @@ class _Stream(DataSourceStreamReader):  # type: ignore[misc]
         if self._target is not None:
             target = self._target
             found = found._replace(segments=[s for s in found.segments if s.number < target.get(s.capture_id, 0)])
-        return offsets.latest(found.segments, found.writing, start or {}, most)
+        return stream_offsets.latest(found.segments, found.writing, start or {}, most)
 
     def getDefaultReadLimit(self) -> Any:
         return ReadMaxFiles(self._most)
 
     def prepareForTriggerAvailableNow(self) -> None:
         found = self._found()
-        self._target = offsets.latest(found.segments, found.writing, {}, None)
+        self._target = stream_offsets.latest(found.segments, found.writing, {}, None)
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
-        return [SegmentPartition(segment) for segment in offsets.between(self._all(), start, end)]
+        return [SegmentPartition(segment) for segment in stream_offsets.between(self._all(), start, end)]
 
     def _all(self) -> list[tables.Segment]:
         # A batch that is done again has what it had: a foreign capture was at rest then.

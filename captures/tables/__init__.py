@@ -17,8 +17,8 @@ from .arrow import BATCH_ROWS, MissingLibrary, schema_of
 from .columns import Column, Table
 from .rows import TABLES as _ALL
 from .rows import Options, Rows
+from .segment_tables import Unit
 from .segments import Found, Segment, find_segments
-from .unit import Unit
 
 __all__ = [
     "BATCH_ROWS",

@@ -25,8 +25,8 @@ from ...errors import BarnabasError
 from ..reading.storage import Listed, Place, Remote, listed, opened, place, stamp, stamps
 from .arrow import pyarrow, schema_of
 from .rows import TABLES, Options
+from .segment_tables import Unit
 from .segments import LAYOUT, SEGMENTS, Segment, fetched
-from .unit import Unit
 
 HIDDEN = ".unfinished"
 _EMPTY = "date=1970-01-01/nothing.parquet"

@@ -38,7 +38,7 @@ from .connections import CONNECTIONS, connection_rows
 from .event_tables import FINDINGS, HAPPENINGS, event_rows, finding_rows
 from .index_tables import BODIES, EXCHANGES, FRAMES, exchange_row, frame_rows
 from .segments import SEGMENTS, counted, file_row
-from .versions import VERSIONS, version_rows
+from .version_table import VERSIONS, version_rows
 
 TABLES = (
     EXCHANGES,

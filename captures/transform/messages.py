@@ -25,8 +25,8 @@ from ...decoder.schema import facts
 from ...decoder.wire.errors import DecodeError, TrailingBytes, Truncated
 from .batches import BLANK, rewritten
 from .fields import NAMES, Branch, Kind, Means, Place, Tree, tree
+from .free_text import scrubbed
 from .pseudonyms import Pseudonyms
-from .wording import scrubbed
 
 _KEPT = 10_000
 _CLIENT_ID_AT = 8  # of a request's header, after key, version and correlation id

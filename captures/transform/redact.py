@@ -11,9 +11,9 @@ from dataclasses import replace
 from ...decoder import Exchange, ExchangeDone, RequestSeen
 from ...decoder.connection.events import ConnectionEvent, NonKafkaData, Opened
 from .fields import NAMES, Kind
+from .free_text import scrubbed
 from .messages import Frames
 from .pseudonyms import Pseudonyms
-from .wording import scrubbed
 from .write import beginning
 
 Change = Callable[[Exchange, bytes | None], bytes]

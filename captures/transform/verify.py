@@ -20,9 +20,9 @@ from ...decoder.records.errors import RecordsError
 from ..pcap.regular_files import open_file
 from ..reading.events import EventReader
 from .fields import Means, Tree, tree
+from .free_text import kafkas
 from .pseudonyms import KEPT
 from .search import Search
-from .wording import kafkas
 
 _NAME, _CONTENT = 4, 8
 _SURE = 8  # shorter names are only meant where they stand alone

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ...captures.replay.comparing import FETCHES, Absent, Comparer, Difference, LeftOut, lacking
-from ...captures.replay.partly import PRODUCE, rest, united, without
+from ...captures.replay.comparison import FETCHES, Absent, Comparer, Difference, LeftOut, lacking
+from ...captures.replay.partial_requests import PRODUCE, rest, united, without
 from ...captures.replay.policy import forbidden_null
-from ...captures.replay.preparing import Preparer
+from ...captures.replay.preparer import Preparer
 from ...captures.replay.report import Report
 from ...captures.replay.script import Call, Script
 from ...decoder import Exchange, TrailingBytes, decode_response

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ...captures.replay.preparing import CannotSend, Preparer
+from ...captures.replay.preparer import CannotSend, Preparer
 from ...captures.replay.report import Report
 from ...captures.replay.script import Call, Script
 from ...decoder.codec.message import Message

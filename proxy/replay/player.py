@@ -13,9 +13,9 @@ from collections.abc import Callable
 from itertools import islice
 
 from ...captures.replay.mapping import NotKnown
-from ...captures.replay.partly import PRODUCE
+from ...captures.replay.partial_requests import PRODUCE
 from ...captures.replay.policy import ALTERS
-from ...captures.replay.preparing import CannotSend, Preparer, patched
+from ...captures.replay.preparer import CannotSend, Preparer, patched
 from ...captures.replay.report import Report
 from ...captures.replay.roles import Role
 from ...captures.replay.script import Call, Do, Script, Step, gives

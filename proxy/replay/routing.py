@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from ...captures.replay.mapping import IdMapping
-from ...captures.replay.rewriting import read
+from ...captures.replay.rewrite import read
 from ...captures.replay.roles import Role
 from ...decoder.codec.message import Message
 from ...decoder.schema import facts

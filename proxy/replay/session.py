@@ -12,7 +12,7 @@ from types import FrameType
 from ...captures.reading.events import EventReader
 from ...captures.replay.mapping import IdMapping, Names
 from ...captures.replay.policy import Policy
-from ...captures.replay.preparing import Preparer
+from ...captures.replay.preparer import Preparer
 from ...captures.replay.report import Report
 from ...captures.replay.script import Script
 from ...decoder import Exchange

@@ -25,7 +25,7 @@ from .waiting import PATIENCE
 
 _FORKS = multiprocessing.get_context("forkserver")
 _WHEN_NEEDED = [
-    *("barnabas.captures", "barnabas.captures.export.writing", "numpy", "pydantic.type_adapter", "rich.progress", "rich.table"),
+    *("barnabas.captures", "barnabas.captures.export.table_writer", "numpy", "pydantic.type_adapter", "rich.progress", "rich.table"),
     *("typer._adapters", "typer.rich_utils"),
 ]
 """What commands import while they run."""

@@ -15,7 +15,7 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Packet
 from scapy.utils import wrpcap
 
-from ..told import all_of, same_as_read_back, short
+from ..event_words import all_of, same_as_read_back, short
 
 CLIENT, BROKER = "10.0.0.1", "10.0.0.2"
 TLS_HELLO = bytes.fromhex("1603010200010001fc0303") + bytes(500)

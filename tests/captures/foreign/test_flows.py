@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from barnabas.captures.foreign import scan
-from barnabas.captures.foreign.importing import Importer
+from barnabas.captures.foreign.importer import Importer
 from barnabas.captures.foreign.index_builder import ForeignIndex
 from barnabas.captures.native import accelerator
 from barnabas.captures.pcap import packet_windows

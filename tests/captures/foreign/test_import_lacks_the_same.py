@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from barnabas.captures import open_capture
-from barnabas.captures.foreign.importing import Importer
+from barnabas.captures.foreign.importer import Importer
 from barnabas.captures.pcap.sources import Source
 from barnabas.captures.reading.events import EventReader
 from barnabas.decoder import encode_response

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from barnabas.captures import open_capture, rebuild
-from barnabas.captures.foreign.importing import Importer, OwnRecording
+from barnabas.captures.foreign.importer import Importer, OwnRecording
 from barnabas.captures.pcap.sources import Source
 from barnabas.decoder import encode_request, encode_response
 from barnabas.decoder.connection.events import NonKafkaData

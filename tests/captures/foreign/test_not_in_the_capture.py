@@ -13,7 +13,7 @@ from barnabas.decoder.findings import Finding, Inspector
 from harness.wire import with_size
 from retold.packets import NOW, Packet, as_pcap
 
-from ..told import all_of
+from ..event_words import all_of
 
 CLIENT, BROKER = ("10.0.0.1", 40000), ("10.0.0.2", 9092)
 SECOND = 10**9

@@ -16,7 +16,7 @@ from barnabas.decoder.findings import Inspector
 from harness.wire import with_size
 from retold.packets import NOW, Packet, as_pcap, one_connection
 
-from ..told import all_of
+from ..event_words import all_of
 
 FOUND = Path(__file__).parents[2] / "decoder/findings/captures"
 MEBIBYTE = 1 << 20

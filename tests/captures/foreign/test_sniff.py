@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from barnabas.captures import Recorder, open_capture
 from barnabas.captures.foreign import sniff as sniff_module
-from barnabas.captures.foreign.importing import Importer
+from barnabas.captures.foreign.importer import Importer
 from barnabas.captures.foreign.sniff import SniffError, Tap, sniff
 from barnabas.captures.recording import recording
 from barnabas.captures.recording.segment import SegmentWriter

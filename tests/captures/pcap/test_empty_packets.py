@@ -15,8 +15,8 @@ from barnabas.captures.reading.events import EventReader
 from harness.steps import assert_linear, steps
 from retold.packets import NOW, as_pcap, as_pcapng
 
+from ..event_words import all_of, short
 from ..foreign.test_not_in_the_capture import exchanges
-from ..told import all_of, short
 
 BETWEEN = packets.build(("10.9.9.9", 5), ("10.9.9.8", 6), 5, 5, packets.ACK, b"")
 MOST_STEPS = 60

@@ -18,7 +18,7 @@ from harness.recordings import MS, RecordingBuilder, metadata_answer, metadata_r
 from harness.slices import only
 from harness.wire import with_size
 
-from ..told import all_of, same_as_read_back, short
+from ..event_words import all_of, same_as_read_back, short
 
 NOW = 1_795_223_022_000_000_000
 TLS_HELLO = bytes.fromhex("1603010200010001fc0303") + bytes(500)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from barnabas.captures import Recorder, open_capture
 from barnabas.captures.native.accelerator import native
-from barnabas.captures.recording import page_cache
+from barnabas.captures.recording import page_cache_hints
 from barnabas.captures.recording.segment import check
 from harness.recordings import metadata_answer, metadata_request
 
@@ -37,8 +37,8 @@ def test_ranges_are_named_behind_the_pen(tmp_path: Path, monkeypatch: pytest.Mon
         assert start + size <= os.fstat(file).st_size, "only what is written"
         named.append((Path(os.readlink(f"/proc/self/fd/{file}")).name.removesuffix(".part"), start, start + size))
 
-    monkeypatch.setattr(page_cache.os, "posix_fadvise", advise)
-    monkeypatch.setattr(page_cache, "STEP", MIB)
+    monkeypatch.setattr(page_cache_hints.os, "posix_fadvise", advise)
+    monkeypatch.setattr(page_cache_hints, "STEP", MIB)
     count = _record(tmp_path, 11)
     segments = sorted(tmp_path.glob("*.pcapng"))
     assert len(segments) == 2 and not any(check(path) for path in segments)

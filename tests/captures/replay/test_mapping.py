@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from barnabas.captures.replay.mapping import IdMapping, Names, NotKnown, OffsetMap, Recorded
-from barnabas.captures.replay.preparing import FetchSessions, Preparer
-from barnabas.captures.replay.rewriting import changed, read
+from barnabas.captures.replay.preparer import FetchSessions, Preparer
+from barnabas.captures.replay.rewrite import changed, read
 from barnabas.captures.replay.roles import Role
 from barnabas.captures.replay.script import Call
 from barnabas.decoder import Exchange, decode_body, decode_request, embedded, encode_body, encode_request

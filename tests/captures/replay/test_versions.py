@@ -6,7 +6,7 @@ import uuid
 from typing import Any
 
 import pytest
-from barnabas.captures.replay.versions import Lossy, answer_at, at_version, candidates
+from barnabas.captures.replay.version_conversion import Lossy, answer_at, at_version, candidates
 from barnabas.decoder import decode_body, decode_request, encode_body, encode_request
 from barnabas.decoder.codec.message import Message
 from barnabas.decoder.records import Record, batches, encode_messages

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from barnabas.captures.spark import shipping
+from barnabas.captures.spark import package_archive
 from harness.recordings import heartbeats
 from harness.waiting import PATIENCE, until
 from pyarrow import parquet
@@ -72,7 +72,7 @@ def cluster(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The package as a wheel, built from a copy of the sources."""
-    place, root = tmp_path_factory.mktemp("wheel"), Path(shipping.__file__).parents[2]
+    place, root = tmp_path_factory.mktemp("wheel"), Path(package_archive.__file__).parents[2]
     left_out = shutil.ignore_patterns(".*", "*.so", "__pycache__", "build", "tests", "bench", "docs")
     shutil.copytree(root, place / "source", ignore=left_out)
     command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(place)]
@@ -110,7 +110,7 @@ def test_a_worker_is_killed_in_the_middle(
 
 def test_the_zip_is_the_package(tmp_path: Path) -> None:
     """Tasks run from the zip alone, with nothing of the package installed beside it."""
-    place = shipping.package(tmp_path / "barnabas.zip")
+    place = package_archive.package(tmp_path / "barnabas.zip")
     heartbeats(tmp_path / "recording", 1)
     program = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy  # noqa: F401  whole before a test hides it: it cannot be loaded a second time
 import pyarrow
 import pytest
-from barnabas.captures.spark import PipelineError, pipeline, shipping
+from barnabas.captures.spark import PipelineError, package_archive, pipeline
 from barnabas.captures.spark.session import check_installed, check_master, reason
 from harness.recordings import heartbeats
 from pyarrow import parquet
@@ -72,11 +72,11 @@ def test_spark_connect_that_cannot_be_used(recording: Path, tmp_path: Path) -> N
 
 def test_a_wheel_that_is_none(tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match=r"none\.whl is no wheel that can be read: No such file"):
-        shipping.unpacked(tmp_path / "none.whl", tmp_path)
+        package_archive.unpacked(tmp_path / "none.whl", tmp_path)
     with zipfile.ZipFile(tmp_path / "other.whl", "w") as archive:
         archive.writestr("other/__init__.py", "")
     with pytest.raises(PipelineError, match=r"other\.whl is no wheel of barnabas: make one with pip wheel"):
-        shipping.unpacked(tmp_path / "other.whl", tmp_path)
+        package_archive.unpacked(tmp_path / "other.whl", tmp_path)
 
 
 def test_missing_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -21,9 +21,9 @@ from harness.wire import with_size
 
 np = pytest.importorskip("numpy")
 pytest.importorskip("pyarrow")
-from barnabas.captures.tables import bulk_batches, unit  # noqa: E402
+from barnabas.captures.tables import bulk_batches, segment_tables  # noqa: E402
 
-pytestmark = pytest.mark.skipif(unit.native is None, reason="the accelerator is not built")
+pytestmark = pytest.mark.skipif(segment_tables.native is None, reason="the accelerator is not built")
 COUNT = 200
 KNOWN, UNKNOWN = bytes(range(1, 17)), bytes(range(2, 18))
 BATCH = encode_batch(
@@ -147,7 +147,7 @@ def test_rows_are_those_of_the_reference(tmp_path: Path, monkeypatch: pytest.Mon
         left, seen = map(sum, zip(*odd, strict=True))
         assert len(odd) > 1 and seen > left and (left > 0 or "batches" not in names)
         with monkeypatch.context() as without:
-            without.setattr(unit, "native", None)
+            without.setattr(segment_tables, "native", None)
             assert rows(path, *names) == quick
         assert all(quick[name] for name in names)
 

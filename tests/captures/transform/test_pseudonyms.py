@@ -7,9 +7,9 @@ import re
 from functools import cache
 
 import pytest
+from barnabas.captures.transform.free_text import kafkas, scrubbed
 from barnabas.captures.transform.permutations import Permutation
 from barnabas.captures.transform.pseudonyms import Pseudonyms
-from barnabas.captures.transform.wording import kafkas, scrubbed
 from harness.examples import times
 from hypothesis import given
 from hypothesis import strategies as st

@@ -58,7 +58,7 @@ def sniff(
     """
     wanted = compiled(filter_) if filter_ is not None else None
     kept = keeping.recording_config(rotate_size, rotate_time, keep_size, keep_time)
-    from ....captures.foreign.importing import Importer
+    from ....captures.foreign.importer import Importer
     from ....captures.foreign.sniff import SniffError, Tap
     from ....captures.foreign.sniff import sniff as record
     from ....proxy.observers.retainer import Retainer

@@ -19,7 +19,7 @@ from ..common.signals import stopping_on_signals
 from ..protocol.filter import compiled
 
 if TYPE_CHECKING:
-    from ....captures.foreign.importing import Importer
+    from ....captures.foreign.importer import Importer
     from ....captures.pcap.sources import Source
 
 
@@ -53,7 +53,7 @@ def import_(
     read so far. Other commands take such captures directly, too.
     """
     wanted = compiled(filter_) if filter_ is not None else None
-    from ....captures.foreign.importing import Importer
+    from ....captures.foreign.importer import Importer
 
     with _opened(captures, keylog) as sources:
         try:

@@ -13,10 +13,10 @@ import typer
 
 from ....captures import NotACapture
 from ....captures.export.text import json_visible
-from ....captures.replay.dry import plan_of
+from ....captures.replay.dry_run import plan_of
 from ....captures.replay.mapping import IdMapping, Names
 from ....captures.replay.policy import Policy
-from ....captures.replay.preparing import Preparer
+from ....captures.replay.preparer import Preparer
 from ....captures.replay.report import Report
 from ....proxy.replay.dialing import DialFailed
 from ....proxy.replay.session import Replay

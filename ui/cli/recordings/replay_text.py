@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from ....captures.replay.dry import Planned
+from ....captures.replay.dry_run import Planned
 from ....captures.replay.report import Report
 from ....proxy.replay.player import Player
 from ...safe import visible

@@ -9,7 +9,7 @@ from textual.binding import BindingType
 from textual.screen import Screen
 
 from ....captures import Capture, Row
-from ....captures.diff.pairing import Pair, pairs
+from ....captures.diff.field_pairs import Pair, pairs
 from ...safe import fit, visible
 from ...times import clock
 from ..keys import bar_words, bindings

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from barnabas import decoder
 from barnabas.captures import Capture
-from barnabas.captures.diff.pairing import pairs
+from barnabas.captures.diff.field_pairs import pairs
 from barnabas.decoder import Message
 from barnabas.decoder.schema import facts
 from barnabas.ui.tui.exchange.compare import CompareScreen

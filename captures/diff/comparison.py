@@ -16,12 +16,12 @@ from typing import Any
 
 from ...decoder import Exchange
 from ...decoder.schema import facts
-from ..replay.comparing import SHARE_GROUPS
+from ..replay.comparison import SHARE_GROUPS
 from ..replay.policy import administrative
 from ..replay.roles import Role
 from ..serving.offsets import NATURAL
-from .flattening import Flattener, Value
-from .places import generic_paths, item_of, message_of, places
+from .field_paths import generic_paths, item_of, message_of, places
+from .flattener import Flattener, Value
 from .report import Difference, Kind, Level, Report
 from .sides import Prepared, Seen, counterparts, folded, prepare
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...decoder import Message
 from ...decoder.codec.plan import StructPlan
-from .flattening import Flattener, Value
+from .flattener import Flattener, Value
 from .sides import Seen
 
 

@@ -47,7 +47,7 @@ from .event_tables import FINDINGS, HAPPENINGS, event_rows, findings_of
 from .index_tables import EXCHANGES, exchange_batches, frame_batches
 from .rows import EVERYTHING, OF_INDEX, Options
 from .segments import SEGMENTS, bytes_of, cannot_match, carried, counted, file_row, readable, successor, unreadable_row
-from .versions import VERSIONS, versions_of_index
+from .version_table import VERSIONS, versions_of_index
 
 _FROM_EVENTS = (CONNECTIONS.name, FINDINGS.name, HAPPENINGS.name)
 _API_VERSIONS = facts.api_key("ApiVersions")

@@ -18,11 +18,11 @@ from ...decoder.codec.splice import Splicer
 from ...decoder.schema import facts
 from ...errors import BarnabasError
 from .mapping import IdMapping
-from .partly import only, places_of
-from .rewriting import Scope, changed
+from .partial_requests import only, places_of
+from .rewrite import Scope, changed
 from .roles import Role
 from .script import Call, has_producer
-from .versions import API_VERSIONS, Lossy, at_version, candidates
+from .version_conversion import API_VERSIONS, Lossy, at_version, candidates
 
 FETCH = facts.api_key("Fetch")
 FORGOTTEN = frozenset(facts.error_code(name) for name in ("FETCH_SESSION_ID_NOT_FOUND", "INVALID_FETCH_SESSION_EPOCH"))

@@ -27,11 +27,11 @@ from ...decoder.records import Batch, Partial, RecordsError, batches
 from ...decoder.records.batch import CONTROL, HEADER_SIZE
 from ...decoder.schema import facts
 from .mapping import IdMapping, question
-from .partly import PRODUCE, passing, rest
-from .preparing import Preparer
-from .rewriting import Meant, Pair, pairs, read
+from .partial_requests import PRODUCE, passing, rest
+from .preparer import Preparer
+from .rewrite import Meant, Pair, pairs, read
 from .roles import Role
-from .versions import API_VERSIONS, answer_at, folds
+from .version_conversion import API_VERSIONS, answer_at, folds
 
 _ABSENT = frozenset(facts.error_code(name) for name in ("UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_ID"))
 _CREATE = facts.api_key("CreateTopics")

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from ...decoder.codec.message import Message
 from .mapping import IdMapping, NotKnown
-from .preparing import FIND_COORDINATOR, Preparer
-from .rewriting import read
+from .preparer import FIND_COORDINATOR, Preparer
+from .rewrite import read
 from .roles import Role
 from .script import Call, Do, Script, has_producer
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import verdicts
+from . import compatibility
 from .queries import REPORTS, Engine, Query
 
 _STRETCHES = (1, 10, 60, 600, 3600, 6 * 3600, 86400, 7 * 86400)
@@ -38,7 +38,7 @@ def make(
     `against`: a release, for the report `compatibility`. `seconds`: the stretches of time, 0 for what suits. Raises KeyError
     for a release that is not known, ValueError for a report that is not.
     """
-    known = [*REPORTS, verdicts.NAME]
+    known = [*REPORTS, compatibility.NAME]
     for name in names:
         if name not in known:
             raise ValueError(f"no report is called {name!r}; there is: {', '.join(known)}")
@@ -52,16 +52,16 @@ def make(
             left_out.append(f"{name}: it needs the table {missing[0]}, which was not made")
             continue
         made.append(_report(engine, name, query, bucket))
-    if (against or verdicts.NAME in names) and (not names or verdicts.NAME in names):
+    if (against or compatibility.NAME in names) and (not names or compatibility.NAME in names):
         if not against:
-            raise ValueError(f"the report {verdicts.NAME} needs a release: --against 4.0")
-        missing = [table for table in verdicts.NEEDS if table not in engine.tables]
+            raise ValueError(f"the report {compatibility.NAME} needs a release: --against 4.0")
+        missing = [table for table in compatibility.NEEDS if table not in engine.tables]
         if missing:
-            left_out.append(f"{verdicts.NAME}: it needs the table {missing[0]}, which was not made")
+            left_out.append(f"{compatibility.NAME}: it needs the table {missing[0]}, which was not made")
         else:
-            rows = verdicts.rows(engine, against)
+            rows = compatibility.rows(engine, against)
             title = f"Compatibility with {against}"
-            made.insert(min(1, len(made)), Report(verdicts.NAME, title, verdicts.ABOUT, verdicts.COLUMNS, rows))
+            made.insert(min(1, len(made)), Report(compatibility.NAME, title, compatibility.ABOUT, compatibility.COLUMNS, rows))
     return made, left_out
 
 
