@@ -4,7 +4,7 @@ Everything here is derived from the schema's plans: entity annotations first, th
 use throughout, then the structure around a field (a `host` beside a `port` is a broker's, one in an ACL is not).
 
 `places` lists the fields with a role of one message kind at one version; `tree` is the same as a tree, which
-`rewriting` walks without looking at anything else. The correlation id and the client id stand in the header,
+`rewrite` walks without looking at anything else. The correlation id and the client id stand in the header,
 not in the body: they have no place here.
 """
 

@@ -186,7 +186,7 @@ REPORTS = {
         ("-captures", "-times", "id"),
     ),
 }
-"""Every report by its name; `compatibility` is made of `clients` (see `verdicts`)."""
+"""Every report by its name; `compatibility` is made of `clients` (see `compatibility`)."""
 OFFERS = """SELECT client_id, software_name, software_version, api_key, max(offered_min) AS offered_min,
     min(offered_max) AS offered_max FROM versions WHERE offered_max IS NOT NULL
     GROUP BY client_id, software_name, software_version, api_key"""

@@ -36,7 +36,7 @@ def unpacked(wheel: Path, folder: Path) -> dict[str, str]:
     name = __name__.split(".")[0]
     try:
         with zipfile.ZipFile(wheel) as archive:
-            if f"{name}/captures/spark/shipping.py" not in archive.namelist():
+            if f"{name}/captures/spark/package_archive.py" not in archive.namelist():
                 raise PipelineError(f"{wheel} is no wheel of {name}: make one with pip wheel --no-deps")
         shutil.copy(wheel, folder / f"{name}.zip")
     except (OSError, zipfile.BadZipFile) as error:
