@@ -95,7 +95,7 @@ def main() -> None:
 
         def rows(*names: str) -> int:
             options = [tables.Options(tables.described(name), tables.described(name).chosen()) for name in names]
-            return sum(batch.num_rows for s in segments for _, batch in tables.Unit(s.path, options, follows=s.follows))
+            return sum(batch.num_rows for s in segments for _, batch in tables.SegmentTables(s.path, options, follows=s.follows))
 
         rows("exchanges")  # imports, and the page cache
         for name in tables.DESCRIBED:

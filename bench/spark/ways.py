@@ -49,7 +49,7 @@ def alone(segments: list[tables.Segment]) -> int:
     options = tables.Options(tables.described("frames"), tables.described("frames").chosen(COLUMNS))
     total = 0
     for segment in segments:
-        for _, batch in tables.Unit(segment.path, [options], follows=segment.follows):
+        for _, batch in tables.SegmentTables(segment.path, [options], follows=segment.follows):
             found = pyarrow.Table.from_batches([batch]).group_by(["api", "client_id"]).aggregate([([], "count_all")])
             total += sum(found["count_all"].to_pylist())
     return total
@@ -59,7 +59,7 @@ def own_rows(segments: list[tables.Segment], names: tuple[str, ...]) -> int:
     """Rows of some tables, read in this process."""
     options = [tables.Options(tables.described(name), tables.described(name).chosen()) for name in names]
     return sum(
-        batch.num_rows for each in segments for _, batch in tables.Unit(each.path, options, follows=each.follows)
+        batch.num_rows for each in segments for _, batch in tables.SegmentTables(each.path, options, follows=each.follows)
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .atomic_file import ThereAlready, written
+from .atomic_file import OutputExists, written
 from .dump import dump
 from .program import NoProgram, case, program
 from .stable_fields import stable
@@ -17,7 +17,7 @@ from .stable_fields import stable
 if TYPE_CHECKING:
     from .table_writer import Format, check, write
 
-__all__ = ["Format", "NoProgram", "ThereAlready", "case", "check", "dump", "program", "stable", "write", "written"]
+__all__ = ["Format", "NoProgram", "OutputExists", "case", "check", "dump", "program", "stable", "write", "written"]
 
 
 def __getattr__(name: str) -> Any:

@@ -20,7 +20,7 @@ _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 _DEVICES = Path("/dev")
 
 
-class ThereAlready(BarnabasError, FileExistsError):
+class OutputExists(BarnabasError, FileExistsError):
     """Something of this name is there, and was not to be replaced."""
 
     def __init__(self, path: Path) -> None:
@@ -31,7 +31,7 @@ class ThereAlready(BarnabasError, FileExistsError):
 def written(path: Path, force: bool = False) -> Iterator[BinaryIO]:
     """A file to write to, which is at `path` when the block ends, readable by its owner only. If the block raises,
     nothing is left and what was there before stays. ``-`` is standard output; a device or a pipe is written as it is.
-    `force`: replace a file, or a symbolic link, that is there; else `ThereAlready`. May raise OSError.
+    `force`: replace a file, or a symbolic link, that is there; else `OutputExists`. May raise OSError.
     """
     if str(path) == "-":
         yield sys.stdout.buffer
@@ -45,7 +45,7 @@ def written(path: Path, force: bool = False) -> Iterator[BinaryIO]:
             yield file
         return
     if not force and os.path.lexists(path):
-        raise ThereAlready(path)
+        raise OutputExists(path)
     handle, name = tempfile.mkstemp(prefix=".barnabas-", suffix=".part", dir=path.parent)
     try:
         with open(handle, "wb", buffering=1 << 18) as file:
@@ -64,12 +64,12 @@ def _put(name: str, path: Path, force: bool) -> None:
     try:
         os.link(name, path, follow_symlinks=False)  # unlike a rename, this takes nobody's place
     except FileExistsError:
-        raise ThereAlready(path) from None
+        raise OutputExists(path) from None
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
         if os.path.lexists(path):
-            raise ThereAlready(path) from None
+            raise OutputExists(path) from None
         os.rename(name, path)
         return
     os.unlink(name)

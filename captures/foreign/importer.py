@@ -17,7 +17,7 @@ from ..reading.reindex import read_identity
 from ..recording.recording import SEGMENT_BYTES, Recording
 from .index_builder import foreign_notes, unread_notes
 from .scan import Scanner
-from .transcribe import Taker, Transcriber, Wanted
+from .transcribe import StreamConsumer, Transcriber, Wanted
 
 
 class OwnRecording(BarnabasError, ValueError):
@@ -56,7 +56,7 @@ class Importer:
             directory, self._writer.in_flight, self._heard, segment_bytes=segment_bytes, segment_seconds=segment_seconds
         )
         self._writer.recording = self._recording
-        self.scanner = Scanner(Taker(self._writer), ports)
+        self.scanner = Scanner(StreamConsumer(self._writer), ports)
         self._writer.read_pieces = self.scanner.windows.read
 
     def _heard(self, kind: str, text: str) -> None:

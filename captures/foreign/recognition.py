@@ -1,7 +1,7 @@
 """Whether a conversation is Kafka, where nobody named its port: told by what both sides say, not by a likely beginning.
 
 Many protocols have a length of four bytes and small numbers behind it, so that the head of a Kafka request can stand in
-their streams by chance. A `Trial` reads the conversation as Kafka from such a place on; what it gives is kept until it
+their streams by chance. A `KafkaRecognizer` reads the conversation as Kafka from such a place on; what it gives is kept until it
 is known.
 """
 
@@ -24,7 +24,7 @@ _SEVERAL = 3
 _API_VERSIONS = facts.api_key("ApiVersions")
 
 
-class Trial:
+class KafkaRecognizer:
     """One conversation. It is Kafka as soon as
 
     - a whole request decodes, and a response with its correlation id decodes as its answer,

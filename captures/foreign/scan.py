@@ -1,7 +1,7 @@
 """The fast road through a foreign capture: packets in large reads, no object per packet.
 
 `Scanner` takes the packets of a file window by window (`PacketWindows`). The bytes of a packet that continues a Kafka connection in order go straight
-to whoever takes them (`Taker`); every other packet (handshakes, ends, losses, packets out of order, unusual headers,
+to whoever takes them (`StreamConsumer`); every other packet (handshakes, ends, losses, packets out of order, unusual headers,
 other traffic) goes through `packets.parse` and `Reassembler.feed`, the careful road, which shares its state with the
 fast one: `side.next` is the next byte's sequence number on both.
 """
@@ -31,7 +31,7 @@ _NEVER_NS = (1 << 63) - 1
 _PACKET, _BLOCK, _DUE = 1, 2, 3  # why the accelerator's walk stops; 0: the window ends
 
 
-class Taker(Protocol):
+class StreamConsumer(Protocol):
     """Who takes the streams. `opened` gives the two halves of a connection, by direction."""
 
     def opened(self, event: Opened) -> tuple[Any, Any]: ...
@@ -58,7 +58,7 @@ class Scanner:
     that are, but belong to frames whose beginning is not; `cut_packets`: packets that were cut when they were captured; `unread`: packets of link types that are not known, by link type.
     """
 
-    def __init__(self, taker: Taker, ports: Collection[int] = KAFKA_PORTS) -> None:
+    def __init__(self, taker: StreamConsumer, ports: Collection[int] = KAFKA_PORTS) -> None:
         self.windows = PacketWindows(self._scan)
         self.taker = taker
         self.reassembler = Reassembler(taker.awaits, ports, cuts=True)

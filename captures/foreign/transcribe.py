@@ -29,7 +29,7 @@ Wanted = Callable[[Exchange], bool]
 _PAIRED, _PENDING = STATES.index(State.PAIRED), STATES.index(State.PENDING)
 
 
-class Taker:
+class StreamConsumer:
     """Gives what the scanner finds to the transcriber."""
 
     def __init__(self, writer: Transcriber) -> None:

@@ -74,8 +74,8 @@ class Verdict(Enum):
     OTHER = "another protocol"
 
 
-class OnTrial(Protocol):
-    """A conversation of which that is not known yet; see `recognition.Trial`."""
+class Recognizer(Protocol):
+    """A conversation of which that is not known yet; see `recognition.KafkaRecognizer`."""
 
     events: list[StreamEvent]
     kept: int
@@ -151,7 +151,7 @@ class Flow:
     kafka: bool = False
     foreign: bool = False
     handshake: bool = False  # its SYN was captured
-    trial: OnTrial | None = None
+    trial: Recognizer | None = None
     given_up: bool = False  # told as unreached
     ender: int = -1  # whose FIN came first
     comments: tuple[str, ...] = ()

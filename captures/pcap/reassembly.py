@@ -10,7 +10,7 @@ from functools import partial
 
 from ...decoder.connection.connection import plausible_request
 from ...decoder.wire.frame import MAX_FRAME, foreign_protocol
-from ..foreign.recognition import MOST_KEPT, Trial, may_begin
+from ..foreign.recognition import MOST_KEPT, KafkaRecognizer, may_begin
 from .flows import Closed, Data, Flow, Gap, Opened, PlainSide, Side, StreamEvent, Verdict, show
 from .packets import ACK, FIN, RST, SYN, Address, TcpSegment, endpoint
 from .pcapng import Packet
@@ -152,7 +152,7 @@ class Reassembler:
                     if side.next is not None:
                         side.next, side.synced = None, False
                     return
-                flow.trial, flow.kafka = Trial(), True
+                flow.trial, flow.kafka = KafkaRecognizer(), True
             elif flow.trial is not None and direction == 1:
                 flow.trial.answered = True
             at = packet.data_offset + segment.start

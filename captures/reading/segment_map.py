@@ -26,12 +26,12 @@ _PLAIN = 44
 """Bytes of a block around its packet, where it has no comment: header, direction, end of the options, length."""
 
 
-class Unlike(Exception):
+class IndexMismatch(Exception):
     """The segment is not as a recorder leaves it: read its packets instead."""
 
 
 class SegmentMap:
-    """A closed segment. `records`: its index, as an array. Raises `Unlike`."""
+    """A closed segment. `records`: its index, as an array. Raises `IndexMismatch`."""
 
     def __init__(self, file: CaptureFile) -> None:
         import numpy as np
@@ -39,10 +39,10 @@ class SegmentMap:
         self._np, self._file = np, file
         index = file.index
         if file.own is None or file.rebuilt or file.gone or not index.head.flags & CLOSED:
-            raise Unlike("no closed segment")
+            raise IndexMismatch("no closed segment")
         self._data = mmap.mmap(file.stream.fileno(), 0, access=mmap.ACCESS_READ)
         if not all(span.sound for span in spans(self._data)):
-            raise Unlike("damaged")
+            raise IndexMismatch("damaged")
         self.records = index.array() if index.count else np.empty(0, np.dtype(DTYPE))
         asked = np.flatnonzero(self.records["request_offset"] >= 0)
         told = np.flatnonzero(self.records["response_offset"] >= 0)
@@ -66,7 +66,7 @@ class SegmentMap:
         """Where each frame's packets end, and which frames come with a comment."""
         np, size = self._np, len(self._data)
         if len(self._offsets) and int(self._offsets[-1]) + 28 > size:
-            raise Unlike("an index of another file")
+            raise IndexMismatch("an index of another file")
         length, captured = self._little(self._offsets + 4), self._little(self._offsets + 20)
         self._commented = length > _PLAIN + (captured + 3 & ~3)
         ends = self._offsets + length
@@ -74,12 +74,12 @@ class SegmentMap:
         left = np.where(whole, self._sizes + 4 - MAX_PAYLOAD, 0)
         while len(more := np.flatnonzero(left > 0)):
             if int(ends[more].max()) + 28 > size:
-                raise Unlike("an index of another file")
+                raise IndexMismatch("an index of another file")
             ends[more] += self._little(ends[more] + 4)
             left[more] -= MAX_PAYLOAD
         self._ends = ends
         if len(ends) and (int(ends[-1]) > size or bool((ends[:-1] > self._offsets[1:]).any())):
-            raise Unlike("frames over frames")
+            raise IndexMismatch("frames over frames")
 
     def between_frames(self) -> Iterator[ConnectionEvent]:
         """What is no request or response, in order."""
@@ -112,4 +112,4 @@ def _told(told: Iterator[ConnectionEvent | LegSeen]) -> Iterator[ConnectionEvent
         if isinstance(each, Opened | NonKafkaData | Missing | Closed):
             yield each
         elif not isinstance(each, LegSeen):
-            raise Unlike("a frame that the index does not name")
+            raise IndexMismatch("a frame that the index does not name")

@@ -57,7 +57,7 @@ class _Writing:
     rotated: bool = False
 
 
-class Flight:
+class FlightRecorder:
     """Writes flight recordings into `directory`.
 
     `source` gives the directory being recorded into (None: nothing is), `rotate` ends its segment. `every`: so many

@@ -2,7 +2,7 @@
 
 Topics that the target says it has not (`Absent`) are waited for once, because they may be in the making, and not each time.
 
-`LeftOut` knows the differences that come of what was left out: requests that alter or delete are not sent unless the user asks
+`SkippedRequests` knows the differences that come of what was left out: requests that alter or delete are not sent unless the user asks
 for it, and what they would have changed is then otherwise at the target. A share group, for one, begins at the end of its
 topics unless its `share.auto.offset.reset` was set.
 
@@ -81,7 +81,7 @@ _SHOWN = 3
 SHARE_GROUPS = " (a share group begins at the end of its topics unless its share.auto.offset.reset was set)"
 
 
-class LeftOut:
+class SkippedRequests:
     """Takes what was left out because it alters or deletes, then what differed. `topics`: names by the recorded ids."""
 
     def __init__(self, topics: Mapping[bytes, str]) -> None:
@@ -137,7 +137,7 @@ Digests = dict[int, int]
 _LEADING = 4
 
 
-class Unlike(NamedTuple):
+class RecordMismatch(NamedTuple):
     """A batch that the replay did not fetch as it was recorded. `got` is False where it was not fetched at all."""
 
     topic: str
@@ -209,7 +209,7 @@ class FetchedRecords:
                 if topic is not None and partition is not None:
                     yield topic, partition
 
-    def unlike(self) -> Iterator[Unlike]:
+    def mismatches(self) -> Iterator[RecordMismatch]:
         """What was fetched when recorded, and not, or otherwise, now."""
         for (topic, partition), recorded in self._recorded.items():
             got = self._got.get((topic, partition), {})
@@ -217,7 +217,7 @@ class FetchedRecords:
             for offset, digest in sorted(recorded.items()):
                 there = offsets.target(offset)
                 if got.get(there) != digest:
-                    yield Unlike(topic, partition, offset, there, there in got)
+                    yield RecordMismatch(topic, partition, offset, there, there in got)
 
     @property
     def counts(self) -> tuple[int, int]:

@@ -151,7 +151,7 @@ def read(segment: tables.Segment, table: str, columns: list[str], text: str) -> 
         if found is None:
             return
         path, follows = found
-        for _, batch in tables.Unit(path, [options], test, follows=follows, capture_id=name):
+        for _, batch in tables.SegmentTables(path, [options], test, follows=follows, capture_id=name):
             yield _where_it_is(batch, segment) if table == "segments" and path != segment.path else batch
 
 

@@ -17,7 +17,7 @@ from .arrow import BATCH_ROWS, MissingLibrary, schema_of
 from .columns import Column, Table
 from .rows import TABLES as _ALL
 from .rows import Options, Rows
-from .segment_tables import Unit
+from .segment_tables import SegmentTables
 from .segments import Found, Segment, find_segments
 
 __all__ = [
@@ -31,8 +31,8 @@ __all__ = [
     "Options",
     "Rows",
     "Segment",
+    "SegmentTables",
     "Table",
-    "Unit",
     "batches",
     "chosen",
     "described",
@@ -86,7 +86,7 @@ def batches(
     schema_of(options.columns)
     if wanted is not None and table == "happenings":
         raise ValueError("the table happenings tells of requests before their answers are known: it takes no filter")
-    unit = Unit(Path(segment_path), [options], wanted, batch_rows=batch_rows)
+    unit = SegmentTables(Path(segment_path), [options], wanted, batch_rows=batch_rows)
     return (batch for _, batch in unit)
 
 

@@ -25,7 +25,7 @@ from ...errors import BarnabasError
 from ..reading.storage import Listed, Place, Remote, listed, opened, place, stamp, stamps
 from .arrow import pyarrow, schema_of
 from .rows import TABLES, Options
-from .segment_tables import Unit
+from .segment_tables import SegmentTables
 from .segments import LAYOUT, SEGMENTS, Segment, fetched
 
 HIDDEN = ".unfinished"
@@ -292,7 +292,7 @@ class Folder:
     def _write(self, segment: Segment, path: Path, follows: Path | None, before: Done | None) -> dict[str, Any]:
         options = [Options(_DESCRIBED[name], _DESCRIBED[name].chosen()) for name in self.names]
         name = segment.capture_id if segment.foreign else ""
-        unit = Unit(path, options, follows=follows, capture_id=name)
+        unit = SegmentTables(path, options, follows=follows, capture_id=name)
         writers: dict[str, _Writer] = {}
         said: dict[str, Any] = {}
         try:

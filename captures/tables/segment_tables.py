@@ -57,7 +57,7 @@ _NAMELESS = (GROUPS.name, THROTTLES.name)
 """Tables that name no topics."""
 
 
-class Unit:
+class SegmentTables:
     """The tables of one file: iterate over it for `(table, pyarrow.RecordBatch)`.
 
     `options`: which tables and columns, each table once. `wanted`: only what comes of exchanges that pass. `follows`: the

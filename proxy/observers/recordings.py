@@ -16,7 +16,7 @@ from typing import Any
 
 from ...captures import Recorder
 from ...captures.recording.flight_note import Reason
-from ...captures.recording.flight_recorder import Flight
+from ...captures.recording.flight_recorder import FlightRecorder
 from ...errors import BarnabasError
 from .. import events
 from ..events import Address, Event, Recording, RecordingFailed
@@ -51,7 +51,7 @@ class Recordings:
         self._snaplen = snaplen
         self._config = RecordingConfig(**recording or {})
         self._flight_config = FlightConfig.of(flight) if flight else None
-        self._flight: Flight | None = None
+        self._flight: FlightRecorder | None = None
         self._retainer = Retainer(emit)
         self._source: Path | None = None
         self._in_ring = False  # what is recorded is the flight recorder's ring
@@ -196,7 +196,7 @@ class Recordings:
 
     def _stand(self, config: FlightConfig) -> None:
         try:
-            self._flight = Flight(
+            self._flight = FlightRecorder(
                 config.directory,
                 config.window,
                 lambda: self._source,

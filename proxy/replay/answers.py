@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...captures.replay.comparison import FETCHES, Absent, Comparer, Difference, LeftOut, lacking
+from ...captures.replay.comparison import FETCHES, Absent, Comparer, Difference, SkippedRequests, lacking
 from ...captures.replay.partial_requests import PRODUCE, rest, united, without
 from ...captures.replay.policy import forbidden_null
 from ...captures.replay.preparer import Preparer
@@ -47,7 +47,7 @@ class Answers:
         self._patience_ns = int(settings.patience * SECOND)
         self._settling_ns = self._patience_ns
         self._absent = Absent()
-        self.left_out = LeftOut(preparer.mapping.recorded.topics)
+        self.left_out = SkippedRequests(preparer.mapping.recorded.topics)
         self._concerned: dict[tuple[str, int], set[str]] = {}
         """By partition, the names in fetches of it that something was left out about before."""
         # Differences of questions that may be asked again: the target may be ahead of the recording.

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from barnabas import decoder
 from barnabas.captures import Capture, open_capture, tables
-from barnabas.captures.export import Format, ThereAlready, dump, program, stable, write, written
+from barnabas.captures.export import Format, OutputExists, dump, program, stable, write, written
 from barnabas.captures.export.text import cell
 from barnabas.decoder import records
 from barnabas.decoder.schema import facts
@@ -216,7 +216,7 @@ def test_what_is_there_is_replaced_only_if_asked_for_and_never_through_a_link(tm
         path.write_text("before")
     else:
         path.symlink_to(elsewhere if there == "link" else tmp_path / "nowhere")
-    with pytest.raises(ThereAlready), written(path):
+    with pytest.raises(OutputExists), written(path):
         raise AssertionError("it is not begun")
     with written(path, force=True) as file:
         file.write(b"after")
@@ -232,7 +232,7 @@ def test_what_comes_meanwhile_stays(tmp_path: Path) -> None:
             file.write(b"ours")
             path.write_text("theirs")
 
-    with pytest.raises(ThereAlready):
+    with pytest.raises(OutputExists):
         write_both()
     assert path.read_text() == "theirs" and os.listdir(tmp_path) == ["out.csv"]
 

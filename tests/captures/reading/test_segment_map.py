@@ -13,7 +13,7 @@ from barnabas.captures import Recorder
 from barnabas.captures.reading.capture import Capture
 from barnabas.captures.reading.events import EventReader
 from barnabas.captures.reading.reindex import rebuild
-from barnabas.captures.reading.segment_map import SegmentMap, Unlike
+from barnabas.captures.reading.segment_map import IndexMismatch, SegmentMap
 from barnabas.captures.tables import find_segments
 from barnabas.captures.tables.connections import connection_rows, connections_of_index
 from harness.slices import only, thin
@@ -35,7 +35,7 @@ def by_index(path: Path) -> list[dict[str, Any]] | None:
     with Capture(path) as capture:
         try:
             return list(connections_of_index(SegmentMap(capture.segments[0]), capture, "here"))
-        except Unlike:
+        except IndexMismatch:
             return None
 
 

@@ -11,7 +11,7 @@ import pytest
 from barnabas.captures import Recorder, open_capture
 from barnabas.captures.recording import flight_recorder
 from barnabas.captures.recording.flight_note import Reason, read_note, told
-from barnabas.captures.recording.flight_recorder import Flight, Window, label
+from barnabas.captures.recording.flight_recorder import FlightRecorder, Window, label
 from barnabas.captures.recording.retention import Keep, Retention
 from harness.recordings import metadata_answer, metadata_request
 
@@ -28,10 +28,10 @@ class Bench:
         self.count = 0
         self.recorder = Recorder(self.ring, segment_bytes=6_000, flush_seconds=0, on_event=self._heard)
         self.retention: Retention | None = None
-        self.flight: Flight
+        self.flight: FlightRecorder
 
-    def stand(self, window: Window, **options: Any) -> Flight:
-        self.flight = Flight(
+    def stand(self, window: Window, **options: Any) -> FlightRecorder:
+        self.flight = FlightRecorder(
             self.out,
             window,
             lambda: self.ring,
@@ -245,18 +245,18 @@ def test_what_a_killed_writer_leaves(bench: Bench) -> None:
     done = bench.flight.trigger(asked("it was on fire"))
     hidden = bench.out / f".{Path(done['flight']).name}.part"
     # Another one in the same directory leaves alone what is being written ...
-    Flight(bench.out, Window(None, None), lambda: None, lambda: None, lambda *_: None)
+    FlightRecorder(bench.out, Window(None, None), lambda: None, lambda: None, lambda *_: None)
     assert hidden.exists()
     # ... and takes up what nobody writes any more.
     assert bench.flight._writing is not None
     os.close(bench.flight._writing.lock)
-    Flight(bench.out, Window(None, None), lambda: None, lambda: None, lambda *_: None)
+    FlightRecorder(bench.out, Window(None, None), lambda: None, lambda: None, lambda *_: None)
     assert not hidden.exists()
     found = numbers(done["flight"])
     assert found == list(range(len(found))) and len(found) > 30
     assert "its writer was killed" in (told(Path(done["flight"])) or "")
     (bench.out / ".empty-1.part").mkdir()
-    Flight(bench.out, Window(None, None), lambda: None, lambda: None, lambda *_: None)
+    FlightRecorder(bench.out, Window(None, None), lambda: None, lambda: None, lambda *_: None)
     assert not (bench.out / ".empty-1.part").exists()
 
 

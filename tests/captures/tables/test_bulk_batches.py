@@ -121,7 +121,7 @@ def record(directory: Path, damage: bool) -> Path:
 def rows(path: Path, *names: str, status: str = "ok") -> dict[str, list[dict[str, Any]]]:
     options = [tables.Options(tables.described(name), tables.described(name).chosen()) for name in names]
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
-    for name, batch in tables.Unit(
+    for name, batch in tables.SegmentTables(
         path, [*options, tables.Options(tables.described("segments"), tables.described("segments").chosen())]
     ):
         found.setdefault(name, []).extend(batch.to_pylist())
@@ -217,7 +217,7 @@ def test_rows_are_the_same_where_few_exchanges_are_read(tmp_path: Path, monkeypa
     del asked[:], with_segments["segments"]
     options = [tables.Options(tables.described(name), tables.described(name).chosen()) for name in ("batches", "errors")]
     alone: dict[str, list[dict[str, Any]]] = {"batches": [], "errors": []}
-    for name, batch in tables.Unit(path, options):
+    for name, batch in tables.SegmentTables(path, options):
         alone[name].extend(batch.to_pylist())
     assert alone == with_segments and not asked
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any, BinaryIO, cast
 import typer
 
 from ....captures import Capture, tables
-from ....captures.export import Format, NoProgram, ThereAlready, case, check, dump, program, write, written
+from ....captures.export import Format, NoProgram, OutputExists, case, check, dump, program, write, written
 from ....captures.export.text import json_visible
 from ....captures.reading.selection import Selection
 from ....captures.tables.rows import EVERYTHING
@@ -226,7 +226,7 @@ def _writing(path: Path, force: bool) -> Iterator[BinaryIO]:
 
 
 def _unwritten(path: Path, error: OSError) -> Failure:
-    if isinstance(error, ThereAlready):
+    if isinstance(error, OutputExists):
         return Failure(f"{visible(str(path))} is there already: give another name, or --force to replace it")
     return Failure(f"{visible(str(path))} cannot be written: {error.strerror or error}")
 
