@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any, BinaryIO
 
 from ..tables import Column
-from ..tables.arrow import batches_of, pyarrow, schema_of
+from ..tables.columns import batches_of, pyarrow, schema_of
 from .text import csv_head, csv_line, json_line
 
 _CHUNK = 512  # lines that are written together

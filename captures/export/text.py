@@ -53,7 +53,7 @@ def _cell(value: Any, kind: str) -> str:
         return "true" if value else "false"
     if isinstance(value, int) and kind != "json":
         return str(value)  # a number, also a negative one, is no formula
-    from ..tables.arrow import json_text
+    from ..tables.columns import json_text
 
     text = value.hex() if isinstance(value, bytes) else json_text(value)
     return cell(text)

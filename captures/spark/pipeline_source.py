@@ -114,7 +114,7 @@ def _state(segment: tables.Segment) -> tuple[Any, ...]:
 
 
 def _line(row: dict[str, Any]) -> Any:
-    from ..tables.arrow import pyarrow
+    from ..tables.columns import pyarrow
 
     return pyarrow().RecordBatch.from_pylist([row], schema=tables.schema(_TABLE))
 

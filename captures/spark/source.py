@@ -157,7 +157,7 @@ def read(segment: tables.Segment, table: str, columns: list[str], text: str) -> 
 
 def _where_it_is(batch: Any, segment: tables.Segment) -> Any:
     """A row of `segments` about the file in the store, not about its copy."""
-    from ..tables.arrow import pyarrow
+    from ..tables.columns import pyarrow
 
     said = {"path": str(segment.path), "modified_ns": segment.modified_ns}
     rows = [row | {name: said[name] for name in said if name in row} for row in batch.to_pylist()]

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ...decoder.filter import Filter
-from .arrow import BATCH_ROWS, MissingLibrary, schema_of
-from .columns import Column, Table
+from .columns import BATCH_ROWS, Column, MissingLibrary, Table, schema_of
 from .rows import TABLES as _ALL
 from .rows import Options, Rows
 from .segment_tables import SegmentTables

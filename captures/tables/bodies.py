@@ -11,8 +11,7 @@ from ...decoder import Exchange, Message
 from ...decoder.codec.message import is_error_code, jsonable, shown_value
 from ...decoder.codec.plan import FieldPlan, StructPlan
 from ..replay.roles import Role, paths
-from .arrow import numpy
-from .columns import Column
+from .columns import Column, numpy
 
 ABOUT = {
     Role.TOPIC: "topic",

@@ -27,9 +27,8 @@ from ..native.accelerator import native
 from ..pcap.packets import MAX_PAYLOAD
 from ..recording.index import CARRIED, CHANGED, CUT, NOTED, Index
 from . import bodies
-from .arrow import numpy, pyarrow, schema_of
 from .body_tables import BATCHES, RECORD_API_KEYS, THROTTLE_TIME, THROTTLES, has_throttle_time
-from .columns import Column
+from .columns import Column, numpy, pyarrow, schema_of
 from .index_tables import HeaderBatch
 from .rows import Options
 

@@ -12,8 +12,7 @@ from ...decoder.schema import facts
 from ..reading.capture import Capture
 from ..reading.segment_map import IndexMismatch, SegmentMap
 from ..recording.index import CUT, STATE_MASK, STATES
-from .arrow import numpy
-from .columns import Column, Table
+from .columns import Column, Table, numpy
 
 CONNECTIONS = Table(
     "connections",

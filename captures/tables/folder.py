@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from ...errors import BarnabasError
 from ..reading.storage import Listed, Place, Remote, listed, opened, place, stamp, stamps
-from .arrow import pyarrow, schema_of
+from .columns import pyarrow, schema_of
 from .rows import TABLES, Options
 from .segment_tables import SegmentTables
 from .segments import LAYOUT, SEGMENTS, Segment, fetched

@@ -13,8 +13,7 @@ from ...decoder import State
 from ...decoder.schema import facts
 from ..reading.capture import Row
 from ..recording.index import CHANGED, LARGEST_SIZE, STATE_MASK, STATES, UNDECODED, Index
-from .arrow import numpy, pyarrow, schema_of
-from .columns import KEY, NUMBER, Column, Table
+from .columns import KEY, NUMBER, Column, Table, numpy, pyarrow, schema_of
 
 EXCHANGES = Table(
     "exchanges",

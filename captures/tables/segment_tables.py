@@ -40,8 +40,8 @@ from ..reading.segment_map import SegmentMap
 from ..reading.selection import Selection, naming_apis
 from ..recording.index import CLOSED, CONTINUED
 from . import bodies, bulk_batches
-from .arrow import BATCH_ROWS, Batches, numpy, pyarrow
 from .body_tables import BATCHES, ERRORS, GROUP_APIS, GROUPS, RECORD_API_KEYS, RECORDS, THROTTLES
+from .columns import BATCH_ROWS, Batches, numpy, pyarrow
 from .connections import CONNECTIONS, Connections, connections_of_index
 from .event_tables import FINDINGS, HAPPENINGS, event_rows, findings_of
 from .index_tables import EXCHANGES, exchange_batches, frame_batches

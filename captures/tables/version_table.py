@@ -10,8 +10,7 @@ from ...decoder.connection.events import Closed, ConnectionEvent
 from ...decoder.connection.peers import About
 from ...decoder.schema import facts
 from ..recording.index import STATE_MASK, STATES, Index
-from .arrow import numpy
-from .columns import Column, Table
+from .columns import Column, Table, numpy
 from .connections import Settling
 
 VERSIONS = Table(

@@ -185,14 +185,14 @@ class Answers:
             self.report.ignored[why] = self.report.ignored.get(why, 0) + count
 
     def _outcomes(self) -> None:
-        for unlike in self.comparer.fetched.unlike():
-            known = self._script.recorded.ends.get((unlike.topic, unlike.partition), 0)
-            if unlike.offset < known and not unlike.got:
+        for mismatch in self.comparer.fetched.mismatches():
+            known = self._script.recorded.ends.get((mismatch.topic, mismatch.partition), 0)
+            if mismatch.offset < known and not mismatch.got:
                 self.report.note("a fetched batch was written before the recording began")
                 continue
-            there = f"another batch at offset {unlike.target_offset}" if unlike.got else f"none fetched at offset {unlike.target_offset}"
-            path = f"records of {unlike.topic}-{unlike.partition} at offset {unlike.offset}"
+            there = f"another batch at offset {mismatch.target_offset}" if mismatch.got else f"none fetched at offset {mismatch.target_offset}"
+            path = f"records of {mismatch.topic}-{mismatch.partition} at offset {mismatch.offset}"
             self.report.differ_at_the_end("Fetch", "Fetch records", Difference(path, "a batch", there))
-            self.left_out.differs(self._concerned.get((unlike.topic, unlike.partition), ()))
+            self.left_out.differs(self._concerned.get((mismatch.topic, mismatch.partition), ()))
         for difference in self.comparer.unlike_assignments():
             self.report.differ_at_the_end("group", "assignments at the end", difference)
