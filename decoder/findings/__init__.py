@@ -3,7 +3,7 @@
 from .detectors.catalogue import detectors
 from .engine.detector import Detector
 from .engine.finding import Finding, Severity
-from .engine.inspector import Inspector, inspect
 from .engine.scene import Cluster, Link, Scene
+from .inspector import Inspector, inspect
 
 __all__ = ["Cluster", "Detector", "Finding", "Inspector", "Link", "Scene", "Severity", "detectors", "inspect"]

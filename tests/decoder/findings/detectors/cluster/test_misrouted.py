@@ -7,7 +7,7 @@ from typing import Any
 from barnabas import decoder
 from barnabas.decoder import Exchange, State
 from barnabas.decoder.findings import Severity
-from barnabas.decoder.findings.engine.inspector import inspect
+from barnabas.decoder.findings.inspector import inspect
 from barnabas.decoder.schema import facts
 
 SECOND = 1_000_000_000

@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from ...connection.connection import ExchangeDone, Opaque, RequestSeen
-from ...connection.events import Closed, ConnectionEvent, Missing, NonKafkaData, Opened
-from ...connection.exchange import Exchange, State
-from ...schema import facts
-from ..detectors.catalogue import detectors
-from .detector import Listener, Wanted
-from .finding import Finding, Severity
-from .scene import Link, Scene
-from .wording import times
+from ..connection.connection import ExchangeDone, Opaque, RequestSeen
+from ..connection.events import Closed, ConnectionEvent, Missing, NonKafkaData, Opened
+from ..connection.exchange import Exchange, State
+from ..schema import facts
+from .detectors.catalogue import detectors
+from .engine.detector import Listener, Wanted
+from .engine.finding import Finding, Severity
+from .engine.scene import Link, Scene
+from .engine.wording import times
 
 _BEGINNINGS = frozenset(map(facts.api_key, ("ApiVersions", "SaslHandshake", "SaslAuthenticate")))
 """What connections begin with: every detector of the API hears of it."""
