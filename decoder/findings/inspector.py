@@ -181,7 +181,7 @@ class Inspector:
                 about={"detector": detector.id},
             )
         found.count += 1
-        found.link(exchange, self.scene.now_ns)
+        found.add_evidence(exchange, self.scene.now_ns)
         found.seen = f"the detector {detector.id} failed {times(found.count)}"
 
     def findings(self) -> list[Finding]:

@@ -113,7 +113,7 @@ class Detector(Listener):
             finding = self._found[key] = make()
         else:
             finding.count += 1
-        finding.link(exchange, time_ns, self.scene.causes)
+        finding.add_evidence(exchange, time_ns, self.scene.causes)
         return finding
 
     def finding(self, seen: str, why: str, remedy: str, severity: Severity | None = None, **about: Any) -> Finding:

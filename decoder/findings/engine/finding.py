@@ -13,7 +13,7 @@ from ...schema.facts import error_name
 RULES, AFTER_RULES = "rules", "after_rules"
 """Marks of exchanges: the rules and plugins that did something to it; whether one did something to its client before."""
 KEPT = 5
-"""Exchanges that a finding links to; the others are counted."""
+"""Exchanges that a finding keeps; the others are counted."""
 
 
 class Severity(StrEnum):
@@ -69,7 +69,7 @@ class Finding:
             return ""
         return f"{'all' if self.injected else 'some'} of it was done by {', '.join(map(repr, self.rules))}"
 
-    def link(self, exchange: Exchange | None, time_ns: int | None = None, rules: Iterable[str] = ()) -> None:
+    def add_evidence(self, exchange: Exchange | None, time_ns: int | None = None, rules: Iterable[str] = ()) -> None:
         """Add evidence: the exchange (the first `KEPT` are kept), or the time of something that is none. `rules`: what did the
         latter, or ended the connection before the exchange was answered."""
         if exchange is not None:

@@ -242,7 +242,7 @@ class Scene:
         link = self.links[number] = Link(self, number, client, broker, time_ns, established)
         return link
 
-    def link(self, exchange: Exchange) -> Link:
+    def connection_of(self, exchange: Exchange) -> Link:
         """The connection of an exchange; made up if nobody said that it was opened."""
         link = self.links.get(exchange.connection)
         if link is None:
@@ -252,7 +252,7 @@ class Scene:
 
     def request(self, exchange: Exchange) -> Link:
         """A request was sent."""
-        link = self.link(exchange)
+        link = self.connection_of(exchange)
         self.at(exchange.request_time_ns)
         if exchange.about is not None:
             link.about = exchange.about
@@ -268,7 +268,7 @@ class Scene:
 
     def done(self, exchange: Exchange) -> Link:
         """An exchange is done."""
-        link = self.link(exchange)
+        link = self.connection_of(exchange)
         self.at(exchange.response_time_ns)
         link.waiting.pop(id(exchange), None)
         link.last_ns = exchange.response_time_ns or link.last_ns

@@ -102,7 +102,7 @@ class GrowingLag(FetchDetector):
         for answer in fetched.answered:
             found = self._found.get((link.identity, answer.place[0]))
             if found is not None and len(found.exchanges) < 3:
-                found.link(fetched.exchange)
+                found.add_evidence(fetched.exchange)
 
     def finish(self, now_ns: int) -> None:
         for number_, tracks in list(self._tracks.items()):
@@ -148,7 +148,7 @@ class GrowingLag(FetchDetector):
         finding = self._found.get(key)
         if finding is None:
             finding = self.report(key, None, partial(self._say, link, topic), case.first.time_ns)
-        finding.link(None, case.last.time_ns)
+        finding.add_evidence(None, case.last.time_ns)
         finding.severity = Severity.MEDIUM if heavy else Severity.LOW
         finding.seen = (
             f"{link.who} falls behind in {some(f'{topic}-{p}' for p in partitions)}: its lag grew from {before:,} to "

@@ -57,7 +57,7 @@ class MissedHeartbeats(GroupDetector):
                     key = group, member.link.identity
                     if key not in self._found:
                         self._silent[key] = self._make(group, member, silent, None, "nothing was heard for")
-                        self._silent[key].link(None, member.seen_ns)
+                        self._silent[key].add_evidence(None, member.seen_ns)
 
     def findings(self) -> Iterable[Finding]:
         return [*self._found.values(), *self._silent.values()]
@@ -183,7 +183,7 @@ class PollIntervalExceeded(GroupDetector):
                     "unsubscribed"
                 )
                 finding.severity = Severity.LOW
-                finding.link(away.call.exchange)
+                finding.add_evidence(away.call.exchange)
                 self._stuck[group, identity] = finding
 
     def findings(self) -> Iterable[Finding]:
@@ -290,7 +290,7 @@ class ClosedWithoutLeaving(GroupDetector):
             if now_ns - member.closed_ns < self.GONE_NS or elsewhere or not member.live or key in self._found:
                 continue
             self._open[key] = self._make(group, member, None)
-            self._open[key].link(None, member.closed_ns)
+            self._open[key].add_evidence(None, member.closed_ns)
 
     def findings(self) -> Iterable[Finding]:
         return [*self._found.values(), *self._open.values()]
