@@ -3,7 +3,7 @@
 from .detectors.catalogue import detectors
 from .engine.detector import Detector
 from .engine.finding import Finding, Severity
-from .engine.scene import Cluster, Link, Scene
+from .engine.traffic import ClientConnection, Cluster, Traffic
 from .inspector import Inspector, inspect
 
-__all__ = ["Cluster", "Detector", "Finding", "Inspector", "Link", "Scene", "Severity", "detectors", "inspect"]
+__all__ = ["ClientConnection", "Cluster", "Detector", "Finding", "Inspector", "Severity", "Traffic", "detectors", "inspect"]

@@ -15,7 +15,7 @@ from ..schema import facts
 from .detectors.catalogue import detectors
 from .engine.detector import Listener, Wanted
 from .engine.finding import Finding, Severity
-from .engine.scene import Link, Scene
+from .engine.traffic import ClientConnection, Traffic
 from .engine.wording import times
 
 _BEGINNINGS = frozenset(map(facts.api_key, ("ApiVersions", "SaslHandshake", "SaslAuthenticate")))
@@ -44,9 +44,9 @@ class Inspector:
 
     def __init__(self, only: Iterable[str] | None = None) -> None:
         wanted = None if only is None else set(only)
-        self.scene = Scene()
-        self._detectors = [kind(self.scene) for kind in detectors() if wanted is None or kind.id in wanted]
-        self._listeners: list[Listener] = [*self.scene.models.values(), *self._detectors]
+        self.traffic = Traffic()
+        self._detectors = [kind(self.traffic) for kind in detectors() if wanted is None or kind.id in wanted]
+        self._listeners: list[Listener] = [*self.traffic.models.values(), *self._detectors]
         self._faults: dict[str, Finding] = {}
         self._routes: dict[tuple[int, int], _Route] = {}
         self._on_opened, self._on_stray, self._on_closed = map(self._hearing, ("opened", "stray", "closed"))
@@ -79,24 +79,24 @@ class Inspector:
         elif isinstance(event, ExchangeDone):
             self.done(event.exchange)
         elif isinstance(event, Opened):
-            link = self.scene.opened(
+            conn = self.traffic.opened(
                 event.connection, event.client, event.broker, event.time_ns, event.established
             )
-            link.complete, link.tls = event.complete, event.tls
-            self._tell(self._on_opened, lambda d: d.opened(link))
+            conn.complete, conn.tls = event.complete, event.tls
+            self._tell(self._on_opened, lambda d: d.opened(conn))
         elif isinstance(event, Closed):
-            ended = self.scene.links.get(event.connection)
+            ended = self.traffic.connections.get(event.connection)
             if ended is not None:
-                self.scene.closed(ended, event.time_ns, event.how, event.by)
+                self.traffic.closed(ended, event.time_ns, event.how, event.by)
                 by = event.by
-                self.scene.causes = ended.rules if not by else () if by in ("client", "broker") else (by,)
+                self.traffic.causes = ended.rules if not by else () if by in ("client", "broker") else (by,)
                 self._tell(self._on_closed, lambda d: d.closed(ended))
-                self.scene.causes = ()
+                self.traffic.causes = ()
         elif isinstance(event, NonKafkaData):
             self.stray(event.connection, event.opaque)
         elif isinstance(event, Missing):
-            self.scene.at(event.time_ns)
-            torn = self.scene.links.get(event.connection)
+            self.traffic.at(event.time_ns)
+            torn = self.traffic.connections.get(event.connection)
             if torn is not None:
                 size = event.size + event.unread
                 torn.lost += size
@@ -105,25 +105,25 @@ class Inspector:
 
     def request(self, exchange: Exchange) -> None:
         """A request is complete."""
-        link = self.scene.request(exchange)
-        self.scene.blame(link, exchange)
+        conn = self.traffic.request(exchange)
+        self.traffic.mark_injected(conn, exchange)
         for detector in self._route(exchange).requests:
             try:
-                detector.request(link, exchange)
+                detector.request(conn, exchange)
             except Exception as error:  # see `_tell`
                 self._fault(detector, error, exchange)
 
     def done(self, exchange: Exchange) -> None:
         """An exchange is done."""
-        link = self.scene.done(exchange)
-        self.scene.blame(link, exchange)
-        for detector in self._concerned(link, exchange):
+        conn = self.traffic.done(exchange)
+        self.traffic.mark_injected(conn, exchange)
+        for detector in self._concerned(conn, exchange):
             try:
-                detector.done(link, exchange)
+                detector.done(conn, exchange)
             except Exception as error:  # see `_tell`
                 self._fault(detector, error, exchange)
 
-    def _concerned(self, link: Link, exchange: Exchange) -> tuple[Listener, ...]:
+    def _concerned(self, conn: ClientConnection, exchange: Exchange) -> tuple[Listener, ...]:
         """The detectors that want an exchange that is done."""
         route = self._route(exchange)
         try:
@@ -131,26 +131,26 @@ class Inspector:
         except Exception:  # a fault of the decoder: each detector that meets it says so
             troubled = True
         if troubled:
-            link.troubled = True
+            conn.troubled = True
             return route.failed
-        if link.troubled:
-            link.troubled = False
-            link.tell_again()
+        if conn.troubled:
+            conn.troubled = False
+            conn.forget_kinds()
             return route.failed
         kind = exchange.api_key, exchange.api_version, exchange.client_id
-        if kind in link.kinds:
+        if kind in conn.kinds:
             return route.usual
-        if len(link.kinds) < _MOST_KINDS:
-            link.kinds.add(kind)
+        if len(conn.kinds) < _MOST_KINDS:
+            conn.kinds.add(kind)
         return route.new
 
     def stray(self, connection: int, opaque: Opaque) -> None:
         """Bytes that are no requests or responses."""
-        self.scene.at(opaque.time_ns)
-        link = self.scene.links.get(connection)
-        if link is not None:
-            link.troubled = True
-            self._tell(self._on_stray, lambda d: d.stray(link, opaque))
+        self.traffic.at(opaque.time_ns)
+        conn = self.traffic.connections.get(connection)
+        if conn is not None:
+            conn.troubled = True
+            self._tell(self._on_stray, lambda d: d.stray(conn, opaque))
 
     def look(self, exchange: Exchange) -> None:
         """A whole exchange at once, where requests and responses do not come one by one."""
@@ -181,7 +181,7 @@ class Inspector:
                 about={"detector": detector.id},
             )
         found.count += 1
-        found.add_evidence(exchange, self.scene.now_ns)
+        found.add_evidence(exchange, self.traffic.now_ns)
         found.seen = f"the detector {detector.id} failed {times(found.count)}"
 
     def findings(self) -> list[Finding]:
@@ -189,7 +189,7 @@ class Inspector:
         found: list[Finding] = []
         for detector in self._detectors:
             try:
-                detector.finish(self.scene.now_ns)
+                detector.finish(self.traffic.now_ns)
             except Exception as error:  # see `_tell`; findings may be asked for again and again, and this counts once
                 if detector.id not in self._faults:
                     self._fault(detector, error)

@@ -159,7 +159,7 @@ class Inspection:
         connection = self._connections.get(conn)
         if connection is not None:
             connection.lost(Direction(direction))
-        self._feed([Missing(conn, Direction(direction), nbytes, self.inspector.scene.now_ns)])
+        self._feed([Missing(conn, Direction(direction), nbytes, self.inspector.traffic.now_ns)])
 
     def closed(self, conn: int, time_ns: int, how: str = "fin", by: str = "") -> None:
         connection = self._connections.pop(conn, None)
@@ -222,7 +222,7 @@ class InspectingTask:
         inspector, finished = self.inspection.inspector, loop.feed.finished
         if loop.idle:
             # Only who has read everything may say that something has not come by now.
-            inspector.scene.at(now_ns())
+            inspector.traffic.at(now_ns())
         if self._tripwire is not None:
             self._tripwire.tick(inspector.findings)
         if not self._tells:

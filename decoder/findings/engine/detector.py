@@ -1,7 +1,7 @@
 """The base of all detectors: what they are told, and how they say what they found.
 
 A detector looks for one thing. It is told what happens in order, one call each, and collapses what belongs
-together (the same client, the same group ...) into one `Finding` with a count. The `Scene` has seen everything
+together (the same client, the same group ...) into one `Finding` with a count. The `Traffic` has seen everything
 before the detector is told, so what is commonly known (versions offered, leaders, who the client is) is asked there.
 """
 
@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from ...connection.connection import Opaque
 from ...connection.exchange import Exchange
 from .finding import Finding, Severity
-from .scene import Link, Scene
+from .traffic import ClientConnection, Traffic
 
 
 class Wanted(Enum):
@@ -24,7 +24,7 @@ class Wanted(Enum):
     ALL = auto()
     NEW = auto()
     """What `FAILED` gets, and the first that goes well of each API, version and client id on a connection. Who wants to see
-    more of them for a while says so each time: `Link.tell_again`."""
+    more of them for a while says so each time: `ClientConnection.forget_kinds`."""
     FAILED = auto()
     """Those that did not go well, the next one on the connection that does, and what a connection begins with (ApiVersions,
     SASL)."""
@@ -41,28 +41,28 @@ class Listener:
     apis: ClassVar[frozenset[int] | None] = None
     wanted: ClassVar[Wanted] = Wanted.ALL
 
-    def __init__(self, scene: Scene) -> None:
-        self.scene = scene
+    def __init__(self, traffic: Traffic) -> None:
+        self.traffic = traffic
 
     @classmethod
     def concerns(cls, api_key: int, version: int) -> bool:
         """Whether it wants exchanges of this version in `request` and `done`. Asked once per API of `apis` and version."""
         return True
 
-    def opened(self, link: Link) -> None:
-        """A connection began (`link.established`: or was tried in vain)."""
+    def opened(self, conn: ClientConnection) -> None:
+        """A connection began (`conn.established`: or was tried in vain)."""
 
-    def request(self, link: Link, exchange: Exchange) -> None:
+    def request(self, conn: ClientConnection, exchange: Exchange) -> None:
         """A request is complete; its response is not there yet."""
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         """An exchange is complete, or will never be (`exchange.state`)."""
 
-    def stray(self, link: Link, opaque: Opaque) -> None:
+    def stray(self, conn: ClientConnection, opaque: Opaque) -> None:
         """Bytes that are no requests or responses: SASL tokens, TLS, other protocols."""
 
-    def closed(self, link: Link) -> None:
-        """A connection ended; `link.how` and `link.by` say how."""
+    def closed(self, conn: ClientConnection) -> None:
+        """A connection ended; `conn.how` and `conn.by` say how."""
 
     def hears(self, name: str) -> bool:
         """Whether the method `name` has to be called: those that it overrides."""
@@ -75,7 +75,7 @@ def overrides(listener: Listener, base: type[Listener], *names: str) -> bool:
 
 
 class Model(Listener):
-    """What several detectors ask. A scene has one of each kind (`Scene.model`), which is told everything before the detectors
+    """What several detectors ask. A traffic has one of each kind (`Traffic.model`), which is told everything before the detectors
     are."""
 
 
@@ -85,8 +85,8 @@ class Detector(Listener):
     severity: ClassVar[Severity]
     title: ClassVar[str]
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
         self._found: dict[object, Finding] = {}
 
     def finish(self, now_ns: int) -> None:
@@ -113,7 +113,7 @@ class Detector(Listener):
             finding = self._found[key] = make()
         else:
             finding.count += 1
-        finding.add_evidence(exchange, time_ns, self.scene.causes)
+        finding.add_evidence(exchange, time_ns, self.traffic.causes)
         return finding
 
     def finding(self, seen: str, why: str, remedy: str, severity: Severity | None = None, **about: Any) -> Finding:

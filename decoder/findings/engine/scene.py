@@ -1,7 +1,7 @@
 """What the detectors know in common: the connections, who their clients are, the brokers and who leads what.
 
-The scene is told everything first. It keeps only what is bounded by the number of clients, brokers and partitions;
-connections that ended are forgotten by it (a detector may hold on to a `Link`).
+The traffic is told everything first. It keeps only what is bounded by the number of clients, brokers and partitions;
+connections that ended are forgotten by it (a detector may hold on to a `ClientConnection`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _METADATA = facts.api_key("Metadata")
 _BROKERS = ("brokers.node_id", "brokers.host", "brokers.port")
 
 
-class Link:
+class ClientConnection:
     """One connection between a client and a broker.
 
     `client`, `broker`: ``host:port``. `client_id`: the last one that a request named. `closed_ns`, `how`, `by`: see
@@ -41,7 +41,7 @@ class Link:
     captured or could not be read, so far; `gone`: by direction. `complete`: see `events.Opened`. `tls`: see `events.Opened`.
     `client_host`: the client's address without its port. `sign_ns`: the last sign of life, -1 before the first; `pause_ns`: from the one before to
     the last request that met nobody waiting. `rules`: those that did something to it, by name. `muted_ns`:
-    until when a quota keeps the broker from reading it (KIP-219), 0 if none did (see `waits.Waits`).
+    until when a quota keeps the broker from reading it (KIP-219), 0 if none did (see `waits.ResponseTimes`).
     `kinds`: the APIs, versions and client ids of exchanges that went well on it; `troubled`: the last exchange did not.
     """
 
@@ -68,15 +68,15 @@ class Link:
         "pause_ns",
         "requests",
         "rules",
-        "scene",
         "sign_ns",
         "tls",
+        "traffic",
         "troubled",
         "waiting",
     )
 
-    def __init__(self, scene: Scene, number: int, client: str, broker: str, opened_ns: int, established: bool = True):
-        self.scene, self.number, self.client, self.broker = scene, number, client, broker
+    def __init__(self, traffic: Traffic, number: int, client: str, broker: str, opened_ns: int, established: bool = True):
+        self.traffic, self.number, self.client, self.broker = traffic, number, client, broker
         self.rules: tuple[str, ...] = ()
         self.opened_ns, self.established = opened_ns, established
         self.client_id: str | None = None
@@ -95,7 +95,7 @@ class Link:
         self.troubled = False
         self._identity: tuple[str | None, str, str, tuple[str, str, str]] | None = None
 
-    def tell_again(self) -> None:
+    def forget_kinds(self) -> None:
         """The next exchange of each kind that goes well is told as the first one was (`detector.Wanted.NEW`)."""
         self.kinds.clear()
 
@@ -129,7 +129,7 @@ class Link:
     @property
     def cluster(self) -> Cluster:
         """The cluster that the broker belongs to."""
-        return self.scene.cluster_of(self.broker)
+        return self.traffic.cluster_of(self.broker)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -192,9 +192,9 @@ class Cluster:
         self._node_ids[address] = node
 
 
-def _causes_of_waiting(link: Link) -> tuple[str, ...]:
+def _causes_of_waiting(conn: ClientConnection) -> tuple[str, ...]:
     """The rules and plugins that did something to requests that still wait, the `MOST_WAITING` that have waited longest."""
-    asked = islice(link.waiting.values(), MOST_WAITING)
+    asked = islice(conn.waiting.values(), MOST_WAITING)
     notes = (each.marks[name] for each in asked for name in _NOTES if name in each.marks)
     return tuple(dict.fromkeys(cause for note in notes for cause in causes_in(note)))
 
@@ -206,22 +206,22 @@ def brokers_of(message: MessageView) -> list[tuple[int, str]]:
     return [(n, f"[{h}]:{p}" if ":" in h else f"{h}:{p}") for n, h, p in named]
 
 
-class Scene:
+class Traffic:
     """Everything that is known now. `now_ns`: the time of the latest event."""
 
     def __init__(self) -> None:
         self.now_ns = 0
         self.start_ns = 0
-        self.links: dict[int, Link] = {}
+        self.connections: dict[int, ClientConnection] = {}
         self.causes: tuple[str, ...] = ()
         """The rules that did what detectors are told of just now, where that is no exchange."""
-        self.models: dict[Callable[[Scene], Any], Any] = {}
+        self.models: dict[Callable[[Traffic], Any], Any] = {}
         """What detectors share, by kind, in the order in which they are told what happens."""
         self._touched: set[tuple[str, str | None]] = set()
         self._clusters: dict[str, Cluster] = {}
         self._by_address: dict[str, Cluster] = {}
 
-    def model(self, kind: Callable[[Scene], M]) -> M:
+    def model(self, kind: Callable[[Traffic], M]) -> M:
         """The model of that kind, the same for all that ask."""
         found: M | None = self.models.get(kind)
         if found is None:
@@ -236,79 +236,79 @@ class Scene:
             if time_ns < self.start_ns or not self.start_ns:
                 self.start_ns = time_ns
 
-    def opened(self, number: int, client: str, broker: str, time_ns: int, established: bool = True) -> Link:
+    def opened(self, number: int, client: str, broker: str, time_ns: int, established: bool = True) -> ClientConnection:
         """A connection begins."""
         self.at(time_ns)
-        link = self.links[number] = Link(self, number, client, broker, time_ns, established)
-        return link
+        conn = self.connections[number] = ClientConnection(self, number, client, broker, time_ns, established)
+        return conn
 
-    def connection_of(self, exchange: Exchange) -> Link:
+    def connection_of(self, exchange: Exchange) -> ClientConnection:
         """The connection of an exchange; made up if nobody said that it was opened."""
-        link = self.links.get(exchange.connection)
-        if link is None:
+        conn = self.connections.get(exchange.connection)
+        if conn is None:
             time_ns = exchange.request_time_ns or exchange.response_time_ns or 0
-            link = self.opened(exchange.connection, exchange.client, exchange.broker, time_ns)
-        return link
+            conn = self.opened(exchange.connection, exchange.client, exchange.broker, time_ns)
+        return conn
 
-    def request(self, exchange: Exchange) -> Link:
+    def request(self, exchange: Exchange) -> ClientConnection:
         """A request was sent."""
-        link = self.connection_of(exchange)
+        conn = self.connection_of(exchange)
         self.at(exchange.request_time_ns)
         if exchange.about is not None:
-            link.about = exchange.about
-        link.client_id = exchange.client_id if exchange.client_id is not None else link.client_id
-        link.requests += 1
-        link.last_ns = exchange.request_time_ns or link.last_ns
-        waiting = link.waiting
+            conn.about = exchange.about
+        conn.client_id = exchange.client_id if exchange.client_id is not None else conn.client_id
+        conn.requests += 1
+        conn.last_ns = exchange.request_time_ns or conn.last_ns
+        waiting = conn.waiting
         waiting[id(exchange)] = exchange
         if len(waiting) <= 1:
             at = exchange.request_time_ns or 0
-            link.pause_ns, link.sign_ns = at - link.sign_ns if link.sign_ns >= 0 else 0, at
-        return link
+            conn.pause_ns, conn.sign_ns = at - conn.sign_ns if conn.sign_ns >= 0 else 0, at
+        return conn
 
-    def done(self, exchange: Exchange) -> Link:
+    def done(self, exchange: Exchange) -> ClientConnection:
         """An exchange is done."""
-        link = self.connection_of(exchange)
+        conn = self.connection_of(exchange)
         self.at(exchange.response_time_ns)
-        link.waiting.pop(id(exchange), None)
-        link.last_ns = exchange.response_time_ns or link.last_ns
-        link.answers += exchange.response is not None
-        if link.sign_ns >= 0 and exchange.state is not State.NO_RESPONSE:
-            link.sign_ns = exchange.response_time_ns or 0
+        conn.waiting.pop(id(exchange), None)
+        conn.last_ns = exchange.response_time_ns or conn.last_ns
+        conn.answers += exchange.response is not None
+        if conn.sign_ns >= 0 and exchange.state is not State.NO_RESPONSE:
+            conn.sign_ns = exchange.response_time_ns or 0
         if exchange.about is None:
-            link.about.learn(exchange)  # nobody followed the connection
+            conn.about.learn(exchange)  # nobody followed the connection
         else:
-            link.about = exchange.about
+            conn.about = exchange.about
         if exchange.api_key == _METADATA and exchange.state is State.PAIRED:
-            self._metadata(link, exchange)
-        return link
+            self._metadata(conn, exchange)
+        return conn
 
-    def blame(self, link: Link, exchange: Exchange) -> None:
+    def mark_injected(self, conn: ClientConnection, exchange: Exchange) -> None:
         """Mark an exchange that rules or plugins did something to, or to its client before."""
         marks = exchange.marks
         noted = [marks[name] for name in _NOTES if name in marks]
         if noted and (found := [cause for notes in noted for cause in causes_in(notes)]):
             marks[RULES] = tuple(dict.fromkeys(found))
-            link.rules = tuple(dict.fromkeys((*link.rules, *found)))
+            conn.rules = tuple(dict.fromkeys((*conn.rules, *found)))
             if len(self._touched) < MOST_TOUCHED:
-                self._touched.add((link.client_host, exchange.client_id))
-        elif link.rules and exchange.state is State.NO_RESPONSE and not expects_no_response(exchange):
-            marks[RULES] = link.rules  # it waited behind what they did
-        elif exchange.state is State.ORPHAN and (waiting := _causes_of_waiting(link)):
+                self._touched.add((conn.client_host, exchange.client_id))
+        elif conn.rules and exchange.state is State.NO_RESPONSE and not expects_no_response(exchange):
+            marks[RULES] = conn.rules  # it waited behind what they did
+        elif exchange.state is State.ORPHAN and (waiting := _causes_of_waiting(conn)):
             marks[RULES] = waiting  # they gave an answer, or its request, another correlation id
-        elif self._touched and (link.client_host, exchange.client_id) in self._touched:
+        elif self._touched and (conn.client_host, exchange.client_id) in self._touched:
             marks[AFTER_RULES] = True
 
-    def tell_again(self) -> None:
-        """On all connections: see `Link.tell_again`."""
-        for link in self.links.values():
-            link.tell_again()
+    def forget_kinds(self) -> None:
+        """On all connections: see `ClientConnection.forget_kinds`."""
+        for conn in self.connections.values():
+            conn.forget_kinds()
 
-    def closed(self, link: Link, time_ns: int, how: str, by: str) -> None:
+    def closed(self, conn: ClientConnection, time_ns: int, how: str, by: str) -> None:
         """A connection ended."""
         self.at(time_ns)
-        link.closed_ns, link.how, link.by = time_ns, how, by
-        self.links.pop(link.number, None)
+        conn.closed_ns, conn.how, conn.by = time_ns, how, by
+        self.connections.pop(conn.number, None)
 
     def cluster_of(self, address: str) -> Cluster:
         """The cluster of a broker's address; one of its own until Metadata says more."""
@@ -317,7 +317,7 @@ class Scene:
             cluster = self._by_address[address] = Cluster("")
         return cluster
 
-    def _metadata(self, link: Link, exchange: Exchange) -> None:
+    def _metadata(self, conn: ClientConnection, exchange: Exchange) -> None:
         message = exchange.response_view
         if message is None:
             return
@@ -328,13 +328,13 @@ class Scene:
         if cluster is None:
             cluster = next((self._by_address[a] for _, a in told if a in self._by_address), None)
             if cluster is None or (cluster_id and cluster.id and cluster.id != cluster_id):
-                cluster = self.cluster_of(link.broker)
+                cluster = self.cluster_of(conn.broker)
                 if cluster_id and cluster.id and cluster.id != cluster_id:
                     cluster = Cluster(cluster_id)
             cluster.id = cluster.id or cluster_id or ""
             if cluster_id:
                 self._clusters[cluster_id] = cluster
-        self._by_address[link.broker] = cluster
+        self._by_address[conn.broker] = cluster
         for _, address in told:
             self._by_address[address] = cluster
         cluster.learn(message, exchange.response_time_ns or 0)

@@ -13,7 +13,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Bounded(dict[K, V]):
+class BoundedDict(dict[K, V]):
     """A dict of at most `limit` entries; the one that was put in first makes place."""
 
     def __init__(self, limit: int = 4096) -> None:
@@ -44,7 +44,7 @@ class Bounded(dict[K, V]):
             self[key] = value
 
 
-class Recent(OrderedDict[K, V], Generic[K, V]):
+class LruDict(OrderedDict[K, V], Generic[K, V]):
     """A dict of at most `limit` items; what was not asked for the longest goes first."""
 
     def __init__(self, limit: int) -> None:
@@ -66,7 +66,7 @@ class Recent(OrderedDict[K, V], Generic[K, V]):
         return found
 
 
-class Pace:
+class RateCounter:
     """How many events fell into each of the last `seconds` seconds. Times come nearly in order."""
 
     __slots__ = ("_bins",)
@@ -103,7 +103,7 @@ class Pace:
 _STEPS = 4  # per doubling: a quantile is right to a fifth
 
 
-class Spread:
+class DurationHistogram:
     """The spread of durations: a histogram of logarithmic steps (19 % wide), so a few hundred counts at most."""
 
     __slots__ = ("_counts", "count")

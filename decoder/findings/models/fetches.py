@@ -14,8 +14,8 @@ from ...codec.plan import StructPlan, plan
 from ...connection.exchange import Exchange, State
 from ...schema import facts
 from ..engine.detector import Detector, Model
-from ..engine.scene import Link, Scene
-from ..engine.tallies import Bounded
+from ..engine.tallies import BoundedDict
+from ..engine.traffic import ClientConnection, Traffic
 from ..engine.wording import topic_name
 
 FETCH = facts.api_key("Fetch")
@@ -26,7 +26,7 @@ Place = tuple[str, int]
 """Topic (its id in base64 when the name was not seen) and partition."""
 
 
-class Asked(NamedTuple):
+class FetchPartition(NamedTuple):
     """What a client asks of a partition. `epoch`: the leader epoch it believes in, -1 if it does not say."""
 
     offset: int
@@ -34,7 +34,7 @@ class Asked(NamedTuple):
     epoch: int
 
 
-class Answered(NamedTuple):
+class PartitionData(NamedTuple):
     """What a broker answers for a partition; offsets it does not tell are -1. `replica`: where to read instead
     (KIP-392). `diverging`: (epoch, end offset) where the logs part, None when they do not. `records`: bytes."""
 
@@ -53,7 +53,7 @@ class Answered(NamedTuple):
         return len(self.records) if self.records is not None else 0
 
 
-class Fetched:
+class FetchExchange:
     """One answered Fetch of a consumer. `positions`: everything the session asks for, this request included."""
 
     __slots__ = (
@@ -72,9 +72,9 @@ class Fetched:
     )
 
     exchange: Exchange
-    asked: dict[Place, Asked]
-    answered: list[Answered]
-    positions: dict[Place, Asked]
+    asked: dict[Place, FetchPartition]
+    answered: list[PartitionData]
+    positions: dict[Place, FetchPartition]
     error: int
     throttle_ms: int
     max_wait_ms: int
@@ -127,22 +127,22 @@ def _shape(kind: str, version: int, topics: str) -> _Shape:
     return _Shape(at, _at(topic), _at(partition))
 
 
-class Fetches(Model):
-    """Reads Fetch exchanges of consumers, once for all detectors of a scene. `fetched`: what the last Fetch that was done says; None if
+class FetchReader(Model):
+    """Reads Fetch exchanges of consumers, once for all detectors of a traffic. `fetched`: what the last Fetch that was done says; None if
     it has no answer, cannot be decoded, or a replica asks (a broker's follower)."""
 
     id = "fetches"
     apis = frozenset({FETCH})
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._positions: Bounded[int, dict[Place, Asked]] = Bounded(_LINKS)
-        self.fetched: Fetched | None = None
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._positions: BoundedDict[int, dict[Place, FetchPartition]] = BoundedDict(_LINKS)
+        self.fetched: FetchExchange | None = None
 
-    def done(self, link: Link, exchange: Exchange) -> None:
-        self.fetched = self._read(link, exchange)
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        self.fetched = self._read(conn, exchange)
 
-    def _read(self, link: Link, exchange: Exchange) -> Fetched | None:
+    def _read(self, conn: ClientConnection, exchange: Exchange) -> FetchExchange | None:
         if exchange.state is not State.PAIRED:
             return None
         asked, answered = exchange.request_view, exchange.response_view
@@ -153,7 +153,7 @@ class Fetches(Model):
         replica = values[shape.root["replica_id"]] if "replica_id" in shape.root else _replica(asked.values, shape)
         if replica >= 0:
             return None
-        found = Fetched()
+        found = FetchExchange()
         found.exchange = exchange
 
         def told(name: str, missing: int) -> int:
@@ -171,13 +171,13 @@ class Fetches(Model):
         found.error = root[back.root["error_code"]] if "error_code" in back.root else 0
         found.new_session_id = root[back.root["session_id"]] if "session_id" in back.root else 0
         found.answered = list(_answered(exchange, root, back))
-        found.positions = self._follow(link, found, dict.fromkeys(_forgotten(exchange, values, shape)))
+        found.positions = self._follow(conn, found, dict.fromkeys(_forgotten(exchange, values, shape)))
         return found
 
-    def _follow(self, link: Link, fetched: Fetched, forgotten: dict[Place, None]) -> dict[Place, Asked]:
-        positions = self._positions.get(link.number)
+    def _follow(self, conn: ClientConnection, fetched: FetchExchange, forgotten: dict[Place, None]) -> dict[Place, FetchPartition]:
+        positions = self._positions.get(conn.number)
         if positions is None:
-            positions = self._positions[link.number] = {}
+            positions = self._positions[conn.number] = {}
         if fetched.full:
             positions.clear()
         for place in forgotten:
@@ -185,8 +185,8 @@ class Fetches(Model):
         positions.update(fetched.asked)
         return positions
 
-    def closed(self, link: Link) -> None:
-        self._positions.pop(link.number, None)
+    def closed(self, conn: ClientConnection) -> None:
+        self._positions.pop(conn.number, None)
 
 
 def _replica(values: tuple[Any, ...], shape: _Shape) -> int:
@@ -197,7 +197,7 @@ def _replica(values: tuple[Any, ...], shape: _Shape) -> int:
     return replica
 
 
-def _asked(exchange: Exchange, values: tuple[Any, ...], shape: _Shape) -> Iterator[tuple[Place, Asked]]:
+def _asked(exchange: Exchange, values: tuple[Any, ...], shape: _Shape) -> Iterator[tuple[Place, FetchPartition]]:
     name_at = shape.topic.get("topic", shape.topic.get("topic_id", 0))
     partitions_at = shape.topic["partitions"]
     number, offset = shape.partition["partition"], shape.partition["fetch_offset"]
@@ -205,7 +205,7 @@ def _asked(exchange: Exchange, values: tuple[Any, ...], shape: _Shape) -> Iterat
     for topic in values[shape.root["topics"]] or ():
         name = topic_name(exchange, topic[name_at])
         for p in topic[partitions_at] or ():
-            yield (name, p[number]), Asked(p[offset], p[limit], p[epoch] if epoch is not None else -1)
+            yield (name, p[number]), FetchPartition(p[offset], p[limit], p[epoch] if epoch is not None else -1)
 
 
 def _forgotten(exchange: Exchange, values: tuple[Any, ...], shape: _Shape) -> Iterator[Place]:
@@ -216,7 +216,7 @@ def _forgotten(exchange: Exchange, values: tuple[Any, ...], shape: _Shape) -> It
             yield name, partition
 
 
-def _answered(exchange: Exchange, values: tuple[Any, ...], shape: _Shape) -> Iterator[Answered]:
+def _answered(exchange: Exchange, values: tuple[Any, ...], shape: _Shape) -> Iterator[PartitionData]:
     name_at = shape.topic.get("topic", shape.topic.get("topic_id", 0))
     at = shape.partition
     stable, start = at.get("last_stable_offset"), at.get("log_start_offset")
@@ -225,7 +225,7 @@ def _answered(exchange: Exchange, values: tuple[Any, ...], shape: _Shape) -> Ite
         name = topic_name(exchange, topic[name_at])
         for p in topic[shape.topic["partitions"]] or ():
             apart = p[diverging] if diverging is not None else None
-            yield Answered(
+            yield PartitionData(
                 (name, p[at["partition_index"]]),
                 p[at["error_code"]],
                 p[at["high_watermark"]],
@@ -242,14 +242,14 @@ class FetchDetector(Detector):
 
     apis = frozenset({FETCH})
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self.fetches = scene.model(Fetches)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self.fetches = traffic.model(FetchReader)
 
-    def fetched(self, link: Link, fetched: Fetched) -> None:
+    def fetched(self, conn: ClientConnection, fetched: FetchExchange) -> None:
         """A consumer's Fetch was answered."""
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         fetched = self.fetches.fetched
         if fetched is not None and fetched.exchange is exchange:
-            self.fetched(link, fetched)
+            self.fetched(conn, fetched)

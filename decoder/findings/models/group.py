@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from ..engine.scene import Cluster, Link
+from ..engine.traffic import ClientConnection, Cluster
 from ..engine.wording import topic_name
 from .group_calls import (
     FENCED_INSTANCE_ID,
@@ -50,7 +50,7 @@ class Rebalance:
     who: str
     said: str
     expected: set[str]
-    link: Link | None = None
+    conn: ClientConnection | None = None
     generation: int = -1
     size: int = 0
     first_join_ns: int = 0
@@ -110,7 +110,7 @@ class Group:
         if self.rebalance is None:
             expected = {m.member_id for m in self.live if m is not who and m.state is not State.JOINING}
             self.rebalance = Rebalance(time_ns, cause, who.who if who else "", said or "", expected)
-            self.rebalance.link = who.link if who else None
+            self.rebalance.conn = who.conn if who else None
             self.rebalances.append(self.rebalance)
         return self.rebalance
 
@@ -186,8 +186,8 @@ class Group:
             member.step(now, Step.JOIN)
         if static is None or member is static:  # a static member that comes back costs no rebalance (KIP-345)
             rebalance = self.begin(now, cause, member)
-            rebalance.link = rebalance.link or call.link
-            rebalance.who = rebalance.who or call.link.who
+            rebalance.conn = rebalance.conn or call.conn
+            rebalance.who = rebalance.who or call.conn.who
             rebalance.first_join_ns = rebalance.first_join_ns or now
             rebalance.joined(call.member_id, now)
 

@@ -16,7 +16,7 @@ from ...codec.plan import StructPlan
 from ...connection.exchange import Exchange
 from ...schema import facts
 from ...wire.errors import DecodeError
-from ..engine.scene import Link
+from ..engine.traffic import ClientConnection
 from ..engine.wording import topic_name
 
 if TYPE_CHECKING:
@@ -78,13 +78,13 @@ class Call:
         "api",
         "asked",
         "asked_ns",
+        "conn",
         "error",
         "exchange",
         "generation",
         "group",
         "group_id",
         "instance_id",
-        "link",
         "member",
         "member_id",
         "protocol",
@@ -93,8 +93,8 @@ class Call:
     group: Group
     member: Member | None
 
-    def __init__(self, link: Link, exchange: Exchange, message: MessageView) -> None:
-        self.link, self.exchange = link, exchange
+    def __init__(self, conn: ClientConnection, exchange: Exchange, message: MessageView) -> None:
+        self.conn, self.exchange = conn, exchange
         self.api = _NAMES[exchange.api_key]
         self.protocol = PROTOCOLS.get(self.api, "")
         self.asked = top(message)
@@ -200,10 +200,10 @@ class Call:
             yield Commit(topic, number, partition["committed_offset"], errors.get((topic, number), 0))
 
 
-def read_call(link: Link, exchange: Exchange) -> Call | None:
+def read_call(conn: ClientConnection, exchange: Exchange) -> Call | None:
     """The call that an exchange is, None if its request cannot be read or it belongs to no group."""
     message = exchange.request_view if exchange.api_key in GROUP_APIS else None
-    return Call(link, exchange, message) if message is not None else None
+    return Call(conn, exchange, message) if message is not None else None
 
 
 def _partitions(exchange: Exchange, message: MessageView) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ... import embedded
 from ...wire.errors import DecodeError
-from ..engine.scene import Link
+from ..engine.traffic import ClientConnection
 from .group_calls import Call
 
 STEPS = 512
@@ -68,8 +68,8 @@ class Member:
     long as none was seen. `topics`: what it subscribes to, None if unknown.
     """
 
-    def __init__(self, member_id: str, link: Link, time_ns: int, protocol: str) -> None:
-        self.member_id, self.link, self.protocol = member_id, link, protocol
+    def __init__(self, member_id: str, conn: ClientConnection, time_ns: int, protocol: str) -> None:
+        self.member_id, self.conn, self.protocol = member_id, conn, protocol
         self.instance_id: str | None = None
         self.state = State.PENDING
         self.session_timeout_ms = self.rebalance_timeout_ms = self.heartbeat_interval_ms = -1
@@ -79,7 +79,7 @@ class Member:
         self.subscription: object = None
         self.assignment: Assignment | None = None
         self.first_ns = self.seen_ns = time_ns
-        self.lost = link.lost
+        self.lost = conn.lost
         self.synced_ns = self.heartbeat_ns = self.gone_ns = self.closed_ns = 0
         self.timeline: deque[Moment] = deque(maxlen=STEPS)
 
@@ -94,15 +94,15 @@ class Member:
         return self.state in (State.JOINING, State.SYNCING)
 
     @property
-    def torn(self) -> bool:
+    def has_gap(self) -> bool:
         """Whether bytes of its connection went uncaptured since the last sign of life: nobody knows what it said."""
-        return self.link.lost != self.lost
+        return self.conn.lost != self.lost
 
     @property
     def who(self) -> str:
         """The member in words."""
         static = f", group.instance.id {self.instance_id!r}" if self.instance_id else ""
-        return f"{self.link.who} (member {self.member_id or 'without an id yet'}{static})"
+        return f"{self.conn.who} (member {self.member_id or 'without an id yet'}{static})"
 
     @property
     def streams(self) -> bool:

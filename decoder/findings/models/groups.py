@@ -1,6 +1,6 @@
 """What is known of the groups: their members, what each of them did when, their rebalances and assignments.
 
-One `Groups` per scene (`Groups.of`). A group has its members' timelines for whoever draws them. Bounded: so many groups, members, rebalances and steps are kept.
+One `Groups` per traffic (`Groups.of`). A group has its members' timelines for whoever draws them. BoundedDict: so many groups, members, rebalances and steps are kept.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from ...connection.exchange import Exchange
 from ...schema import facts
 from ..engine.detector import Detector, Model, overrides
-from ..engine.scene import Cluster, Link, Scene
+from ..engine.traffic import ClientConnection, Cluster, Traffic
 from .group import Group
 from .group_calls import GROUP_APIS, MEMBER_ID_REQUIRED, Call, read_call
 from .group_members import Member, Step
@@ -19,27 +19,27 @@ FETCH = facts.api_key("Fetch")
 
 
 class Groups(Model):
-    """All groups of a scene. Members that the coordinator never told an id are none yet. `call`: the last exchange of
+    """All groups of a traffic. Members that the coordinator never told an id are none yet. `call`: the last exchange of
     `apis` as a member's call, None if it is none; `ended`: the members whose connection has ended now, as they
     were on it last."""
 
     id = "groups"
     apis = GROUP_APIS | {FETCH}
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
         self.call: Call | None = None
         self.ended: list[tuple[Group, Member]] = []
         self._by_id: dict[str, list[Group]] = {}
         self._open: dict[int, Call] = {}
         self._on_link: dict[int, dict[tuple[int, str], tuple[Group, Member]]] = {}
         self.fetched: dict[tuple[str, str, str], int] = {}
-        """When a client (`Link.identity`) last sent a Fetch."""
+        """When a client (`ClientConnection.identity`) last sent a Fetch."""
 
     @staticmethod
-    def of(scene: Scene) -> Groups:
-        """The groups of a scene, the same for all that ask."""
-        return scene.model(Groups)
+    def of(traffic: Traffic) -> Groups:
+        """The groups of a traffic, the same for all that ask."""
+        return traffic.model(Groups)
 
     def all(self) -> list[Group]:
         """Every group, the one that was quiet for longest first."""
@@ -47,7 +47,7 @@ class Groups(Model):
 
     def polled_ns(self, member: Member) -> int | None:
         """When the client of a member last sent a Fetch, None if none was seen. Clients with one id share it."""
-        return self.fetched.get(member.link.identity)
+        return self.fetched.get(member.conn.identity)
 
     def group(self, group_id: str, cluster: Cluster) -> Group:
         """A group of a cluster; while a cluster has not told its id, it is taken for the same."""
@@ -64,17 +64,17 @@ class Groups(Model):
             del self._by_id[next(iter(self._by_id))]
         return group
 
-    def request(self, link: Link, exchange: Exchange) -> None:
-        self.call = call = read_call(link, exchange)
+    def request(self, conn: ClientConnection, exchange: Exchange) -> None:
+        self.call = call = read_call(conn, exchange)
         if call is not None:
             self._open[id(exchange)] = call
-            call.group = self.group(call.group_id, link.cluster)
+            call.group = self.group(call.group_id, conn.cluster)
             self._find(call)
             call.group.asked(call)
         elif exchange.api_key == FETCH:
-            self._fetch(link, exchange)
+            self._fetch(conn, exchange)
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         self.call = call = self._open.pop(id(exchange), None)
         if call is not None:
             call.answered()
@@ -84,14 +84,14 @@ class Groups(Model):
                 self._find(call, made=True)
             call.group.answered(call)
 
-    def closed(self, link: Link) -> None:
-        self.ended = list(self._on_link.pop(link.number, {}).values())
+    def closed(self, conn: ClientConnection) -> None:
+        self.ended = list(self._on_link.pop(conn.number, {}).values())
         for group, member in self.ended:
-            member.closed_ns = link.closed_ns or 0
+            member.closed_ns = conn.closed_ns or 0
             member.step(member.closed_ns, Step.CLOSED)
-            for key in [k for k, call in group.waiting.items() if call.link is link]:
+            for key in [k for k, call in group.waiting.items() if call.conn is conn]:
                 del group.waiting[key]
-        for key in link.waiting:
+        for key in conn.waiting:
             self._open.pop(key, None)
 
     def _find(self, call: Call, made: bool = False) -> None:
@@ -99,22 +99,22 @@ class Groups(Model):
         group = call.group
         member = group.members.get(call.member_id) if call.member_id else None
         if member is None and call.member_id and (made or not (call.commits or call.leaves)):
-            member = group.members[call.member_id] = Member(call.member_id, call.link, call.asked_ns, call.protocol)
+            member = group.members[call.member_id] = Member(call.member_id, call.conn, call.asked_ns, call.protocol)
             member.instance_id = call.instance_id
         call.member = member
         if member is None or call.api == "LeaveGroup":  # an administrator may say that for others
             return
-        if not member.waits and member.live and not member.torn:
+        if not member.waits and member.live and not member.has_gap:
             call.silence_ns = call.asked_ns - member.seen_ns
-        if member.link is not call.link:
-            self._on_link.get(member.link.number, {}).pop((id(group), member.member_id), None)
-        member.link = call.link
-        self._on_link.setdefault(call.link.number, {})[id(group), member.member_id] = group, member
-        member.closed_ns, member.lost = 0, call.link.lost
+        if member.conn is not call.conn:
+            self._on_link.get(member.conn.number, {}).pop((id(group), member.member_id), None)
+        member.conn = call.conn
+        self._on_link.setdefault(call.conn.number, {})[id(group), member.member_id] = group, member
+        member.closed_ns, member.lost = 0, call.conn.lost
         member.seen_ns = call.asked_ns
 
-    def _fetch(self, link: Link, exchange: Exchange) -> None:
-        identity = link.identity
+    def _fetch(self, conn: ClientConnection, exchange: Exchange) -> None:
+        identity = conn.identity
         self.fetched.pop(identity, None)
         self.fetched[identity] = exchange.request_time_ns or 0
         if len(self.fetched) > GROUPS:
@@ -130,25 +130,25 @@ class GroupDetector(Detector):
 
     apis = GROUP_APIS
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self.groups = scene.model(Groups)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self.groups = traffic.model(Groups)
 
     def hears(self, name: str) -> bool:
         own = _OF_CALLS.get(name)
         return super().hears(name) if own is None else overrides(self, GroupDetector, name, own)
 
-    def request(self, link: Link, exchange: Exchange) -> None:
+    def request(self, conn: ClientConnection, exchange: Exchange) -> None:
         call = self.groups.call
         if call is not None and call.exchange is exchange:
             self.asked(call)
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         call = self.groups.call
         if call is not None and call.exchange is exchange:
             self.answered(call)
 
-    def closed(self, link: Link) -> None:
+    def closed(self, conn: ClientConnection) -> None:
         for group, member in self.groups.ended:
             self.ended(group, member)
 

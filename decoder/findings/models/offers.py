@@ -1,6 +1,6 @@
 """Which versions the brokers offer, as far as any connection was told, and how a request fits them.
 
-Shared by the detectors of versions: `scene.model(Offers)`.
+Shared by the detectors of versions: `traffic.model(OfferedVersions)`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from ...reference import releases
 from ...schema import facts
 from ..engine.detector import Detector, Model, Wanted
 from ..engine.finding import Severity
-from ..engine.scene import Link, Scene
-from ..engine.tallies import Bounded
+from ..engine.tallies import BoundedDict
+from ..engine.traffic import ClientConnection, Traffic
 
 Table = Mapping[int, tuple[int, int]]
 """(min, max) by api key."""
@@ -34,7 +34,7 @@ AT_ONCE_NS = 5_000_000_000
 what came later than this is taken for a timeout of the client."""
 
 
-class Fit(Enum):
+class VersionFit(Enum):
     """How a request's version fits what the broker offers."""
 
     FITS = "the broker offers it"
@@ -45,11 +45,11 @@ class Fit(Enum):
     NOWHERE = "nobody knows what the broker offers, and no current release serves it"
 
 
-class Judged(NamedTuple):
+class VersionCheck(NamedTuple):
     """`served`: the (min, max) that the broker takes, None if it has no such API or that is not known. `other`:
     a broker that does offer the version."""
 
-    fit: Fit
+    fit: VersionFit
     served: tuple[int, int] | None = None
     other: str = ""
 
@@ -81,72 +81,72 @@ def since(api_key: int, version: int) -> str | None:
     return releases.since(api_key, version)
 
 
-class Offers(Model):
+class OfferedVersions(Model):
     """What brokers offer, by address; `before`: what an address offered before it changed, and when that was seen."""
 
     id = "offers"
     apis = frozenset({API_VERSIONS})
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._judged: tuple[Exchange | None, Judged] = None, Judged(Fit.UNKNOWN)
-        self.tables: Bounded[str, Table] = Bounded()
-        self.before: Bounded[str, tuple[Table, int]] = Bounded()
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._judged: tuple[Exchange | None, VersionCheck] = None, VersionCheck(VersionFit.UNKNOWN)
+        self.tables: BoundedDict[str, Table] = BoundedDict()
+        self.before: BoundedDict[str, tuple[Table, int]] = BoundedDict()
 
-    def done(self, link: Link, exchange: Exchange) -> None:
-        told = self.told(link)
-        known = self.tables.get(link.broker)
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        told = self.told(conn)
+        known = self.tables.get(conn.broker)
         if told is None or known == told:
             return
         if known is not None:
-            self.before.of(link.broker, lambda: (known, link.last_ns))
-        self.tables.pop(link.broker, None)
-        self.tables.of(link.broker, lambda: dict(told))
-        self.scene.tell_again()
+            self.before.of(conn.broker, lambda: (known, conn.last_ns))
+        self.tables.pop(conn.broker, None)
+        self.tables.of(conn.broker, lambda: dict(told))
+        self.traffic.forget_kinds()
 
     @staticmethod
-    def told(link: Link) -> Table | None:
+    def told(conn: ClientConnection) -> Table | None:
         """What this very connection was told. A refused ApiVersions names ApiVersions alone: that is no table."""
-        offered = link.about.offered
+        offered = conn.about.offered
         return offered if offered is not None and METADATA in offered else None
 
-    def of(self, link: Link) -> Table | None:
-        """What is known of the link's broker, from whatever connection."""
-        return self.told(link) or self.tables.get(link.broker)
+    def of(self, conn: ClientConnection) -> Table | None:
+        """What is known of the conn's broker, from whatever connection."""
+        return self.told(conn) or self.tables.get(conn.broker)
 
-    def judge(self, link: Link, exchange: Exchange) -> Judged:
+    def judge(self, conn: ClientConnection, exchange: Exchange) -> VersionCheck:
         """How the version of an exchange fits."""
         if self._judged[0] is not exchange:
-            self._judged = exchange, self._judge(link, exchange.api_key, exchange.api_version)
+            self._judged = exchange, self._judge(conn, exchange.api_key, exchange.api_version)
         return self._judged[1]
 
-    def _judge(self, link: Link, api_key: int, version: int) -> Judged:
-        told = self.told(link)
-        table = told or self.tables.get(link.broker)
+    def _judge(self, conn: ClientConnection, api_key: int, version: int) -> VersionCheck:
+        told = self.told(conn)
+        table = told or self.tables.get(conn.broker)
         if table is None:
             unknown = current(api_key, version) or api_key not in facts.api_keys()
-            return Judged(Fit.UNKNOWN if unknown else Fit.NOWHERE)
+            return VersionCheck(VersionFit.UNKNOWN if unknown else VersionFit.NOWHERE)
         ends = served(table, api_key)
         if ends is not None and ends[0] <= version <= ends[1]:
-            return Judged(Fit.FITS, ends)
-        other = self._elsewhere(link, api_key, version)
+            return VersionCheck(VersionFit.FITS, ends)
+        other = self._elsewhere(conn, api_key, version)
         if other:
-            return Judged(Fit.ELSEWHERE, ends, other)
+            return VersionCheck(VersionFit.ELSEWHERE, ends, other)
         # What the broker names and does not serve (Produce of Kafka 4), no client can be blamed for.
         low, high = table.get(api_key, (0, -1))
-        return Judged(Fit.IGNORED if told and not low <= version <= high else Fit.OUTSIDE, ends)
+        return VersionCheck(VersionFit.IGNORED if told and not low <= version <= high else VersionFit.OUTSIDE, ends)
 
-    def _elsewhere(self, link: Link, api_key: int, version: int) -> str:
-        cluster = link.cluster
+    def _elsewhere(self, conn: ClientConnection, api_key: int, version: int) -> str:
+        cluster = conn.cluster
         for address, table in self.tables.items():
-            if address != link.broker and link.scene.cluster_of(address) is cluster:
+            if address != conn.broker and conn.traffic.cluster_of(address) is cluster:
                 ends = served(table, api_key)
                 if ends is not None and ends[0] <= version <= ends[1]:
                     return address
         return ""
 
 
-def spoken(ends: tuple[int, int] | None) -> str:
+def version_range(ends: tuple[int, int] | None) -> str:
     """``"v4 to v18"``, ``"v3"``, ``"no version"``."""
     if ends is None:
         return "no version"
@@ -178,36 +178,36 @@ class OutOfRange(Detector, ABC):
 
     severity = Severity.HIGH
     wanted = Wanted.NEW
-    fits: frozenset[Fit]
+    fits: frozenset[VersionFit]
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self.offers = scene.model(Offers)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self.offers = traffic.model(OfferedVersions)
         # By connection: the first request that did not fit and got no answer. Connections end, and with them this.
-        self._unanswered: dict[int, tuple[Exchange, Judged]] = {}
+        self._unanswered: dict[int, tuple[Exchange, VersionCheck]] = {}
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.api_key == API_VERSIONS or exchange.request is None:
             return
         if exchange.state is State.PAIRED:
-            self._unanswered.pop(link.number, None)
-        judged = self.offers.judge(link, exchange)
-        if judged.fit not in (Fit.FITS, Fit.UNKNOWN):
-            link.tell_again()
+            self._unanswered.pop(conn.number, None)
+        judged = self.offers.judge(conn, exchange)
+        if judged.fit not in (VersionFit.FITS, VersionFit.UNKNOWN):
+            conn.forget_kinds()
         if judged.fit not in self.fits:
             return
         if exchange.state is State.PAIRED:
-            self.found(link, exchange, judged, "refused" if refused(exchange) else "answered")
+            self.found(conn, exchange, judged, "refused" if refused(exchange) else "answered")
         elif exchange.state is State.NO_RESPONSE:
-            self._unanswered.setdefault(link.number, (exchange, judged))
+            self._unanswered.setdefault(conn.number, (exchange, judged))
 
-    def closed(self, link: Link) -> None:
-        exchange, judged = self._unanswered.pop(link.number, (None, None))
-        if exchange is None or judged is None or not link.how or link.by == "client" or link.closed_ns is None:
+    def closed(self, conn: ClientConnection) -> None:
+        exchange, judged = self._unanswered.pop(conn.number, (None, None))
+        if exchange is None or judged is None or not conn.how or conn.by == "client" or conn.closed_ns is None:
             return
-        if link.by or link.closed_ns - (exchange.request_time_ns or 0) <= AT_ONCE_NS:
-            self.found(link, exchange, judged, "closed")
+        if conn.by or conn.closed_ns - (exchange.request_time_ns or 0) <= AT_ONCE_NS:
+            self.found(conn, exchange, judged, "closed")
 
     @abstractmethod
-    def found(self, link: Link, exchange: Exchange, judged: Judged, outcome: str) -> None:
-        """`outcome`: ``refused``, ``closed`` or ``answered``. The link's facts hold, also after its end."""
+    def found(self, conn: ClientConnection, exchange: Exchange, judged: VersionCheck, outcome: str) -> None:
+        """`outcome`: ``refused``, ``closed`` or ``answered``. The conn's facts hold, also after its end."""

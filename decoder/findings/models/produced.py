@@ -14,13 +14,13 @@ from ...connection.exchange import Exchange, State
 from ...records import Batch, RecordsError, batches
 from ...schema import facts
 from ..engine.detector import Detector, Model
-from ..engine.scene import Scene
+from ..engine.traffic import Traffic
 from ..engine.wording import topic_name
 
 PRODUCE = facts.api_key("Produce")
 METADATA = facts.api_key("Metadata")
 
-class Part(NamedTuple):
+class PartitionProduceData(NamedTuple):
     """What a Produce request brings for one partition. `size`: bytes of records; `batch`: the first batch, None when
     it is of magic 0 or 1 or cannot be read."""
 
@@ -35,7 +35,7 @@ class Part(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
-class Result(NamedTuple):
+class PartitionProduceResponse(NamedTuple):
     """What a Produce response says of one partition. `text`: the broker's words, "" before v8 or without any;
     `leader`: the node that the broker names as the leader (KIP-951), -1 when it names none."""
 
@@ -46,32 +46,32 @@ class Result(NamedTuple):
     leader: int
 
 
-class Produced(NamedTuple):
+class ProduceRequest(NamedTuple):
     """A Produce request."""
 
     acks: int
     transactional_id: str | None
     timeout_ms: int
-    parts: list[Part]
+    parts: list[PartitionProduceData]
 
 
-class Reading(Model):
+class ProduceReader(Model):
     """Reads Produce exchanges. The last one of either side is remembered: detectors ask one after the other."""
 
     id = "produced"
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._sent: tuple[Exchange | None, Produced | None] = (None, None)
-        self._results: tuple[Exchange | None, list[Result]] = (None, [])
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._sent: tuple[Exchange | None, ProduceRequest | None] = (None, None)
+        self._results: tuple[Exchange | None, list[PartitionProduceResponse]] = (None, [])
 
-    def sent(self, exchange: Exchange) -> Produced | None:
+    def sent(self, exchange: Exchange) -> ProduceRequest | None:
         """The request, None if it is missing or cannot be read."""
         if self._sent[0] is not exchange:
             self._sent = exchange, _produced(exchange)
         return self._sent[1]
 
-    def results(self, exchange: Exchange) -> list[Result]:
+    def results(self, exchange: Exchange) -> list[PartitionProduceResponse]:
         """The response; empty where there is none."""
         if self._results[0] is not exchange:
             self._results = exchange, _results(exchange) if exchange.state is State.PAIRED else []
@@ -79,11 +79,11 @@ class Reading(Model):
 
 
 class ProduceDetector(Detector):
-    """A detector that looks into Produce exchanges; those of one scene share their `reading`."""
+    """A detector that looks into Produce exchanges; those of one traffic share their `reading`."""
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self.reading = scene.model(Reading)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self.reading = traffic.model(ProduceReader)
 
 
 def unanswered(exchange: Exchange) -> bool:
@@ -108,7 +108,7 @@ def _layout(of: Plan, *path: str) -> dict[str, int]:
     return at(struct)
 
 
-def _produced(exchange: Exchange) -> Produced | None:
+def _produced(exchange: Exchange) -> ProduceRequest | None:
     message = exchange.request_view
     if message is None:
         return None
@@ -122,9 +122,9 @@ def _produced(exchange: Exchange) -> Produced | None:
         name = topic_name(exchange, each[name_at])
         for one in each[parts_at] or ():
             records = one[records_at]
-            found.append(Part(name, one[index_at], len(records or b""), _first(records) if records else None))
+            found.append(PartitionProduceData(name, one[index_at], len(records or b""), _first(records) if records else None))
     transactional = message.values[root["transactional_id"]] if "transactional_id" in root else None
-    return Produced(message.values[root["acks"]], transactional, message.values[root["timeout_ms"]], found)
+    return ProduceRequest(message.values[root["acks"]], transactional, message.values[root["timeout_ms"]], found)
 
 
 def _first(records: bytes) -> Batch | None:
@@ -135,7 +135,7 @@ def _first(records: bytes) -> Batch | None:
     return entry if isinstance(entry, Batch) else None
 
 
-def _results(exchange: Exchange) -> list[Result]:
+def _results(exchange: Exchange) -> list[PartitionProduceResponse]:
     message = exchange.response_view
     if message is None:
         return []
@@ -149,7 +149,7 @@ def _results(exchange: Exchange) -> list[Result]:
         name = topic_name(exchange, each[name_at])
         for one in each[parts_at] or ():
             error = one[error_at]
-            found.append(Result(name, one[index_at], error, *(_said(plan, part, one) if error else ("", -1))))
+            found.append(PartitionProduceResponse(name, one[index_at], error, *(_said(plan, part, one) if error else ("", -1))))
     return found
 
 

@@ -16,9 +16,9 @@ from ...connection.exchange import Exchange, State
 from ...schema import facts
 from ...wire.errors import DecodeError
 from ..engine.detector import Model
-from ..engine.scene import Link, Scene
-from ..engine.tallies import Bounded, Spread
-from .offers import Offers
+from ..engine.tallies import BoundedDict, DurationHistogram
+from ..engine.traffic import ClientConnection, Traffic
+from .offers import OfferedVersions
 
 FETCH = facts.api_key("Fetch")
 JOIN_GROUP, SYNC_GROUP = facts.api_key("JoinGroup"), facts.api_key("SyncGroup")
@@ -94,10 +94,10 @@ _AT_ONCE_FROM = 6
 """The version of Produce that came with KIP-219 (Kafka 2.0)."""
 
 
-def kept_back(link: Link, exchange: Exchange, throttle: int) -> bool:
+def kept_back(conn: ClientConnection, exchange: Exchange, throttle: int) -> bool:
     """Whether a broker kept an answer back for the throttle time that it names (in ms), as those before Kafka 2.0 do; newer
     ones answer at once and then do not read (KIP-219). By the versions that the broker offers, else by how long it took."""
-    offered = link.scene.model(Offers).of(link)
+    offered = conn.traffic.model(OfferedVersions).of(conn)
     ends = None if offered is None else offered.get(_PRODUCE)
     if ends is not None:
         return ends[1] < _AT_ONCE_FROM
@@ -106,7 +106,7 @@ def kept_back(link: Link, exchange: Exchange, throttle: int) -> bool:
     return (exchange.latency_ns or 0) >= throttle * 1_000_000
 
 
-class Taken(NamedTuple):
+class ResponseTime(NamedTuple):
     """What one answer took, in ns. `work`: of that, the time that was the broker's alone (not behind another request,
     not muted for a quota); `held`: `work` without what the request allowed the broker to wait; `behind`: how long it
     waited for the answer to `blocker`, an api key of `LONG_POLLS` (-1 for none). `throttle_ms`: see the function of that name."""
@@ -118,32 +118,32 @@ class Taken(NamedTuple):
     throttle_ms: int
 
 
-class Waits(Model):
-    """Reads each exchange once for all detectors of a scene. `taken`: what the answer of the exchange that is done took, None if
+class ResponseTimes(Model):
+    """Reads each exchange once for all detectors of a traffic. `taken`: what the answer of the exchange that is done took, None if
     there is none. `spreads`: of `held`, by broker and API; without JoinGroup and SyncGroup, which wait for other members, and
-    without answers that a quota held back. Says until when a connection is muted (`Link.muted_ns`)."""
+    without answers that a quota held back. Says until when a connection is muted (`ClientConnection.muted_ns`)."""
 
     id = "waits"
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        scene.model(Offers)
-        self.taken: Taken | None = None
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        traffic.model(OfferedVersions)
+        self.taken: ResponseTime | None = None
         # By connection, the last answers: when each came, how long it was worked on, its API.
-        self._answers: Bounded[int, deque[tuple[int, int, int]]] = Bounded(4096)
-        self.spreads: Bounded[tuple[str, int], Spread] = Bounded(4096)
+        self._answers: BoundedDict[int, deque[tuple[int, int, int]]] = BoundedDict(4096)
+        self.spreads: BoundedDict[tuple[str, int], DurationHistogram] = BoundedDict(4096)
 
-    def done(self, link: Link, exchange: Exchange) -> None:
-        self.taken = self._read(link, exchange)
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        self.taken = self._read(conn, exchange)
 
-    def _read(self, link: Link, exchange: Exchange) -> Taken | None:
+    def _read(self, conn: ClientConnection, exchange: Exchange) -> ResponseTime | None:
         asked_ns, answered_ns = exchange.request_time_ns, exchange.response_time_ns
         if exchange.state is not State.PAIRED or asked_ns is None or answered_ns is None:
             return None
-        answers = self._answers.get(link.number)
+        answers = self._answers.get(conn.number)
         if answers is None:
-            answers = self._answers[link.number] = deque(maxlen=64)
-        free_ns = asked_ns if asked_ns > link.muted_ns else link.muted_ns
+            answers = self._answers[conn.number] = deque(maxlen=64)
+        free_ns = asked_ns if asked_ns > conn.muted_ns else conn.muted_ns
         if answers and answers[-1][0] > free_ns:
             free_ns = answers[-1][0]
         work = answered_ns - free_ns if answered_ns > free_ns else 0
@@ -157,16 +157,16 @@ class Waits(Model):
                     behind, blocker = overlap, api
         answers.append((answered_ns, work, exchange.api_key))
         throttle = throttle_ms(exchange)
-        if throttle and not kept_back(link, exchange, throttle):
-            link.muted_ns = max(link.muted_ns, answered_ns + throttle * 1_000_000)
+        if throttle and not kept_back(conn, exchange, throttle):
+            conn.muted_ns = max(conn.muted_ns, answered_ns + throttle * 1_000_000)
         held = max(work - own_wait_ns(exchange), 0) if exchange.api_key in LONG_POLLS else work
         if not throttle and exchange.api_key not in (JOIN_GROUP, SYNC_GROUP):
-            key = link.broker, exchange.api_key
+            key = conn.broker, exchange.api_key
             spread = self.spreads.get(key)
             if spread is None:
-                spread = self.spreads[key] = Spread()
+                spread = self.spreads[key] = DurationHistogram()
             spread.add(held)
-        return Taken(work, held, behind, blocker, throttle)
+        return ResponseTime(work, held, behind, blocker, throttle)
 
-    def closed(self, link: Link) -> None:
-        self._answers.pop(link.number, None)
+    def closed(self, conn: ClientConnection) -> None:
+        self._answers.pop(conn.number, None)

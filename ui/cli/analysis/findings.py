@@ -216,7 +216,7 @@ def _follow(path: Path, wanted: set[str], least: Severity, as_json: bool, inject
                 for event in look.told.read():
                     look.take(event)
                 if look.told.live:
-                    look.inspector.scene.at(time.time_ns())  # what has not come by now is late now
+                    look.inspector.traffic.at(time.time_ns())  # what has not come by now is late now
                 for finding, number, key in news.of(look.inspector.findings()):
                     news.tell(key, finding, number)
                     if as_json:

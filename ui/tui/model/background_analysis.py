@@ -18,7 +18,7 @@ from time import monotonic
 from typing import Any
 
 from ....captures import Capture
-from ....decoder.findings import Finding, Scene
+from ....decoder.findings import Finding, Traffic
 from ....decoder.findings.models.groups import Groups
 from ....proxy.supervisor.interpreter import python
 from .story import Story
@@ -39,7 +39,7 @@ class FarStory(Story):
         self._received = bytearray()
         self._told: tuple[int, bool] = (-1, False)
         self._far_progress, self._far_unread, self._near = 0.0, True, False
-        self._scene, self._groups = self.inspector.scene, Groups.of(self.inspector.scene)
+        self._traffic, self._groups = self.inspector.traffic, Groups.of(self.inspector.traffic)
 
     @property
     def unread(self) -> bool:
@@ -52,8 +52,8 @@ class FarStory(Story):
         return super().progress if self._near else self._far_progress
 
     @property
-    def scene(self) -> Scene:
-        return super().scene if self._near else self._scene
+    def traffic(self) -> Traffic:
+        return super().traffic if self._near else self._traffic
 
     def findings(self) -> list[Finding]:
         return super().findings() if self._near else self._findings
@@ -110,7 +110,7 @@ class FarStory(Story):
             self._take_in(pickle.loads(newest))
 
     def _take_in(self, sent: dict[str, Any]) -> None:
-        self._scene, self._groups, self._findings = sent["scene"], sent["groups"], sent["findings"]
+        self._traffic, self._groups, self._findings = sent["traffic"], sent["groups"], sent["findings"]
         self.links = sent["links"]
         self.read, self.fault = sent["read"], sent["fault"]
         self._far_progress = sent["progress"]
@@ -159,7 +159,7 @@ def tell(path: Path, asked: int, answers: int) -> None:
         began = monotonic()
         if owed and began >= due:
             sent = {
-                "scene": story.scene, "groups": story.groups(), "findings": story.findings(), "links": story.links,
+                "traffic": story.traffic, "groups": story.groups(), "findings": story.findings(), "links": story.links,
                 "read": story.read, "fault": story.fault, "progress": story.progress, "unread": story.unread,
                 "told": told,
             }  # fmt: skip

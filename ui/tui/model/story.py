@@ -8,8 +8,8 @@ from time import perf_counter
 from ....captures import Capture, NotACapture
 from ....captures.reading.events import EventReader
 from ....decoder.connection.events import Closed, ConnectionEvent, Opened
-from ....decoder.findings import Finding, Inspector, Scene, Severity
-from ....decoder.findings.engine.scene import Link
+from ....decoder.findings import Finding, Inspector, Severity, Traffic
+from ....decoder.findings.engine.traffic import ClientConnection
 from ....decoder.findings.models.groups import Groups
 
 _CHECK = 16
@@ -23,7 +23,7 @@ class Story:
 
     def __init__(self, capture: Capture):
         self.inspector = Inspector()
-        self.links: dict[int, Link] = {}
+        self.links: dict[int, ClientConnection] = {}
         """Connections by number, those that ended too; the oldest are forgotten."""
         self.fault = ""
         """Why it cannot be read, or ""."""
@@ -45,9 +45,9 @@ class Story:
             self.fault = str(error)
 
     @property
-    def scene(self) -> Scene:
+    def traffic(self) -> Traffic:
         """What is known of clients, brokers and leaders."""
-        return self.inspector.scene
+        return self.inspector.traffic
 
     @property
     def unread(self) -> bool:
@@ -91,10 +91,10 @@ class Story:
 
     def _take(self, event: ConnectionEvent) -> None:
         self.read += 1
-        ended = self.scene.links.get(event.connection) if isinstance(event, Closed) else None
+        ended = self.traffic.connections.get(event.connection) if isinstance(event, Closed) else None
         self.inspector.feed(event)
         if isinstance(event, Opened):
-            self.links[event.connection] = self.scene.links[event.connection]
+            self.links[event.connection] = self.traffic.connections[event.connection]
             if len(self.links) > LINKS:
                 del self.links[next(iter(self.links))]
         elif ended is not None:
@@ -117,4 +117,4 @@ class Story:
 
     def groups(self) -> Groups:
         """The groups, with a timeline for each member."""
-        return Groups.of(self.scene)
+        return Groups.of(self.traffic)

@@ -119,7 +119,7 @@ class GroupsScreen(View):
 
     @property
     def _now(self) -> int:
-        return self.session.story.scene.now_ns
+        return self.session.story.traffic.now_ns
 
     @property
     def current(self) -> Group | None:
@@ -153,7 +153,7 @@ class GroupsScreen(View):
         silent = self._now - member.seen_ns
         limit = member.session_timeout_ms * 1_000_000
         late = member.live and not member.waits and 0 < limit < silent
-        name = member.link.client_id or member.instance_id or member.member_id
+        name = member.conn.client_id or member.instance_id or member.member_id
         given = sum(len(p) for p in member.assignment.values()) if member.assignment is not None else None
         last = "left" if not member.live else duration(silent)
         return [
@@ -167,7 +167,7 @@ class GroupsScreen(View):
         lines: list[list[Cell]] = []
         for each in list(group.rebalances)[-_REBALANCES:][::-1]:
             waits = [
-                m.link.client_id or m.member_id
+                m.conn.client_id or m.member_id
                 for m in group.live
                 if m.member_id in each.expected and each is group.rebalance
             ]
@@ -209,7 +209,7 @@ class GroupsScreen(View):
         if group is None or event.position >= len(self.members):
             return
         member = self.members[event.position]
-        text = f"conn == {member.link.number} and group == {quoted(group.id)}"
+        text = f"conn == {member.conn.number} and group == {quoted(group.id)}"
         self.app.call_later(self.barnabas.show_exchanges, text)
 
     def action_zoom(self, step: int) -> None:

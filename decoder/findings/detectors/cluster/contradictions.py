@@ -13,8 +13,8 @@ from ....connection.exchange import Exchange, State
 from ....schema import facts
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Finding, Severity
-from ...engine.scene import Link, Scene
-from ...engine.tallies import Bounded
+from ...engine.tallies import BoundedDict
+from ...engine.traffic import ClientConnection, Traffic
 from ...engine.wording import topic_id_text, topic_name
 from ...models.offers import FETCH, METADATA, PRODUCE
 from ..versions import odd_connections
@@ -72,34 +72,34 @@ class MetadataIgnored(Detector):
     SPAN_NS = 2 * SECOND
     """... and not for so long."""
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
         # By client: when it was last told of a topic.
-        self._told: Bounded[tuple[str, str], Bounded[str, int]] = Bounded()
-        self._tallies: Bounded[object, _Tally] = Bounded()
+        self._told: BoundedDict[tuple[str, str], BoundedDict[str, int]] = BoundedDict()
+        self._tallies: BoundedDict[object, _Tally] = BoundedDict()
 
-    def done(self, link: Link, exchange: Exchange) -> None:
-        who = link.client_host, link.client_id or ""
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        who = conn.client_host, conn.client_id or ""
         if exchange.api_key == METADATA:
             message = exchange.response_view if exchange.state is State.PAIRED else None
             if message is not None and exchange.response_time_ns:
-                told = self._told.of(who, Bounded)
+                told = self._told.of(who, BoundedDict)
                 for name in message.lists_at("topics.name")[0]:
                     if name:
                         told.pop(name, None)
                         told.of(name, lambda: exchange.response_time_ns or 0)
             return
         for topic, _, partition, _code in failed(exchange, self.CODES):
-            self._refused(link, exchange, who, topic, partition)
+            self._refused(conn, exchange, who, topic, partition)
 
-    def _refused(self, link: Link, exchange: Exchange, who: tuple[str, str], topic: str, partition: int) -> None:
-        cluster = link.cluster
-        node, leader = cluster.node_at(link.broker), cluster.leaders.get((topic, partition))
-        told = self._told.of(who, Bounded).get(topic, 0)
+    def _refused(self, conn: ClientConnection, exchange: Exchange, who: tuple[str, str], topic: str, partition: int) -> None:
+        cluster = conn.cluster
+        node, leader = cluster.node_at(conn.broker), cluster.leaders.get((topic, partition))
+        told = self._told.of(who, BoundedDict).get(topic, 0)
         sent = exchange.request_time_ns or 0
         if node is None or leader is None or leader.node in (-1, node) or not leader.time_ns <= told < sent:
             return
-        key = link.identity, topic, partition, link.broker
+        key = conn.identity, topic, partition, conn.broker
         tally = self._tallies.of(key, _Tally)
         tally.add(sent)
         if tally.count < self.TIMES or tally.span_ns < self.SPAN_NS:
@@ -119,12 +119,12 @@ class MetadataIgnored(Detector):
                 partition=partition,
                 leader=leader.node,
                 error="NOT_LEADER_OR_FOLLOWER",
-                **link.facts,
+                **conn.facts,
             ),
         )
         finding.count = tally.count
         finding.seen = (
-            f"{link.who} sent {tally.count} {exchange.api} requests for {topic}-{partition} to {link.where} within "
+            f"{conn.who} sent {tally.count} {exchange.api} requests for {topic}-{partition} to {conn.where} within "
             f"{tally.span_ns / SECOND:.1f} s, although Metadata had told it that broker {leader.node} is the leader"
         )
 
@@ -137,41 +137,41 @@ class TopicRecreated(Detector):
     title = "a topic was deleted and created again: its id has changed (KIP-516)"
     apis = frozenset({METADATA})
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._ids: Bounded[tuple[str, str], bytes] = Bounded()
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._ids: BoundedDict[tuple[str, str], bytes] = BoundedDict()
 
     @classmethod
     def concerns(cls, api_key: int, version: int) -> bool:
         return version >= 10
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         message = exchange.response_view if exchange.state is State.PAIRED else None
         if message is None:
             return
         paths = ("topics.name", "topics.topic_id")
         names, ids = message.lists_at(*paths)
-        cluster = link.cluster.id or link.broker
+        cluster = conn.cluster.id or conn.broker
         for name, topic_id in zip(names, ids, strict=True):
             if not name or not any(topic_id):
                 continue
             old = self._ids.of((cluster, name), lambda new=topic_id: bytes(new))  # type: ignore[misc]
             if old != topic_id and (cluster, name) not in self._found:
-                self._state(link, exchange, (cluster, name), old, bytes(topic_id))
+                self._state(conn, exchange, (cluster, name), old, bytes(topic_id))
 
-    def _state(self, link: Link, exchange: Exchange, key: tuple[str, str], old: bytes, new: bytes) -> None:
+    def _state(self, conn: ClientConnection, exchange: Exchange, key: tuple[str, str], old: bytes, new: bytes) -> None:
         self.report(
             key,
             exchange,
             lambda: self.finding(
-                f"topic {key[1]!r} has changed its id from {topic_id_text(old)} to {topic_id_text(new)}, as {link.where} says",
+                f"topic {key[1]!r} has changed its id from {topic_id_text(old)} to {topic_id_text(new)}, as {conn.where} says",
                 "the topic was deleted and created again. Its offsets begin anew, committed ones are of the old topic, "
                 "and clients that name topics without their id (Fetch before v13) do not notice.",
                 "if that was wanted: reset the offsets of its groups (kafka-consumer-groups.sh --reset-offsets)",
                 topic=key[1],
                 old_id=topic_id_text(old),
                 new_id=topic_id_text(new),
-                **link.facts,
+                **conn.facts,
             ),
         )
 
@@ -194,18 +194,18 @@ class OldTopicId(Detector):
     GONE_SPAN_NS = 10 * SECOND
     """Without: a topic that is being made again, which takes its time; clients do ask on meanwhile."""
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._tallies: Bounded[object, _Tally] = Bounded()
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._tallies: BoundedDict[object, _Tally] = BoundedDict()
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         for topic, topic_id, partition, code in failed(exchange, self.CODES):
             if topic_id is None:
                 continue
-            now = link.cluster.topic_ids.get(topic)
+            now = conn.cluster.topic_ids.get(topic)
             anew = now if now != topic_id else None
             # What failed before the new topic was there does not count against the client.
-            key = link.identity, topic_id, code, anew is not None
+            key = conn.identity, topic_id, code, anew is not None
             tally = self._tallies.of(key, _Tally)
             tally.add(exchange.request_time_ns or 0)
             times, span = (self.TIMES, self.SPAN_NS) if anew else (self.GONE_TIMES, self.GONE_SPAN_NS)
@@ -214,16 +214,16 @@ class OldTopicId(Detector):
             finding = self.report(
                 key,
                 exchange,
-                partial(self._made, link, exchange, (topic, topic_id_text(topic_id), partition, code), anew),
+                partial(self._made, conn, exchange, (topic, topic_id_text(topic_id), partition, code), anew),
             )
             finding.count = tally.count
             finding.seen = (
-                f"{link.who} used the id {topic_id_text(topic_id)} of topic {topic!r} {tally.count} times within "
+                f"{conn.who} used the id {topic_id_text(topic_id)} of topic {topic!r} {tally.count} times within "
                 f"{tally.span_ns / SECOND:.1f} s and got {facts.error_name(code)}"
                 f"{f'; the topic was made anew and has the id {topic_id_text(anew)}' if anew else ''}"
             )
 
-    def _made(self, link: Link, exchange: Exchange, at: tuple[str, str, int, int], anew: bytes | None) -> Finding:
+    def _made(self, conn: ClientConnection, exchange: Exchange, at: tuple[str, str, int, int], anew: bytes | None) -> Finding:
         topic, topic_id, partition, code = at
         named = "since Fetch v13 and Produce v13 a topic is named by its id (KIP-516). "
         if anew:
@@ -254,7 +254,7 @@ class OldTopicId(Detector):
             recreated=anew is not None,
             partition=partition,
             error=facts.error_name(code),
-            **link.facts,
+            **conn.facts,
         )
 
 
@@ -281,13 +281,13 @@ class ProducerIdNotRenewed(Detector):
     SPAN_NS = 2 * SECOND
     """... which is over in a few round trips."""
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
         # By client: tallies by (producer id, epoch).
-        self._tallies: Bounded[tuple[str, str], Bounded[tuple[int, int], _Tally]] = Bounded()
+        self._tallies: BoundedDict[tuple[str, str], BoundedDict[tuple[int, int], _Tally]] = BoundedDict()
 
-    def done(self, link: Link, exchange: Exchange) -> None:
-        who = link.client_host, link.client_id or ""
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        who = conn.client_host, conn.client_id or ""
         if exchange.api_key == INIT_PRODUCER_ID:
             if exchange.state is State.PAIRED and not exchange.error:
                 self._tallies.pop(who, None)
@@ -296,10 +296,10 @@ class ProducerIdNotRenewed(Detector):
             ids = self._ids(exchange, partition)
             if ids is None:
                 continue
-            tally = self._tallies.of(who, Bounded).of(ids, _Tally)
+            tally = self._tallies.of(who, BoundedDict).of(ids, _Tally)
             tally.add(exchange.request_time_ns or 0)
             if tally.count >= self.TIMES and tally.span_ns >= self.SPAN_NS:
-                self._state(link, exchange, ids, tally, topic, partition, code)
+                self._state(conn, exchange, ids, tally, topic, partition, code)
 
     @staticmethod
     def _ids(exchange: Exchange, partition: int) -> tuple[int, int] | None:
@@ -316,11 +316,11 @@ class ProducerIdNotRenewed(Detector):
         return None
 
     def _state(
-        self, link: Link, exchange: Exchange, ids: tuple[int, int], tally: _Tally, topic: str, partition: int, code: int
+        self, conn: ClientConnection, exchange: Exchange, ids: tuple[int, int], tally: _Tally, topic: str, partition: int, code: int
     ) -> None:
         error = facts.error_name(code)
         finding = self.report(
-            (link.identity, ids),
+            (conn.identity, ids),
             exchange,
             lambda: self.finding(
                 "",
@@ -337,12 +337,12 @@ class ProducerIdNotRenewed(Detector):
                 producer_id=ids[0],
                 producer_epoch=ids[1],
                 error=error,
-                **link.facts,
+                **conn.facts,
             ),
         )
         finding.count = tally.count
         finding.seen = (
-            f"{link.who} got {error} for {tally.count} batches of producer id {ids[0]} epoch {ids[1]} "
+            f"{conn.who} got {error} for {tally.count} batches of producer id {ids[0]} epoch {ids[1]} "
             f"({topic}-{partition}) within {tally.span_ns / SECOND:.1f} s, and has not asked for a new one"
         )
 

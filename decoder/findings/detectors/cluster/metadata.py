@@ -14,8 +14,8 @@ from ....connection.exchange import Exchange, State
 from ....schema import facts
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Finding, Severity
-from ...engine.scene import Link, Scene
-from ...engine.tallies import Bounded, Pace
+from ...engine.tallies import BoundedDict, RateCounter
+from ...engine.traffic import ClientConnection, Traffic
 from ...engine.wording import SECOND, duration, number, several, size, times, topic_name
 from . import partitions
 
@@ -76,33 +76,33 @@ class MetadataStorm(Detector):
     """Of the last 10 s. Clients ask at their start, after errors, and then every metadata.max.age.ms (5 min)."""
     WORSE_EACH_SECOND = 50
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._paces: Bounded[tuple[int, int], Pace] = Bounded(8192)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._paces: BoundedDict[tuple[int, int], RateCounter] = BoundedDict(8192)
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.state is not State.PAIRED or exchange.request_time_ns is None:
             return
         # A refused question is asked again by design; who never gets an answer is another finding. Among all topics
         # there may always be one that is not well.
         if exchange.error and not self._for_all(exchange):
             return
-        key = link.number, exchange.api_key
+        key = conn.number, exchange.api_key
         pace = self._paces.get(key)
         if pace is None:
-            pace = self._paces[key] = Pace()
+            pace = self._paces[key] = RateCounter()
         pace.add(exchange.request_time_ns)
         if pace.busy(self.EACH_SECOND) < self.SECONDS:
             return
-        who = link.identity, exchange.api_key
+        who = conn.identity, exchange.api_key
         new = who not in self._found
-        finding = self.report(who, exchange, partial(self._say, link, exchange))
+        finding = self.report(who, exchange, partial(self._say, conn, exchange))
         if new:
             finding.count = pace.total
         rate = finding.about["per_second"] = round(max(pace.rate, finding.about.get("per_second", 0.0)), 1)
         finding.severity = Severity.MEDIUM if rate >= self.WORSE_EACH_SECOND else Severity.LOW
         finding.seen = (
-            f"{link.who} sends {exchange.api} {number(rate)} times a second{' for all topics' if self._for_all(exchange) else ''}, "
+            f"{conn.who} sends {exchange.api} {number(rate)} times a second{' for all topics' if self._for_all(exchange) else ''}, "
             f"{size(exchange.response_size or 0)} per answer, {times(finding.count)} so far"
         )
 
@@ -111,7 +111,7 @@ class MetadataStorm(Detector):
         asked = exchange.request_view if exchange.api_key == METADATA else None
         return asked is not None and asks_for_all(asked)
 
-    def _say(self, link: Link, exchange: Exchange) -> Finding:
+    def _say(self, conn: ClientConnection, exchange: Exchange) -> Finding:
         return self.finding(
             "",
             "what these requests ask changes rarely; clients keep it for metadata.max.age.ms (5 min) and ask anew after an "
@@ -119,15 +119,15 @@ class MetadataStorm(Detector):
             "look for code that lists topics, asks partitions_for() or describes the cluster inside its loop: ask once and "
             "keep the answer; leave metadata.max.age.ms (librdkafka: topic.metadata.refresh.interval.ms; Python: "
             "metadata_max_age_ms) at 300000 and retry.backoff.ms at 100 or more",
-            **link.facts,
+            **conn.facts,
             api=exchange.api,
             api_version=exchange.api_version,
             per_second=0.0,
         )
 
-    def closed(self, link: Link) -> None:
+    def closed(self, conn: ClientConnection) -> None:
         for api in LOOKUPS:
-            self._paces.pop((link.number, api), None)
+            self._paces.pop((conn.number, api), None)
 
 
 class AllTopicsPolling(Detector):
@@ -144,40 +144,40 @@ class AllTopicsPolling(Detector):
     EACH_NS = 30 * SECOND
     """Asked more often than every 30 s on average; exporters and consoles ask once a minute or so."""
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._sums: Bounded[tuple[str, str, str], list[int]] = Bounded(4096)  # first, count, bytes
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._sums: BoundedDict[tuple[str, str, str], list[int]] = BoundedDict(4096)  # first, count, bytes
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.state is not State.PAIRED or (exchange.response_size or 0) < self.BIG:
             return
         message = exchange.request_view
         if message is None or not asks_for_all(message):
             return
         time_ns = exchange.request_time_ns or 0
-        sums = self._sums.get(link.identity)
+        sums = self._sums.get(conn.identity)
         if sums is None:
-            sums = self._sums[link.identity] = [time_ns, 0, 0]
+            sums = self._sums[conn.identity] = [time_ns, 0, 0]
         sums[1] += 1
         sums[2] += exchange.response_size or 0
         first_ns, count, total = sums
         if count < self.COUNT or time_ns - first_ns > self.EACH_NS * count:
             return
-        finding = self.report(link.identity, exchange, partial(self._say, link, exchange))
+        finding = self.report(conn.identity, exchange, partial(self._say, conn, exchange))
         finding.count = count
         finding.seen = (
-            f"{link.who} asked for the Metadata of all topics {times(count)} in {duration(time_ns - first_ns)}: "
+            f"{conn.who} asked for the Metadata of all topics {times(count)} in {duration(time_ns - first_ns)}: "
             f"{size(total)} of answers"
         )
 
-    def _say(self, link: Link, exchange: Exchange) -> Finding:
+    def _say(self, conn: ClientConnection, exchange: Exchange) -> Finding:
         return self.finding(
             "",
             "a request without topic names is answered with every partition of the cluster. Pattern subscriptions and "
             "topic listings do that; on a big cluster it costs the broker more than the records do.",
             "subscribe by names instead of a pattern, or use the KIP-848 protocol with a RE2J pattern, which the broker "
             "evaluates (group.protocol=consumer); raise metadata.max.age.ms; list topics less often",
-            **link.facts,
+            **conn.facts,
             api="Metadata",
             api_version=exchange.api_version,
         )
@@ -185,7 +185,7 @@ class AllTopicsPolling(Detector):
 
 @dataclass(slots=True)
 class _Sought:
-    link: Link
+    conn: ClientConnection
     first_ns: int
     last_ns: int
     error: int
@@ -208,15 +208,15 @@ class UnknownTopicLoop(Detector):
     LONG_NS = 10 * SECOND
     """Nobody is creating it."""
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._sought: Bounded[tuple[tuple[str, str, str], str], _Sought] = Bounded(5000)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._sought: BoundedDict[tuple[tuple[str, str, str], str], _Sought] = BoundedDict(5000)
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if not exchange.error and not self._sought:
             return
         for topic in told(exchange):
-            key = link.identity, topic.name
+            key = conn.identity, topic.name
             if topic.error not in UNKNOWN:
                 if key in self._sought:
                     self._sought[key].found = True
@@ -224,11 +224,11 @@ class UnknownTopicLoop(Detector):
             time_ns = exchange.response_time_ns or 0
             case = self._sought.get(key)
             if case is None or case.found:
-                case = self._sought[key] = _Sought(link, time_ns, time_ns, topic.error)
+                case = self._sought[key] = _Sought(conn, time_ns, time_ns, topic.error)
             case.count, case.last_ns = case.count + 1, time_ns
             if case.count < self.COUNT or case.last_ns - case.first_ns < self.LASTING_NS:
                 continue
-            finding = self.report(key, exchange, partial(self._say, link, exchange, topic.name, topic.error))
+            finding = self.report(key, exchange, partial(self._say, conn, exchange, topic.name, topic.error))
             finding.count = case.count
             finding.first_ns = case.first_ns
 
@@ -244,11 +244,11 @@ class UnknownTopicLoop(Detector):
             else:
                 finding.severity = Severity.LOW
             finding.seen = (
-                f"{case.link.who} asked for topic {key[1]!r} {times(case.count)} in {duration(lasting)} and was answered "
-                f"{finding.about['error']} by {case.link.where}{end}"
+                f"{case.conn.who} asked for topic {key[1]!r} {times(case.count)} in {duration(lasting)} and was answered "
+                f"{finding.about['error']} by {case.conn.where}{end}"
             )
 
-    def _say(self, link: Link, exchange: Exchange, topic: str, error: int) -> Finding:
+    def _say(self, conn: ClientConnection, exchange: Exchange, topic: str, error: int) -> Finding:
         return self.finding(
             "",
             "producers wait for the topic until max.block.ms (Java 60 s; librdkafka: message.timeout.ms), consumers wait "
@@ -257,7 +257,7 @@ class UnknownTopicLoop(Detector):
             "look for a typing error in the name, and whether this is the right cluster; create the topic "
             "(kafka-topics.sh --create) before its clients start; grant DESCRIBE; librdkafka consumers: "
             "allow.auto.create.topics=true only where brokers have auto.create.topics.enable",
-            **link.facts,
+            **conn.facts,
             api="Metadata",
             api_version=exchange.api_version,
             topic=topic,
@@ -278,7 +278,7 @@ class InvalidTopicName(Detector):
     """Characters: org.apache.kafka.common.internals.Topic.MAX_NAME_LENGTH."""
     LEGAL = re.compile(r"[a-zA-Z0-9._-]")
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.state is not State.PAIRED or not exchange.error:
             return
         if exchange.api_key == METADATA:
@@ -288,7 +288,7 @@ class InvalidTopicName(Detector):
             topics = message.to_dict()["topics"] if message else ()
             refused = [t["name"] for t in topics if t["error_code"] == INVALID_TOPIC]
         for name in refused:
-            self.report((link.identity, name), exchange, partial(self._say, link, exchange, name))
+            self.report((conn.identity, name), exchange, partial(self._say, conn, exchange, name))
 
     def _fault(self, name: str) -> str:
         if not name:
@@ -302,14 +302,14 @@ class InvalidTopicName(Detector):
             return f"it has {' '.join(repr(c) for c in wrong[:4])}, allowed are letters, digits and . _ -"
         return "the broker does not say why; a name that differs from another only in . and _ is refused too"
 
-    def _say(self, link: Link, exchange: Exchange, name: str) -> Finding:
+    def _say(self, conn: ClientConnection, exchange: Exchange, name: str) -> Finding:
         shown = name if len(name) <= 60 else name[:57] + "..."
         return self.finding(
-            f"{link.who} asks for topic {shown!r} and {link.where} answers INVALID_TOPIC_EXCEPTION: {self._fault(name)}",
+            f"{conn.who} asks for topic {shown!r} and {conn.where} answers INVALID_TOPIC_EXCEPTION: {self._fault(name)}",
             "no such topic can exist, so every retry fails too; the error is not retriable.",
             "correct the name in the client's configuration: look for blanks, slashes, or a list that was not split at its "
             "commas",
-            **link.facts,
+            **conn.facts,
             api=exchange.api,
             api_version=exchange.api_version,
             topic=name,
@@ -327,12 +327,12 @@ class TopicMadeByAsking(Detector):
 
     WITHIN_NS = 5 * SECOND
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._asked: Bounded[tuple[int, str], tuple[int, Link]] = Bounded(5000)
-        self._made: Bounded[str, bool] = Bounded(5000)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._asked: BoundedDict[tuple[int, str], tuple[int, ClientConnection]] = BoundedDict(5000)
+        self._made: BoundedDict[str, bool] = BoundedDict(5000)
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         message = exchange.request_view
         if exchange.state is not State.PAIRED or message is None:
             return
@@ -346,25 +346,25 @@ class TopicMadeByAsking(Detector):
         allowed = message.api_version < 4 or message.values[1]
         time_ns = exchange.response_time_ns or 0
         for topic in told(exchange):
-            key = id(link.cluster), topic.name
+            key = id(conn.cluster), topic.name
             if topic.error in UNKNOWN or topic.error == LEADER_NOT_AVAILABLE:
                 if allowed and not asks_for_all(message):
-                    self._asked[key] = time_ns, link
+                    self._asked[key] = time_ns, conn
             elif not topic.error and key in self._asked:
                 since, asker = self._asked.pop(key)
                 if time_ns - since <= self.WITHIN_NS and topic.name not in self._made:
                     count = len(topic.partitions)
                     self.report(key, exchange, partial(self._say, asker, exchange, topic.name, count))
 
-    def _say(self, link: Link, exchange: Exchange, topic: str, count: int) -> Finding:
+    def _say(self, conn: ClientConnection, exchange: Exchange, topic: str, count: int) -> Finding:
         return self.finding(
-            f"topic {topic!r} ({several(count, 'partition')}) came into being after {link.who} had asked for "
+            f"topic {topic!r} ({several(count, 'partition')}) came into being after {conn.who} had asked for "
             f"it with allow_auto_topic_creation; no CreateTopics was seen",
             "with auto.create.topics.enable a mistyped name makes a topic, with the broker's num.partitions and "
             "default.replication.factor instead of what was planned.",
             "if that was not meant: auto.create.topics.enable=false on the brokers; allow.auto.create.topics=false on "
             "consumers; create topics on purpose",
-            **link.facts,
+            **conn.facts,
             api="Metadata",
             api_version=exchange.api_version,
             topic=topic,

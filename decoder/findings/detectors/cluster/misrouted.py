@@ -6,7 +6,7 @@ from ....connection.exchange import Exchange, State
 from ....schema import facts
 from ...engine.detector import Detector
 from ...engine.finding import Finding, Severity
-from ...engine.scene import Link
+from ...engine.traffic import ClientConnection
 from ...engine.wording import times
 
 _API_VERSIONS = facts.api_key("ApiVersions")
@@ -21,32 +21,32 @@ class MisroutedClient(Detector):
     title = "a client reached another broker or cluster than the one it means (ApiVersions v5)"
     apis = frozenset({_API_VERSIONS})
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         asked, answer = exchange.request_view, exchange.response_view
         if exchange.state is not State.PAIRED or asked is None or answer is None or answer["error_code"] != _REFUSED:
             return
         said = asked.to_dict()
         cluster, node = said.get("cluster_id"), said.get("node_id", -1)
         found = self.report(
-            (link.identity, cluster, node, link.broker), exchange, lambda: self._finding(link, cluster, node)
+            (conn.identity, cluster, node, conn.broker), exchange, lambda: self._finding(conn, cluster, node)
         )
         found.seen = (
-            f"{link.who} meant {_meant(cluster, node)}, reached {link.where}{_belongs(link)}, and was refused "
+            f"{conn.who} meant {_meant(cluster, node)}, reached {conn.where}{_belongs(conn)}, and was refused "
             f"{times(found.count)} (REBOOTSTRAP_REQUIRED)"
         )
 
-    def _finding(self, link: Link, cluster: str | None, node: int) -> Finding:
+    def _finding(self, conn: ClientConnection, cluster: str | None, node: int) -> Finding:
         return self.finding(
             "",
             "clients of Kafka 4.4 and newer say in ApiVersions which cluster and which broker they mean (KIP-1242); a broker that "
             "is another one refuses them, where older clients would have produced to it. The address leads elsewhere: one load "
             "balancer in front of several brokers, an address or a port mapping that another broker has taken over, a DNS record "
             "of another cluster.",
-            f"find out where {link.broker} leads: each broker needs an address of its own (advertised.listeners). The client "
+            f"find out where {conn.broker} leads: each broker needs an address of its own (advertised.listeners). The client "
             "itself begins again with bootstrap.servers (metadata.recovery.strategy=rebootstrap, the default since 4.0)",
             cluster_id=cluster,
             node_id=node,
-            **link.facts,
+            **conn.facts,
         )
 
 
@@ -55,8 +55,8 @@ def _meant(cluster: str | None, node: int) -> str:
     return broker if cluster is None else f"{broker} of cluster {cluster!r}"
 
 
-def _belongs(link: Link) -> str:
-    return f" of cluster {link.cluster.id!r}" if link.cluster.id else ""
+def _belongs(conn: ClientConnection) -> str:
+    return f" of cluster {conn.cluster.id!r}" if conn.cluster.id else ""
 
 
 DETECTORS: tuple[type[Detector], ...] = (MisroutedClient,)

@@ -12,8 +12,8 @@ from ....connection.exchange import Exchange, State
 from ....schema import facts
 from ...engine.detector import Detector
 from ...engine.finding import Finding, Severity
-from ...engine.scene import Link, Scene
-from ...engine.tallies import Bounded
+from ...engine.tallies import BoundedDict
+from ...engine.traffic import ClientConnection, Traffic
 from ...engine.wording import SECOND, duration, some
 
 METADATA = facts.api_key("Metadata")
@@ -46,7 +46,7 @@ class _Sick:
 class _Ward:
     """The partitions of one cluster that are not well now."""
 
-    link: Link
+    conn: ClientConnection
     sick: dict[Place, _Sick] = field(default_factory=dict)
     seen: int = 0
     """Partitions that the last answer with a sick one showed."""
@@ -60,20 +60,20 @@ class _PartitionWatch(Detector, ABC):
     SIGHTINGS = 2
     LASTING_NS = 5 * SECOND
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._wards: Bounded[int, _Ward] = Bounded(256)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._wards: BoundedDict[int, _Ward] = BoundedDict(256)
 
     @abstractmethod
     def unwell(self, partition: tuple[Any, ...], at: dict[str, int]) -> tuple[Any, ...] | None:
         """What is wrong with a partition of an answer, None if nothing."""
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         message = exchange.response_view
         if exchange.state is not State.PAIRED or message is None:
             return
         number, names, at = _at(message.api_version)
-        cluster = id(link.cluster)
+        cluster = id(conn.cluster)
         ward = self._wards.get(cluster)
         time_ns, shown, sick = exchange.response_time_ns or 0, 0, 0
         for topic in message.values[number] or ():
@@ -88,13 +88,13 @@ class _PartitionWatch(Detector, ABC):
                     continue
                 sick += 1
                 if ward is None:
-                    ward = self._wards[cluster] = _Ward(link)
+                    ward = self._wards[cluster] = _Ward(conn)
                 case = ward.sick.get(place)
                 if case is None:
                     case = ward.sick[place] = _Sick(time_ns, time_ns, 0, exchange)
                 case.last_ns, case.sightings, case.detail = time_ns, case.sightings + 1, wrong
         if sick and ward is not None:
-            ward.link, ward.seen = link, max(ward.seen, shown)
+            ward.conn, ward.seen = conn, max(ward.seen, shown)
             self._judge(cluster, ward, exchange)
 
     def _judge(self, cluster: int, ward: _Ward, exchange: Exchange) -> None:
@@ -114,7 +114,7 @@ class _PartitionWatch(Detector, ABC):
         self.say(finding, ward, lasting, max(case.last_ns - case.first_ns for case in lasting.values()))
         place = min(lasting)
         finding.about = {
-            **ward.link.facts,
+            **ward.conn.facts,
             "api": "Metadata",
             "api_version": exchange.api_version,
             "topic": place[0],
@@ -140,7 +140,7 @@ class LeaderlessPartition(_PartitionWatch):
     def say(self, finding: Finding, ward: _Ward, lasting: dict[Place, _Sick], longest_ns: int) -> None:
         finding.seen = (
             f"{some((f'{t}-{p}' for t, p in lasting), 4)} had no leader for {duration(longest_ns)} "
-            f"(LEADER_NOT_AVAILABLE), as {ward.link.where} tells {ward.link.who}"
+            f"(LEADER_NOT_AVAILABLE), as {ward.conn.where} tells {ward.conn.who}"
         )
         finding.why = (
             "all replicas in sync are down or offline, so nothing can be written to or read from these partitions; "

@@ -9,10 +9,10 @@ from ....connection.exchange import Exchange, State
 from ....schema import facts
 from ...engine.detector import Detector
 from ...engine.finding import Finding, Severity
-from ...engine.scene import Link, Scene
-from ...engine.tallies import Bounded
+from ...engine.tallies import BoundedDict
+from ...engine.traffic import ClientConnection, Traffic
 from ...engine.wording import SECOND, duration, size, times
-from ...models.waits import Waits, kept_back, throttle_ms
+from ...models.waits import ResponseTimes, kept_back, throttle_ms
 
 PRODUCE, FETCH = facts.api_key("Produce"), facts.api_key("Fetch")
 MUTATIONS = frozenset(facts.api_key(n) for n in ("CreateTopics", "DeleteTopics", "CreatePartitions"))
@@ -32,7 +32,7 @@ class _Moved:
 class _Held:
     """How a client was held back, through one API."""
 
-    link: Link
+    conn: ClientConnection
     worst_ms: int = 0
     refused: int = 0
     meanwhile: int = 0
@@ -53,72 +53,72 @@ class Throttled(Detector):
     SMALL_NS = SECOND
     """Held back for less than this in all: it touched the quota, no more."""
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self.waits = scene.model(Waits)
-        self._moved: Bounded[tuple[str, str, str], _Moved] = Bounded(5000)
-        self._held: Bounded[tuple[tuple[str, str, str], int], _Held] = Bounded(1000)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self.waits = traffic.model(ResponseTimes)
+        self._moved: BoundedDict[tuple[str, str, str], _Moved] = BoundedDict(5000)
+        self._held: BoundedDict[tuple[tuple[str, str, str], int], _Held] = BoundedDict(1000)
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.state is not State.PAIRED:
             return
         if exchange.api_key in (PRODUCE, FETCH):
-            moved = self._moved.get(link.identity)
+            moved = self._moved.get(conn.identity)
             if moved is None:
                 began_ns = exchange.request_time_ns or exchange.response_time_ns or 0
-                moved = self._moved[link.identity] = _Moved(began_ns)
+                moved = self._moved[conn.identity] = _Moved(began_ns)
             if exchange.api_key == PRODUCE:
                 moved.produced += exchange.request_size or 0
             else:
                 moved.fetched += exchange.response_size or 0
         if self._held:
-            self._meanwhile(link, exchange)
+            self._meanwhile(conn, exchange)
         taken = self.waits.taken
         told = taken.throttle_ms if taken is not None else throttle_ms(exchange)
         refused = exchange.api_key in MUTATIONS and exchange.error == QUOTA_EXCEEDED
         if told > 0 or refused:
-            self._throttled(link, exchange, told, refused)
+            self._throttled(conn, exchange, told, refused)
 
-    def _meanwhile(self, link: Link, exchange: Exchange) -> None:
+    def _meanwhile(self, conn: ClientConnection, exchange: Exchange) -> None:
         for kind in (PRODUCE, FETCH, -1):
-            held = self._held.get((link.identity, kind))
+            held = self._held.get((conn.identity, kind))
             asked_ns = exchange.request_time_ns or 0
             if (
                 held is not None
-                and held.until.get(link.broker, 0) - asked_ns > SECOND // 50
+                and held.until.get(conn.broker, 0) - asked_ns > SECOND // 50
                 and asked_ns > held.first_ns
             ):
                 held.meanwhile += 1
                 return
 
-    def _throttled(self, link: Link, exchange: Exchange, told: int, refused: bool) -> None:
+    def _throttled(self, conn: ClientConnection, exchange: Exchange, told: int, refused: bool) -> None:
         time_ns = exchange.response_time_ns or 0
         kind = exchange.api_key if exchange.api_key in (PRODUCE, FETCH) else -1
-        key = link.identity, kind
+        key = conn.identity, kind
         held = self._held.get(key)
         if held is None:
-            held = self._held[key] = _Held(link, first_ns=time_ns)
-        covered = held.until.get(link.broker, 0)
-        if told > 0 and kept_back(link, exchange, told):
+            held = self._held[key] = _Held(conn, first_ns=time_ns)
+        covered = held.until.get(conn.broker, 0)
+        if told > 0 and kept_back(conn, exchange, told):
             began, until = time_ns - told * 1_000_000, time_ns
             held.kept_back += 1
         else:
             began, until = time_ns, time_ns + told * 1_000_000
         held.kept_ns += max(0, until - max(began, covered))
-        held.until[link.broker] = max(covered, until)
+        held.until[conn.broker] = max(covered, until)
         held.worst_ms = max(held.worst_ms, told)
         held.refused += refused
-        self.report(key, exchange, partial(self._say, link, exchange))
+        self.report(key, exchange, partial(self._say, conn, exchange))
 
     def finish(self, now_ns: int) -> None:
         for key, held in self._held.items():
             finding = self._found[key]
             api = finding.about["api"]
-            finding.why = self._why(held.link, key[1], finding.about["quota"], held.kept_back > 0)
+            finding.why = self._why(held.conn, key[1], finding.about["quota"], held.kept_back > 0)
             finding.severity = Severity.LOW if held.kept_ns < self.SMALL_NS and not held.refused else Severity.MEDIUM
             finding.about |= {"throttled_ms": held.kept_ns // 1_000_000, "worst_ms": held.worst_ms}
             text = (
-                f"{held.link.who} is throttled by {held.link.where}: {api} answers said throttle_time_ms "
+                f"{held.conn.who} is throttled by {held.conn.where}: {api} answers said throttle_time_ms "
                 f"{times(finding.count)}, {duration(held.kept_ns)} of waiting in all, up to {duration(held.worst_ms * 1e6)} "
                 "at once"
             )
@@ -134,7 +134,7 @@ class Throttled(Detector):
                 text += f"; it went on sending before the time was over {times(held.meanwhile)}"
             finding.seen = text
 
-    def _say(self, link: Link, exchange: Exchange) -> Finding:
+    def _say(self, conn: ClientConnection, exchange: Exchange) -> Finding:
         name = (
             "producer_byte_rate"
             if exchange.api_key == PRODUCE
@@ -148,18 +148,18 @@ class Throttled(Detector):
             "",
             "",
             f"see what is set: kafka-configs.sh --describe --entity-type clients (and users); raise it: kafka-configs.sh "
-            f"--alter --entity-type clients --entity-name {link.client_id or '...'} --add-config {name}=...; or send less: "
+            f"--alter --entity-type clients --entity-name {conn.client_id or '...'} --add-config {name}=...; or send less: "
             "compression.type=zstd with linger.ms=20 and a bigger batch.size, fewer bytes per record, no clients that share "
             "an id and with it the quota",
-            **link.facts,
+            **conn.facts,
             api=exchange.api,
             api_version=exchange.api_version,
             quota=name,
         )
 
     @staticmethod
-    def _why(link: Link, kind: int, quota: str, kept_back: bool) -> str:
-        whose = f"client id {link.client_id!r}" if link.client_id else "clients without a client id"
+    def _why(conn: ClientConnection, kind: int, quota: str, kept_back: bool) -> str:
+        whose = f"client id {conn.client_id!r}" if conn.client_id else "clients without a client id"
         return (
             f"the quota {quota} of the user or of {whose} is used up{' (or request_percentage)' if kind in (PRODUCE, FETCH) else ''}. "
             + (

@@ -18,8 +18,8 @@ from ....reference import explain
 from ....schema import facts
 from ...engine.detector import Detector
 from ...engine.finding import Finding, Severity
-from ...engine.scene import Link, Scene
-from ...engine.tallies import Bounded
+from ...engine.tallies import BoundedDict
+from ...engine.traffic import ClientConnection, Traffic
 from ...engine.wording import SECOND, duration, some, times, topic_name
 
 ORDINARY = frozenset(
@@ -98,10 +98,10 @@ class _Case:
     """One error of one API that one client meets. `row`: answers with it since `open` was empty, `since_ns`: when the first of them
     came, `connections`: on which. `open`: what it is about, until that is answered without this error."""
 
-    __slots__ = ("connections", "finding", "link", "open", "persisted", "row", "since_ns")
+    __slots__ = ("conn", "connections", "finding", "open", "persisted", "row", "since_ns")
 
-    def __init__(self, link: Link, finding: Finding) -> None:
-        self.link, self.finding = link, finding
+    def __init__(self, conn: ClientConnection, finding: Finding) -> None:
+        self.conn, self.finding = conn, finding
         self.row = self.since_ns = 0
         self.connections: set[int] = set()
         self.open: dict[Subject, None] = {}
@@ -125,18 +125,18 @@ class UnexplainedError(Detector):
     """Answers on each connection: many clients may share a name, and each of them may learn something once."""
     LONG_NS = 60 * SECOND
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._cases: Bounded[tuple[object, int, int], _Case] = Bounded(MOST_CASES)
-        self._open: Bounded[tuple[object, int], dict[int, _Case]] = Bounded(MOST_CASES)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._cases: BoundedDict[tuple[object, int, int], _Case] = BoundedDict(MOST_CASES)
+        self._open: BoundedDict[tuple[object, int], dict[int, _Case]] = BoundedDict(MOST_CASES)
         self._named: frozenset[tuple[str, str]] = frozenset()
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.state is not State.PAIRED:
             return
         if not self._open and not exchange.error:
             return
-        at = link.identity, exchange.api_key
+        at = conn.identity, exchange.api_key
         open_cases = self._open.get(at)
         if open_cases is None and not exchange.error:
             return
@@ -150,7 +150,7 @@ class UnexplainedError(Detector):
         if open_cases is not None:
             self._close(at, open_cases, answered)
         for code, subjects in codes.items():
-            self._count(link, exchange, code, subjects)
+            self._count(conn, exchange, code, subjects)
 
     @staticmethod
     def _answered(exchange: Exchange) -> Iterator[tuple[Subject, int]]:
@@ -179,20 +179,20 @@ class UnexplainedError(Detector):
         if not cases:
             self._open.pop(at, None)
 
-    def _count(self, link: Link, exchange: Exchange, code: int, subjects: list[Subject]) -> None:
+    def _count(self, conn: ClientConnection, exchange: Exchange, code: int, subjects: list[Subject]) -> None:
         now = exchange.response_time_ns or 0
         finding = self.report(
-            (link.identity, exchange.api_key, code), exchange, lambda: self._begin(link, exchange, code)
+            (conn.identity, exchange.api_key, code), exchange, lambda: self._begin(conn, exchange, code)
         )
-        case = self._cases.get((link.identity, exchange.api_key, code))
+        case = self._cases.get((conn.identity, exchange.api_key, code))
         if case is None or case.finding is not finding:
-            case = self._cases[link.identity, exchange.api_key, code] = _Case(link, finding)
-        case.link = link
+            case = self._cases[conn.identity, exchange.api_key, code] = _Case(conn, finding)
+        case.conn = conn
         if not case.row:
             case.since_ns = now
         case.row += 1
         if len(case.connections) < MOST_SUBJECTS:
-            case.connections.add(link.number)
+            case.connections.add(conn.number)
         for subject in subjects:
             if len(case.open) < MOST_SUBJECTS:
                 case.open[subject] = None
@@ -205,17 +205,17 @@ class UnexplainedError(Detector):
             case.persisted |= case.row >= self.IN_A_ROW and (long or case.row >= self.EACH * len(case.connections))
         else:
             case.persisted = True
-        at = link.identity, exchange.api_key
+        at = conn.identity, exchange.api_key
         open_cases = self._open.get(at)
         if open_cases is None:
             open_cases = self._open[at] = {}
         open_cases[code] = case
 
-    def _begin(self, link: Link, exchange: Exchange, code: int) -> Finding:
+    def _begin(self, conn: ClientConnection, exchange: Exchange, code: int) -> Finding:
         why, remedy = _meaning(exchange.api_key, code)
         return self.finding(
             "", why, remedy,
-            api=exchange.api, api_version=exchange.api_version, error=facts.error_name(code), about=[], **link.facts,
+            api=exchange.api, api_version=exchange.api_version, error=facts.error_name(code), about=[], **conn.facts,
         )  # fmt: skip
 
     def beside(self, found: list[Finding]) -> None:
@@ -229,7 +229,7 @@ class UnexplainedError(Detector):
         return (about["api"], about["error"]) in self._named
 
     def _written(self, case: _Case) -> Finding:
-        found, link = case.finding, case.link
+        found, conn = case.finding, case.conn
         about = found.about
         gone = not case.open
         about["gone"] = gone
@@ -238,7 +238,7 @@ class UnexplainedError(Detector):
         span = f" within {duration(last - first)}" if last > first else ""
         subjects = f" for {some(about['about'])}" if about["about"] else ""
         end = "it went away: later answers were without it" if gone else "no answer without it since"
-        found.seen = f"{about['api']} of {link.who} got {about['error']}{subjects} {times(found.count)}{span} from {link.where}; {end}"
+        found.seen = f"{about['api']} of {conn.who} got {about['error']}{subjects} {times(found.count)}{span} from {conn.where}; {end}"
         return found
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 
 from ...engine.finding import Finding, Severity
-from ...engine.scene import Link, Scene
-from ...engine.tallies import Bounded
+from ...engine.tallies import BoundedDict
+from ...engine.traffic import ClientConnection, Traffic
 from ...engine.wording import size, times
-from ...models.fetches import Answered, FetchDetector, Fetched, Place
+from ...models.fetches import FetchDetector, FetchExchange, PartitionData, Place
 
 
 class BatchOverFetchLimit(FetchDetector):
@@ -23,12 +23,12 @@ class BatchOverFetchLimit(FetchDetector):
     STUCK = 3
     """Times that the same offset gave the same cut batch."""
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._counts: Bounded[tuple[tuple[str, str, str], str], int] = Bounded(5000)
-        self._cut: Bounded[tuple[int, Place], tuple[int, int]] = Bounded(5000)  # offset, times
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._counts: BoundedDict[tuple[tuple[str, str, str], str], int] = BoundedDict(5000)
+        self._cut: BoundedDict[tuple[int, Place], tuple[int, int]] = BoundedDict(5000)  # offset, times
 
-    def fetched(self, link: Link, fetched: Fetched) -> None:
+    def fetched(self, conn: ClientConnection, fetched: FetchExchange) -> None:
         for answer in fetched.answered:
             if answer.size < 12:
                 continue
@@ -37,25 +37,25 @@ class BatchOverFetchLimit(FetchDetector):
             at = fetched.positions.get(answer.place)
             limit = at.max_bytes if at is not None else 0
             if whole > answer.size:
-                self._stuck(link, fetched, answer, whole, limit)
+                self._stuck(conn, fetched, answer, whole, limit)
             elif limit and whole > limit:
-                self._over(link, fetched, answer, whole, limit)
+                self._over(conn, fetched, answer, whole, limit)
 
-    def _over(self, link: Link, fetched: Fetched, answer: Answered, whole: int, limit: int) -> None:
-        key = link.identity, answer.place[0]
+    def _over(self, conn: ClientConnection, fetched: FetchExchange, answer: PartitionData, whole: int, limit: int) -> None:
+        key = conn.identity, answer.place[0]
         count = self._counts[key] = self._counts.get(key, 0) + 1
         if count < self.COUNT:
             return
-        finding = self.report(key, fetched.exchange, partial(self._say, link, fetched, answer.place, limit))
+        finding = self.report(key, fetched.exchange, partial(self._say, conn, fetched, answer.place, limit))
         finding.count = count
         biggest = finding.about["batch_bytes"] = max(whole, finding.about.get("batch_bytes", 0))
         finding.seen = (
-            f"{link.who} asks for at most {size(limit)} per partition of {answer.place[0]}, and {times(count)} the first "
+            f"{conn.who} asks for at most {size(limit)} per partition of {answer.place[0]}, and {times(count)} the first "
             f"batch alone is bigger (up to {size(biggest)}): each round trip brings one batch"
         )
 
-    def _stuck(self, link: Link, fetched: Fetched, answer: Answered, whole: int, limit: int) -> None:
-        offset, key = fetched.offset(answer.place), (link.number, answer.place)
+    def _stuck(self, conn: ClientConnection, fetched: FetchExchange, answer: PartitionData, whole: int, limit: int) -> None:
+        offset, key = fetched.offset(answer.place), (conn.number, answer.place)
         before, count = self._cut.get(key, (offset, 0))
         count = count + 1 if before == offset else 1
         self._cut[key] = offset, count
@@ -63,17 +63,17 @@ class BatchOverFetchLimit(FetchDetector):
             return
         name = f"{answer.place[0]}-{answer.place[1]}"
         finding = self.report(
-            (link.identity, answer.place), fetched.exchange, partial(self._say, link, fetched, answer.place, limit)
+            (conn.identity, answer.place), fetched.exchange, partial(self._say, conn, fetched, answer.place, limit)
         )
         finding.severity = Severity.HIGH
         finding.count = max(finding.count, count)
         finding.about["batch_bytes"] = whole
         finding.seen = (
-            f"{link.who} is stuck at offset {offset} of {name}: the record there takes {size(whole)}, and Fetch "
+            f"{conn.who} is stuck at offset {offset} of {name}: the record there takes {size(whole)}, and Fetch "
             f"v{fetched.exchange.api_version} brings only the first {size(answer.size)} of it, {times(count)}"
         )
 
-    def _say(self, link: Link, fetched: Fetched, place: Place, limit: int) -> Finding:
+    def _say(self, conn: ClientConnection, fetched: FetchExchange, place: Place, limit: int) -> Finding:
         return self.finding(
             "",
             "since KIP-74 (Fetch v3) a broker sends the first batch whole even if it is over the limit, so that consumers "
@@ -81,7 +81,7 @@ class BatchOverFetchLimit(FetchDetector):
             "raise the limit over the biggest batch: max.partition.fetch.bytes (Java, kafka-python: "
             "max_partition_fetch_bytes; librdkafka: fetch.message.max.bytes), and with it fetch.max.bytes; or lower "
             "batch.size and max.request.size of the producers; clients that speak Fetch v2 or less: upgrade",
-            **link.facts,
+            **conn.facts,
             api="Fetch",
             api_version=fetched.exchange.api_version,
             topic=place[0],

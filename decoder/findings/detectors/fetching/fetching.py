@@ -1,4 +1,4 @@
-"""Fetches that come back empty at once, out of range, with the same error, or in batches over their limit."""
+"""FetchReader that come back empty at once, out of range, with the same error, or in batches over their limit."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from ....connection.exchange import Exchange, State
 from ....schema import facts
 from ...engine.detector import Detector
 from ...engine.finding import Finding, Severity
-from ...engine.scene import Link, Scene
-from ...engine.tallies import Bounded, Pace
+from ...engine.tallies import BoundedDict, RateCounter
+from ...engine.traffic import ClientConnection, Traffic
 from ...engine.wording import SECOND, duration, number, several, some, times
-from ...models.fetches import FETCH, Answered, FetchDetector, Fetched, Place
+from ...models.fetches import FETCH, FetchDetector, FetchExchange, PartitionData, Place
 from ..security.authorization import DENIED
 from . import lagging, replicas
 from .fetch_limits import BatchOverFetchLimit
@@ -37,48 +37,48 @@ class EmptyFetchLoop(FetchDetector):
     WORSE_EACH_SECOND = 200
     """From here on one idle consumer costs a broker thread's time that can be seen."""
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._paces: Bounded[int, Pace] = Bounded(4096)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._paces: BoundedDict[int, RateCounter] = BoundedDict(4096)
 
-    def fetched(self, link: Link, fetched: Fetched) -> None:
+    def fetched(self, conn: ClientConnection, fetched: FetchExchange) -> None:
         latency = fetched.exchange.latency_ns or 0
         if latency > self.AT_ONCE_NS or fetched.error or not self._waits_not(fetched):
             return
         if any(a.error or a.size for a in fetched.answered):
             return
-        pace = self._paces.get(link.number)
+        pace = self._paces.get(conn.number)
         if pace is None:
-            pace = self._paces[link.number] = Pace()
+            pace = self._paces[conn.number] = RateCounter()
         pace.add(fetched.time_ns)
         if pace.busy(self.EACH_SECOND) < self.SECONDS:
             return
-        known = link.identity in self._found
-        finding = self.report(link.identity, fetched.exchange, partial(self._say, link, fetched))
+        known = conn.identity in self._found
+        finding = self.report(conn.identity, fetched.exchange, partial(self._say, conn, fetched))
         if not known:
             finding.count = pace.total
         finding.about["per_second"] = rate = round(max(pace.rate, finding.about.get("per_second", 0.0)), 1)
         finding.severity = Severity.MEDIUM if rate >= self.WORSE_EACH_SECOND else Severity.LOW
-        finding.seen = self._seen(link, fetched, rate)
+        finding.seen = self._seen(conn, fetched, rate)
 
-    def _waits_not(self, fetched: Fetched) -> bool:
+    def _waits_not(self, fetched: FetchExchange) -> bool:
         return fetched.max_wait_ms * 1_000_000 <= self.AT_ONCE_NS or fetched.min_bytes <= 0
 
-    def _seen(self, link: Link, fetched: Fetched, rate: float) -> str:
+    def _seen(self, conn: ClientConnection, fetched: FetchExchange, rate: float) -> str:
         return (
-            f"{link.who} fetches from {link.where} {number(rate)} times a second and gets nothing: the requests say "
+            f"{conn.who} fetches from {conn.where} {number(rate)} times a second and gets nothing: the requests say "
             f"max_wait_ms={fetched.max_wait_ms}, min_bytes={fetched.min_bytes}"
         )
 
-    def _say(self, link: Link, fetched: Fetched) -> Finding:
+    def _say(self, conn: ClientConnection, fetched: FetchExchange) -> Finding:
         places = fetched.positions
         return self.finding(
-            self._seen(link, fetched, 0),
+            self._seen(conn, fetched, 0),
             "a broker keeps a Fetch back until min_bytes are there or max_wait_ms is over. Where it may not wait, an idle "
             "consumer asks again at once: CPU and network for nothing on both sides, and request quotas used up.",
             "set fetch.min.bytes=1 (or more) and fetch.max.wait.ms=500 (Java and Python: fetch_max_wait_ms; librdkafka: "
             "fetch.wait.max.ms=500, fetch.min.bytes=1); poll with a timeout instead of lowering the broker's wait",
-            **link.facts,
+            **conn.facts,
             api="Fetch",
             api_version=fetched.exchange.api_version,
             topic=next(iter(places))[0] if places else None,
@@ -87,15 +87,15 @@ class EmptyFetchLoop(FetchDetector):
             per_second=0.0,
         )
 
-    def closed(self, link: Link) -> None:
-        self._paces.pop(link.number, None)
+    def closed(self, conn: ClientConnection) -> None:
+        self._paces.pop(conn.number, None)
 
 
 @dataclass(slots=True)
 class _OutOfRange:
     """What is known of one partition that a client asked for in vain."""
 
-    link: Link
+    conn: ClientConnection
     asked: int
     first_ns: int
     last_ns: int = 0
@@ -119,23 +119,23 @@ class OffsetOutOfRange(FetchDetector):
     LOOP_NS = SECOND
     EARLIEST, LATEST = -2, -1
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._bounds: Bounded[Place, list[int]] = Bounded(20_000)  # log start, high watermark
-        self._open: Bounded[tuple[tuple[str, str, str], Place], _OutOfRange] = Bounded(2000)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._bounds: BoundedDict[Place, list[int]] = BoundedDict(20_000)  # log start, high watermark
+        self._open: BoundedDict[tuple[tuple[str, str, str], Place], _OutOfRange] = BoundedDict(2000)
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.api_key == LIST_OFFSETS:
             if self._open:
                 self._listed(exchange)
         else:
-            super().done(link, exchange)
+            super().done(conn, exchange)
 
-    def fetched(self, link: Link, fetched: Fetched) -> None:
+    def fetched(self, conn: ClientConnection, fetched: FetchExchange) -> None:
         for answer in fetched.answered:
-            key = link.identity, answer.place
+            key = conn.identity, answer.place
             if answer.error == OUT_OF_RANGE:
-                self._refused(link, fetched, answer)
+                self._refused(conn, fetched, answer)
                 continue
             if answer.error:
                 continue
@@ -149,19 +149,19 @@ class OffsetOutOfRange(FetchDetector):
                 if case.failed:
                     case.failed, case.went_on = 0, fetched.offset(answer.place)
 
-    def _refused(self, link: Link, fetched: Fetched, answer: Answered) -> None:
-        key = link.identity, answer.place
+    def _refused(self, conn: ClientConnection, fetched: FetchExchange, answer: PartitionData) -> None:
+        key = conn.identity, answer.place
         case = self._open.get(key)
         if case is None:
-            case = self._open[key] = _OutOfRange(link, fetched.offset(answer.place), fetched.time_ns)
+            case = self._open[key] = _OutOfRange(conn, fetched.offset(answer.place), fetched.time_ns)
             case.start, case.end = self._bounds.get(answer.place, (-1, -1))
         if not case.failed:
             case.first_ns, case.asked, case.went_on = fetched.time_ns, fetched.offset(answer.place), -1
         case.failed += 1
         case.refused += 1
         case.last_ns = fetched.time_ns
-        topic = link.identity, answer.place[0]
-        finding = self.report(topic, fetched.exchange, partial(self._say, link, fetched, answer.place))
+        topic = conn.identity, answer.place[0]
+        finding = self.report(topic, fetched.exchange, partial(self._say, conn, fetched, answer.place))
         if case.failed >= self.LOOP and case.last_ns - case.first_ns >= self.LOOP_NS:
             finding.severity = Severity.HIGH
 
@@ -202,7 +202,7 @@ class OffsetOutOfRange(FetchDetector):
                 if others
                 else ""
             )
-            finding.seen = self._seen(case.link, case, place) + rest
+            finding.seen = self._seen(case.conn, case, place) + rest
             finding.about |= {
                 "partition": place[1],
                 "partitions": sorted(p[1] for p, _ in cases),
@@ -212,9 +212,9 @@ class OffsetOutOfRange(FetchDetector):
             }
 
     @staticmethod
-    def _seen(link: Link, case: _OutOfRange, place: Place) -> str:
+    def _seen(conn: ClientConnection, case: _OutOfRange, place: Place) -> str:
         text = (
-            f"{link.who} asked {link.where} for offset {case.asked} of {place[0]}-{place[1]} and was refused "
+            f"{conn.who} asked {conn.where} for offset {case.asked} of {place[0]}-{place[1]} and was refused "
             f"{times(case.refused)} with OFFSET_OUT_OF_RANGE"
         )
         if 0 <= case.asked < case.start:
@@ -227,7 +227,7 @@ class OffsetOutOfRange(FetchDetector):
             text += f"; it went on at {case.went_on}"
         return text
 
-    def _say(self, link: Link, fetched: Fetched, place: Place) -> Finding:
+    def _say(self, conn: ClientConnection, fetched: FetchExchange, place: Place) -> Finding:
         return self.finding(
             "",
             "retention (retention.ms, retention.bytes), DeleteRecords, a topic made anew, or an unclean leader election "
@@ -237,7 +237,7 @@ class OffsetOutOfRange(FetchDetector):
             "keep records longer than the slowest consumer needs (retention.ms, retention.bytes) and watch its lag; after "
             "a topic was made anew reset the group (kafka-consumer-groups.sh --reset-offsets); set auto.offset.reset on "
             "purpose; a client that loops must reset its position with ListOffsets",
-            **link.facts,
+            **conn.facts,
             api="Fetch",
             api_version=fetched.exchange.api_version,
             topic=place[0],
@@ -258,7 +258,7 @@ class _Streak:
 class _Failing:
     """All partitions of a topic that fail a client with one error."""
 
-    link: Link
+    conn: ClientConnection
     partitions: set[int] = field(default_factory=set)
     longest_ns: int = 0
 
@@ -289,22 +289,22 @@ class FetchErrorLoop(FetchDetector):
         "KAFKA_STORAGE_ERROR": "a log directory of the broker failed: look at its disk and its log",
     }
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._streaks: Bounded[tuple[tuple[str, str, str], Place], _Streak] = Bounded(5000)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._streaks: BoundedDict[tuple[tuple[str, str, str], Place], _Streak] = BoundedDict(5000)
         self._failing: dict[object, _Failing] = {}
 
-    def fetched(self, link: Link, fetched: Fetched) -> None:
+    def fetched(self, conn: ClientConnection, fetched: FetchExchange) -> None:
         for answer in fetched.answered:
             if answer.error in DENIED:
                 continue  # another finding
             if answer.error and answer.error != OUT_OF_RANGE:
-                self._failed(link, fetched, answer)
+                self._failed(conn, fetched, answer)
             elif not answer.error and self._streaks:
-                self._streaks.pop((link.identity, answer.place), None)
+                self._streaks.pop((conn.identity, answer.place), None)
 
-    def _failed(self, link: Link, fetched: Fetched, answer: Answered) -> None:
-        key = link.identity, answer.place
+    def _failed(self, conn: ClientConnection, fetched: FetchExchange, answer: PartitionData) -> None:
+        key = conn.identity, answer.place
         streak = self._streaks.get(key)
         if streak is None or streak.error != answer.error:
             streak = self._streaks[key] = _Streak(answer.error, fetched.time_ns)
@@ -314,12 +314,12 @@ class FetchErrorLoop(FetchDetector):
         if streak.count < self.COUNT or lasting < self.LASTING_NS:
             return
         topic, partition = answer.place
-        case_key = link.identity, topic, answer.error
+        case_key = conn.identity, topic, answer.error
         if case_key not in self._failing:
-            self._failing[case_key] = _Failing(link)
+            self._failing[case_key] = _Failing(conn)
         case = self._failing[case_key]
         new = partition not in case.partitions
-        finding = self.report(case_key, fetched.exchange, partial(self._say, link, fetched, topic, answer.error))
+        finding = self.report(case_key, fetched.exchange, partial(self._say, conn, fetched, topic, answer.error))
         if new:
             finding.count += streak.count - 1
             case.partitions.add(partition)
@@ -331,18 +331,18 @@ class FetchErrorLoop(FetchDetector):
             finding.about["partition"] = min(case.partitions)
             where = some((f"{finding.about['topic']}-{p}" for p in case.partitions), 4)
             finding.seen = (
-                f"{case.link.who} is refused {where} by {case.link.where} with {finding.about['error']}, "
+                f"{case.conn.who} is refused {where} by {case.conn.where} with {finding.about['error']}, "
                 f"{times(finding.count)} and for {duration(case.longest_ns)} without a success"
             )
 
-    def _say(self, link: Link, fetched: Fetched, topic: str, code: int) -> Finding:
+    def _say(self, conn: ClientConnection, fetched: FetchExchange, topic: str, code: int) -> Finding:
         error = facts.error_name(code)
         return self.finding(
             "",
             "nothing is read from these partitions meanwhile. Clients take most of these errors for passing ones and "
             "retry without telling the application (retry.backoff.ms), so only the lag shows it.",
             self.REMEDIES.get(error, "look the error up in the broker's log, at the time of the first exchange"),
-            **link.facts,
+            **conn.facts,
             api="Fetch",
             api_version=fetched.exchange.api_version,
             topic=topic,

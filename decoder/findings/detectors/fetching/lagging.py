@@ -11,10 +11,10 @@ from ....connection.exchange import Exchange, State
 from ....schema import facts
 from ...engine.detector import Detector
 from ...engine.finding import Finding, Severity
-from ...engine.scene import Link, Scene
-from ...engine.tallies import Bounded
+from ...engine.tallies import BoundedDict
+from ...engine.traffic import ClientConnection, Traffic
 from ...engine.wording import SECOND, duration, number, several, some, topic_name
-from ...models.fetches import FETCH, FetchDetector, Fetched, Place
+from ...models.fetches import FETCH, FetchDetector, FetchExchange, Place
 
 PRODUCE = facts.api_key("Produce")
 END_TXN = facts.api_key("EndTxn")
@@ -75,16 +75,16 @@ class GrowingLag(FetchDetector):
     LONG_NS = 60 * SECOND
     """From here on, and at under half the pace, it costs much: retention will delete what was not read."""
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._tracks: Bounded[int, dict[Place, _Track]] = Bounded(4096)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._tracks: BoundedDict[int, dict[Place, _Track]] = BoundedDict(4096)
 
-    def fetched(self, link: Link, fetched: Fetched) -> None:
+    def fetched(self, conn: ClientConnection, fetched: FetchExchange) -> None:
         if fetched.error:
             return
-        tracks = self._tracks.get(link.number)
+        tracks = self._tracks.get(conn.number)
         if tracks is None:
-            tracks = self._tracks[link.number] = {}
+            tracks = self._tracks[conn.number] = {}
         for answer in fetched.answered:
             offset = fetched.offset(answer.place)
             if answer.error or offset < 0 or answer.high_watermark < offset:
@@ -100,27 +100,27 @@ class GrowingLag(FetchDetector):
                 del tracks[place]  # another member reads it now
         # The exchange is evidence while the finding stands; what it says is made in `finish`.
         for answer in fetched.answered:
-            found = self._found.get((link.identity, answer.place[0]))
+            found = self._found.get((conn.identity, answer.place[0]))
             if found is not None and len(found.exchanges) < 3:
                 found.add_evidence(fetched.exchange)
 
     def finish(self, now_ns: int) -> None:
         for number_, tracks in list(self._tracks.items()):
-            link = self.scene.links.get(number_)
-            if link is not None:
-                self._judge(link, tracks)
+            conn = self.traffic.connections.get(number_)
+            if conn is not None:
+                self._judge(conn, tracks)
 
-    def closed(self, link: Link) -> None:
-        self._judge(link, self._tracks.pop(link.number, {}))
+    def closed(self, conn: ClientConnection) -> None:
+        self._judge(conn, self._tracks.pop(conn.number, {}))
 
-    def _judge(self, link: Link, tracks: dict[Place, _Track]) -> None:
+    def _judge(self, conn: ClientConnection, tracks: dict[Place, _Track]) -> None:
         behind: dict[str, dict[int, _Falling]] = {}
         for place, track in tracks.items():
             falling = self._falling(track)
             if falling is not None:
                 behind.setdefault(place[0], {})[place[1]] = falling
         for topic, partitions in behind.items():
-            self._tell(link, topic, partitions)
+            self._tell(conn, topic, partitions)
 
     def _falling(self, track: _Track) -> _Falling | None:
         points = [*track.points, track.last]
@@ -135,7 +135,7 @@ class GrowingLag(FetchDetector):
         grows = late > middle > early and last.lag - first.lag >= max(self.LAG, first.lag // 4)
         return _Falling(first, last) if grows else None
 
-    def _tell(self, link: Link, topic: str, partitions: dict[int, _Falling]) -> None:
+    def _tell(self, conn: ClientConnection, topic: str, partitions: dict[int, _Falling]) -> None:
         worst, case = max(partitions.items(), key=lambda item: item[1].last.lag)
         lasting = max(f.last.time_ns - f.first.time_ns for f in partitions.values()) / SECOND
         taken = sum(f.last.offset - f.first.offset for f in partitions.values()) / lasting
@@ -144,14 +144,14 @@ class GrowingLag(FetchDetector):
             sum(lags) for lags in zip(*((f.first.lag, f.last.lag) for f in partitions.values()), strict=True)
         )
         heavy = lasting * SECOND >= self.LONG_NS and taken * 2 < come
-        key = link.identity, topic
+        key = conn.identity, topic
         finding = self._found.get(key)
         if finding is None:
-            finding = self.report(key, None, partial(self._say, link, topic), case.first.time_ns)
+            finding = self.report(key, None, partial(self._say, conn, topic), case.first.time_ns)
         finding.add_evidence(None, case.last.time_ns)
         finding.severity = Severity.MEDIUM if heavy else Severity.LOW
         finding.seen = (
-            f"{link.who} falls behind in {some(f'{topic}-{p}' for p in partitions)}: its lag grew from {before:,} to "
+            f"{conn.who} falls behind in {some(f'{topic}-{p}' for p in partitions)}: its lag grew from {before:,} to "
             f"{now:,} records in {duration(lasting * SECOND)}; it takes {number(taken)} records/s, "
             f"{number(come)} records/s are produced"
         )
@@ -162,7 +162,7 @@ class GrowingLag(FetchDetector):
             "lag_per_second": round((now - before) / lasting, 1),
         }
 
-    def _say(self, link: Link, topic: str) -> Finding:
+    def _say(self, conn: ClientConnection, topic: str) -> Finding:
         return self.finding(
             "",
             "lag is what was produced (high_watermark) and not fetched (fetch_offset). It grows as long as the consumer is "
@@ -171,7 +171,7 @@ class GrowingLag(FetchDetector):
             "look at what the application does between two polls; add members to the group up to the number of partitions; "
             "let a fetch bring more (fetch.min.bytes, max.partition.fetch.bytes; librdkafka: fetch.message.max.bytes and "
             "queued.max.messages.kbytes); see whether fetches are throttled (consumer_byte_rate)",
-            **link.facts,
+            **conn.facts,
             api="Fetch",
             topic=topic,
         )
@@ -207,38 +207,38 @@ class StalledByTransaction(FetchDetector):
     LONG_NS = 10 * SECOND
     """A producer that is alive rarely keeps a transaction open for longer; Kafka Streams commits every 100 ms."""
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._stalls: Bounded[int, dict[Place, _Stall]] = Bounded(4096)
-        self._open: Bounded[str, _Transaction] = Bounded(5000)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._stalls: BoundedDict[int, dict[Place, _Stall]] = BoundedDict(4096)
+        self._open: BoundedDict[str, _Transaction] = BoundedDict(5000)
         self._longest: dict[tuple[tuple[str, str, str], str], int] = {}
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.api_key == FETCH:
-            super().done(link, exchange)
+            super().done(conn, exchange)
         elif exchange.api_key == END_TXN:
             if exchange.state is State.PAIRED and not exchange.error and exchange.request_view is not None:
                 self._open.pop(exchange.request_view.values[0], None)
         elif exchange.api_version >= 3:
             message = exchange.request_view
             if message is not None and message.values[0] is not None:
-                self._produced(link, exchange, message)
+                self._produced(conn, exchange, message)
 
-    def _produced(self, link: Link, exchange: Exchange, message: MessageView) -> None:
+    def _produced(self, conn: ClientConnection, exchange: Exchange, message: MessageView) -> None:
         transactional_id = message.values[0]
         known = self._open.get(transactional_id)
         if known is None:
-            known = self._open[transactional_id] = _Transaction(link.who, exchange.request_time_ns or 0)
+            known = self._open[transactional_id] = _Transaction(conn.who, exchange.request_time_ns or 0)
         for topic in message.values[3]:
             name = topic_name(exchange, topic[0])
             known.places.update((name, p[0]) for p in topic[1])
 
-    def fetched(self, link: Link, fetched: Fetched) -> None:
+    def fetched(self, conn: ClientConnection, fetched: FetchExchange) -> None:
         if not fetched.read_committed:
             return
-        stalls = self._stalls.get(link.number)
+        stalls = self._stalls.get(conn.number)
         if stalls is None:
-            stalls = self._stalls[link.number] = {}
+            stalls = self._stalls[conn.number] = {}
         for answer in fetched.answered:
             stable, offset = answer.last_stable, fetched.offset(answer.place)
             if answer.error or answer.size or not 0 <= stable < answer.high_watermark or offset < stable:
@@ -253,13 +253,13 @@ class StalledByTransaction(FetchDetector):
             if fetched.offset(place) != stall.stable:
                 del stalls[place]
             elif fetched.time_ns - stall.since_ns >= self.LASTING_NS:
-                self._waits(link, fetched, place, stall)
+                self._waits(conn, fetched, place, stall)
 
-    def _waits(self, link: Link, fetched: Fetched, place: Place, stall: _Stall) -> None:
-        key = link.identity, place[0]
+    def _waits(self, conn: ClientConnection, fetched: FetchExchange, place: Place, stall: _Stall) -> None:
+        key = conn.identity, place[0]
         lasting = fetched.time_ns - stall.since_ns
         new = key not in self._found
-        finding = self.report(key, fetched.exchange, partial(self._say, link, fetched, place))
+        finding = self.report(key, fetched.exchange, partial(self._say, conn, fetched, place))
         if new:
             finding.exchanges.insert(0, stall.exchange)
         if lasting < self._longest.get(key, 0):
@@ -269,7 +269,7 @@ class StalledByTransaction(FetchDetector):
         finding.first_ns = min(finding.first_ns or stall.since_ns, stall.since_ns)
         holders = [(t, i) for i, t in self._open.items() if place in t.places and t.since_ns <= stall.since_ns]
         text = (
-            f"{link.who} stands at offset {stall.stable} of {place[0]}-{place[1]} for {duration(lasting)}: "
+            f"{conn.who} stands at offset {stall.stable} of {place[0]}-{place[1]} for {duration(lasting)}: "
             f"{several(stall.high_watermark - stall.stable, 'record')} behind it wait for an open transaction to end "
             "(isolation.level=read_committed)"
         )
@@ -283,7 +283,7 @@ class StalledByTransaction(FetchDetector):
         finding.seen = text
         finding.about |= {"partition": place[1], "offset": stall.stable, "high_watermark": stall.high_watermark}
 
-    def _say(self, link: Link, fetched: Fetched, place: Place) -> Finding:
+    def _say(self, conn: ClientConnection, fetched: FetchExchange, place: Place) -> Finding:
         return self.finding(
             "",
             "a read_committed consumer reads up to the last stable offset: the first record of the oldest transaction that "
@@ -292,14 +292,14 @@ class StalledByTransaction(FetchDetector):
             "find who holds it: kafka-transactions.sh find-hanging (or describe-producers) names the producer, abort ends "
             "it (KIP-664); commit or abort sooner, lower transaction.timeout.ms (default 60000); Flink: "
             "transactions last as long as the checkpoint interval",
-            **link.facts,
+            **conn.facts,
             api="Fetch",
             api_version=fetched.exchange.api_version,
             topic=place[0],
         )
 
-    def closed(self, link: Link) -> None:
-        self._stalls.pop(link.number, None)
+    def closed(self, conn: ClientConnection) -> None:
+        self._stalls.pop(conn.number, None)
 
 
 DETECTORS: tuple[type[Detector], ...] = (GrowingLag, StalledByTransaction)

@@ -9,10 +9,10 @@ from ....connection.exchange import Exchange, State
 from ....schema import facts
 from ...engine.detector import Detector
 from ...engine.finding import Finding, Severity
-from ...engine.scene import Link, Scene
-from ...engine.tallies import Bounded
+from ...engine.tallies import BoundedDict
+from ...engine.traffic import ClientConnection, Traffic
 from ...engine.wording import SECOND, duration, several, times
-from ...models.fetches import FETCH, FetchDetector, Fetched, Place
+from ...models.fetches import FETCH, FetchDetector, FetchExchange, Place
 
 OFFSET_FOR_LEADER_EPOCH = facts.api_key("OffsetForLeaderEpoch")
 
@@ -28,34 +28,34 @@ class ReadReplicaBouncing(FetchDetector):
     WITHIN_NS = 60 * SECOND
     """A consumer stays with the replica it was given for metadata.max.age.ms (5 min): five times in a minute is none."""
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._sent: Bounded[tuple[tuple[str, str, str], Place], deque[int]] = Bounded(5000)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._sent: BoundedDict[tuple[tuple[str, str, str], Place], deque[int]] = BoundedDict(5000)
 
-    def fetched(self, link: Link, fetched: Fetched) -> None:
+    def fetched(self, conn: ClientConnection, fetched: FetchExchange) -> None:
         for answer in fetched.answered:
             if answer.replica < 0:
                 continue
-            key = link.identity, answer.place
+            key = conn.identity, answer.place
             sent = self._sent.get(key)
             if sent is None:
                 sent = self._sent[key] = deque(maxlen=self.COUNT)
             sent.append(fetched.time_ns)
             if len(sent) < self.COUNT or sent[-1] - sent[0] > self.WITHIN_NS:
                 continue
-            topic = link.identity, answer.place[0]
+            topic = conn.identity, answer.place[0]
             new = topic not in self._found
-            finding = self.report(topic, fetched.exchange, partial(self._say, link, fetched, answer.place))
+            finding = self.report(topic, fetched.exchange, partial(self._say, conn, fetched, answer.place))
             if new:
                 finding.count = len(sent)
             finding.first_ns = min(finding.first_ns or sent[0], sent[0])
             finding.about["replica"] = answer.replica
             finding.seen = (
-                f"{link.where} sent {link.who} to broker {answer.replica} for {answer.place[0]}-{answer.place[1]} "
+                f"{conn.where} sent {conn.who} to broker {answer.replica} for {answer.place[0]}-{answer.place[1]} "
                 f"{times(finding.count)} in {duration((finding.last_ns or 0) - finding.first_ns)}: it comes back each time"
             )
 
-    def _say(self, link: Link, fetched: Fetched, place: Place) -> Finding:
+    def _say(self, conn: ClientConnection, fetched: FetchExchange, place: Place) -> Finding:
         return self.finding(
             "",
             "with client.rack and replica.selector.class a leader answers preferred_read_replica and no records (KIP-392). "
@@ -63,7 +63,7 @@ class ReadReplicaBouncing(FetchDetector):
             "ignores the field) asks the leader again: round trips without records.",
             "see whether the client can reach the replica, and what it answers; take client.rack from the client, or "
             "replica.selector.class from the brokers; upgrade a client that ignores preferred_read_replica",
-            **link.facts,
+            **conn.facts,
             api="Fetch",
             api_version=fetched.exchange.api_version,
             topic=place[0],
@@ -79,49 +79,49 @@ class LogTruncated(FetchDetector):
     title = "a log that was cut behind a consumer's position: what it read there is gone (KIP-320)"
     apis = frozenset({FETCH, OFFSET_FOR_LEADER_EPOCH})
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
         # By client: the last offset that records were asked from.
-        self._positions: Bounded[tuple[str, str, str], Bounded[Place, int]] = Bounded(1000)
+        self._positions: BoundedDict[tuple[str, str, str], BoundedDict[Place, int]] = BoundedDict(1000)
 
-    def fetched(self, link: Link, fetched: Fetched) -> None:
-        read: Bounded[Place, int] | None = None
+    def fetched(self, conn: ClientConnection, fetched: FetchExchange) -> None:
+        read: BoundedDict[Place, int] | None = None
         for answer in fetched.answered:
             if answer.diverging is not None:
                 epoch, end = answer.diverging
-                self._cut(link, fetched.exchange, answer.place, fetched.offset(answer.place), epoch, end)
+                self._cut(conn, fetched.exchange, answer.place, fetched.offset(answer.place), epoch, end)
             elif answer.size and not answer.error:
                 # Records were there: the position that a later OffsetForLeaderEpoch is about is at least this one.
                 if read is None:
-                    read = self._read_by(link)
+                    read = self._read_by(conn)
                 read[answer.place] = fetched.offset(answer.place)
 
-    def _read_by(self, link: Link) -> Bounded[Place, int]:
-        found = self._positions.get(link.identity)
+    def _read_by(self, conn: ClientConnection) -> BoundedDict[Place, int]:
+        found = self._positions.get(conn.identity)
         if found is None:
-            found = self._positions[link.identity] = Bounded(2000)
+            found = self._positions[conn.identity] = BoundedDict(2000)
         return found
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.api_key == FETCH:
-            super().done(link, exchange)
+            super().done(conn, exchange)
             return
         asked, answered = exchange.request_view, exchange.response_view
         if exchange.state is not State.PAIRED or asked is None or answered is None:
             return
         if asked.to_dict().get("replica_id", -1) >= 0:
             return
-        read = self._read_by(link)
+        read = self._read_by(conn)
         for topic in answered.to_dict()["topics"]:
             for p in topic["partitions"]:
                 place = topic["topic"], p["partition"]
                 position = read.get(place, -1)
                 if not p["error_code"] and 0 <= p["end_offset"] < position:
-                    self._cut(link, exchange, place, position, p.get("leader_epoch", -1), p["end_offset"])
+                    self._cut(conn, exchange, place, position, p.get("leader_epoch", -1), p["end_offset"])
 
-    def _cut(self, link: Link, exchange: Exchange, place: Place, position: int, epoch: int, end: int) -> None:
+    def _cut(self, conn: ClientConnection, exchange: Exchange, place: Place, position: int, epoch: int, end: int) -> None:
         finding = self.report(
-            (link.identity, place[0]), exchange, partial(self._say, link, exchange, place, position, epoch, end)
+            (conn.identity, place[0]), exchange, partial(self._say, conn, exchange, place, position, epoch, end)
         )
         cut = finding.about.setdefault("partitions", [])
         if place[1] not in cut:
@@ -129,16 +129,16 @@ class LogTruncated(FetchDetector):
             if len(cut) == 2:
                 finding.seen += "; other partitions of the topic too"
 
-    def _say(self, link: Link, exchange: Exchange, place: Place, position: int, epoch: int, end: int) -> Finding:
+    def _say(self, conn: ClientConnection, exchange: Exchange, place: Place, position: int, epoch: int, end: int) -> Finding:
         return self.finding(
-            f"{link.who} stands at offset {position} of {place[0]}-{place[1]}, but {link.where} ends epoch {epoch} at "
+            f"{conn.who} stands at offset {position} of {place[0]}-{place[1]}, but {conn.where} ends epoch {epoch} at "
             f"offset {end}: its log was cut by {several(max(position - end, 0), 'record')}",
             "after an unclean leader election, or acks below all, a new leader may lack records that consumers have read "
             "already; other records take their offsets (KIP-320). Java clients raise LogTruncationException or reset, "
             "librdkafka resets by auto.offset.reset; others read on without noticing.",
             "treat what was processed beyond that offset as in doubt; unclean.leader.election.enable=false, "
             "min.insync.replicas=2 with replication factor 3 and acks=all keep it from happening again",
-            **link.facts,
+            **conn.facts,
             api=exchange.api,
             api_version=exchange.api_version,
             topic=place[0],

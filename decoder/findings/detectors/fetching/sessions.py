@@ -8,10 +8,10 @@ from functools import partial
 from ....schema import facts
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Finding, Severity
-from ...engine.scene import Link, Scene
-from ...engine.tallies import Bounded
+from ...engine.tallies import BoundedDict
+from ...engine.traffic import ClientConnection, Traffic
 from ...engine.wording import SECOND, duration, number, several, size, times
-from ...models.fetches import FetchDetector, Fetched
+from ...models.fetches import FetchDetector, FetchExchange
 
 REFUSALS = frozenset(
     facts.error_code(name)
@@ -44,14 +44,14 @@ class FetchSessionRefused(FetchDetector):
     HEAVY = 30
     """So many in a minute: every second fetch or so is in vain."""
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._times: Bounded[_WHO, deque[int]] = Bounded(4096)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._times: BoundedDict[_WHO, deque[int]] = BoundedDict(4096)
 
-    def fetched(self, link: Link, fetched: Fetched) -> None:
+    def fetched(self, conn: ClientConnection, fetched: FetchExchange) -> None:
         if fetched.error not in REFUSALS:
             return
-        key = link.identity, link.broker
+        key = conn.identity, conn.broker
         seen = self._times.get(key)
         if seen is None:
             seen = self._times[key] = deque(maxlen=self.HEAVY)
@@ -60,7 +60,7 @@ class FetchSessionRefused(FetchDetector):
         if len(recent) < self.COUNT:
             return
         new = key not in self._found
-        finding = self.report(key, fetched.exchange, partial(self._say, link, fetched))
+        finding = self.report(key, fetched.exchange, partial(self._say, conn, fetched))
         if new:
             finding.count = len(recent)
         finding.first_ns = min(finding.first_ns or recent[0], recent[0])
@@ -68,11 +68,11 @@ class FetchSessionRefused(FetchDetector):
             finding.severity = Severity.MEDIUM
         error = finding.about["error"] = facts.error_name(fetched.error)
         finding.seen = (
-            f"{link.where} refused the fetch sessions of {link.who} {times(finding.count)} in "
+            f"{conn.where} refused the fetch sessions of {conn.who} {times(finding.count)} in "
             f"{duration(fetched.time_ns - finding.first_ns)}, last with {error}"
         )
 
-    def _say(self, link: Link, fetched: Fetched) -> Finding:
+    def _say(self, conn: ClientConnection, fetched: FetchExchange) -> Finding:
         return self.finding(
             "",
             _WHY + " FETCH_SESSION_ID_NOT_FOUND: the session was evicted, or the broker was started again. "
@@ -80,7 +80,7 @@ class FetchSessionRefused(FetchDetector):
             "raise max.incremental.fetch.session.cache.slots on the brokers, over the number of consumers and followers of "
             "each; look at the broker's IncrementalFetchSessionEvictionsPerSec; with INVALID_FETCH_SESSION_EPOCH look "
             "for something between client and broker that repeats or loses requests, and upgrade the client",
-            **link.facts,
+            **conn.facts,
             api="Fetch",
             api_version=fetched.exchange.api_version,
         )
@@ -97,38 +97,38 @@ class FetchSessionChurn(FetchDetector):
     WITHIN_NS = 30 * SECOND
     """A consumer begins a session per broker and connection, and another after an error."""
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
         # Of each connection: (time, whether a session was given) of the last requests for a new one.
-        self._begun: Bounded[int, deque[tuple[int, bool]]] = Bounded(4096)
+        self._begun: BoundedDict[int, deque[tuple[int, bool]]] = BoundedDict(4096)
 
-    def fetched(self, link: Link, fetched: Fetched) -> None:
+    def fetched(self, conn: ClientConnection, fetched: FetchExchange) -> None:
         # Epoch 0 asks for a new session, -1 for none (KIP-227). A refused one begins anew, which is told apart.
         if fetched.session_epoch != 0 or fetched.error:
             return
-        begun = self._begun.get(link.number)
+        begun = self._begun.get(conn.number)
         if begun is None:
-            begun = self._begun[link.number] = deque(maxlen=self.COUNT)
+            begun = self._begun[conn.number] = deque(maxlen=self.COUNT)
         begun.append((fetched.time_ns, fetched.new_session_id != 0))
         if len(begun) < self.COUNT or begun[-1][0] - begun[0][0] > self.WITHIN_NS:
             return
         given = sum(was for _, was in begun)
         full = given * 2 < len(begun)
-        key = link.identity, link.broker, full
+        key = conn.identity, conn.broker, full
         new = key not in self._found
-        finding = self.report(key, fetched.exchange, partial(self._say, link, fetched, full))
+        finding = self.report(key, fetched.exchange, partial(self._say, conn, fetched, full))
         if new:
             finding.count = len(begun)
         finding.first_ns = min(finding.first_ns or begun[0][0], begun[0][0])
         count, span = times(finding.count), duration(fetched.time_ns - finding.first_ns)
         what = (
-            f"asked {link.where} for a fetch session {count} within {span} and was given none: no slot is left"
+            f"asked {conn.where} for a fetch session {count} within {span} and was given none: no slot is left"
             if full
-            else f"began a new fetch session at {link.where} {count} within {span} instead of going on with the one it had"
+            else f"began a new fetch session at {conn.where} {count} within {span} instead of going on with the one it had"
         )
-        finding.seen = f"{link.who} {what}; it names {several(len(fetched.asked), 'partition')} each time"
+        finding.seen = f"{conn.who} {what}; it names {several(len(fetched.asked), 'partition')} each time"
 
-    def _say(self, link: Link, fetched: Fetched, full: bool) -> Finding:
+    def _say(self, conn: ClientConnection, fetched: FetchExchange, full: bool) -> Finding:
         remedy = (
             "raise max.incremental.fetch.session.cache.slots on the broker, over the number of consumers and followers it "
             "serves (its metric NumIncrementalFetchSessions stands at the limit)"
@@ -140,15 +140,15 @@ class FetchSessionChurn(FetchDetector):
             "",
             _WHY,
             remedy,
-            **link.facts,
+            **conn.facts,
             api="Fetch",
             api_version=fetched.exchange.api_version,
             partitions=len(fetched.asked),
             slots_full=full,
         )
 
-    def closed(self, link: Link) -> None:
-        self._begun.pop(link.number, None)
+    def closed(self, conn: ClientConnection) -> None:
+        self._begun.pop(conn.number, None)
 
 
 class FullFetches(FetchDetector):
@@ -166,17 +166,17 @@ class FullFetches(FetchDetector):
     BYTES_PER_SECOND = 20_000
     LASTING_NS = 5 * SECOND
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
         # Of each connection: first time, requests, their bytes, bytes of records.
-        self._sums: Bounded[int, list[int]] = Bounded(4096)
+        self._sums: BoundedDict[int, list[int]] = BoundedDict(4096)
 
-    def fetched(self, link: Link, fetched: Fetched) -> None:
+    def fetched(self, conn: ClientConnection, fetched: FetchExchange) -> None:
         if fetched.session_epoch > 0:
             return
-        sums = self._sums.get(link.number)
+        sums = self._sums.get(conn.number)
         if sums is None:
-            sums = self._sums[link.number] = [fetched.time_ns, 0, 0, 0]
+            sums = self._sums[conn.number] = [fetched.time_ns, 0, 0, 0]
         sums[1] += 1
         sums[2] += fetched.exchange.request_size or 0
         sums[3] += fetched.size
@@ -187,28 +187,28 @@ class FullFetches(FetchDetector):
         rate = asked * SECOND / lasting
         if asked < records * self.SHARE or rate < self.BYTES_PER_SECOND:
             return
-        key = link.identity, link.broker
-        finding = self.report(key, fetched.exchange, partial(self._say, link, fetched))
+        key = conn.identity, conn.broker
+        finding = self.report(key, fetched.exchange, partial(self._say, conn, fetched))
         finding.count = count
         finding.seen = (
-            f"{link.who} names {len(fetched.positions)} partitions in each of {count:,} Fetch requests to {link.where} "
+            f"{conn.who} names {len(fetched.positions)} partitions in each of {count:,} Fetch requests to {conn.where} "
             f"({size(asked / count)} each, {number(rate / 1000)} kB/s) for {size(records)} of records: it uses no session"
         )
 
-    def _say(self, link: Link, fetched: Fetched) -> Finding:
+    def _say(self, conn: ClientConnection, fetched: FetchExchange) -> Finding:
         return self.finding(
             "",
             _WHY + " librdkafka and aiokafka use none at all.",
             "let the broker wait longer (fetch.min.bytes, fetch.max.wait.ms; librdkafka: fetch.wait.max.ms), share the "
             "partitions among more members, or use a client with sessions (Java, franz-go, kafka-python)",
-            **link.facts,
+            **conn.facts,
             api="Fetch",
             api_version=fetched.exchange.api_version,
             partitions=len(fetched.positions),
         )
 
-    def closed(self, link: Link) -> None:
-        self._sums.pop(link.number, None)
+    def closed(self, conn: ClientConnection) -> None:
+        self._sums.pop(conn.number, None)
 
 
 DETECTORS: tuple[type[Detector], ...] = (FetchSessionRefused, FetchSessionChurn, FullFetches)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ...engine.detector import Detector
 from ...engine.finding import Finding, Severity
-from ...engine.scene import Scene
-from ...engine.tallies import Bounded
+from ...engine.tallies import BoundedDict
+from ...engine.traffic import Traffic
 from ...engine.wording import SECOND, some
 from ...models.group import Group
 from ...models.group_calls import Call
@@ -17,9 +17,9 @@ class _Assigned(GroupDetector):
 
     SETTLED_NS = 5 * SECOND
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._new: Bounded[Group, Call] = Bounded(2000)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._new: BoundedDict[Group, Call] = BoundedDict(2000)
 
     def asked(self, call: Call) -> None:
         self._due(call.group, call.asked_ns)
@@ -65,7 +65,7 @@ class _Assigned(GroupDetector):
                 assignor=group.assignor,
                 api=call.api,
                 api_version=call.exchange.api_version,
-                **call.link.facts,
+                **call.conn.facts,
             ),
         )
         finding.seen = seen
@@ -76,7 +76,7 @@ class _Assigned(GroupDetector):
     def name(group: Group, member_id: str) -> str:
         """A member by its client id where it was seen."""
         member = group.members.get(member_id)
-        return (member.link.client_id if member and member.link.client_id else "") or member_id
+        return (member.conn.client_id if member and member.conn.client_id else "") or member_id
 
 
 class AssignmentSkew(_Assigned):

@@ -8,8 +8,8 @@ from ....connection.exchange import Exchange
 from ....schema import facts
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Severity
-from ...engine.scene import Link, Scene
-from ...engine.tallies import Bounded, Pace
+from ...engine.tallies import BoundedDict, RateCounter
+from ...engine.traffic import ClientConnection, Traffic
 from ...engine.wording import SECOND, duration, number, some
 from ...models.group import Group
 from ...models.group_calls import (
@@ -43,11 +43,11 @@ def is_stale(call: Call) -> bool:
     return gone or 0 <= call.generation < call.group.generation
 
 
-def often(counts: Bounded[object, Pace], key: object, call: Call) -> int:
+def often(counts: BoundedDict[object, RateCounter], key: object, call: Call) -> int:
     """How often this was seen within a minute, this call counted."""
     pace = counts.get(key)
     if pace is None:
-        pace = counts[key] = Pace(60)
+        pace = counts[key] = RateCounter(60)
     pace.add(call.answered_ns)
     return pace.total
 
@@ -64,15 +64,15 @@ class StaleCommit(GroupDetector):
     RETRIED = 3
     """Within a minute: consumers of KIP-848 try a commit with a stale epoch again with the new one."""
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._retried: Bounded[object, Pace] = Bounded(2000)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._retried: BoundedDict[object, RateCounter] = BoundedDict(2000)
 
     def answered(self, call: Call) -> None:
         if not is_stale(call):
             return
         group, member = call.group, call.member
-        key = group, call.link.identity
+        key = group, call.conn.identity
         if call.error == STALE_MEMBER_EPOCH and often(self._retried, key, call) < self.RETRIED:
             return
         name = facts.error_name(call.error)
@@ -85,7 +85,7 @@ class StaleCommit(GroupDetector):
             key,
             call.exchange,
             lambda: self.finding(
-                f"{call.link.who} commits in group {group.id!r} for generation {call.generation}, {late}: {name} to "
+                f"{call.conn.who} commits in group {group.id!r} for generation {call.generation}, {late}: {name} to "
                 f"{call.api} v{call.exchange.api_version} of {some(offsets)}",
                 "the partitions may belong to another member by now, so the coordinator refuses. The records were "
                 "processed, the commit is lost, and whoever has the partitions now reads them again.",
@@ -97,7 +97,7 @@ class StaleCommit(GroupDetector):
                 error=name,
                 api=call.api,
                 api_version=call.exchange.api_version,
-                **call.link.facts,
+                **call.conn.facts,
             ),
         )
 
@@ -115,12 +115,12 @@ class OutsiderCommit(GroupDetector):
         if call.error != UNKNOWN_MEMBER_ID or not from_outside(call):
             return
         group = call.group
-        members = some({m.link.who for m in group.live})
+        members = some({m.conn.who for m in group.live})
         self.report(
-            (group, call.link.identity),
+            (group, call.conn.identity),
             call.exchange,
             lambda: self.finding(
-                f"{call.link.who} commits to group {group.id!r} without being a member, and is refused with "
+                f"{call.conn.who} commits to group {group.id!r} without being a member, and is refused with "
                 f"UNKNOWN_MEMBER_ID ({call.api} v{call.exchange.api_version}): the group has members"
                 + (f", {members}" if members else ""),
                 "a consumer with assign() instead of subscribe() commits without a generation. The coordinator takes "
@@ -132,7 +132,7 @@ class OutsiderCommit(GroupDetector):
                 error="UNKNOWN_MEMBER_ID",
                 api=call.api,
                 api_version=call.exchange.api_version,
-                **call.link.facts,
+                **call.conn.facts,
             ),
         )
 
@@ -173,9 +173,9 @@ class CommitFailed(GroupDetector):
     DURING_REBALANCE = 3
     """Within a minute: REBALANCE_IN_PROGRESS once or twice is a commit that met a rebalance; clients try again."""
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._met: Bounded[object, Pace] = Bounded(2000)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._met: BoundedDict[object, RateCounter] = BoundedDict(2000)
 
     def answered(self, call: Call) -> None:
         if not call.error or call.error in _OTHERS or call.error == FENCED_INSTANCE_ID:
@@ -185,7 +185,7 @@ class CommitFailed(GroupDetector):
         name = facts.error_name(call.error)
         if call.api == "TxnOffsetCommit" and name not in _OF_TRANSACTIONS:
             return
-        key = call.group, call.link.identity, call.error
+        key = call.group, call.conn.identity, call.error
         passing = call.error in (REBALANCE_IN_PROGRESS, STALE_MEMBER_EPOCH)
         if passing and often(self._met, key, call) < self.DURING_REBALANCE:
             return
@@ -194,7 +194,7 @@ class CommitFailed(GroupDetector):
             key,
             call.exchange,
             lambda: self.finding(
-                f"{call.link.where} refuses commits of {call.link.who} in group {call.group_id!r} with {name} "
+                f"{call.conn.where} refuses commits of {call.conn.who} in group {call.group_id!r} with {name} "
                 f"({call.api} v{call.exchange.api_version}): {some(f'{c.topic}-{c.partition}' for c in refused)}",
                 "offsets that are not committed are read again after the next rebalance or restart.",
                 _REMEDIES.get(name, "look at what the error says of the group, the topic or the broker"),
@@ -205,7 +205,7 @@ class CommitFailed(GroupDetector):
                 error=name,
                 api=call.api,
                 api_version=call.exchange.api_version,
-                **call.link.facts,
+                **call.conn.facts,
             ),
         )
 
@@ -236,9 +236,9 @@ class CommitPerRecord(GroupDetector):
     FAST = 50.0
     """Per second: a coordinator takes some thousand commits per second from all its groups together."""
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._streaks: Bounded[Place, _Streak] = Bounded(PARTITIONS)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._streaks: BoundedDict[Place, _Streak] = BoundedDict(PARTITIONS)
 
     def answered(self, call: Call) -> None:
         if call.error or not call.answer:
@@ -262,10 +262,10 @@ class CommitPerRecord(GroupDetector):
 
     def _report(self, call: Call, topic: str, partition: int, streak: _Streak, rate: float) -> None:
         seen = (
-            f"{call.link.who} commits after every record in group {call.group_id!r}: {streak.count} commits of "
+            f"{call.conn.who} commits after every record in group {call.group_id!r}: {streak.count} commits of "
             f"{topic}-{partition} in a row, a record or two each, {number(rate)} per second"
         )
-        key = call.group, call.link.identity
+        key = call.group, call.conn.identity
         finding = self.report(
             key,
             call.exchange,
@@ -281,7 +281,7 @@ class CommitPerRecord(GroupDetector):
                 partition=partition,
                 api=call.api,
                 api_version=call.exchange.api_version,
-                **call.link.facts,
+                **call.conn.facts,
             ),
         )
         finding.count = max(finding.count, streak.count)
@@ -300,11 +300,11 @@ class CommitBackwards(GroupDetector):
     title = "a group's committed offset goes backwards"
     apis = frozenset({OFFSET_COMMIT, DELETE_TOPICS})
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._last: Bounded[Place, tuple[int, Link]] = Bounded(PARTITIONS)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._last: BoundedDict[Place, tuple[int, ClientConnection]] = BoundedDict(PARTITIONS)
 
-    def request(self, link: Link, exchange: Exchange) -> None:
+    def request(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.api_key == DELETE_TOPICS:
             self._last.clear()  # a topic that is made anew begins at 0
 
@@ -315,16 +315,16 @@ class CommitBackwards(GroupDetector):
             if commit.error:
                 continue
             place = call.group, commit.topic, commit.partition
-            last, who = self._last.get(place, (commit.offset, call.link))
-            self._last[place] = commit.offset, call.link
+            last, who = self._last.get(place, (commit.offset, call.conn))
+            self._last[place] = commit.offset, call.conn
             if commit.offset < last:
                 self._report(call, commit.topic, commit.partition, last, commit.offset, who)
 
-    def _report(self, call: Call, topic: str, partition: int, last: int, offset: int, before: Link) -> None:
+    def _report(self, call: Call, topic: str, partition: int, last: int, offset: int, before: ClientConnection) -> None:
         tool = from_outside(call)
-        other = f", {before.who} had committed {last}" if before.identity != call.link.identity else f" after {last}"
+        other = f", {before.who} had committed {last}" if before.identity != call.conn.identity else f" after {last}"
         seen = (
-            f"{call.link.who} commits offset {offset} of {topic}-{partition} in group {call.group_id!r}{other}: "
+            f"{call.conn.who} commits offset {offset} of {topic}-{partition} in group {call.group_id!r}{other}: "
             f"{last - offset:,} back"
         )
         key = call.group, tool
@@ -348,7 +348,7 @@ class CommitBackwards(GroupDetector):
                 partition=partition,
                 api=call.api,
                 api_version=call.exchange.api_version,
-                **call.link.facts,
+                **call.conn.facts,
             ),
         )
         if last - offset > finding.about.get("back", 0):

@@ -10,8 +10,8 @@ from ....connection.exchange import Exchange
 from ....schema import facts
 from ...engine.detector import Detector
 from ...engine.finding import Finding, Severity
-from ...engine.scene import Link, Scene
-from ...engine.tallies import Bounded
+from ...engine.tallies import BoundedDict
+from ...engine.traffic import ClientConnection, Traffic
 from ...engine.wording import SECOND, duration
 from ...models.group_calls import GROUP_APIS, rows, top
 
@@ -64,28 +64,28 @@ class CoordinatorTrouble(Detector):
     BAD_NS = 60 * SECOND
     ERRORS = 5
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._spells: Bounded[tuple[str, bool], _Spell] = Bounded(2000)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._spells: BoundedDict[tuple[str, bool], _Spell] = BoundedDict(2000)
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.response is None or (not exchange.error and not self._spells):
             return
         if exchange.api_key == FIND_COORDINATOR:
             for group, error, _, _ in coordinators(exchange):
-                self._take(link, exchange, group, error, True)
+                self._take(conn, exchange, group, error, True)
             return
         asked = exchange.request_view
         if asked is not None:
-            self._take(link, exchange, top(asked)["group_id"], exchange.error, False)
+            self._take(conn, exchange, top(asked)["group_id"], exchange.error, False)
 
-    def _take(self, link: Link, exchange: Exchange, group: str, error: int, finding_it: bool) -> None:
+    def _take(self, conn: ClientConnection, exchange: Exchange, group: str, error: int, finding_it: bool) -> None:
         key = group, finding_it
         if error not in _TROUBLE:
             if not error:
                 self._spells.pop(key, None)
             return
-        now = exchange.response_time_ns or self.scene.now_ns
+        now = exchange.response_time_ns or self.traffic.now_ns
         spell = self._spells.get(key)
         if spell is None:
             spell = self._spells[key] = _Spell(now)
@@ -97,7 +97,7 @@ class CoordinatorTrouble(Detector):
         names = ", ".join(f"{facts.error_name(code)} ({count})" for code, count in spell.errors.most_common())
         seen = (
             f"for {duration(lasted)} no coordinator answers for group {group!r}: {names}, "
-            f"last to {link.who} from {link.where} in {exchange.api} v{exchange.api_version}"
+            f"last to {conn.who} from {conn.where} in {exchange.api} v{exchange.api_version}"
         )
         finding = self.report(
             group,
@@ -111,7 +111,7 @@ class CoordinatorTrouble(Detector):
                 error=facts.error_name(error),
                 api=exchange.api,
                 api_version=exchange.api_version,
-                **link.facts,
+                **conn.facts,
             ),
         )
         finding.seen = seen
@@ -133,16 +133,16 @@ class CoordinatorMoved(Detector):
     WINDOW_NS = 600 * SECOND
     """A restart of all brokers moves a coordinator about twice."""
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._answers: Bounded[tuple[str, str], deque[tuple[int, int]]] = Bounded(2000)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._answers: BoundedDict[tuple[str, str], deque[tuple[int, int]]] = BoundedDict(2000)
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         for group, error, node, address in coordinators(exchange):
             if error or node < 0:
                 continue
-            now = exchange.response_time_ns or self.scene.now_ns
-            key = link.cluster.id, group
+            now = exchange.response_time_ns or self.traffic.now_ns
+            key = conn.cluster.id, group
             known = self._answers.get(key)
             if known is None:
                 known = self._answers[key] = deque([(now, node)], maxlen=64)
@@ -157,13 +157,13 @@ class CoordinatorMoved(Detector):
                 if moves > 1
                 else f"the coordinator of group {group!r} moved from broker {before} to broker {node} ({address})"
             )
-            finding = self._moved(link, exchange, group, seen)
+            finding = self._moved(conn, exchange, group, seen)
             finding.seen = seen
             finding.about |= {"from": before, "to": node}
             if moves >= self.OFTEN:
                 finding.severity = Severity.MEDIUM
 
-    def _moved(self, link: Link, exchange: Exchange, group: str, seen: str) -> Finding:
+    def _moved(self, conn: ClientConnection, exchange: Exchange, group: str, seen: str) -> Finding:
         return self.report(
             group,
             exchange,
@@ -175,7 +175,7 @@ class CoordinatorMoved(Detector):
                 group=group,
                 api=exchange.api,
                 api_version=exchange.api_version,
-                **link.facts,
+                **conn.facts,
             ),
         )
 

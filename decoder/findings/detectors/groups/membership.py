@@ -8,8 +8,8 @@ from functools import partial
 from ....schema import facts
 from ...engine.detector import Detector
 from ...engine.finding import Finding, Severity
-from ...engine.scene import Scene
-from ...engine.tallies import Bounded
+from ...engine.tallies import BoundedDict
+from ...engine.traffic import Traffic
 from ...engine.wording import SECOND, duration
 from ...models.group import Group
 from ...models.group_calls import JOINING_APIS, Call
@@ -38,8 +38,8 @@ class MissedHeartbeats(GroupDetector):
     MOST = 2 / 3
     """Heartbeats are due at a third of the session timeout at most: two in a row were missed."""
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
         self._silent: dict[object, Finding] = {}
 
     def asked(self, call: Call) -> None:
@@ -52,9 +52,9 @@ class MissedHeartbeats(GroupDetector):
         for group in self.groups.all():
             for member in group.live:
                 silent = now_ns - member.seen_ns
-                quiet = not member.waits and not member.closed_ns and not member.torn
+                quiet = not member.waits and not member.closed_ns and not member.has_gap
                 if quiet and silent > session_ms(member) * 1e6 > 0:
-                    key = group, member.link.identity
+                    key = group, member.conn.identity
                     if key not in self._found:
                         self._silent[key] = self._make(group, member, silent, None, "nothing was heard for")
                         self._silent[key].add_evidence(None, member.seen_ns)
@@ -66,7 +66,7 @@ class MissedHeartbeats(GroupDetector):
         limit = session_ms(member) * 1_000_000
         if limit <= 0 or silent < limit * self.MOST:
             return
-        key = group, member.link.identity
+        key = group, member.conn.identity
         finding = self.report(key, call.exchange, lambda: self._make(group, member, silent, call, "was silent for"))
         if silent // 1_000_000 > finding.about["silent_ms"]:
             worse = self._make(group, member, silent, call, "was silent for")
@@ -94,7 +94,7 @@ class MissedHeartbeats(GroupDetector):
             session_timeout_ms=session,
             api=call.api if call else None,
             api_version=call.exchange.api_version if call else None,
-            **member.link.facts,
+            **member.conn.facts,
         )
 
 
@@ -127,9 +127,9 @@ class PollIntervalExceeded(GroupDetector):
     """A client that closes ends its connection within a second of its LeaveGroup."""
     OFTEN = 3
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._away: Bounded[tuple[Group, tuple[str, str, str]], _Away] = Bounded(PENDING)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._away: BoundedDict[tuple[Group, tuple[str, str, str]], _Away] = BoundedDict(PENDING)
         self._stuck: dict[object, Finding] = {}
 
     def asked(self, call: Call) -> None:
@@ -140,23 +140,23 @@ class PollIntervalExceeded(GroupDetector):
                 if (
                     member is not None
                     and member.gone_ns == call.asked_ns
-                    and member.link.identity == call.link.identity
+                    and member.conn.identity == call.conn.identity
                 ):
                     self._left(call, member, reason or "")
         elif call.joins:
-            away = self._away.pop((group, call.link.identity), None)
-            if away is not None and away.call.link is call.link and away.topics == call.topics():
+            away = self._away.pop((group, call.conn.identity), None)
+            if away is not None and away.call.conn is call.conn and away.topics == call.topics():
                 self._report(away, call.asked_ns)
 
     def _left(self, call: Call, member: Member, reason: str) -> None:
         now, limit = call.asked_ns, member.rebalance_timeout_ms
         polled = max(member.synced_ns, member.first_ns)
-        fetched = self.groups.fetched.get(member.link.identity, 0)
-        told = bool(fetched) and "rdkafka" not in member.link.software  # librdkafka fetches ahead, polled or not
+        fetched = self.groups.fetched.get(member.conn.identity, 0)
+        told = bool(fetched) and "rdkafka" not in member.conn.software  # librdkafka fetches ahead, polled or not
         if told:
             polled = max(polled, fetched)
         if "poll" in reason.lower() and ("timeout" in reason.lower() or "interval" in reason.lower()):
-            away = self._away[call.group, member.link.identity] = _Away(member, call, limit, polled, reason)
+            away = self._away[call.group, member.conn.identity] = _Away(member, call, limit, polled, reason)
             self._report(away, now)
             return
         unpolled = now - polled
@@ -164,12 +164,12 @@ class PollIntervalExceeded(GroupDetector):
             limit = -1  # aiokafka puts another timeout into JoinGroup
             if not told or unpolled < self.UNPOLLED_NS or not member.assignment:
                 return
-        self._away[call.group, member.link.identity] = _Away(member, call, limit, polled)
+        self._away[call.group, member.conn.identity] = _Away(member, call, limit, polled)
 
     def ended(self, group: Group, member: Member) -> None:
-        away = self._away.get((group, member.link.identity))
+        away = self._away.get((group, member.conn.identity))
         if away is not None and away.member is member:
-            del self._away[group, member.link.identity]
+            del self._away[group, member.conn.identity]
 
     def finish(self, now_ns: int) -> None:
         self._stuck = {}
@@ -190,7 +190,7 @@ class PollIntervalExceeded(GroupDetector):
         return [*self._found.values(), *self._stuck.values()]
 
     def _report(self, away: _Away, now_ns: int) -> None:
-        key = away.call.group, away.member.link.identity
+        key = away.call.group, away.member.conn.identity
         now = self._make(away, now_ns)
         known = self._found.get(key)
         back = known is not None and bool(away.reason) and now_ns > away.call.asked_ns  # told when it left
@@ -223,7 +223,7 @@ class PollIntervalExceeded(GroupDetector):
             pause_ms=pause // 1_000_000,
             api=call.api,
             api_version=call.exchange.api_version,
-            **member.link.facts,
+            **member.conn.facts,
         )
 
 
@@ -237,20 +237,20 @@ class ClosedWithoutLeaving(GroupDetector):
     GONE_NS = 5 * SECOND
     """Clients connect again within a second (reconnect.backoff.max.ms), and go on with the same member id."""
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._lost: Bounded[Member, Group] = Bounded(PENDING)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._lost: BoundedDict[Member, Group] = BoundedDict(PENDING)
         self._open: dict[object, Finding] = {}
 
     def ended(self, group: Group, member: Member) -> None:
-        link = member.link
+        conn = member.conn
         # A static member leaves no word by design (KIP-345), neither does a Kafka Streams thread; brokers that end a
         # connection stop, or find it idle; and "" is where the capture ends.
-        excused = member.instance_id or member.streams or member.torn
+        excused = member.instance_id or member.streams or member.has_gap
         if excused or not member.live or member.state is State.PENDING:
             return
         last = next((m for m in reversed(member.timeline) if m.step is not Step.CLOSED), None)
-        if link.how in ("fin", "rst") and link.by != "broker" and not (last and last.step is Step.ERROR):
+        if conn.how in ("fin", "rst") and conn.by != "broker" and not (last and last.step is Step.ERROR):
             self._lost[member] = group
 
     def asked(self, call: Call) -> None:
@@ -275,7 +275,7 @@ class ClosedWithoutLeaving(GroupDetector):
             if member.state is State.LEFT:
                 continue
             cost = last.formed_ns - member.closed_ns
-            key = group, member.link.identity
+            key = group, member.conn.identity
             finding = self.report(key, None, partial(self._make, group, member, cost), member.closed_ns)
             if cost // 1_000_000 > finding.about["cost_ms"]:
                 finding.seen = self._make(group, member, cost).seen
@@ -284,9 +284,9 @@ class ClosedWithoutLeaving(GroupDetector):
     def finish(self, now_ns: int) -> None:
         self._open = {}
         for member, group in list(self._lost.items()):
-            link = member.link
-            key = group, link.identity
-            elsewhere = any(other.identity == link.identity for other in self.scene.links.values())
+            conn = member.conn
+            key = group, conn.identity
+            elsewhere = any(other.identity == conn.identity for other in self.traffic.connections.values())
             if now_ns - member.closed_ns < self.GONE_NS or elsewhere or not member.live or key in self._found:
                 continue
             self._open[key] = self._make(group, member, None)
@@ -297,7 +297,7 @@ class ClosedWithoutLeaving(GroupDetector):
 
     def _make(self, group: Group, member: Member, cost: int | None) -> Finding:
         session = session_ms(member)
-        ended = "was reset" if member.link.how == "rst" else "was closed"
+        ended = "was reset" if member.conn.how == "rst" else "was closed"
         parts = sum(len(p) for p in (member.assignment or {}).values())
         held = f"; meanwhile nobody read what it had ({parts} partition{'s' * (parts > 1)})" if parts else ""
         return self.finding(
@@ -317,7 +317,7 @@ class ClosedWithoutLeaving(GroupDetector):
             member=member.member_id,
             session_timeout_ms=session,
             cost_ms=None if cost is None else cost // 1_000_000,
-            **member.link.facts,
+            **member.conn.facts,
         )
 
 

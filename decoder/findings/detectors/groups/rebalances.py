@@ -7,8 +7,8 @@ from collections import Counter, deque
 from ....schema import facts
 from ...engine.detector import Detector
 from ...engine.finding import Severity
-from ...engine.scene import Scene
-from ...engine.tallies import Bounded
+from ...engine.tallies import BoundedDict
+from ...engine.traffic import Traffic
 from ...engine.wording import SECOND, duration, some
 from ...models.group import Group, Rebalance
 from ...models.group_calls import JOINING_APIS, Call
@@ -49,9 +49,9 @@ class RebalanceStorm(GroupDetector):
     PER_MEMBER = 4
     """A member that stops and starts costs two generations, with the cooperative protocol four."""
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._formed: Bounded[Group, deque[Rebalance]] = Bounded(GROUPS)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._formed: BoundedDict[Group, deque[Rebalance]] = BoundedDict(GROUPS)
 
     def answered(self, call: Call) -> None:
         if call.error:
@@ -69,7 +69,7 @@ class RebalanceStorm(GroupDetector):
         if len(known) < self.GENERATIONS + self.PER_MEMBER * members:
             return
         causes = Counter(str(r.cause) for r in known)
-        clients = Counter(r.link.who for r in known if r.link)
+        clients = Counter(r.conn.who for r in known if r.conn)
         span = last.formed_ns - known[0].formed_ns
         why = ", ".join(f"{cause} ({count})" for cause, count in causes.most_common(4))
         by = f"; most often by {clients.most_common(1)[0][0]}" if clients else ""
@@ -92,7 +92,7 @@ class RebalanceStorm(GroupDetector):
                 group=group.id,
                 api=call.api,
                 api_version=call.exchange.api_version,
-                **call.link.facts,
+                **call.conn.facts,
             ),
         )
         finding.seen = seen
@@ -116,8 +116,8 @@ class HeldUpJoin(GroupDetector):
     """Members hear of a rebalance within heartbeat.interval.ms (3 s) and finish the records at hand."""
     NEAR = 0.9
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
         self._told: deque[Rebalance] = deque(maxlen=200)
 
     def asked(self, call: Call) -> None:
@@ -179,7 +179,7 @@ class HeldUpJoin(GroupDetector):
                     member=member.member_id,
                     api="JoinGroup",
                     rebalance_timeout_ms=limit,
-                    **member.link.facts,
+                    **member.conn.facts,
                 ),
             )
         finding.seen = seen
@@ -210,8 +210,8 @@ class SlowRebalance(GroupDetector):
     """An assignor works in memory; a second is long already."""
     BAD_NS = 30 * SECOND
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
         self._told: deque[Rebalance] = deque(maxlen=200)
 
     def answered(self, call: Call) -> None:
@@ -254,7 +254,7 @@ class SlowRebalance(GroupDetector):
                 generation=last.generation,
                 api=call.api,
                 api_version=call.exchange.api_version,
-                **(leader.link if leader else call.link).facts,
+                **(leader.conn if leader else call.conn).facts,
             ),
         )
         worst = max(finding.about.get("ms", 0), last.duration_ns // 1_000_000)

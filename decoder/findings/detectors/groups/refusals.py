@@ -11,8 +11,8 @@ from ....connection.exchange import Exchange
 from ....schema import facts
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Severity
-from ...engine.scene import Link, Scene
-from ...engine.tallies import Bounded
+from ...engine.tallies import BoundedDict
+from ...engine.traffic import ClientConnection, Traffic
 from ...engine.wording import SECOND, duration, some
 from ...models.group import Group
 from ...models.group_calls import FENCED_INSTANCE_ID, GONE_CODES, GROUP_APIS, UNRELEASED_INSTANCE_ID, Call
@@ -36,14 +36,14 @@ class UnknownMember(GroupDetector):
     """A member that was lost is told so once or twice, and joins anew."""
     MANY = 10
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._told: Bounded[tuple[Group, Identity], deque[int]] = Bounded(2000)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._told: BoundedDict[tuple[Group, Identity], deque[int]] = BoundedDict(2000)
 
     def answered(self, call: Call) -> None:
         if call.error not in GONE_CODES or call.commits or call.leaves:
             return
-        key = call.group, call.link.identity
+        key = call.group, call.conn.identity
         told = self._told.get(key)
         if told is None:
             told = self._told[key] = deque(maxlen=1000)
@@ -54,7 +54,7 @@ class UnknownMember(GroupDetector):
             return
         name = facts.error_name(call.error)
         seen = (
-            f"{call.link.who} was told {len(told)} times in {duration(told[-1] - told[0])} that it is no member of group "
+            f"{call.conn.who} was told {len(told)} times in {duration(told[-1] - told[0])} that it is no member of group "
             f"{call.group_id!r} (last {name} to {call.api} v{call.exchange.api_version}, "
             f"member {call.member_id or 'without an id'}, generation {call.generation})"
         )
@@ -73,7 +73,7 @@ class UnknownMember(GroupDetector):
                 error=name,
                 api=call.api,
                 api_version=call.exchange.api_version,
-                **call.link.facts,
+                **call.conn.facts,
             ),
         )
         finding.seen = seen
@@ -91,19 +91,19 @@ class FencedInstance(GroupDetector):
 
     HOLDERS = 4
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._holders: Bounded[tuple[Group, str], dict[tuple[Identity, str], Link]] = Bounded(2000)
-        self._kept_out: Bounded[tuple[Group, str], Identity] = Bounded(2000)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._holders: BoundedDict[tuple[Group, str], dict[tuple[Identity, str], ClientConnection]] = BoundedDict(2000)
+        self._kept_out: BoundedDict[tuple[Group, str], Identity] = BoundedDict(2000)
 
     def asked(self, call: Call) -> None:
         if call.instance_id:
             holders = self._holders.get((call.group, call.instance_id))
             if holders is None:
                 holders = self._holders[call.group, call.instance_id] = {}
-            who = call.link.identity, call.member_id
+            who = call.conn.identity, call.member_id
             if who not in holders:
-                holders[who] = call.link
+                holders[who] = call.conn
                 if len(holders) > self.HOLDERS:
                     del holders[next(iter(holders))]
 
@@ -114,22 +114,22 @@ class FencedInstance(GroupDetector):
         if call.error not in (FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID):
             return
         others = {
-            link.who
-            for (identity, member), link in self._holders.get((group, instance), {}).items()
-            if member != call.member_id or identity != call.link.identity
-        } - {call.link.who}
+            conn.who
+            for (identity, member), conn in self._holders.get((group, instance), {}).items()
+            if member != call.member_id or identity != call.conn.identity
+        } - {call.conn.who}
         fenced = call.error == FENCED_INSTANCE_ID
         if not fenced:
-            self._kept_out[group, instance] = call.link.identity
+            self._kept_out[group, instance] = call.conn.identity
         # KIP-848 keeps a newcomer out as long as the session of a member that died is not over.
-        alive = any(m.instance_id == instance and m.link is not call.link and not m.closed_ns for m in group.live)
+        alive = any(m.instance_id == instance and m.conn is not call.conn and not m.closed_ns for m in group.live)
         other = f", which {some(others)} uses too" if others else ""
         name = facts.error_name(call.error)
         self.report(
             (group, instance, call.error),
             call.exchange,
             lambda: self.finding(
-                f"{call.link.who} is {'fenced out of' if fenced else 'kept out of'} group {group.id!r} with {name} "
+                f"{call.conn.who} is {'fenced out of' if fenced else 'kept out of'} group {group.id!r} with {name} "
                 f"({call.api} v{call.exchange.api_version}): its group.instance.id is {instance!r}{other}",
                 "a group.instance.id belongs to one running process (KIP-345). The classic protocol gives it to the one "
                 "that joined last and fences the other, which ends with a fatal error; KIP-848 keeps the newcomer out "
@@ -147,7 +147,7 @@ class FencedInstance(GroupDetector):
                 others=sorted(others),
                 api=call.api,
                 api_version=call.exchange.api_version,
-                **call.link.facts,
+                **call.conn.facts,
             ),
         )
 
@@ -156,7 +156,7 @@ class FencedInstance(GroupDetector):
         kept_out = self._found.get((group, instance, UNRELEASED_INSTANCE_ID))
         if kept_out is None or kept_out.severity is not Severity.MEDIUM:
             return
-        if self._kept_out.get((group, instance)) != call.link.identity:
+        if self._kept_out.get((group, instance)) != call.conn.identity:
             return
         waited = duration(call.answered_ns - (kept_out.first_ns or call.answered_ns))
         kept_out.severity = Severity.LOW
@@ -180,14 +180,14 @@ class InconsistentProtocol(GroupDetector):
             return
         group = call.group
         mine = call.member.assignors if call.member and call.member.assignors else call.assignors()
-        others = {m.link.who: m.assignors for m in group.live if m is not call.member and m.assignors}
+        others = {m.conn.who: m.assignors for m in group.live if m is not call.member and m.assignors}
         theirs = "; ".join(f"{who} has {', '.join(names)}" for who, names in list(others.items())[:3])
         other_type = call.asked.get("protocol_type") if not mine else ""
         self.report(
-            (group, call.link.identity),
+            (group, call.conn.identity),
             call.exchange,
             lambda: self.finding(
-                f"{call.link.who} cannot join group {group.id!r}: INCONSISTENT_GROUP_PROTOCOL to {call.api} "
+                f"{call.conn.who} cannot join group {group.id!r}: INCONSISTENT_GROUP_PROTOCOL to {call.api} "
                 f"v{call.exchange.api_version}. It has {', '.join(mine) or other_type or 'no protocol'}"
                 + (f"; {theirs}" if theirs else "; the others were not captured"),
                 "all members of a group must have one assignor in common (partition.assignment.strategy) and the same "
@@ -203,7 +203,7 @@ class InconsistentProtocol(GroupDetector):
                 error="INCONSISTENT_GROUP_PROTOCOL",
                 api=call.api,
                 api_version=call.exchange.api_version,
-                **call.link.facts,
+                **call.conn.facts,
             ),
         )
 
@@ -245,12 +245,12 @@ class GroupRefused(GroupDetector):
     apis = GROUP_APIS | {FIND_COORDINATOR}
     wanted = Wanted.FAILED
 
-    def done(self, link: Link, exchange: Exchange) -> None:
-        super().done(link, exchange)
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        super().done(conn, exchange)
         if exchange.api_key == FIND_COORDINATOR and exchange.error:
             for group, error, _, _ in coordinators(exchange):
                 if error in _REFUSED:
-                    self._refused(link, exchange, group, error, "")
+                    self._refused(conn, exchange, group, error, "")
 
     def answered(self, call: Call) -> None:
         if call.error in _REFUSED and not call.commits and not call.leaves:
@@ -260,16 +260,16 @@ class GroupRefused(GroupDetector):
                 if told > 0 and "SESSION" in _REFUSED[call.error]
                 else ""
             )
-            self._refused(call.link, call.exchange, call.group_id, call.error, asked)
+            self._refused(call.conn, call.exchange, call.group_id, call.error, asked)
 
-    def _refused(self, link: Link, exchange: Exchange, group: str, error: int, asked: str) -> None:
+    def _refused(self, conn: ClientConnection, exchange: Exchange, group: str, error: int, asked: str) -> None:
         name = _REFUSED[error]
         why, remedy = _REFUSALS[name]
         self.report(
-            (group, error, link.identity),
+            (group, error, conn.identity),
             exchange,
             lambda: self.finding(
-                f"{link.where} refuses {link.who} in group {group!r}: {name} to {exchange.api} v{exchange.api_version}"
+                f"{conn.where} refuses {conn.who} in group {group!r}: {name} to {exchange.api} v{exchange.api_version}"
                 f"{asked}",
                 why + ".",
                 remedy,
@@ -277,7 +277,7 @@ class GroupRefused(GroupDetector):
                 error=name,
                 api=exchange.api,
                 api_version=exchange.api_version,
-                **link.facts,
+                **conn.facts,
             ),
         )
 

@@ -10,7 +10,7 @@ from ....wire.errors import DecodeError
 from ...engine.detector import Detector
 from ...engine.finding import Finding, Severity
 from ...engine.host import is_loopback, is_number, is_private, is_unspecified, same_place, split, told
-from ...engine.scene import Link, Scene, brokers_of
+from ...engine.traffic import ClientConnection, Traffic, brokers_of
 from .refusals import DETECTORS as _REFUSALS
 
 _METADATA = facts.api_key("Metadata")
@@ -53,10 +53,10 @@ def _named(message: MessageView) -> list[tuple[int, str]]:
 class _Seeker:
     """A client that asks where brokers are: what it was told, and what it did with it."""
 
-    __slots__ = ("asked", "connections", "exchange", "first_ns", "last_ns", "link", "told", "wants")
+    __slots__ = ("asked", "conn", "connections", "exchange", "first_ns", "last_ns", "told", "wants")
 
-    def __init__(self, link: Link) -> None:
-        self.link = link
+    def __init__(self, conn: ClientConnection) -> None:
+        self.conn = conn
         self.told: dict[str, int] = {}
         self.exchange: Exchange | None = None
         self.wants = False
@@ -66,15 +66,15 @@ class _Seeker:
         """It did something with an answer: the count begins anew."""
         self.asked = self.connections = self.first_ns = self.last_ns = 0
 
-    def learn(self, link: Link, exchange: Exchange, answers: list[tuple[int, str]], wants: bool) -> None:
+    def learn(self, conn: ClientConnection, exchange: Exchange, answers: list[tuple[int, str]], wants: bool) -> None:
         now = exchange.response_time_ns or 0
         if now - self.last_ns > _PATIENCE_NS:
             self.again()
         if exchange.api_key == _METADATA:
             self.told = {}
         self.told.update((address, node) for node, address in answers)
-        self.connections += not self.asked or self.link.number != link.number
-        self.link, self.exchange, self.wants = link, exchange, self.wants or wants
+        self.connections += not self.asked or self.conn.number != conn.number
+        self.conn, self.exchange, self.wants = conn, exchange, self.wants or wants
         self.asked += 1
         self.last_ns = now
         self.first_ns = self.first_ns or self.last_ns
@@ -101,59 +101,59 @@ class UnreachableAdvertisedAddress(Detector):
     HINTED, HINTED_NS = 3, 2_000_000_000
     """The same, on any connection, where the address hints at the fault."""
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
         self._seekers: dict[tuple[str, str], _Seeker] = {}
         self._reached: dict[tuple[str, str], None] = {}
         self._tried: dict[tuple[str, str], int] = {}
 
-    def opened(self, link: Link) -> None:
-        if link.established:
-            self._reached[link.client_host, link.broker] = None
+    def opened(self, conn: ClientConnection) -> None:
+        if conn.established:
+            self._reached[conn.client_host, conn.broker] = None
             if len(self._reached) > MOST_ADDRESSES:
                 del self._reached[next(iter(self._reached))]
 
-    def request(self, link: Link, exchange: Exchange) -> None:
+    def request(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.api_key not in _OF_ANYBODY:
-            seeker = self._seekers.get((link.client_host, link.client_id or ""))
+            seeker = self._seekers.get((conn.client_host, conn.client_id or ""))
             if seeker is not None:
                 seeker.again()
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.api_key not in _NAMING or exchange.state is not State.PAIRED or exchange.error:
             return
         answers = named(exchange)
         if not answers:
             return
-        key = link.client_host, link.client_id or ""
+        key = conn.client_host, conn.client_id or ""
         seeker = self._seekers.get(key)
         if seeker is None:
-            seeker = self._seekers[key] = _Seeker(link)
+            seeker = self._seekers[key] = _Seeker(conn)
             if len(self._seekers) > MOST_CLIENTS:
                 del self._seekers[next(iter(self._seekers))]
-        seeker.learn(link, exchange, answers, _wants(exchange))
+        seeker.learn(conn, exchange, answers, _wants(exchange))
         self._silent(seeker)
 
-    def closed(self, link: Link) -> None:
-        if link.established or link.how not in ("refused", "unreached"):
+    def closed(self, conn: ClientConnection) -> None:
+        if conn.established or conn.how not in ("refused", "unreached"):
             return
-        key = link.client_host, link.broker
+        key = conn.client_host, conn.broker
         self._tried[key] = self._tried.get(key, 0) + 1
         if len(self._tried) > MOST_ADDRESSES:
             del self._tried[next(iter(self._tried))]
         if self._tried[key] < self.REFUSALS or key in self._reached:
             return
         for (host, _), seeker in self._seekers.items():
-            for address, node in seeker.told.items() if host == link.client_host else ():
+            for address, node in seeker.told.items() if host == conn.client_host else ():
                 # Behind a proxy clients are told its address, and what was tried is the broker's own.
-                tried = same_place(address, link.broker) or seeker.link.cluster.node_at(link.broker) == node
+                tried = same_place(address, conn.broker) or seeker.conn.cluster.node_at(conn.broker) == node
                 if tried and not self._got_there(seeker, address, node):
-                    word = "is refused" if link.how == "refused" else "gets no answer"
-                    found = self._say(seeker, address, node, link.closed_ns)
+                    word = "is refused" if conn.how == "refused" else "gets no answer"
+                    found = self._say(seeker, address, node, conn.closed_ns)
                     found.count = max(found.count, self._tried[key])
-                    where = address if same_place(address, link.broker) else link.broker
+                    where = address if same_place(address, conn.broker) else conn.broker
                     found.seen = (
-                        f"{seeker.link.who} is told by {seeker.link.where} that broker {node} is at {where}, and "
+                        f"{seeker.conn.who} is told by {seeker.conn.where} that broker {node} is at {where}, and "
                         f"{word} there, {self._tried[key]} times"
                     )
                     return
@@ -167,27 +167,27 @@ class UnreachableAdvertisedAddress(Detector):
         lasted = seeker.last_ns - seeker.first_ns
         stuck = seeker.asked >= self.LOOKUPS and seeker.connections >= self.CONNECTIONS and lasted >= self.LOOKUP_NS
         for address, node in seeker.told.items():
-            if not stuck and (lasted < self.HINTED_NS or not _hint(seeker.link, address)):
+            if not stuck and (lasted < self.HINTED_NS or not _hint(seeker.conn, address)):
                 continue
             seconds = lasted / 1e9
             found = self._say(seeker, address, node, seeker.last_ns)
             found.count = max(found.count, seeker.asked)
             found.seen = (
-                f"{seeker.link.who} is told by {seeker.link.where} that broker {node} is at {address}, never "
+                f"{seeker.conn.who} is told by {seeker.conn.where} that broker {node} is at {address}, never "
                 f"connects there, and asks again: {seeker.asked} times in {seconds:.0f} s"
             )
 
     def _got_there(self, seeker: _Seeker, address: str, node: int) -> bool:
-        host = seeker.link.client_host
-        if (host, address) in self._reached or seeker.link.broker == address:
+        host = seeker.conn.client_host
+        if (host, address) in self._reached or seeker.conn.broker == address:
             return True
-        cluster = seeker.link.cluster
+        cluster = seeker.conn.cluster
         return any(h == host and cluster.node_at(broker) == node for h, broker in self._reached)
 
     def _say(self, seeker: _Seeker, address: str, node: int, time_ns: int | None) -> Finding:
-        hint = _hint(seeker.link, address)
+        hint = _hint(seeker.conn, address)
         return self.report(
-            (seeker.link.client_host, seeker.link.client_id, address),
+            (seeker.conn.client_host, seeker.conn.client_id, address),
             seeker.exchange,
             lambda: self.finding(
                 "",
@@ -202,7 +202,7 @@ class UnreachableAdvertisedAddress(Detector):
                 advertised=address,
                 api=seeker.exchange.api if seeker.exchange else None,
                 api_version=seeker.exchange.api_version if seeker.exchange else None,
-                **seeker.link.facts,
+                **seeker.conn.facts,
             ),
             time_ns,
         )
@@ -216,10 +216,10 @@ def _wants(exchange: Exchange) -> bool:
     return asked is not None and bool(asked["topics"])
 
 
-def _hint(link: Link, address: str) -> str:
+def _hint(conn: ClientConnection, address: str) -> str:
     """Why that address can hardly be right for that client; "" if nothing speaks against it."""
     host, _ = split(address)
-    client, broker = link.client_host, split(link.broker)[0]
+    client, broker = conn.client_host, split(conn.broker)[0]
     if is_unspecified(host):
         return f"{host} is no address to connect to: advertised.listeners must not be what `listeners` binds to."
     if is_loopback(host) and is_number(client) and not is_loopback(client) and client != broker:
@@ -237,7 +237,7 @@ class BrokenBrokerAddress(Detector):
     title = "brokers advertise the same address twice, or an empty host, or port 0"
     apis = _NAMING
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.state is not State.PAIRED:
             return
         # Behind a proxy the client's copy names the proxy's listeners; the fault would be in the original.
@@ -247,34 +247,34 @@ class BrokenBrokerAddress(Detector):
             for node, address in answers:
                 host, port = split(address)
                 if not host or not 0 < int(port) < 65536:
-                    self._empty(link, exchange, node, address)
+                    self._empty(conn, exchange, node, address)
                 elif owner.setdefault(address, node) != node:
-                    self._double(link, exchange, address, owner[address], node)
+                    self._double(conn, exchange, address, owner[address], node)
 
-    def _empty(self, link: Link, exchange: Exchange, node: int, address: str) -> None:
+    def _empty(self, conn: ClientConnection, exchange: Exchange, node: int, address: str) -> None:
         self.report(
-            (link.cluster.id, node),
+            (conn.cluster.id, node),
             exchange,
             lambda: self.finding(
-                f"{link.where} says that broker {node} is at {address!r}",
+                f"{conn.where} says that broker {node} is at {address!r}",
                 "no client can connect there; what that broker leads or coordinates stands still.",
                 "set advertised.listeners on that broker to its host name and port",
-                api=exchange.api, api_version=exchange.api_version, node=node, advertised=address, **link.facts,
+                api=exchange.api, api_version=exchange.api_version, node=node, advertised=address, **conn.facts,
             ),
         )  # fmt: skip
 
-    def _double(self, link: Link, exchange: Exchange, address: str, one: int, other: int) -> None:
+    def _double(self, conn: ClientConnection, exchange: Exchange, address: str, one: int, other: int) -> None:
         self.report(
-            (link.cluster.id, address),
+            (conn.cluster.id, address),
             exchange,
             lambda: self.finding(
-                f"{link.where} says that brokers {one} and {other} are both at {address}",
+                f"{conn.where} says that brokers {one} and {other} are both at {address}",
                 "clients send what is meant for one to the other: NOT_LEADER_OR_FOLLOWER and NOT_COORDINATOR come "
                 "back in a circle, and what works is chance.",
                 "give every broker an advertised.listeners of its own; behind one load balancer: a port or a name "
                 "(SNI) per broker. A copied server.properties is the usual cause.",
                 api=exchange.api, api_version=exchange.api_version, nodes=[one, other], advertised=address,
-                **link.facts,
+                **conn.facts,
             ),
         )  # fmt: skip
 
@@ -300,15 +300,15 @@ class FlappingBrokerAddress(Detector):
     RETURNS = 2
     """Times that the address before came again: A, B, A, B."""
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
         self._said: dict[tuple[str, str, str, int], tuple[str, str, int]] = {}
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.state is not State.PAIRED:
             return
         for node, address in named(exchange):
-            key = link.broker, link.client_host, link.client_id or "", node
+            key = conn.broker, conn.client_host, conn.client_id or "", node
             before, now, returns = self._said.get(key, ("", address, 0))
             if address != now:
                 returns = returns + 1 if address == before else 0
@@ -319,11 +319,11 @@ class FlappingBrokerAddress(Detector):
             if len(self._said) > MOST_ADDRESSES:
                 del self._said[next(iter(self._said))]
             if returns >= self.RETURNS:
-                self._say(link, exchange, node, before, now)
+                self._say(conn, exchange, node, before, now)
 
-    def _say(self, link: Link, exchange: Exchange, node: int, before: str, now: str) -> None:
+    def _say(self, conn: ClientConnection, exchange: Exchange, node: int, before: str, now: str) -> None:
         found = self.report(
-            (link.cluster.id, link.broker, node),
+            (conn.cluster.id, conn.broker, node),
             exchange,
             lambda: self.finding(
                 "",
@@ -332,11 +332,11 @@ class FlappingBrokerAddress(Detector):
                 "look for two brokers with the same node.id (a copied server.properties, an old pod that still "
                 "runs), or for a load balancer in front of brokers of two clusters",
                 api=exchange.api, api_version=exchange.api_version, node=node, addresses=sorted((before, now)),
-                **link.facts,
+                **conn.facts,
             ),
         )  # fmt: skip
         found.seen = (
-            f"{link.where} says now {now}, now {before} for the address of broker {node}; "
+            f"{conn.where} says now {now}, now {before} for the address of broker {node}; "
             f"it came back {found.count + self.RETURNS - 1} times"
         )
 

@@ -10,8 +10,8 @@ from ....connection.exchange import Exchange, State
 from ....schema import facts
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Finding, Severity
-from ...engine.scene import Link, Scene
-from ...engine.tallies import Bounded
+from ...engine.tallies import BoundedDict
+from ...engine.traffic import ClientConnection, Traffic
 from ...engine.wording import SECOND, duration, number, several, times
 from ...models.waits import LONG_POLLS
 from .unanswered import awaits_nothing
@@ -65,31 +65,31 @@ class ConnectionChurn(Detector):
     """Connections to one broker with one or two Produce requests each, within the same time: a client per record."""
     WORSE_PER_MINUTE = 600
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._work: Bounded[int, _Work] = Bounded(8192)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._work: BoundedDict[int, _Work] = BoundedDict(8192)
         # By client and broker: an instance has a connection to each broker that it needs.
-        self._brief: Bounded[tuple[tuple[str, str, str], str], _Brief] = Bounded(4096)
+        self._brief: BoundedDict[tuple[tuple[str, str, str], str], _Brief] = BoundedDict(4096)
 
-    def request(self, link: Link, exchange: Exchange) -> None:
-        work = self._work.get(link.number)
+    def request(self, conn: ClientConnection, exchange: Exchange) -> None:
+        work = self._work.get(conn.number)
         if work is None:
-            work = self._work[link.number] = _Work()
+            work = self._work[conn.number] = _Work()
         if exchange.api_key in ROUTINE:
             work.routine += 1
         else:
             work.others[exchange.api_key] = work.others.get(exchange.api_key, 0) + 1
 
-    def closed(self, link: Link) -> None:
-        work = self._work.pop(link.number, None)
-        ended, lived = link.closed_ns or 0, (link.closed_ns or 0) - link.opened_ns
-        if work is None or not link.how or not link.established or lived > self.SHORT_NS:
+    def closed(self, conn: ClientConnection) -> None:
+        work = self._work.pop(conn.number, None)
+        ended, lived = conn.closed_ns or 0, (conn.closed_ns or 0) - conn.opened_ns
+        if work is None or not conn.how or not conn.established or lived > self.SHORT_NS:
             return
-        if link.by == "broker":
+        if conn.by == "broker":
             return  # it was thrown out, which is another finding
         if sum(work.others.values()) > self.REQUESTS:
             return
-        at_broker = link.identity, link.broker
+        at_broker = conn.identity, conn.broker
         brief = self._brief.get(at_broker)
         if brief is None:
             brief = self._brief[at_broker] = _Brief(deque(maxlen=4 * self.COUNT))
@@ -103,8 +103,8 @@ class ConnectionChurn(Detector):
             return
         # A client that produces has a connection for its bootstrap, too.
         per_record = records * 3 >= len(recent)
-        new = link.identity not in self._found
-        finding = self.report(link.identity, None, partial(self._say, link, per_record), ended)
+        new = conn.identity not in self._found
+        finding = self.report(conn.identity, None, partial(self._say, conn, per_record), ended)
         if new:
             finding.count = brief.count
             finding.first_ns = min(at for at, _ in brief.ends)
@@ -120,11 +120,11 @@ class ConnectionChurn(Detector):
             else "connects, does next to nothing and goes away, over and over"
         )
         finding.seen = (
-            f"{link.who} {what}; {finding.count:,} connections, {duration(brief.lives_ns / brief.count)} each on average, "
+            f"{conn.who} {what}; {finding.count:,} connections, {duration(brief.lives_ns / brief.count)} each on average, "
             f"{number(brief.setup / brief.count)} requests each to get ready"
         )
 
-    def _say(self, link: Link, per_record: bool) -> Finding:
+    def _say(self, conn: ClientConnection, per_record: bool) -> Finding:
         return self.finding(
             "",
             "each connection costs TCP (and TLS and SASL) round trips, ApiVersions and Metadata before the first record, "
@@ -135,7 +135,7 @@ class ConnectionChurn(Detector):
             if per_record
             else "keep one client for as long as the application runs; look for a job that is started again and again, or a "
             "loop of failing clients",
-            **link.facts,
+            **conn.facts,
             api="Produce" if per_record else None,
             per_minute=0,
         )
@@ -152,19 +152,19 @@ class UnusedConnections(Detector):
     """Clients open one too many now and then."""
     MANY_PER_SECOND = 2
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._unused: Bounded[tuple[str, str], list[int]] = Bounded(4096)  # count, first
-        self._spoke: Bounded[int, bool] = Bounded(8192)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._unused: BoundedDict[tuple[str, str], list[int]] = BoundedDict(4096)  # count, first
+        self._spoke: BoundedDict[int, bool] = BoundedDict(8192)
 
-    def stray(self, link: Link, opaque: object) -> None:
-        self._spoke[link.number] = True  # TLS, SASL without frames
+    def stray(self, conn: ClientConnection, opaque: object) -> None:
+        self._spoke[conn.number] = True  # TLS, SASL without frames
 
-    def closed(self, link: Link) -> None:
-        spoke = self._spoke.pop(link.number, False)
-        if spoke or link.requests or not link.established or not link.how or link.lost:
+    def closed(self, conn: ClientConnection) -> None:
+        spoke = self._spoke.pop(conn.number, False)
+        if spoke or conn.requests or not conn.established or not conn.how or conn.lost:
             return
-        key, at = (link.client_host, link.broker), link.closed_ns or 0
+        key, at = (conn.client_host, conn.broker), conn.closed_ns or 0
         sums = self._unused.get(key)
         if sums is None:
             sums = self._unused[key] = [0, at]
@@ -172,23 +172,23 @@ class UnusedConnections(Detector):
         count, first = sums
         if count < self.COUNT:
             return
-        finding = self.report(key, None, partial(self._say, link), at)
+        finding = self.report(key, None, partial(self._say, conn), at)
         finding.count, finding.first_ns = count, first
         lasting = max(at - first, SECOND)
         often = count > 20 and count * SECOND / lasting >= self.MANY_PER_SECOND
         finding.severity = Severity.LOW if often else Severity.INFO
         finding.seen = (
-            f"{link.client_host} opened {several(count, 'connection')} to {link.where} in {duration(lasting)} and closed them without "
+            f"{conn.client_host} opened {several(count, 'connection')} to {conn.where} in {duration(lasting)} and closed them without "
             "a single request"
         )
 
-    def _say(self, link: Link) -> Finding:
+    def _say(self, conn: ClientConnection) -> Finding:
         return self.finding(
             "",
             "health checks of load balancers, port probes and clients that give up while connecting look like this. Each "
             "one takes a slot of max.connections.per.ip and of a network thread.",
             "if it is a health check, leave it or make it rarer; else look what runs on that host",
-            **link.facts,
+            **conn.facts,
         )
 
 
@@ -204,37 +204,37 @@ class ManyConnections(Detector):
     """A client has one to three connections per broker: this is twenty clients, or a pool of them."""
     TOO_MANY = 250
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._open: Bounded[tuple[tuple[str, str, str], str], set[int]] = Bounded(4096)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._open: BoundedDict[tuple[tuple[str, str, str], str], set[int]] = BoundedDict(4096)
 
-    def done(self, link: Link, exchange: Exchange) -> None:
-        if link.requests > 3:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        if conn.requests > 3:
             return  # counted by then; who it is, is known from the first request or two on
-        key = link.identity, link.broker
+        key = conn.identity, conn.broker
         held = self._open.get(key)
         if held is None:
             held = self._open[key] = set()
-        if link.number in held:
+        if conn.number in held:
             return
-        held.add(link.number)
-        held.intersection_update(self.scene.links)
+        held.add(conn.number)
+        held.intersection_update(self.traffic.connections)
         if len(held) < self.MANY:
             return
-        finding = self.report(key, exchange, partial(self._say, link))
+        finding = self.report(key, exchange, partial(self._say, conn))
         finding.count = max(finding.count, len(held))
         finding.severity = Severity.LOW if finding.count >= self.TOO_MANY else Severity.INFO
         finding.about["connections"] = finding.count
-        finding.seen = f"{link.who} holds {finding.count} connections to {link.where} at the same time"
+        finding.seen = f"{conn.who} holds {finding.count} connections to {conn.where} at the same time"
 
-    def _say(self, link: Link) -> Finding:
+    def _say(self, conn: ClientConnection) -> Finding:
         return self.finding(
             "",
             "a client needs one to three connections per broker. Each costs the broker buffers and counts against "
             "max.connections and max.connections.per.ip; each producer batches for itself.",
             "share one producer among the threads of a process instead of one each; close clients that are no longer used; "
             "give different applications different client ids, so that they can be told apart",
-            **link.facts,
+            **conn.facts,
         )
 
 
@@ -254,60 +254,60 @@ class ClosedByBroker(Detector):
     """A request that was sent so shortly before the end, after a pause, met a connection that was being closed."""
     OFTEN = 3
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._without: Bounded[int, list[Exchange]] = Bounded(1024)
-        self._served: Bounded[int, bool] = Bounded(8192)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._without: BoundedDict[int, list[Exchange]] = BoundedDict(1024)
+        self._served: BoundedDict[int, bool] = BoundedDict(8192)
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.state is State.NO_RESPONSE:
-            if not awaits_nothing(exchange) and len(waiting := self._without.setdefault(link.number, [])) < 20:
+            if not awaits_nothing(exchange) and len(waiting := self._without.setdefault(conn.number, [])) < 20:
                 waiting.append(exchange)
             return
-        self._without.pop(link.number, None)
+        self._without.pop(conn.number, None)
         if exchange.api_key not in self.LOGIN:
-            self._served[link.number] = True
+            self._served[conn.number] = True
 
-    def closed(self, link: Link) -> None:
-        last = (link.sign_ns, link.pause_ns) if link.sign_ns >= 0 else None
-        waiting = self._without.pop(link.number, [])
-        served = self._served.pop(link.number, False)
-        if link.by != "broker" or link.lost or not served:
+    def closed(self, conn: ClientConnection) -> None:
+        last = (conn.sign_ns, conn.pause_ns) if conn.sign_ns >= 0 else None
+        waiting = self._without.pop(conn.number, [])
+        served = self._served.pop(conn.number, False)
+        if conn.by != "broker" or conn.lost or not served:
             return
-        ended = link.closed_ns or 0
+        ended = conn.closed_ns or 0
         lost = [e for e in waiting if e.api_key not in LONG_POLLS and not e.undecoded]
-        offered = link.about.range(lost[0].api_key) if lost else None
+        offered = conn.about.range(lost[0].api_key) if lost else None
         if lost and offered is not None and not offered[0] <= lost[0].api_version <= offered[1]:
             return  # another finding: the version was refused
         if not lost:
             if last is not None and not waiting and ended - last[0] >= self.IDLE_NS:
-                self._idle(link, ended - last[0])
+                self._idle(conn, ended - last[0])
             return
         asked = lost[0].request_time_ns or ended
         pause = last[1] if last is not None else 0
         idle = pause >= self.IDLE_NS and ended - asked <= self.JUST_SENT_NS
         finding = self.report(
-            (link.identity, link.broker, idle), lost[0], partial(self._say, link, lost[0], idle, pause)
+            (conn.identity, conn.broker, idle), lost[0], partial(self._say, conn, lost[0], idle, pause)
         )
         if finding.count >= self.OFTEN:
             finding.severity = Severity.MEDIUM
         names = ", ".join(sorted({e.api for e in lost}))
         finding.seen = (
-            f"{link.where} ended a connection of {link.who}"
+            f"{conn.where} ended a connection of {conn.who}"
             + (f" that had been idle for {duration(pause)}" if idle else "")
             + f" and left {several(len(lost), 'request')} ({names}) without an answer, "
             + f"{duration(ended - asked)} after {'they were' if len(lost) > 1 else 'it was'} sent ({times(finding.count)})"
         )
 
-    def _idle(self, link: Link, idle: int) -> None:
-        finding = self.report(("idle", link.identity), None, partial(self._say, link, None, True, idle), link.closed_ns)
+    def _idle(self, conn: ClientConnection, idle: int) -> None:
+        finding = self.report(("idle", conn.identity), None, partial(self._say, conn, None, True, idle), conn.closed_ns)
         finding.severity = Severity.INFO
         finding.seen = (
-            f"{link.where} closed idle connections of {link.who} {times(finding.count)}, after {duration(idle)} without a "
+            f"{conn.where} closed idle connections of {conn.who} {times(finding.count)}, after {duration(idle)} without a "
             "request; nothing was lost"
         )
 
-    def _say(self, link: Link, exchange: Exchange | None, idle: bool, pause: int) -> Finding:
+    def _say(self, conn: ClientConnection, exchange: Exchange | None, idle: bool, pause: int) -> Finding:
         if idle:
             why = (
                 "brokers close connections that are idle for connections.max.idle.ms (10 min), load balancers and "
@@ -332,7 +332,7 @@ class ClosedByBroker(Detector):
             "",
             why,
             remedy,
-            **link.facts,
+            **conn.facts,
             api=exchange.api if exchange else None,
             api_version=exchange.api_version if exchange else None,
             idle=idle,

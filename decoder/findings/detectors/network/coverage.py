@@ -8,8 +8,8 @@ from ....connection.exchange import Exchange, State
 from ....wire.frame import Direction
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Finding, Severity
-from ...engine.scene import Link, Scene
-from ...engine.tallies import Bounded
+from ...engine.tallies import BoundedDict
+from ...engine.traffic import ClientConnection, Traffic
 from ...engine.wording import duration, several
 from ...models.waits import own_wait_ns
 from .unanswered import UnansweredRequest, awaits_nothing
@@ -23,87 +23,87 @@ class NotInTheCapture(Detector):
     title = "connections of which the capture lacks one direction, or the end: what was answered is not known"
     wanted = Wanted.FAILED
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
         # Of each connection: a request that is told to have no answer. The connection's end follows at once.
-        self._without: Bounded[int, Exchange] = Bounded(1024)
+        self._without: BoundedDict[int, Exchange] = BoundedDict(1024)
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.state is not State.NO_RESPONSE:
-            self._without.pop(link.number, None)
-        elif not link.complete and link.number not in self._without and not awaits_nothing(exchange):
-            self._without[link.number] = exchange
+            self._without.pop(conn.number, None)
+        elif not conn.complete and conn.number not in self._without and not awaits_nothing(exchange):
+            self._without[conn.number] = exchange
 
-    def closed(self, link: Link) -> None:
-        self._look(link, link.closed_ns or 0)
-        self._without.pop(link.number, None)
+    def closed(self, conn: ClientConnection) -> None:
+        self._look(conn, conn.closed_ns or 0)
+        self._without.pop(conn.number, None)
 
     def finish(self, now_ns: int) -> None:
-        for link in self.scene.links.values():
-            self._look(link, now_ns)
+        for conn in self.traffic.connections.values():
+            self._look(conn, now_ns)
 
-    def _look(self, link: Link, now_ns: int) -> None:
-        if link.complete:
+    def _look(self, conn: ClientConnection, now_ns: int) -> None:
+        if conn.complete:
             return
-        if link.requests and not link.answers and link.gone[Direction.RESPONSE]:
-            self._half(link, "what clients sent", "the answers", "errors, latencies and missing answers are")
-        elif link.answers + (link.gone[Direction.RESPONSE] > 0) and not link.requests:
+        if conn.requests and not conn.answers and conn.gone[Direction.RESPONSE]:
+            self._half(conn, "what clients sent", "the answers", "errors, latencies and missing answers are")
+        elif conn.answers + (conn.gone[Direction.RESPONSE] > 0) and not conn.requests:
             self._half(
-                link, "what brokers sent", "the requests", "which requests these answer, and so what they say, is"
+                conn, "what brokers sent", "the requests", "which requests these answer, and so what they say, is"
             )
-        elif not link.how and not link.lost:
-            waiting = next((e for e in link.waiting.values() if not awaits_nothing(e)), None)
-            first = self._without.get(link.number, waiting)
+        elif not conn.how and not conn.lost:
+            waiting = next((e for e in conn.waiting.values() if not awaits_nothing(e)), None)
+            first = self._without.get(conn.number, waiting)
             if first is not None:
-                self._ends(link, first, now_ns)
+                self._ends(conn, first, now_ns)
 
-    def _half(self, link: Link, shown: str, missing: str, unknown: str) -> None:
-        finding = self._connection((shown, link.broker), link, None, partial(self._say_half, link, missing, unknown))
-        finding.seen = f"of {several(finding.count, 'connection')} to {link.where} the capture shows only {shown}"
+    def _half(self, conn: ClientConnection, shown: str, missing: str, unknown: str) -> None:
+        finding = self._connection((shown, conn.broker), conn, None, partial(self._say_half, conn, missing, unknown))
+        finding.seen = f"of {several(finding.count, 'connection')} to {conn.where} the capture shows only {shown}"
 
-    def _ends(self, link: Link, first: Exchange, now_ns: int) -> None:
-        silent_ns = now_ns - link.last_ns
+    def _ends(self, conn: ClientConnection, first: Exchange, now_ns: int) -> None:
+        silent_ns = now_ns - conn.last_ns
         if silent_ns < max(UnansweredRequest.LATE_NS, own_wait_ns(first) + UnansweredRequest.BEYOND_NS):
             return
-        finding = self._connection(("ends", link.broker), link, first, partial(self._say_end, link))
+        finding = self._connection(("ends", conn.broker), conn, first, partial(self._say_end, conn))
         if finding.count == 1:
             finding.seen = (
-                f"{first.api} v{first.api_version} of {link.who} to {link.where} has no answer in the capture, which shows nothing "
+                f"{first.api} v{first.api_version} of {conn.who} to {conn.where} has no answer in the capture, which shows nothing "
                 f"of that connection for its last {duration(silent_ns)} (nor its end)"
             )
         else:
             finding.seen = (
-                f"the capture shows nothing more of {several(finding.count, 'connection')} to {link.where} while a request waits, "
+                f"the capture shows nothing more of {several(finding.count, 'connection')} to {conn.where} while a request waits, "
                 "nor that they ended"
             )
 
-    def _connection(self, key: object, link: Link, exchange: Exchange | None, make: partial[Finding]) -> Finding:
+    def _connection(self, key: object, conn: ClientConnection, exchange: Exchange | None, make: partial[Finding]) -> Finding:
         """Count a connection once, however often it is looked at."""
         known = self._found.get(key)
-        if known is not None and link.number in known.about["connections"]:
+        if known is not None and conn.number in known.about["connections"]:
             return known
-        finding = self.report(key, exchange, make, link.last_ns)
-        finding.about["connections"].append(link.number)
+        finding = self.report(key, exchange, make, conn.last_ns)
+        finding.about["connections"].append(conn.number)
         return finding
 
-    def _say_half(self, link: Link, missing: str, unknown: str) -> Finding:
+    def _say_half(self, conn: ClientConnection, missing: str, unknown: str) -> Finding:
         return self.finding(
             "",
             f"{missing} went another way, or were filtered out (tcpdump with `dst port`, a mirror port of one direction, two "
             f"paths): {unknown} not known, and nothing is said of them here.",
             "capture both directions, at one end of the connections; `barnabas proxy` records both by itself",
-            broker=link.broker,
+            broker=conn.broker,
             connections=[],
         )
 
-    def _say_end(self, link: Link) -> Finding:
+    def _say_end(self, conn: ClientConnection) -> Finding:
         return self.finding(
             "",
             "a capture that was put together from several, or that missed packets, looks the same as a broker that does not "
             "answer: from the moment on that nothing of a connection is shown, nothing is known of it. Long waits that the "
             f"capture does show ({UnansweredRequest.id}) are told.",
             "look at the client's log at that time, or capture until the client gives up and ends the connection",
-            broker=link.broker,
+            broker=conn.broker,
             connections=[],
         )
 

@@ -12,7 +12,7 @@ from ....connection.exchange import Exchange, State
 from ....schema import facts
 from ....wire.frame import Direction
 from ...engine.detector import Detector, Model, Wanted, overrides
-from ...engine.scene import Link, Scene
+from ...engine.traffic import ClientConnection, Traffic
 from .first_bytes import KEPT, TLS, announced, protocol
 
 _API_VERSIONS = facts.api_key("ApiVersions")
@@ -51,7 +51,7 @@ class Ending(Enum):
     """ApiVersions was answered; the first request after it got the connection closed, and nobody authenticated."""
 
 
-class Talk:
+class ConnectionStart:
     """What was said on one connection, as far as it matters here.
 
     `heads`: the first bytes of each direction that are no frames. `closed_on`: the request that was unanswered at
@@ -66,28 +66,28 @@ class Talk:
         self.heads = [b"", b""]
         self.closed_on: Exchange | None = None
 
-    def of(self, link: Link) -> Ending:
+    def of(self, conn: ClientConnection) -> Ending:
         """What it means, once the connection has ended (or as far as can be told before)."""
-        if self.well or self.broken or link.lost:
+        if self.well or self.broken or conn.lost:
             return Ending.FINE
         asked, told = self.heads
-        if asked and not link.requests:
+        if asked and not conn.requests:
             return self._not_asked(asked, told)
         if told and not self.answered:
             name = protocol(told, Direction.RESPONSE)
             return Ending.TLS_PORT if name == TLS else Ending.FOREIGN if name else Ending.FINE
-        if link.closed_ns is None or not link.how or not link.established or link.by == "client":
+        if conn.closed_ns is None or not conn.how or not conn.established or conn.by == "client":
             return Ending.FINE
-        if not link.requests:
-            return Ending.EMPTY if link.by == "broker" and not self.token else Ending.FINE
+        if not conn.requests:
+            return Ending.EMPTY if conn.by == "broker" and not self.token else Ending.FINE
         last = self.closed_on
-        if last is None or link.closed_ns - (last.request_time_ns or 0) > AT_ONCE_NS:
+        if last is None or conn.closed_ns - (last.request_time_ns or 0) > AT_ONCE_NS:
             return Ending.FINE
         if last.request_size and last.request_size > MOST_REQUEST:
             return Ending.SIZE
         if not self.answered:
             return Ending.UNANSWERED
-        offered = link.about.range(last.api_key)
+        offered = conn.about.range(last.api_key)
         known = offered is not None and offered[0] <= last.api_version <= offered[1]
         return Ending.BEFORE_SASL if known and not self.sasl and last.api_key not in _SASL else Ending.FINE
 
@@ -108,36 +108,36 @@ class Endings(Model):
     id = "endings"
     wanted = Wanted.NEW
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self.talks: dict[int, Talk] = {}
-        self.heard: Talk | None = None
-        self.ended: Talk | None = None
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self.talks: dict[int, ConnectionStart] = {}
+        self.heard: ConnectionStart | None = None
+        self.ended: ConnectionStart | None = None
         self.works_since: Exchange | None = None
         self._worked: dict[tuple[str, str], None] = {}
 
-    def opened(self, link: Link) -> None:
-        if link.established:
-            self.talks[link.number] = Talk()
+    def opened(self, conn: ClientConnection) -> None:
+        if conn.established:
+            self.talks[conn.number] = ConnectionStart()
 
-    def done(self, link: Link, exchange: Exchange) -> None:
-        talk = self.talks.get(link.number)
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        talk = self.talks.get(conn.number)
         if talk is None or talk.well:
             return
         if exchange.state is State.PAIRED:
             talk.answered += 1
             talk.sasl = talk.sasl or exchange.api_key in _SASL
             if exchange.api_key != _API_VERSIONS and exchange.api_key not in _SASL:
-                self._works(link, talk)
+                self._works(conn, talk)
                 self.works_since = exchange
         elif exchange.state is State.ORPHAN or (exchange.api_key == _PRODUCE and expects_no_response(exchange)):
             talk.well = True
         elif talk.closed_on is None:
             talk.closed_on = exchange
 
-    def stray(self, link: Link, opaque: Opaque) -> None:
+    def stray(self, conn: ClientConnection, opaque: Opaque) -> None:
         self.heard = None
-        talk = self.talks.get(link.number)
+        talk = self.talks.get(conn.number)
         if talk is None or talk.well:
             return
         if opaque.framed:
@@ -149,46 +149,46 @@ class Endings(Model):
         else:
             talk.broken = True  # bytes are missing: whatever comes may be the middle of something
 
-    def closed(self, link: Link) -> None:
-        talk = self.talks.pop(link.number, None)
+    def closed(self, conn: ClientConnection) -> None:
+        talk = self.talks.pop(conn.number, None)
         self.ended = None if talk is None or talk.well else talk
 
-    def _works(self, link: Link, talk: Talk) -> None:
+    def _works(self, conn: ClientConnection, talk: ConnectionStart) -> None:
         talk.well, talk.heads = True, [b"", b""]
-        self._worked[link.client_host, link.broker] = None
+        self._worked[conn.client_host, conn.broker] = None
         if len(self._worked) > MOST_PAIRS:
             del self._worked[next(iter(self._worked))]
 
-    def worked(self, link: Link) -> bool:
+    def worked(self, conn: ClientConnection) -> bool:
         """Whether that client host ever got a real answer of that broker: then what failed is no wrong listener."""
-        return (link.client_host, link.broker) in self._worked
+        return (conn.client_host, conn.broker) in self._worked
 
 
 _OF_TALKS = {"stray": "heard", "closed": "ended"}
-"""What `WatchesEndings` is told of a connection."""
+"""What `EndingDetector` is told of a connection."""
 
 
-class WatchesEndings(Detector):
+class EndingDetector(Detector):
     """A detector of connections that never worked: override `heard` and `ended`."""
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self.endings = scene.model(Endings)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self.endings = traffic.model(Endings)
 
     def hears(self, name: str) -> bool:
         own = _OF_TALKS.get(name)
-        return super().hears(name) if own is None else overrides(self, WatchesEndings, name, own)
+        return super().hears(name) if own is None else overrides(self, EndingDetector, name, own)
 
-    def stray(self, link: Link, opaque: Opaque) -> None:
+    def stray(self, conn: ClientConnection, opaque: Opaque) -> None:
         if self.endings.heard is not None:
-            self.heard(link, self.endings.heard)
+            self.heard(conn, self.endings.heard)
 
-    def closed(self, link: Link) -> None:
+    def closed(self, conn: ClientConnection) -> None:
         if self.endings.ended is not None:
-            self.ended(link, self.endings.ended, self.endings.ended.of(link))
+            self.ended(conn, self.endings.ended, self.endings.ended.of(conn))
 
-    def heard(self, link: Link, talk: Talk) -> None:
+    def heard(self, conn: ClientConnection, talk: ConnectionStart) -> None:
         """Bytes that are no frames came in; the connection goes on."""
 
-    def ended(self, link: Link, talk: Talk, how: Ending) -> None:
+    def ended(self, conn: ClientConnection, talk: ConnectionStart, how: Ending) -> None:
         """A connection ended that never worked."""

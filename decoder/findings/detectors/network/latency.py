@@ -9,10 +9,10 @@ from ....connection.exchange import Exchange, State
 from ....schema import facts
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Finding, Severity
-from ...engine.scene import Link, Scene
-from ...engine.tallies import Bounded, Spread
+from ...engine.tallies import BoundedDict, DurationHistogram
+from ...engine.traffic import ClientConnection, Traffic
 from ...engine.wording import SECOND, duration, number, some, times
-from ...models.waits import FETCH, JOIN_GROUP, SYNC_GROUP, Waits
+from ...models.waits import FETCH, JOIN_GROUP, SYNC_GROUP, ResponseTimes
 from ..cluster import throttling
 from .unanswered import UnansweredRequest
 
@@ -58,17 +58,17 @@ class HeadOfLine(Detector):
     )
     """What applications, sessions and transactions wait for."""
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self.waits = scene.model(Waits)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self.waits = traffic.model(ResponseTimes)
         self._waited: dict[object, _Waited] = {}
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         taken = self.waits.taken
         if taken is None or taken.behind < self.WAITED_NS:
             return
-        key = link.identity, taken.blocker
-        finding = self.report(key, exchange, partial(self._say, link, exchange, taken.blocker))
+        key = conn.identity, taken.blocker
+        finding = self.report(key, exchange, partial(self._say, conn, exchange, taken.blocker))
         waited = self._waited.setdefault(key, _Waited())
         waited.total_ns += taken.behind
         waited.worst_ns = max(waited.worst_ns, taken.behind)
@@ -84,11 +84,11 @@ class HeadOfLine(Detector):
             "worst_ms": waited.worst_ns // 1_000_000,
         }
         finding.seen = (
-            f"{some(waited.apis)} of {link.who} waited behind a {facts.api_name(taken.blocker)} on the same connection to "
-            f"{link.where} {times(finding.count)}: {duration(waited.total_ns)} in all, {duration(waited.worst_ns)} at worst"
+            f"{some(waited.apis)} of {conn.who} waited behind a {facts.api_name(taken.blocker)} on the same connection to "
+            f"{conn.where} {times(finding.count)}: {duration(waited.total_ns)} in all, {duration(waited.worst_ns)} at worst"
         )
 
-    def _say(self, link: Link, exchange: Exchange, blocker: int) -> Finding:
+    def _say(self, conn: ClientConnection, exchange: Exchange, blocker: int) -> Finding:
         return self.finding(
             "",
             "a broker answers the requests of a connection one after the other, and keeps a Fetch up to fetch.max.wait.ms "
@@ -96,7 +96,7 @@ class HeadOfLine(Detector):
             "use a connection of its own for what must be quick (Java, librdkafka and aiokafka have one for the group "
             "coordinator); lower fetch.max.wait.ms (librdkafka: fetch.wait.max.ms); do not share one client between "
             "fetching and producing",
-            **link.facts,
+            **conn.facts,
             api=exchange.api,
             api_version=exchange.api_version,
             behind=facts.api_name(blocker),
@@ -107,7 +107,7 @@ class HeadOfLine(Detector):
 class _Late:
     """The late answers of one API and broker."""
 
-    link: Link
+    conn: ClientConnection
     api_key: int
     count: int = 0
     worst_ns: int = 0
@@ -132,35 +132,35 @@ class SlowAnswers(Detector):
     """A median over this is slow, even between continents."""
     WORSE_NS = SECOND
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self.waits = scene.model(Waits)
-        self._late: Bounded[tuple[str, int], _Late] = Bounded(4096)
-        self._who: Bounded[tuple[str, int], tuple[Link, Exchange]] = Bounded(4096)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self.waits = traffic.model(ResponseTimes)
+        self._late: BoundedDict[tuple[str, int], _Late] = BoundedDict(4096)
+        self._who: BoundedDict[tuple[str, int], tuple[ClientConnection, Exchange]] = BoundedDict(4096)
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.api_key in (JOIN_GROUP, SYNC_GROUP):
             return  # they wait for other members
         taken = self.waits.taken
         if taken is None or taken.throttle_ms:
             return
         if taken.held >= self.FLOOR_NS:
-            self._slow(link, exchange, taken.held, self.waits.spreads[link.broker, exchange.api_key])
+            self._slow(conn, exchange, taken.held, self.waits.spreads[conn.broker, exchange.api_key])
 
-    def _slow(self, link: Link, exchange: Exchange, held: int, spread: Spread) -> None:
-        key = link.broker, exchange.api_key
-        self._who[key] = link, exchange
+    def _slow(self, conn: ClientConnection, exchange: Exchange, held: int, spread: DurationHistogram) -> None:
+        key = conn.broker, exchange.api_key
+        self._who[key] = conn, exchange
         if spread.count < self.SAMPLES or held < self.FACTOR * spread.quantile(0.5):
             return
         late = self._late.get(key)
         if late is None:
-            late = self._late[key] = _Late(link, exchange.api_key)
+            late = self._late[key] = _Late(conn, exchange.api_key)
         late.count += 1
         late.worst_ns = max(late.worst_ns, held)
         if len(late.seconds) < 100:
             late.seconds.add((exchange.response_time_ns or 0) // SECOND)
         if len(late.seconds) >= self.SECONDS:
-            self.report(link.broker, exchange, partial(self._say, link, exchange))
+            self.report(conn.broker, exchange, partial(self._say, conn, exchange))
 
     def finish(self, now_ns: int) -> None:
         as_a_rule: dict[str, list[tuple[float, int]]] = {}
@@ -169,10 +169,10 @@ class SlowAnswers(Detector):
             if spread.count >= self.SAMPLES and usual >= self.USUAL_NS and (broker, api_key) in self._who:
                 as_a_rule.setdefault(broker, []).append((usual, api_key))
         for broker, apis in as_a_rule.items():
-            link, exchange = self._who[broker, max(apis)[1]]
+            conn, exchange = self._who[broker, max(apis)[1]]
             if broker not in self._found:
-                self.report(broker, exchange, partial(self._say, link, exchange))
-            self._slow_as_a_rule(self._found[broker], link, exchange, [facts.api_name(key) for _, key in apis])
+                self.report(broker, exchange, partial(self._say, conn, exchange))
+            self._slow_as_a_rule(self._found[broker], conn, exchange, [facts.api_name(key) for _, key in apis])
         late: dict[str, list[_Late]] = {}
         for (broker, _), case in self._late.items():
             if broker in self._found and broker not in as_a_rule:
@@ -180,21 +180,21 @@ class SlowAnswers(Detector):
         for broker, cases in late.items():
             self._slow_at_times(self._found[broker], cases)
 
-    def _slow_as_a_rule(self, finding: Finding, link: Link, exchange: Exchange, apis: list[str]) -> None:
-        spread = self.waits.spreads[link.broker, exchange.api_key]
+    def _slow_as_a_rule(self, finding: Finding, conn: ClientConnection, exchange: Exchange, apis: list[str]) -> None:
+        spread = self.waits.spreads[conn.broker, exchange.api_key]
         usual = spread.quantile(0.5)
         finding.count = spread.count
         finding.severity = Severity.MEDIUM if usual >= self.WORSE_NS else Severity.LOW
         finding.about |= {"median_ms": round(usual / 1e6, 1), "usual": True, "api": exchange.api}
         others = [api for api in apis if api != exchange.api]
         finding.seen = (
-            f"{link.where} takes {duration(usual)} for {exchange.api} as a rule (median of {spread.count:,} answers, "
+            f"{conn.where} takes {duration(usual)} for {exchange.api} as a rule (median of {spread.count:,} answers, "
             f"nine of ten within {duration(spread.quantile(0.9))})" + (f"; {some(others)} too" if others else "")
         )
 
     def _slow_at_times(self, finding: Finding, cases: list[_Late]) -> None:
         worst = max(cases, key=lambda case: (len(case.seconds) >= self.SECONDS, case.worst_ns))
-        spread = self.waits.spreads[worst.link.broker, worst.api_key]
+        spread = self.waits.spreads[worst.conn.broker, worst.api_key]
         usual = spread.quantile(0.5)
         heavy = worst.count * 20 >= spread.count and worst.worst_ns >= self.WORSE_NS
         finding.count = sum(case.count for case in cases)
@@ -203,12 +203,12 @@ class SlowAnswers(Detector):
         finding.about |= {"median_ms": round(usual / 1e6, 1), "worst_ms": worst.worst_ns // 1_000_000, "api": api}
         others = [facts.api_name(case.api_key) for case in cases if case is not worst]
         finding.seen = (
-            f"{worst.link.where} took up to {duration(worst.worst_ns)} for {api}: {worst.count} of {spread.count:,} answers "
+            f"{worst.conn.where} took up to {duration(worst.worst_ns)} for {api}: {worst.count} of {spread.count:,} answers "
             f"were over {self.FACTOR} times the usual {number(usual / 1e6)} ms, in {len(worst.seconds)} different seconds"
             + (f"; late answers of {some(others)} too" if others else "")
         )
 
-    def _say(self, link: Link, exchange: Exchange) -> Finding:
+    def _say(self, conn: ClientConnection, exchange: Exchange) -> Finding:
         return self.finding(
             "",
             "time that the request itself does not allow for (fetch.max.wait.ms is left out, and waiting behind other "
@@ -217,7 +217,7 @@ class SlowAnswers(Detector):
             "compare with the broker's own kafka.network RequestMetrics (RequestQueueTimeMs, LocalTimeMs, RemoteTimeMs): "
             "LocalTimeMs points to disks, RemoteTimeMs of Produce to followers (acks=all), RequestQueueTimeMs to too few "
             "num.io.threads; if they are small the network or the client's host is slow; look at GC pauses",
-            **link.facts,
+            **conn.facts,
             api=exchange.api,
             api_version=exchange.api_version,
         )
@@ -237,23 +237,23 @@ class SlowBroker(Detector):
     """20 ms: below that, a difference is not felt, and may be the network's."""
     WORSE_NS = SECOND // 5
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self.waits = scene.model(Waits)
-        self._links: Bounded[str, tuple[Link, Exchange]] = Bounded(1024)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self.waits = traffic.model(ResponseTimes)
+        self._links: BoundedDict[str, tuple[ClientConnection, Exchange]] = BoundedDict(1024)
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.state is not State.PAIRED:
             return
-        if link.broker not in self._links:
-            self._links[link.broker] = link, exchange
+        if conn.broker not in self._links:
+            self._links[conn.broker] = conn, exchange
 
     def finish(self, now_ns: int) -> None:
         by_api: dict[tuple[int, int], dict[str, float]] = {}
         for (broker, api_key), spread in self.waits.spreads.items():
             # A Fetch's time over its wait says little: it is mostly nothing.
             if spread.count >= self.SAMPLES and api_key != FETCH and broker in self._links:
-                cluster = id(self.scene.cluster_of(broker))
+                cluster = id(self.traffic.cluster_of(broker))
                 by_api.setdefault((cluster, api_key), {})[broker] = spread.quantile(0.5)
         for (_, api_key), medians in by_api.items():
             for broker, usual in medians.items():
@@ -265,25 +265,25 @@ class SlowBroker(Detector):
                     self._tell(broker, api_key, usual, other, len(others))
 
     def _tell(self, broker: str, api_key: int, usual: float, other: float, count: int) -> None:
-        link, exchange = self._links[broker]
+        conn, exchange = self._links[broker]
         if broker not in self._found:
-            self.report(broker, exchange, partial(self._say, link, api_key))
+            self.report(broker, exchange, partial(self._say, conn, api_key))
         finding = self._found[broker]
         finding.severity = Severity.MEDIUM if usual >= self.WORSE_NS else Severity.LOW
         finding.about |= {"median_ms": round(usual / 1e6, 1), "others_ms": round(other / 1e6, 1)}
         finding.seen = (
-            f"{link.where} takes {duration(usual)} for {facts.api_name(api_key)} where the other {count} broker"
+            f"{conn.where} takes {duration(usual)} for {facts.api_name(api_key)} where the other {count} broker"
             f"{'s' if count > 1 else ''} of the cluster take{'' if count > 1 else 's'} {duration(other)} (medians)"
         )
 
-    def _say(self, link: Link, api_key: int) -> Finding:
+    def _say(self, conn: ClientConnection, api_key: int) -> Finding:
         return self.finding(
             "",
             "partitions are spread over brokers, and clients wait for the slowest: batches, polls and acks=all writes of "
             "other leaders take as long as this broker does.",
             "look at this broker's disk, load, GC and network; whether it leads more partitions than the others "
             "(kafka-leader-election.sh --election-type preferred); whether it stands farther away from these clients",
-            broker=link.broker,
+            broker=conn.broker,
             api=facts.api_name(api_key),
         )
 

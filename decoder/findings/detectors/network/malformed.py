@@ -9,7 +9,7 @@ from ....codec.plan import API_VERSIONS
 from ....connection.exchange import Exchange
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Severity
-from ...engine.scene import Link
+from ...engine.traffic import ClientConnection
 
 
 class MalformedApiVersionsFallback(Detector):
@@ -20,7 +20,7 @@ class MalformedApiVersionsFallback(Detector):
     title = "a broker refuses an ApiVersions version in a body that clients cannot read (KIP-511)"
     apis = frozenset({API_VERSIONS})
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.api_version == 0 or exchange.response is None:
             return
         message = exchange.response_view
@@ -40,7 +40,7 @@ class MalformedApiVersionsFallback(Detector):
                 "(kafka-python: api_version=(2, 3))",
                 api=exchange.api,
                 api_version=exchange.api_version,
-                **link.facts,
+                **conn.facts,
             ),
         )
 
@@ -53,7 +53,7 @@ class SurplusBytes(Detector):
     title = "bytes are left over behind the end of a message"
     wanted = Wanted.FAILED
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         for side, surplus, sender in zip(
             ("request", "response"), exchange.surplus, (exchange.client, exchange.broker), strict=True
         ):
@@ -75,7 +75,7 @@ class SurplusBytes(Detector):
                     api=exchange.api,
                     api_version=exchange.api_version,
                     side=side,
-                    **link.facts,
+                    **conn.facts,
                 ),
             )
 
@@ -87,7 +87,7 @@ class ForbiddenNull(Detector):
     severity = Severity.LOW
     title = "a field is null at a version that does not allow it"
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         for message, sender in (
             (exchange.request_view, exchange.client),
             (exchange.response_view, exchange.broker),
@@ -108,7 +108,7 @@ class ForbiddenNull(Detector):
                     api=exchange.api,
                     api_version=message.api_version,
                     field=path,
-                    **link.facts,
+                    **conn.facts,
                 ),
             )
 

@@ -7,8 +7,8 @@ from ....connection.exchange import Exchange, State
 from ....wire.frame import Direction
 from ...engine.detector import Detector
 from ...engine.finding import Severity
-from ...engine.scene import Link
-from .endings import MOST_REQUEST, Ending, Talk, WatchesEndings
+from ...engine.traffic import ClientConnection
+from .endings import MOST_REQUEST, ConnectionStart, Ending, EndingDetector
 from .first_bytes import HTTP, PROXY, TLS, alert, announced, protocol
 
 _ALERTS = {
@@ -29,24 +29,24 @@ _TLS_CLIENTS = "Java: security.protocol=SSL (or SASL_SSL); librdkafka: security.
 _TLS_REMEDY = f"{_TLS_CLIENTS}security_protocol='SSL' with an ssl_context"
 
 
-def _of(link: Link) -> str:
+def _of(conn: ClientConnection) -> str:
     """Who, where requests have told no client id."""
-    return link.who if link.requests else f"{link.client_host or 'a client'}"
+    return conn.who if conn.requests else f"{conn.client_host or 'a client'}"
 
 
-class TlsOnPlaintextPort(WatchesEndings):
+class TlsOnPlaintextPort(EndingDetector):
     """A TLS hello goes to a listener that speaks Kafka in clear."""
 
     id = "tls-on-plaintext-port"
     severity = Severity.HIGH
     title = "a client begins TLS on a listener without TLS"
 
-    def ended(self, link: Link, talk: Talk, how: Ending) -> None:
-        if how is not Ending.TLS_REFUSED or not link.how:
+    def ended(self, conn: ClientConnection, talk: ConnectionStart, how: Ending) -> None:
+        if how is not Ending.TLS_REFUSED or not conn.how:
             return
         size = announced(talk.heads[0])
         found = self.report(
-            (link.client_host, link.broker),
+            (conn.client_host, conn.broker),
             None,
             lambda: self.finding(
                 "",
@@ -56,31 +56,31 @@ class TlsOnPlaintextPort(WatchesEndings):
                 "use the port of the SSL or SASL_SSL listener; or, if this one is meant, turn TLS off in the client "
                 "(security.protocol=PLAINTEXT or SASL_PLAINTEXT). `listeners` and listener.security.protocol.map on "
                 "the broker say which port is which.",
-                **link.facts,
+                **conn.facts,
             ),
-            link.closed_ns,
+            conn.closed_ns,
         )
         found.seen = (
-            f"{_of(link)} begins TLS {_times(found.count)} on {link.where}, which does not speak TLS and ends the "
+            f"{_of(conn)} begins TLS {_times(found.count)} on {conn.where}, which does not speak TLS and ends the "
             "connection"
         )
 
 
-class PlaintextOnTlsPort(WatchesEndings):
+class PlaintextOnTlsPort(EndingDetector):
     """Requests in clear go to a listener that wants TLS, which says so by an alert."""
 
     id = "plaintext-on-tls-port"
     severity = Severity.HIGH
     title = "a client sends requests in clear to a listener that wants TLS"
 
-    def ended(self, link: Link, talk: Talk, how: Ending) -> None:
+    def ended(self, conn: ClientConnection, talk: ConnectionStart, how: Ending) -> None:
         if how is not Ending.TLS_PORT:
             return
         first = talk.closed_on
         asked = f"{first.api} v{first.api_version}" if first else "the first request"
         said = alert(talk.heads[1])
         found = self.report(
-            (link.client_host, link.broker),
+            (conn.client_host, conn.broker),
             first,
             lambda: self.finding(
                 "",
@@ -89,25 +89,25 @@ class PlaintextOnTlsPort(WatchesEndings):
                 f"turn TLS on in the client ({_TLS_REMEDY}), or use the port of the listener without TLS.",
                 api=first.api if first else None,
                 api_version=first.api_version if first else None,
-                **link.facts,
+                **conn.facts,
             ),
-            link.closed_ns,
+            conn.closed_ns,
         )
         found.seen = (
-            f"{link.who} sends {asked} in clear, and {link.where} answers with TLS"
+            f"{conn.who} sends {asked} in clear, and {conn.where} answers with TLS"
             f"{f' (alert {said.name})' if said else ''}; {_times(found.count)}"
         )
 
 
-class TlsHandshakeFailed(WatchesEndings):
+class TlsHandshakeFailed(EndingDetector):
     """Both sides speak TLS and one of them refuses the other, said by an alert in clear."""
 
     id = "tls-handshake-failed"
     severity = Severity.HIGH
     title = "a TLS handshake is refused by an alert"
 
-    def stray(self, link: Link, opaque: Opaque) -> None:
-        talk = self.endings.talks.get(link.number)
+    def stray(self, conn: ClientConnection, opaque: Opaque) -> None:
+        talk = self.endings.talks.get(conn.number)
         if talk is None or not talk.heads[0] or protocol(talk.heads[0], Direction.REQUEST) != TLS:
             return
         said = alert(opaque.data)
@@ -116,60 +116,60 @@ class TlsHandshakeFailed(WatchesEndings):
         sender = "the client" if opaque.direction is Direction.REQUEST else "the broker"
         why, remedy = _ALERTS.get(said.name, ("the sender of the alert cannot go on", "look into its log"))
         found = self.report(
-            (link.client_host, link.broker, sender, said.name),
+            (conn.client_host, conn.broker, sender, said.name),
             None,
             lambda: self.finding(
-                "", f"{why}. No Kafka request can be sent.", remedy, alert=said.name, sender=sender, **link.facts
+                "", f"{why}. No Kafka request can be sent.", remedy, alert=said.name, sender=sender, **conn.facts
             ),
             opaque.time_ns,
         )
-        found.seen = f"TLS between {_of(link)} and {link.where} fails: {sender} sends {said.name} {_times(found.count)}"
+        found.seen = f"TLS between {_of(conn)} and {conn.where} fails: {sender} sends {said.name} {_times(found.count)}"
 
 
-class TlsTraffic(WatchesEndings):
+class TlsTraffic(EndingDetector):
     """Connections that are encrypted: nothing of what they say is seen here."""
 
     id = "tls-traffic"
     severity = Severity.INFO
     title = "connections are encrypted, so nothing that is said on them can be looked at"
 
-    def heard(self, link: Link, talk: Talk) -> None:
-        if link.requests or talk.of(link) is not Ending.TLS_SESSION:
+    def heard(self, conn: ClientConnection, talk: ConnectionStart) -> None:
+        if conn.requests or talk.of(conn) is not Ending.TLS_SESSION:
             return
         self.report(
-            (link.client_host, link.broker),
+            (conn.client_host, conn.broker),
             None,
             lambda: self.finding(
-                f"{_of(link)} speaks TLS with {link.where}",
+                f"{_of(conn)} speaks TLS with {conn.where}",
                 "the requests inside are not decoded, and no finding can come from them.",
                 "record where the traffic is in clear: let the client use a listener without TLS for as long as you "
                 "look, or record at the broker's other listeners",
-                **link.facts,
+                **conn.facts,
             ),
-            link.opened_ns,
+            conn.opened_ns,
         )
 
 
-class ForeignProtocol(WatchesEndings):
+class ForeignProtocol(EndingDetector):
     """HTTP, SSH, a database's protocol ... on a Kafka port, or a Kafka client at somebody else's port."""
 
     id = "foreign-protocol"
     severity = Severity.MEDIUM
     title = "one side of a connection speaks another protocol than Kafka's"
 
-    def heard(self, link: Link, talk: Talk) -> None:
-        self._look(link, talk, talk.of(link))
+    def heard(self, conn: ClientConnection, talk: ConnectionStart) -> None:
+        self._look(conn, talk, talk.of(conn))
 
-    def _look(self, link: Link, talk: Talk, how: Ending) -> None:
+    def _look(self, conn: ClientConnection, talk: ConnectionStart, how: Ending) -> None:
         if how is not Ending.FOREIGN:
             return
-        asked = "" if link.requests else protocol(talk.heads[0], Direction.REQUEST)
+        asked = "" if conn.requests else protocol(talk.heads[0], Direction.REQUEST)
         if asked:
-            self._client(link, asked, talk.heads[0])
+            self._client(conn, asked, talk.heads[0])
         else:
-            self._server(link, protocol(talk.heads[1], Direction.RESPONSE) or "")
+            self._server(conn, protocol(talk.heads[1], Direction.RESPONSE) or "")
 
-    def _client(self, link: Link, name: str, data: bytes) -> None:
+    def _client(self, conn: ClientConnection, name: str, data: bytes) -> None:
         size = announced(data)
         if name == PROXY:
             remedy = (
@@ -184,7 +184,7 @@ class ForeignProtocol(WatchesEndings):
         else:
             remedy = "correct the port in that client's configuration, or shield the broker's port from it"
         found = self.report(
-            (link.client_host, link.broker, name),
+            (conn.client_host, conn.broker, name),
             None,
             lambda: self.finding(
                 "",
@@ -194,15 +194,15 @@ class ForeignProtocol(WatchesEndings):
                 # Behind such a load balancer nobody gets through; a stray scraper hurts nobody but itself.
                 Severity.HIGH if name == PROXY else None,
                 protocol=name,
-                **link.facts,
+                **conn.facts,
             ),
-            link.last_ns,
+            conn.last_ns,
         )
-        found.seen = f"{link.client_host or 'a client'} speaks {name} to {link.where} {_times(found.count)}"
+        found.seen = f"{conn.client_host or 'a client'} speaks {name} to {conn.where} {_times(found.count)}"
 
-    def _server(self, link: Link, name: str) -> None:
+    def _server(self, conn: ClientConnection, name: str) -> None:
         found = self.report(
-            (link.client_host, link.broker, name, "server"),
+            (conn.client_host, conn.broker, name, "server"),
             None,
             lambda: self.finding(
                 "",
@@ -211,14 +211,14 @@ class ForeignProtocol(WatchesEndings):
                 "correct bootstrap.servers, or advertised.listeners if a broker named this address",
                 Severity.HIGH,
                 protocol=name,
-                **link.facts,
+                **conn.facts,
             ),
-            link.last_ns,
+            conn.last_ns,
         )
-        found.seen = f"{link.broker} answers {_of(link)} in {name}, not Kafka, {_times(found.count)}"
+        found.seen = f"{conn.broker} answers {_of(conn)} in {name}, not Kafka, {_times(found.count)}"
 
 
-class FrameSize(WatchesEndings):
+class FrameSize(EndingDetector):
     """Frames above what the other side takes by default, and sizes that are none."""
 
     id = "frame-size"
@@ -227,30 +227,30 @@ class FrameSize(WatchesEndings):
     MOST_RESPONSE = 100_000_000
     """Bytes: librdkafka's receive.message.max.bytes unless set."""
 
-    def stray(self, link: Link, opaque: Opaque) -> None:
-        talk = self.endings.talks.get(link.number)
+    def stray(self, conn: ClientConnection, opaque: Opaque) -> None:
+        talk = self.endings.talks.get(conn.number)
         if opaque.framed or talk is None or talk.broken:
             return
         size = announced(opaque.data)
         side = opaque.direction
         if "not a frame" in opaque.reason or ("ended inside" in opaque.reason and size > MOST_REQUEST):
-            if protocol(opaque.data, side) and not (link.requests if side is Direction.REQUEST else talk.answered):
+            if protocol(opaque.data, side) and not (conn.requests if side is Direction.REQUEST else talk.answered):
                 return  # it has a name
             if side is Direction.REQUEST and 0 <= size <= 1 << 29:
-                self._request(link, size, None, opaque.time_ns)
+                self._request(conn, size, None, opaque.time_ns)
             elif "not a frame" in opaque.reason:
-                self._absurd(link, size, side, opaque.time_ns)
+                self._absurd(conn, size, side, opaque.time_ns)
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.request is not None and len(exchange.request) > MOST_REQUEST:
-            self._request(link, len(exchange.request), exchange, None)
+            self._request(conn, len(exchange.request), exchange, None)
         if exchange.response is not None and len(exchange.response) > self.MOST_RESPONSE:
-            self._response(link, exchange)
+            self._response(conn, exchange)
 
-    def _request(self, link: Link, size: int, exchange: Exchange | None, time_ns: int | None) -> None:
+    def _request(self, conn: ClientConnection, size: int, exchange: Exchange | None, time_ns: int | None) -> None:
         taken = exchange is not None and exchange.state is State.PAIRED
         found = self.report(
-            ("request", link.identity, link.broker),
+            ("request", conn.identity, conn.broker),
             exchange,
             lambda: self.finding(
                 "",
@@ -262,18 +262,18 @@ class FrameSize(WatchesEndings):
                 api=exchange.api if exchange else None,
                 size=size,
                 limit=MOST_REQUEST,
-                **link.facts,
+                **conn.facts,
             ),
             time_ns,
         )
         found.about["size"] = max(size, found.about["size"])
-        found.seen = f"{link.who} sends a request of {found.about['size']} bytes to {link.where}, {_times(found.count)}"
+        found.seen = f"{conn.who} sends a request of {found.about['size']} bytes to {conn.where}, {_times(found.count)}"
 
-    def _response(self, link: Link, exchange: Exchange) -> None:
+    def _response(self, conn: ClientConnection, exchange: Exchange) -> None:
         size = len(exchange.response or b"")
-        strict = "librdkafka" in link.software
+        strict = "librdkafka" in conn.software
         found = self.report(
-            ("response", link.identity, exchange.api_key),
+            ("response", conn.identity, exchange.api_key),
             exchange,
             lambda: self.finding(
                 "",
@@ -286,19 +286,19 @@ class FrameSize(WatchesEndings):
                 api_version=exchange.api_version,
                 size=size,
                 limit=self.MOST_RESPONSE,
-                **link.facts,
+                **conn.facts,
             ),
         )
         found.about["size"] = max(size, found.about["size"])
         found.seen = (
-            f"{link.where} answers {link.who} with {exchange.api} responses of up to {found.about['size']} bytes, "
+            f"{conn.where} answers {conn.who} with {exchange.api} responses of up to {found.about['size']} bytes, "
             f"{_times(found.count)}"
         )
 
-    def _absurd(self, link: Link, size: int, side: Direction, time_ns: int) -> None:
-        sender, other = (link.where, _of(link)) if side else (_of(link), link.where)
+    def _absurd(self, conn: ClientConnection, size: int, side: Direction, time_ns: int) -> None:
+        sender, other = (conn.where, _of(conn)) if side else (_of(conn), conn.where)
         found = self.report(
-            ("absurd", link.client_host, link.broker, side),
+            ("absurd", conn.client_host, conn.broker, side),
             None,
             lambda: self.finding(
                 "",
@@ -308,7 +308,7 @@ class FrameSize(WatchesEndings):
                 "try again",
                 size=size,
                 side="response" if side else "request",
-                **link.facts,
+                **conn.facts,
             ),
             time_ns,
         )

@@ -8,8 +8,8 @@ from ....connection.exchange import Exchange
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Severity
 from ...engine.host import is_loopback, split
-from ...engine.scene import Link, Scene
-from .endings import Ending, Talk, WatchesEndings
+from ...engine.traffic import ClientConnection, Traffic
+from .endings import ConnectionStart, Ending, EndingDetector
 
 MOST_PAIRS = 4096
 
@@ -37,27 +37,27 @@ class ConnectionRefused(Detector):
     LASTING_NS = 60_000_000_000
     """Longer than a broker takes to restart."""
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
         self._rows: dict[tuple[str, str], _Row] = {}
         self._reached: dict[tuple[str, str], None] = {}
 
-    def opened(self, link: Link) -> None:
-        if link.established:
-            self._rows.pop((link.client_host, link.broker), None)
-            self._reached[_place(link)] = None
+    def opened(self, conn: ClientConnection) -> None:
+        if conn.established:
+            self._rows.pop((conn.client_host, conn.broker), None)
+            self._reached[_place(conn)] = None
             if len(self._reached) > MOST_PAIRS:
                 del self._reached[next(iter(self._reached))]
 
-    def closed(self, link: Link) -> None:
-        if link.established or link.how not in ("refused", "unreached"):
+    def closed(self, conn: ClientConnection) -> None:
+        if conn.established or conn.how not in ("refused", "unreached"):
             return
-        if is_loopback(split(link.broker)[0]) and _place(link) in self._reached:
+        if is_loopback(split(conn.broker)[0]) and _place(conn) in self._reached:
             return  # localhost is ::1 and 127.0.0.1: clients try both, and a broker mostly listens at one
-        key = link.client_host, link.broker
-        now = link.closed_ns or 0
-        row = self._rows.get(key) or _Row(0, link.opened_ns, "")
-        row = self._rows[key] = _Row(row.times + 1, row.first_ns, link.how)
+        key = conn.client_host, conn.broker
+        now = conn.closed_ns or 0
+        row = self._rows.get(key) or _Row(0, conn.opened_ns, "")
+        row = self._rows[key] = _Row(row.times + 1, row.first_ns, conn.how)
         if len(self._rows) > MOST_PAIRS:
             del self._rows[next(iter(self._rows))]
         if row.times < self.IN_A_ROW or now - row.first_ns < self.OVER_NS:
@@ -69,35 +69,35 @@ class ConnectionRefused(Detector):
             lambda: self.finding(
                 "",
                 "nobody listens at that port: the broker is down, or listens on another address or port."
-                if link.how == "refused"
+                if conn.how == "refused"
                 else "the packets get no answer: a firewall or security group drops them, or the address belongs to "
                 "nobody. Every attempt costs the client its connection timeout (Java: "
                 "socket.connection.setup.timeout.ms, 10 s; librdkafka: the same name, 30 s).",
                 "start the broker, or compare the address with its `listeners` and advertised.listeners; in "
                 "between: firewall rules, port forwards, container networks. More than one address in "
                 "bootstrap.servers lets clients start without this broker.",
-                how=link.how,
-                **link.facts,
+                how=conn.how,
+                **conn.facts,
             ),
             now,
         )
         found.count = max(found.count, row.times)
         found.severity = Severity.HIGH if lasting else found.severity
-        word = "refused" if link.how == "refused" else "not answered"
+        word = "refused" if conn.how == "refused" else "not answered"
         found.seen = (
-            f"{link.client_host or 'a client'} connects to {link.where} {row.times} times in "
+            f"{conn.client_host or 'a client'} connects to {conn.where} {row.times} times in "
             f"{(now - row.first_ns) / 1e9:.0f} s and is {word}"
         )
 
 
-def _place(link: Link) -> tuple[str, str]:
+def _place(conn: ClientConnection) -> tuple[str, str]:
     """Who and where; every loopback address counts as one."""
-    host, port = split(link.broker)
+    host, port = split(conn.broker)
     loop = is_loopback(host)
-    return ("" if loop else link.client_host), f"loopback:{port}" if loop else link.broker
+    return ("" if loop else conn.client_host), f"loopback:{port}" if loop else conn.broker
 
 
-class ClosedAtOnce(WatchesEndings):
+class ClosedAtOnce(EndingDetector):
     """A broker takes connections and ends them before a word is said, or resets them after the first request.
 
     A close after the first request without a reset is told by the detectors of TLS and SASL, which know more.
@@ -110,26 +110,26 @@ class ClosedAtOnce(WatchesEndings):
     IN_A_ROW = 5
     """Connections. A broker that stops ends each of its connections once."""
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
         self._rows: dict[tuple[str, str], _Row] = {}
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if self.endings.works_since is exchange:
-            self._rows.pop((link.client_host, link.broker), None)
+            self._rows.pop((conn.client_host, conn.broker), None)
 
-    def ended(self, link: Link, talk: Talk, how: Ending) -> None:
-        reset = how is Ending.UNANSWERED and link.how == "rst" and link.by == "broker" and self.endings.worked(link)
+    def ended(self, conn: ClientConnection, talk: ConnectionStart, how: Ending) -> None:
+        reset = how is Ending.UNANSWERED and conn.how == "rst" and conn.by == "broker" and self.endings.worked(conn)
         if how is not Ending.EMPTY and not reset:
             return
-        key = link.client_host, link.broker
-        row = self._rows.get(key) or _Row(0, link.opened_ns, "")
-        row = self._rows[key] = _Row(row.times + 1, row.first_ns, link.how)
+        key = conn.client_host, conn.broker
+        row = self._rows.get(key) or _Row(0, conn.opened_ns, "")
+        row = self._rows[key] = _Row(row.times + 1, row.first_ns, conn.how)
         if len(self._rows) > MOST_PAIRS:
             del self._rows[next(iter(self._rows))]
         if row.times < self.IN_A_ROW:
             return
-        now = link.closed_ns or 0
+        now = conn.closed_ns or 0
         found = self.report(
             key,
             talk.closed_on,
@@ -141,16 +141,16 @@ class ClosedAtOnce(WatchesEndings):
                 "count the connections to that broker (kafka.server:type=socket-server-metrics, connection-count) "
                 "and raise the limit, or find the client that opens a connection per message; behind a load "
                 "balancer: look at its targets",
-                how=link.how,
-                **link.facts,
+                how=conn.how,
+                **conn.facts,
             ),
             now,
         )
         found.count = max(found.count, row.times)
         said = "before anything was said" if talk.closed_on is None else "after the first request"
         found.seen = (
-            f"{link.where} {'resets' if link.how == 'rst' else 'closes'} {row.times} connections of "
-            f"{link.client_host or 'a client'} in {(now - row.first_ns) / 1e9:.0f} s, {said}"
+            f"{conn.where} {'resets' if conn.how == 'rst' else 'closes'} {row.times} connections of "
+            f"{conn.client_host or 'a client'} in {(now - row.first_ns) / 1e9:.0f} s, {said}"
         )
 
 
@@ -161,12 +161,12 @@ class ProxyNotLetIn(Detector):
     severity = Severity.HIGH
     title = "the proxy's own login, or TLS handshake, fails at a broker"
 
-    def closed(self, link: Link) -> None:
-        if link.established or link.how not in ("login", "tls"):
+    def closed(self, conn: ClientConnection) -> None:
+        if conn.established or conn.how not in ("login", "tls"):
             return
-        is_login = link.how == "login"
+        is_login = conn.how == "login"
         found = self.report(
-            (link.broker, link.how),
+            (conn.broker, conn.how),
             None,
             lambda: self.finding(
                 "",
@@ -177,16 +177,16 @@ class ProxyNotLetIn(Detector):
                 if is_login
                 else "compare --broker-ca and --broker-name, and the certificate and name that the broker shows; its TlsFailed event says what "
                 "is wrong",
-                how=link.how,
-                **link.facts,
+                how=conn.how,
+                **conn.facts,
             ),
-            link.closed_ns,
+            conn.closed_ns,
         )
         what = "the proxy's login" if is_login else "the proxy's TLS handshake"
         found.seen = (
-            f"{what} at {link.where} failed {found.count} times: connections of {link.client_host or 'clients'} were ended"
+            f"{what} at {conn.where} failed {found.count} times: connections of {conn.client_host or 'clients'} were ended"
             if found.count > 1
-            else f"{what} at {link.where} failed: a connection of {link.client_host or 'a client'} was ended"
+            else f"{what} at {conn.where} failed: a connection of {conn.client_host or 'a client'} was ended"
         )
 
 

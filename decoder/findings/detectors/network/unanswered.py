@@ -8,10 +8,10 @@ from ....connection.exchange import Exchange, State
 from ....schema import facts
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Finding, Severity
-from ...engine.scene import Link, Scene
-from ...engine.tallies import Bounded
+from ...engine.tallies import BoundedDict
+from ...engine.traffic import ClientConnection, Traffic
 from ...engine.wording import SECOND, duration, times
-from ...models.waits import LONG_POLLS, Waits, own_wait_ns
+from ...models.waits import LONG_POLLS, ResponseTimes, own_wait_ns
 
 PRODUCE = facts.api_key("Produce")
 
@@ -22,9 +22,9 @@ def awaits_nothing(exchange: Exchange) -> bool:
     return message is not None and message["acks"] == 0
 
 
-def shown_ns(link: Link, exchange: Exchange) -> int:
+def shown_ns(conn: ClientConnection, exchange: Exchange) -> int:
     """How long a capture of packets shows the connection while a request waits: behind that it may just have ended."""
-    return max(link.last_ns - (exchange.request_time_ns or link.last_ns), 0)
+    return max(conn.last_ns - (exchange.request_time_ns or conn.last_ns), 0)
 
 
 class UnansweredRequest(Detector):
@@ -42,71 +42,71 @@ class UnansweredRequest(Detector):
     GIVEN_UP_NS = 3 * SECOND
     """A client that ends its connection after waiting so long did not just happen to stop then."""
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        scene.model(Waits)  # it knows `Link.muted_ns`
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        traffic.model(ResponseTimes)  # it knows `ClientConnection.muted_ns`
         # Of each connection: exchanges that were just told to have no answer. An answer to a later request, or the
         # connection's end, follows at once.
-        self._without: Bounded[int, list[Exchange]] = Bounded(1024)
+        self._without: BoundedDict[int, list[Exchange]] = BoundedDict(1024)
         # Requests that were passed over: a broker that answers out of order still sends the answer, as an orphan.
-        self._skipped: Bounded[tuple[int, int], tuple[Link, Exchange, int]] = Bounded(1000)
-        self._told: Bounded[tuple[int, int], bool] = Bounded(4096)  # connection, correlation id: told while it waited
+        self._skipped: BoundedDict[tuple[int, int], tuple[ClientConnection, Exchange, int]] = BoundedDict(1000)
+        self._told: BoundedDict[tuple[int, int], bool] = BoundedDict(4096)  # connection, correlation id: told while it waited
 
-    def _waited_ns(self, link: Link, exchange: Exchange, now_ns: int) -> int:
+    def _waited_ns(self, conn: ClientConnection, exchange: Exchange, now_ns: int) -> int:
         """How long a request waits; not while a quota keeps the broker from reading it, which is another finding."""
-        return now_ns - max(exchange.request_time_ns or now_ns, link.muted_ns)
+        return now_ns - max(exchange.request_time_ns or now_ns, conn.muted_ns)
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.state is State.NO_RESPONSE and not awaits_nothing(exchange):
-            waiting = self._without.setdefault(link.number, [])
+            waiting = self._without.setdefault(conn.number, [])
             if len(waiting) < 100:
                 waiting.append(exchange)
         elif exchange.state is State.PAIRED and self._without:
-            for skipped in self._without.pop(link.number, ()):
-                if not link.lost:
+            for skipped in self._without.pop(conn.number, ()):
+                if not conn.lost:
                     at_ns = exchange.response_time_ns or 0
-                    self._skipped[link.number, skipped.correlation_id] = link, skipped, at_ns
+                    self._skipped[conn.number, skipped.correlation_id] = conn, skipped, at_ns
         elif exchange.state is State.ORPHAN:
-            self._skipped.pop((link.number, exchange.correlation_id), None)
+            self._skipped.pop((conn.number, exchange.correlation_id), None)
 
-    def closed(self, link: Link) -> None:
-        at_ns = link.closed_ns or 0
-        unanswered = self._without.pop(link.number, []) + list(link.waiting.values())
-        if not unanswered or link.lost:
+    def closed(self, conn: ClientConnection) -> None:
+        at_ns = conn.closed_ns or 0
+        unanswered = self._without.pop(conn.number, []) + list(conn.waiting.values())
+        if not unanswered or conn.lost:
             return
         first = min(unanswered, key=lambda e: e.request_time_ns or 0)
-        waited = self._waited_ns(link, first, at_ns)
-        if not link.how and not link.complete:
-            waited = min(waited, shown_ns(link, first))
+        waited = self._waited_ns(conn, first, at_ns)
+        if not conn.how and not conn.complete:
+            waited = min(waited, shown_ns(conn, first))
         allowed = own_wait_ns(first) + self.BEYOND_NS if first.api_key in LONG_POLLS else 0
-        if waited >= max(self.GIVEN_UP_NS if link.how else self.LATE_NS, allowed):
-            who = "the broker" if link.by == "broker" else "the client" if link.by == "client" else link.by or "one of the two"
-            how = f"until {who} ended the connection" if link.how else "until the capture ended"
-            at_ns = at_ns if link.how or link.complete else (first.request_time_ns or at_ns) + waited
-            self._report(link, first, at_ns, how, len(unanswered) - 1)
+        if waited >= max(self.GIVEN_UP_NS if conn.how else self.LATE_NS, allowed):
+            who = "the broker" if conn.by == "broker" else "the client" if conn.by == "client" else conn.by or "one of the two"
+            how = f"until {who} ended the connection" if conn.how else "until the capture ended"
+            at_ns = at_ns if conn.how or conn.complete else (first.request_time_ns or at_ns) + waited
+            self._report(conn, first, at_ns, how, len(unanswered) - 1)
 
     def finish(self, now_ns: int) -> None:
-        for link, skipped, at_ns in self._skipped.values():
-            self._report(link, skipped, at_ns, "while later requests were answered")
+        for conn, skipped, at_ns in self._skipped.values():
+            self._report(conn, skipped, at_ns, "while later requests were answered")
         self._skipped.clear()
-        for link in self.scene.links.values():
-            first = next(iter(link.waiting.values()), None)
-            if first is None or link.lost or awaits_nothing(first) or first.request_time_ns is None:
+        for conn in self.traffic.connections.values():
+            first = next(iter(conn.waiting.values()), None)
+            if first is None or conn.lost or awaits_nothing(first) or first.request_time_ns is None:
                 continue
-            waited = self._waited_ns(link, first, now_ns)
-            if not link.complete:
-                waited = min(waited, shown_ns(link, first))
+            waited = self._waited_ns(conn, first, now_ns)
+            if not conn.complete:
+                waited = min(waited, shown_ns(conn, first))
             if waited >= max(self.LATE_NS, own_wait_ns(first) + self.BEYOND_NS):
-                self._report(link, first, first.request_time_ns + waited, "so far", len(link.waiting) - 1)
+                self._report(conn, first, first.request_time_ns + waited, "so far", len(conn.waiting) - 1)
 
-    def _report(self, link: Link, exchange: Exchange, until_ns: int, how: str, behind: int = 0) -> None:
+    def _report(self, conn: ClientConnection, exchange: Exchange, until_ns: int, how: str, behind: int = 0) -> None:
         waited = until_ns - (exchange.request_time_ns or until_ns)
-        key = link.identity, link.broker
-        waiting = link.number, exchange.correlation_id
+        key = conn.identity, conn.broker
+        waiting = conn.number, exchange.correlation_id
         if waiting in self._told and key in self._found:
             finding = self._found[key]
         else:
-            finding = self.report(key, exchange, partial(self._say, link, exchange))
+            finding = self.report(key, exchange, partial(self._say, conn, exchange))
         self._told[waiting] = True
         if waited < finding.about.get("waited_ms", -1):
             return
@@ -114,11 +114,11 @@ class UnansweredRequest(Detector):
         rest = f", and {behind} more requests behind it" if behind > 0 else ""
         count = f" ({times(finding.count)})" if finding.count > 1 else ""
         finding.seen = (
-            f"{exchange.api} v{exchange.api_version} of {link.who} to {link.where} got no answer for {duration(waited)}, "
+            f"{exchange.api} v{exchange.api_version} of {conn.who} to {conn.where} got no answer for {duration(waited)}, "
             f"{how}{rest}{count}"
         )
 
-    def _say(self, link: Link, exchange: Exchange) -> Finding:
+    def _say(self, conn: ClientConnection, exchange: Exchange) -> Finding:
         return self.finding(
             "",
             "a broker answers the requests of a connection in order, so all that follow wait too. The client gives up after "
@@ -127,7 +127,7 @@ class UnansweredRequest(Detector):
             "look at the broker at that time: its log, garbage collection, disks, RequestQueueTimeMs and its request handler "
             "threads (num.io.threads); if other connections were answered, look at the network between, at firewalls that "
             "drop idle connections, and at proxies",
-            **link.facts,
+            **conn.facts,
             api=exchange.api,
             api_version=exchange.api_version,
         )

@@ -8,7 +8,7 @@ from ....connection.exchange import Exchange, State
 from ....schema import facts
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Finding, Severity
-from ...engine.scene import Link
+from ...engine.traffic import ClientConnection
 
 
 class Undecodable(Detector):
@@ -19,7 +19,7 @@ class Undecodable(Detector):
     title = "frames that cannot be decoded: an unknown API or version, or bytes that break the protocol"
     wanted = Wanted.FAILED
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         reason = exchange.undecoded if exchange.state is not State.ORPHAN else None
         if reason is None:
             return
@@ -28,7 +28,7 @@ class Undecodable(Detector):
         finding = self.report(
             (exchange.api_key, exchange.api_version, unknown),
             exchange,
-            partial(self._say, link, exchange, reason, newest),
+            partial(self._say, conn, exchange, reason, newest),
         )
         if unknown:
             # What the protocol does not have yet is no fault; if the broker answers, it is only news to this program.
@@ -41,13 +41,13 @@ class Undecodable(Detector):
         except KeyError:
             return None
 
-    def _say(self, link: Link, exchange: Exchange, reason: str, newest: int | None) -> Finding:
+    def _say(self, conn: ClientConnection, exchange: Exchange, reason: str, newest: int | None) -> Finding:
         if newest is None:
-            seen = f"{link.who} and {link.where} use API key {exchange.api_key} v{exchange.api_version}, which is not known here"
+            seen = f"{conn.who} and {conn.where} use API key {exchange.api_key} v{exchange.api_version}, which is not known here"
         elif exchange.api_version > newest:
-            seen = f"{link.who} and {link.where} use {exchange.api} v{exchange.api_version}; the newest known here is v{newest}"
+            seen = f"{conn.who} and {conn.where} use {exchange.api} v{exchange.api_version}; the newest known here is v{newest}"
         else:
-            seen = f"{exchange.api} v{exchange.api_version} between {link.who} and {link.where} cannot be decoded: {reason}"
+            seen = f"{exchange.api} v{exchange.api_version} between {conn.who} and {conn.where} cannot be decoded: {reason}"
         if newest is None or exchange.api_version > newest:
             why = "bytes pass on unchanged, but what they say is not shown, and no other finding can be about them."
             remedy = (
@@ -64,7 +64,7 @@ class Undecodable(Detector):
             seen,
             why,
             remedy,
-            **link.facts,
+            **conn.facts,
             api=exchange.api,
             api_key=exchange.api_key,
             api_version=exchange.api_version,

@@ -11,10 +11,10 @@ from ....connection.exchange import Exchange
 from ....records import RecordsError, compress
 from ...engine.detector import Detector
 from ...engine.finding import Finding, Severity
-from ...engine.scene import Link, Scene
-from ...engine.tallies import Recent
+from ...engine.tallies import LruDict
+from ...engine.traffic import ClientConnection, Traffic
 from ...engine.wording import SECOND, number, size, some
-from ...models.produced import PRODUCE, Part, Produced, ProduceDetector
+from ...models.produced import PRODUCE, PartitionProduceData, ProduceDetector, ProduceRequest
 from . import corrupt
 
 _HEADER = 61  # bytes of a batch in front of its records
@@ -33,7 +33,7 @@ class _Window:
         self.plain = 0  # bytes that are not compressed
         self.topics: set[str] = set()
 
-    def add(self, sent: Produced, now_ns: int) -> None:
+    def add(self, sent: ProduceRequest, now_ns: int) -> None:
         """One more request."""
         self.last_ns = now_ns
         self.requests += 1
@@ -60,24 +60,24 @@ class _Volume(ProduceDetector, ABC):
     apis = frozenset({PRODUCE})
     WINDOW_NS: ClassVar[int]
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._windows: Recent[object, _Window] = Recent(_CLIENTS)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._windows: LruDict[object, _Window] = LruDict(_CLIENTS)
 
-    def request(self, link: Link, exchange: Exchange) -> None:
+    def request(self, conn: ClientConnection, exchange: Exchange) -> None:
         sent = self.reading.sent(exchange)
         now = exchange.request_time_ns
         if sent is None or now is None:
             return
-        key = link.identity
+        key = conn.identity
         window = self._windows.of(key, partial(_Window, now))
         window.add(sent, now)
         if now - window.start_ns >= self.WINDOW_NS:
-            self._look(link, exchange, sent, window)
+            self._look(conn, exchange, sent, window)
             del self._windows[key]
 
     @abstractmethod
-    def _look(self, link: Link, exchange: Exchange, sent: Produced, window: _Window) -> None:
+    def _look(self, conn: ClientConnection, exchange: Exchange, sent: ProduceRequest, window: _Window) -> None:
         """A window is over; `exchange` is its last one."""
 
 
@@ -99,7 +99,7 @@ class TinyBatches(_Volume):
     SCATTERED = 3.0
     """Batches per request from which it is the partitioner that spreads records."""
 
-    def _look(self, link: Link, exchange: Exchange, sent: Produced, window: _Window) -> None:
+    def _look(self, conn: ClientConnection, exchange: Exchange, sent: ProduceRequest, window: _Window) -> None:
         count = window.batches
         if not count or window.records / count > self.RECORDS or window.bytes / count > self.BYTES:
             return
@@ -108,7 +108,7 @@ class TinyBatches(_Volume):
             return
         spread = count / window.requests
         scattered = spread >= self.SCATTERED and _without_key(sent.parts)
-        finding = self.report(link.identity, exchange, partial(self._make, link, exchange, scattered))
+        finding = self.report(conn.identity, exchange, partial(self._make, conn, exchange, scattered))
         about = finding.about
         if rate > about["batches_per_second"]:
             about |= {
@@ -120,12 +120,12 @@ class TinyBatches(_Volume):
             }
             finding.severity = Severity.MEDIUM if rate >= self.COSTLY else Severity.LOW
             finding.seen = (
-                f"{link.who} sends {number(rate)} batches/s to {some(window.topics)} with {window.records / count:.1f} "
+                f"{conn.who} sends {number(rate)} batches/s to {some(window.topics)} with {window.records / count:.1f} "
                 f"records ({size(window.bytes / count)}) each, in {number(window.requests / window.seconds)} requests/s"
                 + (f": a request has records without key for {number(spread)} partitions" if scattered else "")
             )
 
-    def _make(self, link: Link, exchange: Exchange, scattered: bool) -> Finding:
+    def _make(self, conn: ClientConnection, exchange: Exchange, scattered: bool) -> Finding:
         why = (
             "Every batch costs 61 bytes of header, an append and an index entry, every request a round trip and a turn of "
             "a request handler; small batches compress badly. A batch is sent when it is full (batch.size), when "
@@ -149,7 +149,7 @@ class TinyBatches(_Volume):
             api_version=exchange.api_version,
             batches_per_second=0,
             scattered=scattered,
-            **link.facts,
+            **conn.facts,
         )
 
 
@@ -172,7 +172,7 @@ class Uncompressed(_Volume):
     RATIO = 1.5
     """Less is not worth the CPU: such data are compressed or encrypted already."""
 
-    def _look(self, link: Link, exchange: Exchange, sent: Produced, window: _Window) -> None:
+    def _look(self, conn: ClientConnection, exchange: Exchange, sent: ProduceRequest, window: _Window) -> None:
         rate = window.plain / window.seconds
         if rate < self.RATE or window.bytes / window.batches < self.BYTES or window.plain < self.PLAIN * window.bytes:
             return
@@ -185,7 +185,7 @@ class Uncompressed(_Volume):
         ratio = len(sample) / max(packed, 1)
         if ratio < self.RATIO:
             return
-        finding = self.report(link.identity, exchange, partial(self._make, link, exchange, part))
+        finding = self.report(conn.identity, exchange, partial(self._make, conn, exchange, part))
         about = finding.about
         if rate > about["bytes_per_second"]:
             about |= {
@@ -195,12 +195,12 @@ class Uncompressed(_Volume):
                 "topics": sorted(window.topics),
             }
             finding.seen = (
-                f"{link.who} sends {size(rate)}/s to {some(window.topics)} without compression, in batches of "
+                f"{conn.who} sends {size(rate)}/s to {some(window.topics)} without compression, in batches of "
                 f"{size(window.bytes / window.batches)}; {size(len(sample))} of {part.at} become {size(packed)} with zstd "
                 f"({ratio:.1f} to 1)"
             )
 
-    def _make(self, link: Link, exchange: Exchange, part: Part) -> Finding:
+    def _make(self, conn: ClientConnection, exchange: Exchange, part: PartitionProduceData) -> Finding:
         return self.finding(
             "",
             "The producer's codec holds for network, replication, disk and consumers alike: brokers keep the batch as it "
@@ -211,7 +211,7 @@ class Uncompressed(_Volume):
             api_version=exchange.api_version,
             topic=part.topic,
             bytes_per_second=0,
-            **link.facts,
+            **conn.facts,
         )
 
 
@@ -230,19 +230,19 @@ class Skew(ProduceDetector):
     """A sticky partitioner (KIP-480) changes with every batch; so many batches even that out."""
     TOPICS = 10_000
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
         # By client and topic: records by partition, and under -1 the batches.
-        self._counts: Recent[tuple[object, str], Counter[int]] = Recent(self.TOPICS)
+        self._counts: LruDict[tuple[object, str], Counter[int]] = LruDict(self.TOPICS)
 
-    def request(self, link: Link, exchange: Exchange) -> None:
+    def request(self, conn: ClientConnection, exchange: Exchange) -> None:
         sent = self.reading.sent(exchange)
         if sent is None:
             return
         for part in sent.parts:
             if part.batch is None:
                 continue
-            key = link.identity, part.topic
+            key = conn.identity, part.topic
             counts = self._counts.of(key, Counter)
             counts[part.partition] += part.batch.announced
             counts[-1] += 1
@@ -252,18 +252,18 @@ class Skew(ProduceDetector):
                 if total < self.RECORDS and batches_sent < 10 * self.BATCHES:
                     counts[-1] = batches_sent
                     continue
-                self._look(link, exchange, part.topic, counts, total)
+                self._look(conn, exchange, part.topic, counts, total)
                 del self._counts[key]
 
-    def _look(self, link: Link, exchange: Exchange, topic: str, counts: Counter[int], total: int) -> None:
+    def _look(self, conn: ClientConnection, exchange: Exchange, topic: str, counts: Counter[int], total: int) -> None:
         (partition, most), *_ = counts.most_common(1)
         if total < self.RECORDS or most <= self.SHARE * total:
             return
-        known = sum(1 for name, _ in link.cluster.leaders if name == topic)
+        known = sum(1 for name, _ in conn.cluster.leaders if name == topic)
         if max(known, len(counts)) < self.PARTITIONS:
             return
         finding = self.report(
-            (link.identity, topic),
+            (conn.identity, topic),
             exchange,
             lambda: self.finding(
                 "",
@@ -276,7 +276,7 @@ class Skew(ProduceDetector):
                 api_version=exchange.api_version,
                 topic=topic,
                 partition=partition,
-                **link.facts,
+                **conn.facts,
             ),
         )
         finding.about |= {
@@ -285,12 +285,12 @@ class Skew(ProduceDetector):
             "partitions": max(known, len(counts)),
         }
         finding.seen = (
-            f"{100 * most / total:.0f} % of the records of {link.who} for {topic} go to partition {partition}, "
+            f"{100 * most / total:.0f} % of the records of {conn.who} for {topic} go to partition {partition}, "
             f"one of {max(known, len(counts))}"
         )
 
 
-def _without_key(parts: list[Part]) -> bool:
+def _without_key(parts: list[PartitionProduceData]) -> bool:
     """Whether the first records of small batches have no key; compressed ones are not looked into."""
     looked = [p.batch for p in parts[:3] if p.batch is not None and not p.batch.codec and p.size <= 4096]
     try:

@@ -12,8 +12,8 @@ from ....records import Batch, Message, Partial, RecordsError, batches
 from ....schema.facts import api_key, error_code
 from ...engine.detector import Detector
 from ...engine.finding import Finding, Severity
-from ...engine.scene import Link, Scene
-from ...engine.tallies import Recent
+from ...engine.tallies import LruDict
+from ...engine.traffic import ClientConnection, Traffic
 from ...engine.wording import times, topic_name
 from ...models.produced import PRODUCE, ProduceDetector, at
 
@@ -41,23 +41,23 @@ class CorruptBatches(ProduceDetector):
     CONNECTIONS = 10_000
     _CORRUPT = error_code("CORRUPT_MESSAGE")
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._fetches: Recent[int, int] = Recent(self.CONNECTIONS)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._fetches: LruDict[int, int] = LruDict(self.CONNECTIONS)
 
-    def closed(self, link: Link) -> None:
-        if link.number in self._fetches:
-            del self._fetches[link.number]
+    def closed(self, conn: ClientConnection) -> None:
+        if conn.number in self._fetches:
+            del self._fetches[conn.number]
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.api_key == PRODUCE:
-            self._produced(link, exchange)
+            self._produced(conn, exchange)
         elif exchange.state is State.PAIRED and (exchange.response_size or 0) >= self.SMALLEST:
-            count = self._fetches.of(link.number, int)
-            if count % self.EVERY or self._fetched(link, exchange):
-                self._fetches[link.number] = count + 1
+            count = self._fetches.of(conn.number, int)
+            if count % self.EVERY or self._fetched(conn, exchange):
+                self._fetches[conn.number] = count + 1
 
-    def _produced(self, link: Link, exchange: Exchange) -> None:
+    def _produced(self, conn: ClientConnection, exchange: Exchange) -> None:
         for result in self.reading.results(exchange):
             if result.error != self._CORRUPT:
                 continue
@@ -78,16 +78,16 @@ class CorruptBatches(ProduceDetector):
             else:
                 verdict = f"{wrong.what}: sent damaged"
             finding = self.report(
-                ("produce", link.identity),
+                ("produce", conn.identity),
                 exchange,
-                partial(self._make, link, exchange, result.topic, result.partition, wrong is None, too_new),
+                partial(self._make, conn, exchange, result.topic, result.partition, wrong is None, too_new),
             )
             finding.seen = (
-                f"{link.where} answers a batch of {link.who} for {result.topic}-{result.partition} with CORRUPT_MESSAGE "
+                f"{conn.where} answers a batch of {conn.who} for {result.topic}-{result.partition} with CORRUPT_MESSAGE "
                 f"({times(finding.count)}); {verdict}" + (f" ({result.text})" if result.text else "")
             )
 
-    def _fetched(self, link: Link, exchange: Exchange) -> bool:
+    def _fetched(self, conn: ClientConnection, exchange: Exchange) -> bool:
         """Check a Fetch response; False if it has no records."""
         most, any_records = self.CHECKED_BYTES, False
         for topic, partition, data in _areas(
@@ -98,19 +98,19 @@ class CorruptBatches(ProduceDetector):
                 if each.entry.crc_ok:
                     continue
                 finding = self.report(
-                    ("fetch", link.broker, topic, partition),
+                    ("fetch", conn.broker, topic, partition),
                     exchange,
-                    partial(self._make, link, exchange, topic, partition, False),
+                    partial(self._make, conn, exchange, topic, partition, False),
                 )
                 what = "batch" if isinstance(each.entry, Batch) else "message"
-                finding.seen = f"{link.where} sends {link.who} a damaged {what} of {topic}-{partition} at offset {each.offset}: {each.what}"
+                finding.seen = f"{conn.where} sends {conn.who} a damaged {what} of {topic}-{partition} at offset {each.offset}: {each.what}"
             most -= len(data)
             if most <= 0:
                 break
         return any_records
 
     def _make(
-        self, link: Link, exchange: Exchange, topic: str, partition: int, crc_ok: bool, too_new: bool = False
+        self, conn: ClientConnection, exchange: Exchange, topic: str, partition: int, crc_ok: bool, too_new: bool = False
     ) -> Finding:
         return self.finding(
             "",
@@ -131,7 +131,7 @@ class CorruptBatches(ProduceDetector):
             partition=partition,
             crc_ok=crc_ok,
             error="CORRUPT_MESSAGE" if exchange.api_key == PRODUCE else None,
-            **link.facts,
+            **conn.facts,
         )
 
 

@@ -9,8 +9,8 @@ from ....connection.exchange import Exchange, State
 from ....schema.facts import error_code, error_name
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Severity
-from ...engine.scene import Link, Scene
-from ...engine.tallies import Recent
+from ...engine.tallies import LruDict
+from ...engine.traffic import ClientConnection, Traffic
 from ...engine.wording import times
 from ...models.produced import PRODUCE, ProduceDetector
 from .transactions import INIT_PRODUCER_ID, TRANSACTIONAL, transactional_id
@@ -39,11 +39,11 @@ class Fenced(ProduceDetector):
     IDS = 5000
     _CODES = frozenset(map(error_code, ("INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED")))
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._owners: Recent[str, deque[_Owner]] = Recent(self.IDS)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._owners: LruDict[str, deque[_Owner]] = LruDict(self.IDS)
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.state is not State.PAIRED:
             return
         if exchange.api_key == PRODUCE:
@@ -51,20 +51,20 @@ class Fenced(ProduceDetector):
         else:
             code = exchange.error
         if code in self._CODES:
-            self._fenced(link, exchange, code)
+            self._fenced(conn, exchange, code)
         elif exchange.api_key == INIT_PRODUCER_ID and not code:
             name, answer = transactional_id(exchange), exchange.response_view
             if name and answer is not None:
-                owner = _Owner(link.who, link.identity, link.client, answer["producer_id"], answer["producer_epoch"])
+                owner = _Owner(conn.who, conn.identity, conn.client, answer["producer_id"], answer["producer_epoch"])
                 self._owners.of(name, lambda: deque(maxlen=self.OWNERS)).append(owner)
 
-    def _fenced(self, link: Link, exchange: Exchange, code: int) -> None:
+    def _fenced(self, conn: ClientConnection, exchange: Exchange, code: int) -> None:
         name = transactional_id(exchange)
         owners = list(self._owners.get(name, ())) if name else []
         producer_id, epoch = self._producer(exchange)
         newer = [o for o in owners if o.producer_id != producer_id or o.epoch > epoch]
         finding = self.report(
-            name or (link.identity, producer_id),
+            name or (conn.identity, producer_id),
             exchange,
             lambda: self.finding(
                 "",
@@ -82,11 +82,11 @@ class Fenced(ProduceDetector):
                 producer_id=producer_id,
                 producer_epoch=epoch,
                 fenced_by=[],
-                **link.facts,
+                **conn.facts,
             ),
         )
         finding.about["fenced_by"] = sorted({o.client for o in newer})
-        who = f"{link.who} ({link.client})"
+        who = f"{conn.who} ({conn.client})"
         whose = f"transactional id {name!r}" if name else f"producer id {producer_id}"
         finding.seen = (
             f"{who} is fenced: {exchange.api} v{exchange.api_version} for {whose} is answered with {error_name(code)} "
@@ -96,7 +96,7 @@ class Fenced(ProduceDetector):
             last = newer[-1]
             same = (
                 " (the same client id: two instances, or one that was started again)"
-                if last.identity == link.identity
+                if last.identity == conn.identity
                 else ""
             )
             finding.seen += (
@@ -133,7 +133,7 @@ class UnknownProducer(ProduceDetector):
     _UNKNOWN = error_code("UNKNOWN_PRODUCER_ID")
     _MAPPING = error_code("INVALID_PRODUCER_ID_MAPPING")
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.state is not State.PAIRED:
             return
         if exchange.api_key == PRODUCE:
@@ -145,7 +145,7 @@ class UnknownProducer(ProduceDetector):
             return
         mapping = code == self._MAPPING
         finding = self.report(
-            (link.identity, code),
+            (conn.identity, code),
             exchange,
             lambda: self.finding(
                 "",
@@ -166,11 +166,11 @@ class UnknownProducer(ProduceDetector):
                 topic=found[0].topic if found else None,
                 partition=found[0].partition if found else None,
                 transactional_id=transactional_id(exchange),
-                **link.facts,
+                **conn.facts,
             ),
         )
         finding.seen = (
-            f"{link.where} answers {exchange.api} v{exchange.api_version} of {link.who}{where} with {error_name(code)} "
+            f"{conn.where} answers {exchange.api} v{exchange.api_version} of {conn.who}{where} with {error_name(code)} "
             f"({times(finding.count)})"
         )
 

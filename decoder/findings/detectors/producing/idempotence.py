@@ -10,10 +10,10 @@ from ....records import Batch
 from ....schema.facts import error_code, error_name
 from ...engine.detector import Detector
 from ...engine.finding import Finding, Severity
-from ...engine.scene import Link, Scene
-from ...engine.tallies import Recent
+from ...engine.tallies import LruDict
+from ...engine.traffic import ClientConnection, Traffic
 from ...engine.wording import SECOND, times
-from ...models.produced import PRODUCE, Part, ProduceDetector, Reading
+from ...models.produced import PRODUCE, PartitionProduceData, ProduceDetector, ProduceReader
 from . import fenced, transactions
 
 _PARTITIONS = 10_000
@@ -21,17 +21,17 @@ _MASK = 0x7FFFFFFF  # sequences run from 0 to 2^31 - 1 and begin again
 _Key = tuple[object, int, str, int]
 
 
-def _key(link: Link, part: Part, batch: Batch) -> _Key:
-    return link.identity, batch.producer_id, part.topic, part.partition
+def _key(conn: ClientConnection, part: PartitionProduceData, batch: Batch) -> _Key:
+    return conn.identity, batch.producer_id, part.topic, part.partition
 
 
-def _idempotent(link: Link, reading: Reading, exchange: Exchange) -> list[tuple[_Key, Part, Batch]]:
+def _idempotent(conn: ClientConnection, reading: ProduceReader, exchange: Exchange) -> list[tuple[_Key, PartitionProduceData, Batch]]:
     """The batches of a Produce request that have a producer id."""
     sent = reading.sent(exchange)
     if sent is None:
         return []
     return [
-        (_key(link, p, p.batch), p, p.batch) for p in sent.parts if p.batch is not None and p.batch.producer_id >= 0
+        (_key(conn, p, p.batch), p, p.batch) for p in sent.parts if p.batch is not None and p.batch.producer_id >= 0
     ]
 
 
@@ -44,8 +44,8 @@ class _Sequence:
     def __init__(self) -> None:
         self.epoch = -1
         self.expected: int | None = None
-        self.gaps: Recent[int, int] = Recent(16)
-        self.refused: Recent[int, int] = Recent(16)
+        self.gaps: LruDict[int, int] = LruDict(16)
+        self.refused: LruDict[int, int] = LruDict(16)
 
 
 class OutOfOrder(ProduceDetector):
@@ -60,17 +60,17 @@ class OutOfOrder(ProduceDetector):
     """After a failed batch those behind it are refused too and sent again within a moment; so long, and they are not."""
     _CODE = error_code("OUT_OF_ORDER_SEQUENCE_NUMBER")
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._sequences: Recent[_Key, _Sequence] = Recent(_PARTITIONS)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._sequences: LruDict[_Key, _Sequence] = LruDict(_PARTITIONS)
 
-    def request(self, link: Link, exchange: Exchange) -> None:
-        for key, _, batch in _idempotent(link, self.reading, exchange):
+    def request(self, conn: ClientConnection, exchange: Exchange) -> None:
+        for key, _, batch in _idempotent(conn, self.reading, exchange):
             known = self._sequences.of(key, _Sequence)
             sequence, behind = batch.base_sequence, (batch.base_sequence + batch.announced) & _MASK
             if batch.producer_epoch != known.epoch:
                 if known.refused:
-                    self._bumped(link, key, known)
+                    self._bumped(conn, key, known)
                 # A new epoch begins at 0; of one that is met in the middle nothing is known.
                 known.expected = 0 if known.epoch >= 0 else sequence
                 known.epoch = batch.producer_epoch
@@ -82,28 +82,28 @@ class OutOfOrder(ProduceDetector):
                 known.gaps[sequence] = expected
                 known.expected = behind
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.state is not State.PAIRED:
             return
         results = self.reading.results(exchange)
         if not self._found and not any(r.error == self._CODE for r in results):
             return
         codes = {(r.topic, r.partition): r.error for r in results}
-        for key, part, batch in _idempotent(link, self.reading, exchange):
+        for key, part, batch in _idempotent(conn, self.reading, exchange):
             known = self._sequences.of(key, _Sequence)
             code = codes.get((part.topic, part.partition))
             if code == self._CODE:
-                self._refused(link, exchange, part, batch, known)
+                self._refused(conn, exchange, part, batch, known)
             elif code == 0 and known.refused.pop(batch.base_sequence, 0):
-                finding = self._found.get((link.identity, batch.producer_id))
+                finding = self._found.get((conn.identity, batch.producer_id))
                 if finding is not None:
                     finding.about["recovered"] += 1
 
-    def _refused(self, link: Link, exchange: Exchange, part: Part, batch: Batch, known: _Sequence) -> None:
+    def _refused(self, conn: ClientConnection, exchange: Exchange, part: PartitionProduceData, batch: Batch, known: _Sequence) -> None:
         expected = known.gaps.get(batch.base_sequence)
         known.refused[batch.base_sequence] = exchange.response_time_ns or 0
         finding = self.report(
-            (link.identity, batch.producer_id),
+            (conn.identity, batch.producer_id),
             exchange,
             lambda: self.finding(
                 "",
@@ -125,13 +125,13 @@ class OutOfOrder(ProduceDetector):
                 expected=None,
                 recovered=0,
                 bumped=0,
-                **link.facts,
+                **conn.facts,
             ),
         )
         if expected is not None and finding.about["expected"] is None:
             finding.about |= {"sequence": batch.base_sequence, "expected": expected}
         finding.seen = (
-            f"{link.where} refuses batches of {link.who} for {part.at} with OUT_OF_ORDER_SEQUENCE_NUMBER "
+            f"{conn.where} refuses batches of {conn.who} for {part.at} with OUT_OF_ORDER_SEQUENCE_NUMBER "
             f"({times(finding.count)}; producer id {batch.producer_id}, epoch {batch.producer_epoch}): "
         )
         if finding.about["expected"] is not None:
@@ -139,8 +139,8 @@ class OutOfOrder(ProduceDetector):
         else:
             finding.seen += "no sequence was left out; a batch in front of it failed, or it is sent again too late"
 
-    def _bumped(self, link: Link, key: _Key, known: _Sequence) -> None:
-        finding = self._found.get((link.identity, key[1]))
+    def _bumped(self, conn: ClientConnection, key: _Key, known: _Sequence) -> None:
+        finding = self._found.get((conn.identity, key[1]))
         if finding is not None:
             finding.about["bumped"] += len(known.refused)
         known.refused.clear()
@@ -173,42 +173,42 @@ class DuplicateSends(ProduceDetector):
     """Batches of a partition; brokers remember 5."""
     _CODE = error_code("DUPLICATE_SEQUENCE_NUMBER")
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
         # By producer and partition: (connection, epoch, sequence) of what was acknowledged.
-        self._taken: Recent[_Key, deque[tuple[int, int, int]]] = Recent(_PARTITIONS)
+        self._taken: LruDict[_Key, deque[tuple[int, int, int]]] = LruDict(_PARTITIONS)
 
-    def request(self, link: Link, exchange: Exchange) -> None:
-        for key, part, batch in _idempotent(link, self.reading, exchange):
+    def request(self, conn: ClientConnection, exchange: Exchange) -> None:
+        for key, part, batch in _idempotent(conn, self.reading, exchange):
             # Only on the same connection: an answer may have been lost together with another one.
-            if (link.number, batch.producer_epoch, batch.base_sequence) in self._taken.get(key, ()):
+            if (conn.number, batch.producer_epoch, batch.base_sequence) in self._taken.get(key, ()):
                 finding = self.report(
-                    (link.identity, "again"), exchange, partial(self._make, link, exchange, part, batch, None)
+                    (conn.identity, "again"), exchange, partial(self._make, conn, exchange, part, batch, None)
                 )
                 finding.seen = (
-                    f"{link.who} sends batches for {part.at} again that were acknowledged on the same connection "
+                    f"{conn.who} sends batches for {part.at} again that were acknowledged on the same connection "
                     f"({times(finding.count)}; producer id {batch.producer_id}, sequence {batch.base_sequence})"
                 )
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.state is not State.PAIRED:
             return
         codes = {(r.topic, r.partition): r.error for r in self.reading.results(exchange)}
-        for key, part, batch in _idempotent(link, self.reading, exchange):
+        for key, part, batch in _idempotent(conn, self.reading, exchange):
             code = codes.get((part.topic, part.partition))
             if code == 0:
                 taken = self._taken.of(key, lambda: deque(maxlen=self.REMEMBERED))
-                taken.append((link.number, batch.producer_epoch, batch.base_sequence))
+                taken.append((conn.number, batch.producer_epoch, batch.base_sequence))
             elif code == self._CODE:
                 finding = self.report(
-                    (link.identity, "answer"), exchange, partial(self._make, link, exchange, part, batch, code)
+                    (conn.identity, "answer"), exchange, partial(self._make, conn, exchange, part, batch, code)
                 )
                 finding.seen = (
-                    f"{link.where} answers batches of {link.who} for {part.at} with DUPLICATE_SEQUENCE_NUMBER "
+                    f"{conn.where} answers batches of {conn.who} for {part.at} with DUPLICATE_SEQUENCE_NUMBER "
                     f"({times(finding.count)}; producer id {batch.producer_id}, sequence {batch.base_sequence})"
                 )
 
-    def _make(self, link: Link, exchange: Exchange, part: Part, batch: Batch, code: int | None) -> Finding:
+    def _make(self, conn: ClientConnection, exchange: Exchange, part: PartitionProduceData, batch: Batch, code: int | None) -> Finding:
         return self.finding(
             "",
             "A broker remembers the last five batches of a producer id and partition and answers a repeated one as if it "
@@ -223,7 +223,7 @@ class DuplicateSends(ProduceDetector):
             error=error_name(code) if code else None,
             producer_id=batch.producer_id,
             sequence=batch.base_sequence,
-            **link.facts,
+            **conn.facts,
         )
 
 
@@ -238,19 +238,19 @@ class TooManyInFlight(ProduceDetector):
     MOST = 5
     """`ProducerStateEntry.NUM_BATCHES_TO_RETAIN`: so many batches a broker remembers."""
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._flying: Recent[tuple[int, _Key], int] = Recent(_PARTITIONS)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._flying: LruDict[tuple[int, _Key], int] = LruDict(_PARTITIONS)
 
-    def request(self, link: Link, exchange: Exchange) -> None:
-        for key, part, batch in _idempotent(link, self.reading, exchange):
-            at = link.number, key
+    def request(self, conn: ClientConnection, exchange: Exchange) -> None:
+        for key, part, batch in _idempotent(conn, self.reading, exchange):
+            at = conn.number, key
             flying = self._flying.of(at, int) + 1
             self._flying[at] = flying
             if flying <= self.MOST:
                 continue
             finding = self.report(
-                link.identity,
+                conn.identity,
                 exchange,
                 lambda part=part, batch=batch: self.finding(  # type: ignore[misc]
                     "",
@@ -264,18 +264,18 @@ class TooManyInFlight(ProduceDetector):
                     partition=part.partition,
                     producer_id=batch.producer_id,
                     in_flight=0,
-                    **link.facts,
+                    **conn.facts,
                 ),
             )
             finding.about["in_flight"] = max(finding.about["in_flight"], flying)
             finding.seen = (
-                f"{link.who} has {finding.about['in_flight']} batches of producer id {batch.producer_id} for {part.at} in "
+                f"{conn.who} has {finding.about['in_flight']} batches of producer id {batch.producer_id} for {part.at} in "
                 f"flight on one connection"
             )
 
-    def done(self, link: Link, exchange: Exchange) -> None:
-        for key, _, _ in _idempotent(link, self.reading, exchange):
-            at = link.number, key
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        for key, _, _ in _idempotent(conn, self.reading, exchange):
+            at = conn.number, key
             flying = self._flying.get(at, 0) - 1
             if flying > 0:
                 self._flying[at] = flying

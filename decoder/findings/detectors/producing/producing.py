@@ -11,10 +11,10 @@ from ....schema import facts
 from ....schema.facts import error_code, error_name
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Finding, Severity
-from ...engine.scene import Link, Scene
-from ...engine.tallies import Recent
+from ...engine.tallies import LruDict
+from ...engine.traffic import ClientConnection, Traffic
 from ...engine.wording import SECOND, size, some, times
-from ...models.produced import PRODUCE, Part, ProduceDetector
+from ...models.produced import PRODUCE, PartitionProduceData, ProduceDetector
 from ..security.authorization import DENIED
 from . import resent, retries
 
@@ -28,25 +28,25 @@ class _Acks(ProduceDetector, ABC):
     LISTED = 20
     """Client ids and topics that are named."""
 
-    def request(self, link: Link, exchange: Exchange) -> None:
+    def request(self, conn: ClientConnection, exchange: Exchange) -> None:
         sent = self.reading.sent(exchange)
         if sent is None or sent.acks != self.acks:
             return
-        finding = self.report(self._key(link), exchange, partial(self._make, link, exchange))
+        finding = self.report(self._key(conn), exchange, partial(self._make, conn, exchange))
         about = finding.about
-        for listed, new in ((about["client_ids"], {link.client_id}), (about["topics"], {p.topic for p in sent.parts})):
+        for listed, new in ((about["client_ids"], {conn.client_id}), (about["topics"], {p.topic for p in sent.parts})):
             listed.extend(name for name in new if name not in listed and len(listed) < self.LISTED)
         others = len(about["client_ids"]) - 1
         finding.seen = (
-            f"{link.who}{f' and {others} like it send' if others else ' sends'} Produce v{exchange.api_version} with "
+            f"{conn.who}{f' and {others} like it send' if others else ' sends'} Produce v{exchange.api_version} with "
             f"acks={self.acks} to {some(about['topics'])} ({times(finding.count)})"
         )
 
-    def _key(self, link: Link) -> object:
-        host, client_id, software = link.identity
+    def _key(self, conn: ClientConnection) -> object:
+        host, client_id, software = conn.identity
         return host, client_id.rstrip("0123456789"), software
 
-    def _make(self, link: Link, exchange: Exchange) -> Finding:
+    def _make(self, conn: ClientConnection, exchange: Exchange) -> Finding:
         why, remedy = self._explain()
         return self.finding(
             "",
@@ -58,7 +58,7 @@ class _Acks(ProduceDetector, ABC):
             topics=[],
             client_ids=[],
             closed=0,
-            **link.facts,
+            **conn.facts,
         )
 
     @abstractmethod
@@ -79,34 +79,34 @@ class AcksNone(_Acks):
     because of it (`KafkaApis` answers errors of acks=0 that way)."""
     CONNECTIONS = 10_000
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._last: Recent[int, int] = Recent(self.CONNECTIONS)  # by connection: when it last sent acks=0
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._last: LruDict[int, int] = LruDict(self.CONNECTIONS)  # by connection: when it last sent acks=0
 
-    def request(self, link: Link, exchange: Exchange) -> None:
-        super().request(link, exchange)
+    def request(self, conn: ClientConnection, exchange: Exchange) -> None:
+        super().request(conn, exchange)
         sent = self.reading.sent(exchange)
         if sent is not None and sent.acks == 0:
-            self._last[link.number] = exchange.request_time_ns or 0
+            self._last[conn.number] = exchange.request_time_ns or 0
 
-    def closed(self, link: Link) -> None:
-        if link.number not in self._last:
+    def closed(self, conn: ClientConnection) -> None:
+        if conn.number not in self._last:
             return
-        last, ended = self._last.pop(link.number), link.closed_ns or 0
-        finding = self._found.get(self._key(link))
-        if finding is None or link.by != "broker" or ended - last > self.CLOSED_AFTER_NS:
+        last, ended = self._last.pop(conn.number), conn.closed_ns or 0
+        finding = self._found.get(self._key(conn))
+        if finding is None or conn.by != "broker" or ended - last > self.CLOSED_AFTER_NS:
             return
         finding.about["closed"] += 1
-        refused = self.report(("refused", self._key(link)), None, partial(self._refused, link, finding), ended)
+        refused = self.report(("refused", self._key(conn)), None, partial(self._refused, conn, finding), ended)
         refused.seen = (
-            f"{link.where} closed a connection of {link.who} {times(finding.about['closed'])} right after a Produce with "
+            f"{conn.where} closed a connection of {conn.who} {times(finding.about['closed'])} right after a Produce with "
             f"acks=0 to {some(finding.about['topics'])}, which is how a broker says that it refuses one"
         )
 
-    def _refused(self, link: Link, finding: Finding) -> Finding:
+    def _refused(self, conn: ClientConnection, finding: Finding) -> Finding:
         why, remedy = self._explain()
         remedy = f"read the broker's log for the reason (rights, size, topic); {remedy}"
-        return self.finding("", why, remedy, Severity.HIGH, **finding.about | {"closed": 1, **link.facts})
+        return self.finding("", why, remedy, Severity.HIGH, **finding.about | {"closed": 1, **conn.facts})
 
     def _explain(self) -> tuple[str, str]:
         return (
@@ -147,11 +147,11 @@ class TooLarge(ProduceDetector):
     CODES = frozenset({error_code("MESSAGE_TOO_LARGE"), error_code("RECORD_LIST_TOO_LARGE")})
     TOPICS = 1000
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._taken: Recent[str, int] = Recent(self.TOPICS)  # by topic: the largest batch that was accepted
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._taken: LruDict[str, int] = LruDict(self.TOPICS)  # by topic: the largest batch that was accepted
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         results = self.reading.results(exchange)
         sent = self.reading.sent(exchange)
         if sent is None:
@@ -165,13 +165,13 @@ class TooLarge(ProduceDetector):
                 if part.size > self._taken.of(part.topic, int):
                     self._taken[part.topic] = part.size
             elif result.error in self.CODES:
-                self._refused(link, exchange, part, result.error)
+                self._refused(conn, exchange, part, result.error)
 
-    def _refused(self, link: Link, exchange: Exchange, part: Part, error: int) -> None:
+    def _refused(self, conn: ClientConnection, exchange: Exchange, part: PartitionProduceData, error: int) -> None:
         # A client that gets this for several records splits the batch and sends the halves; one alone is lost.
         alone = part.batch is None or part.batch.announced <= 1
         finding = self.report(
-            (link.identity, part.topic),
+            (conn.identity, part.topic),
             exchange,
             lambda: self.finding(
                 "",
@@ -192,7 +192,7 @@ class TooLarge(ProduceDetector):
                 refused_bytes=part.size,
                 smallest_refused_bytes=part.size,
                 largest_taken_bytes=None,
-                **link.facts,
+                **conn.facts,
             ),
         )
         about = finding.about
@@ -203,7 +203,7 @@ class TooLarge(ProduceDetector):
             finding.severity = Severity.HIGH
         taken = about["largest_taken_bytes"]
         finding.seen = (
-            f"{link.where} refuses batches of {link.who} for {part.at} with {error_name(error)} ({times(finding.count)}): "
+            f"{conn.where} refuses batches of {conn.who} for {part.at} with {error_name(error)} ({times(finding.count)}): "
             f"the largest has {size(about['refused_bytes'])}"
             + (f", up to {size(taken)} were taken" if taken else "")
             + (", and it is a single record" if alone else "")
@@ -329,7 +329,7 @@ class Refused(ProduceDetector):
     PLACES = 100
     """Partitions that are told apart for one client and error."""
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         for result in self.reading.results(exchange):
             code = result.error
             if not code or code in ELSEWHERE or code in retries.LEADER_ERRORS:
@@ -337,7 +337,7 @@ class Refused(ProduceDetector):
             fact = facts.errors().get(code)
             refusal = REFUSALS.get(code) or (_PASSING if fact is not None and fact.retriable else _OTHER)
             finding = self.report(
-                (link.identity, code),
+                (conn.identity, code),
                 exchange,
                 lambda refusal=refusal, result=result, code=code: self.finding(  # type: ignore[misc]
                     "",
@@ -351,14 +351,14 @@ class Refused(ProduceDetector):
                     error=error_name(code),
                     text=result.text,
                     partitions=[],
-                    **link.facts,
+                    **conn.facts,
                 ),
             )
             places, place = finding.about["partitions"], f"{result.topic}-{result.partition}"
             if place not in places and len(places) < self.PLACES:
                 places.append(place)
             finding.seen = (
-                f"{link.where} answers Produce v{exchange.api_version} of {link.who} with {error_name(code)} "
+                f"{conn.where} answers Produce v{exchange.api_version} of {conn.who} with {error_name(code)} "
                 f"{times(finding.count)}, for {some(places)}"
                 + (f": {finding.about['text']!r}" if finding.about["text"] else "")
             )

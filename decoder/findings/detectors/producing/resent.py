@@ -13,10 +13,10 @@ from ....connection.exchange import Exchange
 from ....schema.facts import error_code, error_name
 from ...engine.detector import Detector
 from ...engine.finding import Finding, Severity
-from ...engine.scene import Link, Scene
-from ...engine.tallies import Recent
+from ...engine.tallies import LruDict
+from ...engine.traffic import ClientConnection, Traffic
 from ...engine.wording import times
-from ...models.produced import PRODUCE, Part, ProduceDetector, unanswered
+from ...models.produced import PRODUCE, PartitionProduceData, ProduceDetector, unanswered
 
 _WRITTEN_ALL_THE_SAME = frozenset(map(error_code, ("REQUEST_TIMED_OUT", "NOT_ENOUGH_REPLICAS_AFTER_APPEND")))
 _NO_ANSWER = -2  # in the place of an error code
@@ -30,8 +30,8 @@ class _Partition:
     def __init__(self) -> None:
         self.number = 0  # of the batch sent last
         self.last_taken = 0  # the number of the latest batch that was acknowledged
-        self.waiting: Recent[int, int] = Recent(32)  # by CRC: the number of a batch without an answer
-        self.failed: Recent[int, tuple[int, int]] = Recent(32)  # by CRC: number, and error code
+        self.waiting: LruDict[int, int] = LruDict(32)  # by CRC: the number of a batch without an answer
+        self.failed: LruDict[int, tuple[int, int]] = LruDict(32)  # by CRC: number, and error code
 
 
 class Resent(ProduceDetector):
@@ -44,34 +44,34 @@ class Resent(ProduceDetector):
 
     PARTITIONS = 10_000
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._partitions: Recent[tuple[object, str, int], _Partition] = Recent(self.PARTITIONS)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._partitions: LruDict[tuple[object, str, int], _Partition] = LruDict(self.PARTITIONS)
 
-    def _parts(self, exchange: Exchange) -> Iterable[Part]:
+    def _parts(self, exchange: Exchange) -> Iterable[PartitionProduceData]:
         sent = self.reading.sent(exchange)
         if sent is None or sent.acks == 0:
             return ()
         return (p for p in sent.parts if p.batch is not None and p.batch.producer_id < 0)
 
-    def request(self, link: Link, exchange: Exchange) -> None:
+    def request(self, conn: ClientConnection, exchange: Exchange) -> None:
         for part in self._parts(exchange):
             assert part.batch is not None
-            state = self._partitions.of((link.identity, part.topic, part.partition), _Partition)
+            state = self._partitions.of((conn.identity, part.topic, part.partition), _Partition)
             state.number += 1
             crc = part.batch.crc
             if state.failed and crc in state.failed:
                 number, code = state.failed.pop(crc)
                 if state.last_taken > number:
-                    self._reordered(link, exchange, part, code)
+                    self._reordered(conn, exchange, part, code)
                 if code == _NO_ANSWER or code in _WRITTEN_ALL_THE_SAME:
-                    self._perhaps_twice(link, exchange, part, code)
+                    self._perhaps_twice(conn, exchange, part, code)
             state.waiting[crc] = state.number
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         codes: dict[tuple[str, int], int] | None = None
         for part in self._parts(exchange):
-            state = self._partitions.get((link.identity, part.topic, part.partition))
+            state = self._partitions.get((conn.identity, part.topic, part.partition))
             assert part.batch is not None
             number = state.waiting.pop(part.batch.crc, None) if state is not None else None
             if state is None or number is None:
@@ -84,25 +84,25 @@ class Resent(ProduceDetector):
             elif code is not None:
                 state.failed[part.batch.crc] = number, code
 
-    def _reordered(self, link: Link, exchange: Exchange, part: Part, code: int) -> None:
+    def _reordered(self, conn: ClientConnection, exchange: Exchange, part: PartitionProduceData, code: int) -> None:
         finding = self.report(
-            ("order", link.identity), exchange, partial(self._make, link, exchange, part, code, "order")
+            ("order", conn.identity), exchange, partial(self._make, conn, exchange, part, code, "order")
         )
         finding.seen = (
-            f"{link.who} sent a batch for {part.at} again ({_outcome(code)}) after a later batch of that partition "
+            f"{conn.who} sent a batch for {part.at} again ({_outcome(code)}) after a later batch of that partition "
             f"had been written: its records changed their order ({times(finding.count)})"
         )
 
-    def _perhaps_twice(self, link: Link, exchange: Exchange, part: Part, code: int) -> None:
+    def _perhaps_twice(self, conn: ClientConnection, exchange: Exchange, part: PartitionProduceData, code: int) -> None:
         finding = self.report(
-            ("twice", link.identity), exchange, partial(self._make, link, exchange, part, code, "twice")
+            ("twice", conn.identity), exchange, partial(self._make, conn, exchange, part, code, "twice")
         )
         finding.seen = (
-            f"{link.who} sent a batch for {part.at} again that may have been written already ({_outcome(code)}): "
+            f"{conn.who} sent a batch for {part.at} again that may have been written already ({_outcome(code)}): "
             f"its records may be there twice ({times(finding.count)})"
         )
 
-    def _make(self, link: Link, exchange: Exchange, part: Part, code: int, what: str) -> Finding:
+    def _make(self, conn: ClientConnection, exchange: Exchange, part: PartitionProduceData, code: int, what: str) -> Finding:
         why = (
             "Several requests for one partition were in flight and an earlier one failed; without idempotence the broker "
             "takes the later ones all the same (max.in.flight.requests.per.connection above 1)."
@@ -121,7 +121,7 @@ class Resent(ProduceDetector):
             partition=part.partition,
             error=None if code == _NO_ANSWER else error_name(code),
             effect=what,
-            **link.facts,
+            **conn.facts,
         )
 
 

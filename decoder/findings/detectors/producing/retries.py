@@ -11,10 +11,10 @@ from ....connection.exchange import Exchange, State
 from ....schema.facts import error_code, error_name
 from ...engine.detector import Detector
 from ...engine.finding import Finding, Severity
-from ...engine.scene import Link, Scene
-from ...engine.tallies import Recent
+from ...engine.tallies import LruDict
+from ...engine.traffic import ClientConnection, Traffic
 from ...engine.wording import SECOND, duration, some, times
-from ...models.produced import METADATA, PRODUCE, ProduceDetector, Result
+from ...models.produced import METADATA, PRODUCE, PartitionProduceResponse, ProduceDetector
 
 LEADER_ERRORS = frozenset(
     error_code(name)
@@ -35,10 +35,10 @@ LEADER_ERRORS = frozenset(
 class Trouble:
     """A partition that a client cannot write to: from the first refusal to the next success."""
 
-    __slots__ = ("answers", "asked", "blind", "first_ns", "last_ns", "link", "place", "told")
+    __slots__ = ("answers", "asked", "blind", "conn", "first_ns", "last_ns", "place", "told")
 
-    def __init__(self, link: Link, result: Result, now_ns: int) -> None:
-        self.link = link
+    def __init__(self, conn: ClientConnection, result: PartitionProduceResponse, now_ns: int) -> None:
+        self.conn = conn
         self.place = f"{result.topic}-{result.partition}"
         self.first_ns = self.last_ns = now_ns
         self.answers = 0  # how often it was refused
@@ -64,17 +64,17 @@ class _Waiting(ProduceDetector, ABC):
     PARTITIONS = 10_000
     SHOWN = 100
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._open: Recent[tuple[object, str, int], Trouble] = Recent(self.PARTITIONS)
-        self._burst: Recent[object, int] = Recent(self.PARTITIONS)  # by finding: when its last burst began
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._open: LruDict[tuple[object, str, int], Trouble] = LruDict(self.PARTITIONS)
+        self._burst: LruDict[object, int] = LruDict(self.PARTITIONS)  # by finding: when its last burst began
 
-    def done(self, link: Link, exchange: Exchange) -> None:
-        now = exchange.response_time_ns or self.scene.now_ns
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        now = exchange.response_time_ns or self.traffic.now_ns
         if exchange.api_key == METADATA:
             if self._open and exchange.state is State.PAIRED:
                 for trouble in self._open.values():
-                    if trouble.link.identity == link.identity:
+                    if trouble.conn.identity == conn.identity:
                         trouble.asked += 1
                         trouble.blind = 0
             return
@@ -82,9 +82,9 @@ class _Waiting(ProduceDetector, ABC):
             return
         for result in self.reading.results(exchange):
             if result.error in self.codes:
-                self._refused(link, exchange, result, now)
+                self._refused(conn, exchange, result, now)
             elif self._open and not result.error:
-                key = link.identity, result.topic, result.partition
+                key = conn.identity, result.topic, result.partition
                 if key in self._open:
                     trouble = self._open.pop(key)
                     trouble.last_ns = now
@@ -92,14 +92,14 @@ class _Waiting(ProduceDetector, ABC):
                         finding.about["recovered"] += 1
                         self._say(finding, trouble)
 
-    def _refused(self, link: Link, exchange: Exchange, result: Result, now: int) -> None:
-        trouble = self._open.of((link.identity, result.topic, result.partition), partial(Trouble, link, result, now))
+    def _refused(self, conn: ClientConnection, exchange: Exchange, result: PartitionProduceResponse, now: int) -> None:
+        trouble = self._open.of((conn.identity, result.topic, result.partition), partial(Trouble, conn, result, now))
         trouble.last_ns = now
         trouble.answers += 1
         trouble.told = trouble.told or result.leader >= 0
         trouble.blind = 0 if result.leader >= 0 else trouble.blind + 1
-        key = link.identity, result.error
-        finding = self.report(key, exchange, partial(self._make, link, exchange, result))
+        key = conn.identity, result.error
+        finding = self.report(key, exchange, partial(self._make, conn, exchange, result))
         about = finding.about
         if trouble.place not in about["partitions"] and len(about["partitions"]) < self.SHOWN:
             about["partitions"].append(trouble.place)
@@ -119,12 +119,12 @@ class _Waiting(ProduceDetector, ABC):
 
     def _of(self, trouble: Trouble) -> Iterator[Finding]:
         for code in self.codes:
-            finding = self._found.get((trouble.link.identity, code))
+            finding = self._found.get((trouble.conn.identity, code))
             if finding is not None and trouble.place in finding.about["partitions"]:
                 yield finding
 
     def _say(self, finding: Finding, trouble: Trouble) -> None:
-        about, link = finding.about, trouble.link
+        about, conn = finding.about, trouble.conn
         about["longest_ns"] = max(about["longest_ns"], trouble.last_ns - trouble.first_ns)
         about["most_answers"] = max(about["most_answers"], trouble.answers)
         about["blind"] = max(about["blind"], trouble.blind)
@@ -132,7 +132,7 @@ class _Waiting(ProduceDetector, ABC):
         about["leader_told"] = about["leader_told"] or trouble.told
         finding.severity = self._rate(about)
         finding.seen = (
-            f"{link.where} answers Produce v{about['api_version']} of {link.who} with {about['error']} "
+            f"{conn.where} answers Produce v{about['api_version']} of {conn.who} with {about['error']} "
             f"{times(finding.count)}, for {some(about['partitions'])}"
             + (f"; {about['open']} of them did not succeed again" if about["open"] else "")
             + (f"; it took up to {duration(about['longest_ns'])} until it worked" if about["recovered"] else "")
@@ -151,7 +151,7 @@ class _Waiting(ProduceDetector, ABC):
     def _explain(self, code: int) -> tuple[str, str]:
         """Why it matters, and what to do."""
 
-    def _make(self, link: Link, exchange: Exchange, result: Result) -> Finding:
+    def _make(self, conn: ClientConnection, exchange: Exchange, result: PartitionProduceResponse) -> Finding:
         why, remedy = self._explain(result.error)
         return self.finding(
             "",
@@ -171,7 +171,7 @@ class _Waiting(ProduceDetector, ABC):
             metadata_asked=0,
             leader_told=False,
             longest_ns=0,
-            **link.facts,
+            **conn.facts,
         )
 
 

@@ -11,8 +11,8 @@ from ....schema import facts
 from ....schema.facts import error_code, error_name
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Finding, Severity
-from ...engine.scene import Link, Scene
-from ...engine.tallies import Recent
+from ...engine.tallies import LruDict
+from ...engine.traffic import ClientConnection, Traffic
 from ...engine.wording import SECOND, duration, times
 from ...models.produced import PRODUCE, ProduceDetector
 
@@ -42,12 +42,12 @@ def transactional_id(exchange: Exchange) -> str | None:
 
 
 class _Open:
-    """A transaction that has not ended. `link`: the connection that its first request came on."""
+    """A transaction that has not ended. `conn`: the connection that its first request came on."""
 
-    __slots__ = ("api", "api_version", "gone_ns", "link", "said", "since_ns", "timeout_ms")
+    __slots__ = ("api", "api_version", "conn", "gone_ns", "said", "since_ns", "timeout_ms")
 
-    def __init__(self, link: Link, exchange: Exchange, timeout_ms: int | None) -> None:
-        self.link = link
+    def __init__(self, conn: ClientConnection, exchange: Exchange, timeout_ms: int | None) -> None:
+        self.conn = conn
         self.since_ns = exchange.request_time_ns or 0
         self.timeout_ms = timeout_ms
         self.api, self.api_version = exchange.api, exchange.api_version
@@ -80,12 +80,12 @@ class OpenTooLong(ProduceDetector):
         )
     )
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._timeouts: Recent[str, int] = Recent(_IDS)
-        self._open: Recent[str, _Open] = Recent(_IDS)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._timeouts: LruDict[str, int] = LruDict(_IDS)
+        self._open: LruDict[str, _Open] = LruDict(_IDS)
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         key = exchange.api_key
         if exchange.state is not State.PAIRED:
             return
@@ -93,13 +93,13 @@ class OpenTooLong(ProduceDetector):
             sent = self.reading.sent(exchange)
             name = sent.transactional_id if sent is not None else None
             if name and name not in self._open and any(not r.error for r in self.reading.results(exchange)):
-                self._begin(link, exchange, name)
+                self._begin(conn, exchange, name)
             return
         name = transactional_id(exchange)
         if not name:
             return
         error = exchange.error
-        now = exchange.response_time_ns or self.scene.now_ns
+        now = exchange.response_time_ns or self.traffic.now_ns
         if key == INIT_PRODUCER_ID and not error:
             # It ends what was open before.
             self._end(name, now)
@@ -109,10 +109,10 @@ class OpenTooLong(ProduceDetector):
         elif key == END_TXN and error not in self._RETRIED:
             self._end(name, now)
         elif key in (ADD_PARTITIONS, ADD_OFFSETS) and not error and name not in self._open:
-            self._begin(link, exchange, name)
+            self._begin(conn, exchange, name)
 
-    def _begin(self, link: Link, exchange: Exchange, name: str) -> None:
-        self._open[name] = _Open(link, exchange, self._timeouts.get(name))
+    def _begin(self, conn: ClientConnection, exchange: Exchange, name: str) -> None:
+        self._open[name] = _Open(conn, exchange, self._timeouts.get(name))
 
     def _end(self, name: str, now_ns: int) -> None:
         if name in self._open:
@@ -122,21 +122,21 @@ class OpenTooLong(ProduceDetector):
             if transaction.gone_ns and finding is not None and now_ns - transaction.gone_ns < self.BACK_NS:
                 finding.severity = Severity.LOW
 
-    def closed(self, link: Link) -> None:
+    def closed(self, conn: ClientConnection) -> None:
         # A broker or proxy that stops, or a capture that ends, says nothing of the client.
-        if not self._open or link.by != "client":
+        if not self._open or conn.by != "client":
             return
         for name, transaction in self._open.items():
-            if transaction.gone_ns or transaction.link.identity != link.identity:
+            if transaction.gone_ns or transaction.conn.identity != conn.identity:
                 continue
-            if any(other.identity == link.identity for other in self.scene.links.values()):
+            if any(other.identity == conn.identity for other in self.traffic.connections.values()):
                 continue
-            transaction.gone_ns = link.closed_ns or 0
-            finding = self.report((name, "gone"), None, partial(self._make, name, transaction), link.closed_ns)
+            transaction.gone_ns = conn.closed_ns or 0
+            finding = self.report((name, "gone"), None, partial(self._make, name, transaction), conn.closed_ns)
             finding.severity = Severity.MEDIUM
             left = self._limit(transaction) - (transaction.gone_ns - transaction.since_ns)
             finding.seen = (
-                f"{link.who} closed all of its connections inside a transaction of {name!r} ({times(finding.count)}); the "
+                f"{conn.who} closed all of its connections inside a transaction of {name!r} ({times(finding.count)}); the "
                 f"transaction stays open until its timeout, for up to {duration(max(left, 0))} more, or until a producer "
                 "takes the id again"
             )
@@ -165,7 +165,7 @@ class OpenTooLong(ProduceDetector):
             else f"brokers allow {duration(self._limit(transaction))} at most by default"
         )
         finding.seen = (
-            f"a transaction of {name!r} ({transaction.link.who}) was open for {duration(finding.about['longest_ns'])}; "
+            f"a transaction of {name!r} ({transaction.conn.who}) was open for {duration(finding.about['longest_ns'])}; "
             f"{timeout} ({times(finding.count)})"
         )
 
@@ -183,7 +183,7 @@ class OpenTooLong(ProduceDetector):
             transactional_id=name,
             timeout_ms=transaction.timeout_ms,
             longest_ns=0,
-            **transaction.link.facts,
+            **transaction.conn.facts,
         )
 
 
@@ -201,11 +201,11 @@ class ConcurrentTransactions(ProduceDetector):
     TRIES = 5
     _CODE = error_code("CONCURRENT_TRANSACTIONS")
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._since: Recent[str, tuple[int, int]] = Recent(_IDS)  # by id: since when, and how often
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._since: LruDict[str, tuple[int, int]] = LruDict(_IDS)  # by id: since when, and how often
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.state is not State.PAIRED:
             return
         if exchange.api_key == PRODUCE:
@@ -221,7 +221,7 @@ class ConcurrentTransactions(ProduceDetector):
             if name in self._since:
                 del self._since[name]
             return
-        now = exchange.response_time_ns or self.scene.now_ns
+        now = exchange.response_time_ns or self.traffic.now_ns
         since, count = self._since.of(name, lambda: (now, 0))
         self._since[name] = since, count + 1
         waited = now - since
@@ -241,13 +241,13 @@ class ConcurrentTransactions(ProduceDetector):
                 error=error_name(self._CODE),
                 transactional_id=name,
                 longest_ns=0,
-                **link.facts,
+                **conn.facts,
             ),
         )
         finding.about["longest_ns"] = max(finding.about["longest_ns"], waited)
         finding.severity = Severity.HIGH if finding.about["longest_ns"] >= self.STUCK_NS else Severity.MEDIUM
         finding.seen = (
-            f"{link.where} answers {exchange.api} of {link.who} for transactional id {name!r} with "
+            f"{conn.where} answers {exchange.api} of {conn.who} for transactional id {name!r} with "
             f"CONCURRENT_TRANSACTIONS for {duration(finding.about['longest_ns'])} already ({times(count + 1)} in a row)"
         )
 
@@ -282,7 +282,7 @@ class TransactionState(ProduceDetector):
         ),
     }
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.state is not State.PAIRED:
             return
         if exchange.api_key == PRODUCE:
@@ -295,7 +295,7 @@ class TransactionState(ProduceDetector):
         severity, why, remedy = meaning
         name = transactional_id(exchange)
         finding = self.report(
-            (name or link.identity, code),
+            (name or conn.identity, code),
             exchange,
             lambda: self.finding(
                 "",
@@ -306,12 +306,12 @@ class TransactionState(ProduceDetector):
                 api_version=exchange.api_version,
                 error=error_name(code),
                 transactional_id=name,
-                **link.facts,
+                **conn.facts,
             ),
         )
         whose = f" for transactional id {name!r}" if name else ""
         finding.seen = (
-            f"{link.where} answers {exchange.api} v{exchange.api_version} of {link.who}{whose} with {error_name(code)} "
+            f"{conn.where} answers {exchange.api} v{exchange.api_version} of {conn.who}{whose} with {error_name(code)} "
             f"({times(finding.count)})"
         )
 
@@ -330,11 +330,11 @@ class ManyAborts(Detector):
     SHARE = 0.5
     NEARLY_ALL = 0.9
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._outcomes: Recent[str, deque[bool]] = Recent(_IDS)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._outcomes: LruDict[str, deque[bool]] = LruDict(_IDS)
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         name, message = transactional_id(exchange), exchange.request_view
         if exchange.state is not State.PAIRED or exchange.error or not name or message is None:
             return
@@ -358,7 +358,7 @@ class ManyAborts(Detector):
                 transactional_id=name,
                 aborted=0,
                 transactions=0,
-                **link.facts,
+                **conn.facts,
             ),
         )
         aborted = outcomes.count(False)
@@ -366,7 +366,7 @@ class ManyAborts(Detector):
         finding.severity = (
             Severity.MEDIUM if share >= self.NEARLY_ALL and len(outcomes) == self.LOOKED_AT else Severity.LOW
         )
-        finding.seen = f"{aborted} of the last {len(outcomes)} transactions of {name!r} ({link.who}) were aborted"
+        finding.seen = f"{aborted} of the last {len(outcomes)} transactions of {name!r} ({conn.who}) were aborted"
 
 
 DETECTORS: tuple[type[Detector], ...] = (OpenTooLong, ConcurrentTransactions, TransactionState, ManyAborts)

@@ -15,8 +15,8 @@ from ....schema import facts
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Finding, Severity
 from ...engine.host import is_loopback, split
-from ...engine.scene import Link, Scene
-from ..network.endings import Ending, Talk, WatchesEndings
+from ...engine.traffic import ClientConnection, Traffic
+from ..network.endings import ConnectionStart, Ending, EndingDetector
 from .authorization import DETECTORS as _AUTHORIZATION
 
 _HANDSHAKE = facts.api_key("SaslHandshake")
@@ -74,19 +74,19 @@ class _Authenticates(Detector):
 
     apis: ClassVar[frozenset[int] | None] = _SASL
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
         self._states: dict[int, _State] = {}
 
-    def closed(self, link: Link) -> None:
-        state = self._states.pop(link.number, None)
+    def closed(self, conn: ClientConnection) -> None:
+        state = self._states.pop(conn.number, None)
         if state is not None:
-            self.ended(link, state)
+            self.ended(conn, state)
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.api_key not in _SASL or exchange.state is not State.PAIRED:
             return
-        state = self._states.setdefault(link.number, _State())
+        state = self._states.setdefault(conn.number, _State())
         asked = exchange.request_view
         if exchange.api_key == _HANDSHAKE:
             if asked is not None:
@@ -95,12 +95,12 @@ class _Authenticates(Detector):
             step = sasl_step(asked["auth_bytes"] or b"")
             state.user = step.get("username") or state.user
             state.mechanism = state.mechanism or step.get("mechanism") or ""
-        self.step(link, exchange, state)
+        self.step(conn, exchange, state)
 
-    def step(self, link: Link, exchange: Exchange, state: _State) -> None:
+    def step(self, conn: ClientConnection, exchange: Exchange, state: _State) -> None:
         """One step was answered."""
 
-    def ended(self, link: Link, state: _State) -> None:
+    def ended(self, conn: ClientConnection, state: _State) -> None:
         """The connection ended."""
 
 
@@ -111,13 +111,13 @@ class SaslMechanismMismatch(_Authenticates):
     severity = Severity.HIGH
     title = "a client asks for a SASL mechanism that the broker has not enabled"
 
-    def step(self, link: Link, exchange: Exchange, state: _State) -> None:
+    def step(self, conn: ClientConnection, exchange: Exchange, state: _State) -> None:
         answer = exchange.response_view
         if exchange.api_key != _HANDSHAKE or answer is None or exchange.error != _MECHANISM:
             return
         enabled = [name for name in answer["mechanisms"] or () if name]
         found = self.report(
-            (link.identity, link.broker, state.mechanism),
+            (conn.identity, conn.broker, state.mechanism),
             exchange,
             lambda: self.finding(
                 "",
@@ -127,11 +127,11 @@ class SaslMechanismMismatch(_Authenticates):
                 f"{'=' + enabled[0] if enabled else ''}; kafka-python, aiokafka: sasl_mechanism), or add "
                 f"{state.mechanism} to listener.name.<listener>.sasl.enabled.mechanisms with its JAAS entry",
                 api=exchange.api, api_version=exchange.api_version, error=facts.error_name(_MECHANISM),
-                mechanism=state.mechanism, enabled=enabled, **link.facts,
+                mechanism=state.mechanism, enabled=enabled, **conn.facts,
             ),
         )  # fmt: skip
         found.seen = (
-            f"{link.who} asks {link.where} for {state.mechanism!r}, which has {', '.join(enabled) or 'none'} enabled"
+            f"{conn.who} asks {conn.where} for {state.mechanism!r}, which has {', '.join(enabled) or 'none'} enabled"
             f"{_tries(found)}"
         )
 
@@ -143,7 +143,7 @@ class SaslAuthenticationFailed(_Authenticates):
     severity = Severity.HIGH
     title = "a broker refuses a client's credentials"
 
-    def step(self, link: Link, exchange: Exchange, state: _State) -> None:
+    def step(self, conn: ClientConnection, exchange: Exchange, state: _State) -> None:
         answer = exchange.response_view
         if exchange.api_key != _AUTHENTICATE or answer is None:
             return
@@ -157,7 +157,7 @@ class SaslAuthenticationFailed(_Authenticates):
         mechanism = state.mechanism or "SASL"
         why, remedy = _cause(mechanism, said)
         found = self.report(
-            (link.identity, link.broker, mechanism, state.user),
+            (conn.identity, conn.broker, mechanism, state.user),
             exchange,
             lambda: self.finding(
                 "",
@@ -165,12 +165,12 @@ class SaslAuthenticationFailed(_Authenticates):
                 "clients try again until somebody stops them, and every try costs the broker a handshake.",
                 remedy,
                 api=exchange.api, api_version=exchange.api_version, error=facts.error_name(_FAILED),
-                mechanism=mechanism, user=state.user, said=said, reauthentication=again, **link.facts,
+                mechanism=mechanism, user=state.user, said=said, reauthentication=again, **conn.facts,
             ),
         )  # fmt: skip
         user = f" as {state.user!r}" if state.user else ""
         found.seen = (
-            f"{link.where} refuses {link.who}{user} with {mechanism}"
+            f"{conn.where} refuses {conn.who}{user} with {mechanism}"
             f"{' on re-authentication' if again else ''}: {said or 'no reason given'}{_tries(found)}"
         )
 
@@ -221,25 +221,25 @@ class CredentialsInClear(_Authenticates):
     title = "passwords or tokens travel without TLS"
     _READABLE = frozenset({"PLAIN", "OAUTHBEARER"})
 
-    def step(self, link: Link, exchange: Exchange, state: _State) -> None:
+    def step(self, conn: ClientConnection, exchange: Exchange, state: _State) -> None:
         if exchange.api_key != _HANDSHAKE or exchange.error:
             return
         readable = state.mechanism in self._READABLE
         if not readable and not state.mechanism.startswith("SCRAM"):
             return
-        clear = [leg for leg in _LEGS if leg not in link.tls]
+        clear = [leg for leg in _LEGS if leg not in conn.tls]
         if not clear:
             return
-        ends = {"client": link.client_host, "broker": split(link.broker)[0]}
+        ends = {"client": conn.client_host, "broker": split(conn.broker)[0]}
         near = all(is_loopback(ends[leg]) for leg in clear)
         between = _LEGS[clear[0]] if len(clear) == 1 else ""
         use = "start the proxy with --tls-ca" if clear == ["client"] else "use a SASL_SSL listener"
         secret = "token" if state.mechanism == "OAUTHBEARER" else "password"
         self.report(
-            (link.identity, link.broker, state.mechanism, between),
+            (conn.identity, conn.broker, state.mechanism, between),
             exchange,
             lambda: self.finding(
-                f"{link.who} authenticates to {link.where} by {state.mechanism} without TLS{between}"
+                f"{conn.who} authenticates to {conn.where} by {state.mechanism} without TLS{between}"
                 f"{', on one machine' if near else ''}",
                 f"with {state.mechanism} the {secret} itself is in the bytes: whoever sees the traffic can use it."
                 if readable
@@ -249,7 +249,7 @@ class CredentialsInClear(_Authenticates):
                 if readable
                 else f"{use} where the network is not your own; keep 4096 iterations or more",
                 Severity.INFO if near else Severity.MEDIUM if readable else Severity.LOW,
-                api=exchange.api, api_version=exchange.api_version, mechanism=state.mechanism, in_clear=clear, **link.facts,
+                api=exchange.api, api_version=exchange.api_version, mechanism=state.mechanism, in_clear=clear, **conn.facts,
             ),
         )  # fmt: skip
 
@@ -261,11 +261,11 @@ class SaslOutOfTurn(_Authenticates):
     severity = Severity.HIGH
     title = "a client speaks SASL when or where the broker expects none (ILLEGAL_SASL_STATE)"
 
-    def step(self, link: Link, exchange: Exchange, state: _State) -> None:
+    def step(self, conn: ClientConnection, exchange: Exchange, state: _State) -> None:
         if exchange.error != _STATE:
             return
         found = self.report(
-            (link.identity, link.broker),
+            (conn.identity, conn.broker),
             exchange,
             lambda: self.finding(
                 "",
@@ -274,16 +274,16 @@ class SaslOutOfTurn(_Authenticates):
                 "use the port of the SASL_PLAINTEXT or SASL_SSL listener, or take SASL out of the client "
                 "(security.protocol=PLAINTEXT or SSL)",
                 api=exchange.api, api_version=exchange.api_version, error=facts.error_name(_STATE),
-                mechanism=state.mechanism, **link.facts,
+                mechanism=state.mechanism, **conn.facts,
             ),
         )  # fmt: skip
         found.seen = (
-            f"{link.where} answers {exchange.api} of {link.who} with ILLEGAL_SASL_STATE: it expects no SASL there"
+            f"{conn.where} answers {exchange.api} of {conn.who} with ILLEGAL_SASL_STATE: it expects no SASL there"
             f"{_tries(found)}"
         )
 
 
-class RequestBeforeAuthentication(WatchesEndings):
+class RequestBeforeAuthentication(EndingDetector):
     """A SASL listener answers ApiVersions, and closes on any other request before SaslHandshake.
 
     A broker that stops closes connections too, each once: so it takes several from one host, none of which worked.
@@ -295,15 +295,15 @@ class RequestBeforeAuthentication(WatchesEndings):
     CLOSES = 3
     """Connections."""
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
         self._rows: dict[tuple[str, str], int] = {}
 
-    def ended(self, link: Link, talk: Talk, how: Ending) -> None:
+    def ended(self, conn: ClientConnection, talk: ConnectionStart, how: Ending) -> None:
         first = talk.closed_on
-        if how is not Ending.BEFORE_SASL or first is None or self.endings.worked(link):
+        if how is not Ending.BEFORE_SASL or first is None or self.endings.worked(conn):
             return
-        pair = link.client_host, link.broker
+        pair = conn.client_host, conn.broker
         count = self._rows[pair] = self._rows.get(pair, 0) + 1
         if len(self._rows) > 4096:
             del self._rows[next(iter(self._rows))]
@@ -320,13 +320,13 @@ class RequestBeforeAuthentication(WatchesEndings):
                 "turn SASL on in the client (Java: security.protocol=SASL_PLAINTEXT or SASL_SSL, sasl.mechanism, "
                 "sasl.jaas.config; librdkafka: security.protocol, sasl.mechanism, sasl.username, sasl.password), or "
                 "use the port of a listener without SASL",
-                api=first.api, api_version=first.api_version, **link.facts,
+                api=first.api, api_version=first.api_version, **conn.facts,
             ),
-            link.closed_ns,
+            conn.closed_ns,
         )  # fmt: skip
         found.count = max(found.count, count)
         found.seen = (
-            f"{link.who} sends {first.api} to {link.where} without authenticating, and is disconnected "
+            f"{conn.who} sends {first.api} to {conn.where} without authenticating, and is disconnected "
             f"{found.count} times; ApiVersions alone is answered"
         )
 
@@ -343,15 +343,15 @@ class SaslSessionExpired(_Authenticates):
     """How much before the end a close counts: the session runs from when the broker wrote the answer, and its
     clock is not ours."""
 
-    def request(self, link: Link, exchange: Exchange) -> None:
-        state = self._states.get(link.number)
+    def request(self, conn: ClientConnection, exchange: Exchange) -> None:
+        state = self._states.get(conn.number)
         if state is None or not state.ends_ns or exchange.api_key in _SASL:
             return
         if (exchange.request_time_ns or 0) >= state.ends_ns - self.EARLY_NS:
             state.late = exchange
-            link.tell_again()
+            conn.forget_kinds()
 
-    def step(self, link: Link, exchange: Exchange, state: _State) -> None:
+    def step(self, conn: ClientConnection, exchange: Exchange, state: _State) -> None:
         answer = exchange.response_view
         if exchange.api_key != _AUTHENTICATE or exchange.error or answer is None or answer.api_version < 1:
             return
@@ -359,22 +359,22 @@ class SaslSessionExpired(_Authenticates):
         state.ends_ns = (exchange.response_time_ns or 0) + lifetime * 1_000_000 if lifetime > 0 else 0
         state.late = None
 
-    def done(self, link: Link, exchange: Exchange) -> None:
-        super().done(link, exchange)
-        state = self._states.get(link.number)
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        super().done(conn, exchange)
+        state = self._states.get(conn.number)
         if state is None or state.late is None:
             return
         if exchange is not state.late:
-            link.tell_again()  # what is late may be the next one
+            conn.forget_kinds()  # what is late may be the next one
         elif exchange.state is State.PAIRED:
             state.late = None  # taken all the same
 
-    def ended(self, link: Link, state: _State) -> None:
+    def ended(self, conn: ClientConnection, state: _State) -> None:
         late = state.late
-        if late is None or link.by == "client" or not link.how:
+        if late is None or conn.by == "client" or not conn.how:
             return
         found = self.report(
-            (link.identity, link.broker),
+            (conn.identity, conn.broker),
             late,
             lambda: self.finding(
                 "",
@@ -384,13 +384,13 @@ class SaslSessionExpired(_Authenticates):
                 "use a client that re-authenticates (Java 2.2, librdkafka 2.2 and newer), or raise "
                 "connections.max.reauth.ms; if the client does know it, look at its clock and at what holds its "
                 "thread up (long polls, garbage collection)",
-                api=late.api, api_version=late.api_version, mechanism=state.mechanism, **link.facts,
+                api=late.api, api_version=late.api_version, mechanism=state.mechanism, **conn.facts,
             ),
-            link.closed_ns,
+            conn.closed_ns,
         )  # fmt: skip
         over = ((late.request_time_ns or 0) - state.ends_ns) / 1e9
         found.seen = (
-            f"{link.who} sends {late.api} to {link.where} {abs(over):.1f} s {'after' if over >= 0 else 'before'} the "
+            f"{conn.who} sends {late.api} to {conn.where} {abs(over):.1f} s {'after' if over >= 0 else 'before'} the "
             f"end of its SASL session without re-authenticating, and is disconnected{_tries(found)}"
         )
 

@@ -10,7 +10,7 @@ from ....connection.exchange import Exchange
 from ....schema import facts
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Finding, Severity
-from ...engine.scene import Link
+from ...engine.traffic import ClientConnection
 from ...engine.wording import topic_name
 
 DENIED = {
@@ -70,7 +70,7 @@ class AuthorizationFailed(Detector):
     title = "a client asks for what it is not allowed to do"
     wanted = Wanted.FAILED
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.response is None or not exchange.error:
             return
         message = exchange.response_view
@@ -86,35 +86,35 @@ class AuthorizationFailed(Detector):
                 if asked is None:
                     asked = exchange.request_view.to_dict() if exchange.request_view else {}
                 name = _named(kind, asked, exchange)
-            self._say(link, exchange, code, kind, name)
+            self._say(conn, exchange, code, kind, name)
 
-    def _say(self, link: Link, exchange: Exchange, code: int, kind: str, name: str | None) -> None:
+    def _say(self, conn: ClientConnection, exchange: Exchange, code: int, kind: str, name: str | None) -> None:
         error = facts.error_name(code)
-        key = link.identity, link.cluster.id, code
+        key = conn.identity, conn.cluster.id, code
         known = self._found.get(key)
         if known is not None and known.exchanges and known.exchanges[-1] is exchange:
             found = known  # another partition of the same answer
         else:
-            found = self.report(key, exchange, lambda: self._first(link, exchange, error, kind))
+            found = self.report(key, exchange, lambda: self._first(conn, exchange, error, kind))
         about = found.about
         for value, list_name in ((name, "resources"), (exchange.api, "apis")):
             if value and value not in about[list_name] and len(about[list_name]) < MOST_NAMED:
                 about[list_name].append(value)
-        self._write(found, link, error, kind)
+        self._write(found, conn, error, kind)
 
-    def _first(self, link: Link, exchange: Exchange, error: str, kind: str) -> Finding:
+    def _first(self, conn: ClientConnection, exchange: Exchange, error: str, kind: str) -> Finding:
         return self.finding(
             "", "", "",
             api=exchange.api, api_version=exchange.api_version, error=error, resource_type=kind,
-            resources=[], apis=[], **link.facts,
+            resources=[], apis=[], **conn.facts,
         )  # fmt: skip
 
-    def _write(self, found: Finding, link: Link, error: str, kind: str) -> None:
+    def _write(self, found: Finding, conn: ClientConnection, error: str, kind: str) -> None:
         resources, apis = found.about["resources"], found.about["apis"]
         needs = sorted({_NEEDS.get(kind, {}).get(api, _USUALLY.get(kind, "Describe")) for api in apis})
         some = ", ".join(resources[:3]) + (f" and {len(resources) - 3} more" if len(resources) > 3 else "")
         found.seen = (
-            f"{link.who} is refused by {link.where} with {error} {_times(found.count)}: {', '.join(apis)}"
+            f"{conn.who} is refused by {conn.where} with {error} {_times(found.count)}: {', '.join(apis)}"
             f"{f' on {kind} {some}' if some else ''}"
         )
         found.why = (

@@ -6,9 +6,9 @@ from ....connection.exchange import Exchange, State
 from ....schema import facts
 from ...engine.detector import Detector
 from ...engine.finding import Severity
-from ...engine.scene import Link, Scene
-from ...engine.tallies import Bounded
-from ...models.offers import FETCH, METADATA, PRODUCE, Offers
+from ...engine.tallies import BoundedDict
+from ...engine.traffic import ClientConnection, Traffic
+from ...models.offers import FETCH, METADATA, PRODUCE, OfferedVersions
 
 INIT_PRODUCER_ID = facts.api_key("InitProducerId")
 JOIN_GROUP = facts.api_key("JoinGroup")
@@ -21,17 +21,17 @@ _MAGIC_AT = 16
 
 
 class _Feature(Detector):
-    """The base: what brokers offer is asked of `Offers`."""
+    """The base: what brokers offer is asked of `OfferedVersions`."""
 
     severity = Severity.INFO
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self.offers = scene.model(Offers)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self.offers = traffic.model(OfferedVersions)
 
-    def offered(self, link: Link, api_key: int) -> int:
+    def offered(self, conn: ClientConnection, api_key: int) -> int:
         """The newest version of an API that the broker offers; -1 if it does not, or nobody knows."""
-        return (self.offers.of(link) or {}).get(api_key, (-1, -1))[1]
+        return (self.offers.of(conn) or {}).get(api_key, (-1, -1))[1]
 
 
 class IdempotenceUnused(_Feature):
@@ -44,16 +44,16 @@ class IdempotenceUnused(_Feature):
     REQUESTS = 50
     """Produce requests that were looked at and had no producer id."""
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._plain: Bounded[tuple[str, str, str], list[int]] = Bounded()  # requests looked at; -1: idempotent
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._plain: BoundedDict[tuple[str, str, str], list[int]] = BoundedDict()  # requests looked at; -1: idempotent
 
-    def done(self, link: Link, exchange: Exchange) -> None:
-        tally = self._plain.of(link.identity, lambda: [0])
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        tally = self._plain.of(conn.identity, lambda: [0])
         if exchange.api_key == INIT_PRODUCER_ID:
             tally[0] = -1
-            self._found.pop(link.identity, None)
-        if tally[0] < 0 or exchange.api_key != PRODUCE or self.offered(link, INIT_PRODUCER_ID) < 0:
+            self._found.pop(conn.identity, None)
+        if tally[0] < 0 or exchange.api_key != PRODUCE or self.offered(conn, INIT_PRODUCER_ID) < 0:
             return
         if tally[0] < self.REQUESTS and not self._is_plain(exchange, tally):
             return
@@ -61,7 +61,7 @@ class IdempotenceUnused(_Feature):
         if tally[0] < self.REQUESTS:
             return
         finding = self.report(
-            link.identity,
+            conn.identity,
             exchange,
             lambda: self.finding(
                 "",
@@ -71,11 +71,11 @@ class IdempotenceUnused(_Feature):
                 "enable.idempotence=true (Java, librdkafka), enable_idempotence=True (kafka-python, aiokafka)",
                 api=exchange.api,
                 api_version=exchange.api_version,
-                **link.facts,
+                **conn.facts,
             ),
         )
         finding.count = tally[0]
-        finding.seen = f"{link.who} sent {tally[0]} Produce requests with acks=all and no producer id to {link.where}"
+        finding.seen = f"{conn.who} sent {tally[0]} Produce requests with acks=all and no producer id to {conn.where}"
 
     @staticmethod
     def _is_plain(exchange: Exchange, tally: list[int]) -> bool:
@@ -102,17 +102,17 @@ class StaticMembershipUnused(_Feature):
     COMEBACKS = 3
     """New members of one client id after one had left: one is a restart, two may be a deployment."""
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
         # By host, client id and group: members that left and did not come back, and how many came back.
-        self._moves: Bounded[tuple[str, str, str], list[int]] = Bounded()
+        self._moves: BoundedDict[tuple[str, str, str], list[int]] = BoundedDict()
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         message = exchange.request_view
         if message is None:
             return
         fields = message.to_dict()
-        key = link.client_host, link.client_id or "", fields["group_id"]
+        key = conn.client_host, conn.client_id or "", fields["group_id"]
         moves = self._moves.of(key, lambda: [0, 0])
         if exchange.api_key == LEAVE_GROUP:
             moves[0] += len(fields.get("members", [0]))
@@ -121,7 +121,7 @@ class StaticMembershipUnused(_Feature):
             return
         moves[0] -= 1
         moves[1] += 1
-        if moves[1] < self.COMEBACKS or self.offered(link, JOIN_GROUP) < 5:
+        if moves[1] < self.COMEBACKS or self.offered(conn, JOIN_GROUP) < 5:
             return
         group = fields["group_id"]
         finding = self.report(
@@ -136,13 +136,13 @@ class StaticMembershipUnused(_Feature):
                 api=exchange.api,
                 api_version=exchange.api_version,
                 group=group,
-                **link.facts,
+                **conn.facts,
             ),
         )
         finding.count = moves[1]
         finding.seen = (
-            f"consumers of {link.who} left group {group!r} and came back as new members {moves[1]} times; "
-            f"{link.where} offers static membership"
+            f"consumers of {conn.who} left group {group!r} and came back as new members {moves[1]} times; "
+            f"{conn.where} offers static membership"
         )
 
 
@@ -158,19 +158,19 @@ class ClassicGroupProtocol(_Feature):
     GROUPS = 20
     """Groups that are named in `about`; more are counted."""
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._joins: Bounded[object, int] = Bounded()
-        self._groups: Bounded[object, dict[str, None]] = Bounded()
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._joins: BoundedDict[object, int] = BoundedDict()
+        self._groups: BoundedDict[object, dict[str, None]] = BoundedDict()
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         # Version 1 came with 4.0, where the protocol is ready for use.
         message = exchange.request_view
         if exchange.state is not State.PAIRED or message is None or exchange.error:
             return
-        if message["protocol_type"] != "consumer" or self.offered(link, CONSUMER_GROUP_HEARTBEAT) < 1:
+        if message["protocol_type"] != "consumer" or self.offered(conn, CONSUMER_GROUP_HEARTBEAT) < 1:
             return
-        key = link.cluster.id or link.broker
+        key = conn.cluster.id or conn.broker
         joins = self._joins.get(key, 0) + 1
         self._joins[key] = joins
         groups = self._groups.of(key, dict)
@@ -189,7 +189,7 @@ class ClassicGroupProtocol(_Feature):
                 "counterpart there: client-side assignors, session.timeout.ms, heartbeat.interval.ms",
                 api=exchange.api,
                 api_version=exchange.api_version,
-                **link.facts,
+                **conn.facts,
             ),
         )
         finding.count = joins
@@ -197,7 +197,7 @@ class ClassicGroupProtocol(_Feature):
         finding.seen = (
             f"{'groups' if len(groups) > 1 else 'group'} {', '.join(sorted(groups)[:3])}"
             f"{f' and {len(groups) - 3} more' if len(groups) > 3 else ''} joined by the classic protocol ({joins} "
-            f"JoinGroup answers); {link.where} offers ConsumerGroupHeartbeat"
+            f"JoinGroup answers); {conn.where} offers ConsumerGroupHeartbeat"
         )
 
 
@@ -205,21 +205,21 @@ class _FetchFeature(_Feature):
     """The base of those that count a client's fetches."""
 
     FETCHES = 50
-    """Fetches without the feature: enough to say that the client does not use it."""
+    """FetchReader without the feature: enough to say that the client does not use it."""
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._fetches: Bounded[tuple[str, str, str], list[int]] = Bounded()
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._fetches: BoundedDict[tuple[str, str, str], list[int]] = BoundedDict()
 
-    def counted(self, link: Link) -> int:
+    def counted(self, conn: ClientConnection) -> int:
         """One more fetch without the feature; how many there are."""
-        tally = self._fetches.of(link.identity, lambda: [0])
+        tally = self._fetches.of(conn.identity, lambda: [0])
         tally[0] += 1
         return tally[0]
 
 
 class TopicIdsUnused(_FetchFeature):
-    """Fetches by name, where ids are offered."""
+    """FetchReader by name, where ids are offered."""
 
     id = "topic-ids-unused"
     title = "a consumer fetches by topic names where topic ids are offered (KIP-516)"
@@ -229,14 +229,14 @@ class TopicIdsUnused(_FetchFeature):
     def concerns(cls, api_key: int, version: int) -> bool:
         return version < 13
 
-    def done(self, link: Link, exchange: Exchange) -> None:
-        if exchange.state is not State.PAIRED or self.offered(link, FETCH) < 13:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        if exchange.state is not State.PAIRED or self.offered(conn, FETCH) < 13:
             return
-        count = self.counted(link)
+        count = self.counted(conn)
         if count < self.FETCHES:
             return
         finding = self.report(
-            link.identity,
+            conn.identity,
             exchange,
             lambda: self.finding(
                 "",
@@ -245,13 +245,13 @@ class TopicIdsUnused(_FetchFeature):
                 "upgrade the client: Java 3.1 and newer and current librdkafka (seen with 2.8) fetch by id",
                 api=exchange.api,
                 api_version=exchange.api_version,
-                **link.facts,
+                **conn.facts,
             ),
         )
         finding.count = count
         finding.seen = (
-            f"{link.who} fetched {count} times by topic name (Fetch v{exchange.api_version}); {link.where} offers "
-            f"v{self.offered(link, FETCH)}"
+            f"{conn.who} fetched {count} times by topic name (Fetch v{exchange.api_version}); {conn.where} offers "
+            f"v{self.offered(conn, FETCH)}"
         )
 
 
@@ -262,36 +262,36 @@ class RackUnaware(_FetchFeature):
     title = "a consumer does not say its rack, and brokers are in several (KIP-392)"
     apis = frozenset({METADATA, FETCH})
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._racks: Bounded[str, frozenset[str]] = Bounded()
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._racks: BoundedDict[str, frozenset[str]] = BoundedDict()
 
     @classmethod
     def concerns(cls, api_key: int, version: int) -> bool:
         return version >= (1 if api_key == METADATA else 11)
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.state is not State.PAIRED:
             return
         if exchange.api_key == METADATA:
             answer = exchange.response_view
             if answer is not None:
                 found = answer.lists_at("brokers.rack")[0]
-                key = link.cluster.id or link.broker
+                key = conn.cluster.id or conn.broker
                 self._racks.pop(key, None)
                 self._racks.of(key, lambda: frozenset(rack for rack in found if rack))
             return
-        racks = self._racks.get(link.cluster.id or link.broker, frozenset())
+        racks = self._racks.get(conn.cluster.id or conn.broker, frozenset())
         if len(racks) < 2:
             return
-        tally = self._fetches.of(link.identity, lambda: [0])
+        tally = self._fetches.of(conn.identity, lambda: [0])
         if tally[0] < self.FETCHES and not self._is_unaware(exchange):
             return
-        count = self.counted(link)
+        count = self.counted(conn)
         if count < self.FETCHES:
             return
         finding = self.report(
-            link.identity,
+            conn.identity,
             exchange,
             lambda: self.finding(
                 "",
@@ -302,12 +302,12 @@ class RackUnaware(_FetchFeature):
                 api=exchange.api,
                 api_version=exchange.api_version,
                 racks=sorted(racks),
-                **link.facts,
+                **conn.facts,
             ),
         )
         finding.count = count
         finding.seen = (
-            f"{link.who} fetched {count} times without naming a rack; the brokers are in {len(racks)} racks: "
+            f"{conn.who} fetched {count} times without naming a rack; the brokers are in {len(racks)} racks: "
             f"{', '.join(sorted(racks)[:5])}"
         )
 

@@ -10,10 +10,10 @@ from ....reference.releases import release_of, release_order
 from ....schema import facts
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Finding, Severity
-from ...engine.scene import Link, Scene
-from ...engine.tallies import Bounded
+from ...engine.tallies import BoundedDict
+from ...engine.traffic import ClientConnection, Traffic
 from ...engine.wording import times
-from ..network.endings import Ending, Talk, WatchesEndings
+from ..network.endings import ConnectionStart, Ending, EndingDetector
 
 _API_VERSIONS = facts.api_key("ApiVersions")
 _ROUTINE = frozenset(
@@ -21,7 +21,7 @@ _ROUTINE = frozenset(
 )
 
 
-class ClosedOnFirstRequest(WatchesEndings):
+class ClosedOnFirstRequest(EndingDetector):
     """A broker ends connections at the very first request, and nobody from that host ever got an answer."""
 
     id = "closed-on-first-request"
@@ -31,27 +31,27 @@ class ClosedOnFirstRequest(WatchesEndings):
     COUNT = 3
     """Connections; clients that fall back (KIP-35) give up asking for versions after one or two."""
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._closed: Bounded[tuple[str, str], list[int]] = Bounded()
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._closed: BoundedDict[tuple[str, str], list[int]] = BoundedDict()
 
-    def ended(self, link: Link, talk: Talk, how: Ending) -> None:
+    def ended(self, conn: ClientConnection, talk: ConnectionStart, how: Ending) -> None:
         first = talk.closed_on
-        if how is not Ending.UNANSWERED or first is None or self.endings.worked(link):
+        if how is not Ending.UNANSWERED or first is None or self.endings.worked(conn):
             return
-        pair = link.client_host, link.broker
+        pair = conn.client_host, conn.broker
         closed = self._closed.of(pair, lambda: [0])
         closed[0] += 1
         if closed[0] < self.COUNT:
             return
-        found = self.report(pair, first, partial(self._say, link, first), link.closed_ns)
+        found = self.report(pair, first, partial(self._say, conn, first), conn.closed_ns)
         found.count = max(found.count, closed[0])
         found.seen = (
-            f"{link.where} closes the connection of {link.who} on its very first request, {first.api} "
+            f"{conn.where} closes the connection of {conn.who} on its very first request, {first.api} "
             f"v{first.api_version}, instead of answering ({times(found.count)})"
         )
 
-    def _say(self, link: Link, first: Exchange) -> Finding:
+    def _say(self, conn: ClientConnection, first: Exchange) -> Finding:
         others = (
             "a listener that wants TLS mostly answers with an alert, but may only close; a broker whose max.connections "
             "or max.connections.per.ip is reached closes, and so does a load balancer or firewall without a target"
@@ -62,22 +62,22 @@ class ClosedOnFirstRequest(WatchesEndings):
                 f"client asks it first, and gets no further. Other causes: {others}."
             )
             remedy = (
-                f"ask the broker: barnabas versions {link.broker}. If it is that old, upgrade it (to 2.1 or newer for "
+                f"ask the broker: barnabas versions {conn.broker}. If it is that old, upgrade it (to 2.1 or newer for "
                 "current clients), or tell the client: librdkafka api.version.request=false and "
                 "broker.version.fallback=0.9.0 (or 0.8.2), kafka-python api_version=(0, 9), sarama Config.Version, "
                 "franz-go MaxVersions; Java: a client of the broker's own release"
             )
         else:
             why = f"Causes seen: {others}. A broker also closes on a version that it does not serve."
-            remedy = f"ask the broker: barnabas versions {link.broker}; look into its log at that time"
-        return self.finding("", why, remedy, api=first.api, api_version=first.api_version, **link.facts)
+            remedy = f"ask the broker: barnabas versions {conn.broker}; look into its log at that time"
+        return self.finding("", why, remedy, api=first.api, api_version=first.api_version, **conn.facts)
 
 
 class _Seen:
     """One client at one broker that is older than what the client is known to need."""
 
-    def __init__(self, link: Link, called: str, need: Known, release: str) -> None:
-        self.link, self.called, self.need, self.release = link, called, need, release
+    def __init__(self, conn: ClientConnection, called: str, need: Known, release: str) -> None:
+        self.conn, self.called, self.need, self.release = conn, called, need, release
         self.worked = False
 
 
@@ -89,35 +89,35 @@ class ClientTooNew(Detector):
     title = "a client whose release needs newer brokers than the one it talks to"
     wanted = Wanted.NEW
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._seen: Bounded[tuple[str, str | None, str], _Seen] = Bounded()
-        self._releases: Bounded[str, tuple[dict[int, tuple[int, int]], str | None]] = Bounded()
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._seen: BoundedDict[tuple[str, str | None, str], _Seen] = BoundedDict()
+        self._releases: BoundedDict[str, tuple[dict[int, tuple[int, int]], str | None]] = BoundedDict()
 
-    def done(self, link: Link, exchange: Exchange) -> None:
-        key = link.client_host, link.client_id, link.broker
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        key = conn.client_host, conn.client_id, conn.broker
         if exchange.api_key == _API_VERSIONS:
-            self._asked(link, exchange, key)
+            self._asked(conn, exchange, key)
         elif exchange.api_key not in _ROUTINE and self._seen:
             seen = self._seen.get(key)
             if seen is not None and exchange.state is State.PAIRED and not exchange.error:
                 seen.worked = True
 
-    def _asked(self, link: Link, exchange: Exchange, key: tuple[str, str | None, str]) -> None:
-        about, offered = link.about, link.about.offered
+    def _asked(self, conn: ClientConnection, exchange: Exchange, key: tuple[str, str | None, str]) -> None:
+        about, offered = conn.about, conn.about.offered
         # A refusal names ApiVersions alone, which is no broker's whole offer.
         if not about.software_name or offered is None or len(offered) < 2:
             return
-        known = software(about.software_name, about.software_version, link.client_id)
+        known = software(about.software_name, about.software_version, conn.client_id)
         need = known.client.oldest_broker(known.version) if known is not None else None
         if known is None or need is None:
             return
-        release = self._release(link.broker, offered)
+        release = self._release(conn.broker, offered)
         if release is None or release_order(release) >= release_order(need.release):
             return
         if key not in self._seen:
-            self.scene.tell_again()
-        seen = self._seen.of(key, lambda: _Seen(link, known.text, need, release))
+            self.traffic.forget_kinds()
+        seen = self._seen.of(key, lambda: _Seen(conn, known.text, need, release))
         self.report(key, exchange, partial(self._say, seen, exchange))
 
     def _release(self, broker: str, offered: dict[int, tuple[int, int]]) -> str | None:
@@ -136,7 +136,7 @@ class ClientTooNew(Detector):
             if finding is not None:
                 finding.severity = Severity.LOW if seen.worked else Severity.HIGH
                 finding.seen = (
-                    f"{seen.link.who} needs brokers of {seen.need.release} or newer, and {seen.link.where} is "
+                    f"{seen.conn.who} needs brokers of {seen.need.release} or newer, and {seen.conn.where} is "
                     f"{seen.release}; "
                     + ("some of what it asked was answered" if seen.worked else "it got no further than Metadata")
                 )
@@ -152,7 +152,7 @@ class ClientTooNew(Detector):
             api_version=exchange.api_version,
             needs=seen.need.release,
             release=seen.release,
-            **seen.link.facts,
+            **seen.conn.facts,
         )
 
 

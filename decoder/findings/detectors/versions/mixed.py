@@ -6,9 +6,9 @@ from ....connection.exchange import Exchange
 from ....schema import facts
 from ...engine.detector import Detector
 from ...engine.finding import Severity
-from ...engine.scene import Link, Scene
+from ...engine.traffic import ClientConnection, Traffic
 from ...engine.wording import times
-from ...models.offers import Fit, Judged, Offers, OutOfRange, Table, spoken
+from ...models.offers import OfferedVersions, OutOfRange, Table, VersionCheck, VersionFit, version_range
 
 
 def differences(one: Table, other: Table) -> list[int]:
@@ -17,7 +17,7 @@ def differences(one: Table, other: Table) -> list[int]:
 
 
 def _said(keys: list[int], one: Table, other: Table) -> str:
-    shown = ", ".join(f"{facts.api_name(k)} {spoken(one.get(k))} and {spoken(other.get(k))}" for k in keys[:3])
+    shown = ", ".join(f"{facts.api_name(k)} {version_range(one.get(k))} and {version_range(other.get(k))}" for k in keys[:3])
     return shown + (f", and {len(keys) - 3} more" if len(keys) > 3 else "")
 
 
@@ -28,17 +28,17 @@ class MixedVersions(Detector):
     severity = Severity.INFO
     title = "brokers of one cluster offer different versions, or one changed what it offers"
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._offers = scene.model(Offers)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._offers = traffic.model(OfferedVersions)
 
     def finish(self, now_ns: int) -> None:
         clusters: dict[int, list[str]] = {}
         for address in self._offers.tables:
-            clusters.setdefault(id(self.scene.cluster_of(address)), []).append(address)
+            clusters.setdefault(id(self.traffic.cluster_of(address)), []).append(address)
         for addresses in clusters.values():
             first = addresses[0]
-            cluster = self.scene.cluster_of(first)
+            cluster = self.traffic.cluster_of(first)
             tables = self._offers.tables
             other = next((a for a in addresses if differences(tables[first], tables[a])), None)
             if other is not None:
@@ -73,7 +73,7 @@ class MixedVersions(Detector):
         )
 
     def _broker(self, address: str) -> str:
-        node = self.scene.cluster_of(address).node_at(address)
+        node = self.traffic.cluster_of(address).node_at(address)
         return f"broker {address}" if node is None else f"broker {node} ({address})"
 
 
@@ -82,12 +82,12 @@ class VersionOfAnotherBroker(OutOfRange):
 
     id = "version-of-another-broker"
     title = "a client uses at one broker a version that only another broker of the cluster offers"
-    fits = frozenset({Fit.ELSEWHERE})
+    fits = frozenset({VersionFit.ELSEWHERE})
 
-    def found(self, link: Link, exchange: Exchange, judged: Judged, outcome: str) -> None:
+    def found(self, conn: ClientConnection, exchange: Exchange, judged: VersionCheck, outcome: str) -> None:
         what = {"closed": "closed the connection", "refused": "answered UNSUPPORTED_VERSION", "answered": "took it"}
         finding = self.report(
-            (link.identity, exchange.api_key, exchange.api_version, link.broker, outcome),
+            (conn.identity, exchange.api_key, exchange.api_version, conn.broker, outcome),
             exchange,
             lambda: self.finding(
                 "",
@@ -103,12 +103,12 @@ class VersionOfAnotherBroker(OutOfRange):
                 offered=judged.served,
                 other_broker=judged.other,
                 outcome=outcome,
-                **link.facts,
+                **conn.facts,
             ),
         )
         finding.seen = (
-            f"{link.who} used {exchange.api} v{exchange.api_version} {times(finding.count)} at {link.where}, which serves "
-            f"{spoken(judged.served)} and {what[outcome]}; {judged.other} of the same cluster offers it"
+            f"{conn.who} used {exchange.api} v{exchange.api_version} {times(finding.count)} at {conn.where}, which serves "
+            f"{version_range(judged.served)} and {what[outcome]}; {judged.other} of the same cluster offers it"
         )
 
 

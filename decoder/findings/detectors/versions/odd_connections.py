@@ -9,7 +9,7 @@ from ....connection.connection import PRODUCE, expects_no_response
 from ....connection.exchange import Exchange, State
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Severity
-from ...engine.scene import Link, Scene
+from ...engine.traffic import ClientConnection, Traffic
 
 
 class _Skipped:
@@ -36,24 +36,24 @@ class OddCorrelationIds(Detector):
     IN_FLIGHT = 32
     """How many requests in flight an id is compared with."""
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
         self._links: dict[int, _Skipped] = {}
 
-    def request(self, link: Link, exchange: Exchange) -> None:
+    def request(self, conn: ClientConnection, exchange: Exchange) -> None:
         number = exchange.correlation_id
-        for other in islice(link.waiting.values(), self.IN_FLIGHT):
+        for other in islice(conn.waiting.values(), self.IN_FLIGHT):
             if other is not exchange and other.correlation_id == number:
-                self._reused(link, exchange)
+                self._reused(conn, exchange)
                 return
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.state is State.PAIRED:
-            self._links.setdefault(link.number, _Skipped()).answered = True
+            self._links.setdefault(conn.number, _Skipped()).answered = True
             return
-        if link.lost:
+        if conn.lost:
             return  # of a connection with gaps nothing is known for sure
-        known = self._links.setdefault(link.number, _Skipped())
+        known = self._links.setdefault(conn.number, _Skipped())
         if exchange.state is State.NO_RESPONSE:
             if exchange.api_key != PRODUCE or not expects_no_response(exchange):
                 known.ids.append(exchange.correlation_id)
@@ -61,16 +61,16 @@ class OddCorrelationIds(Detector):
             # Answers before the first complete exchange may be to requests from before the capture.
             if exchange.correlation_id in known.ids:
                 known.ids.remove(exchange.correlation_id)
-                self._swapped(link, exchange)
+                self._swapped(conn, exchange)
             else:
-                self._orphan(link, exchange)
+                self._orphan(conn, exchange)
 
-    def closed(self, link: Link) -> None:
-        self._links.pop(link.number, None)
+    def closed(self, conn: ClientConnection) -> None:
+        self._links.pop(conn.number, None)
 
-    def _swapped(self, link: Link, exchange: Exchange) -> None:
+    def _swapped(self, conn: ClientConnection, exchange: Exchange) -> None:
         finding = self.report(
-            ("order", link.identity, link.broker),
+            ("order", conn.identity, conn.broker),
             exchange,
             lambda: self.finding(
                 "",
@@ -80,14 +80,14 @@ class OddCorrelationIds(Detector):
                 "look at what stands between (proxies, load balancers that understand Kafka), or report it to the "
                 "broker's makers",
                 kind="out of order",
-                **link.facts,
+                **conn.facts,
             ),
         )
-        finding.seen = f"{link.where} answered {finding.count} requests of {link.who} after later ones"
+        finding.seen = f"{conn.where} answered {finding.count} requests of {conn.who} after later ones"
 
-    def _orphan(self, link: Link, exchange: Exchange) -> None:
+    def _orphan(self, conn: ClientConnection, exchange: Exchange) -> None:
         finding = self.report(
-            ("orphan", link.identity, link.broker),
+            ("orphan", conn.identity, conn.broker),
             exchange,
             lambda: self.finding(
                 "",
@@ -96,17 +96,17 @@ class OddCorrelationIds(Detector):
                 "look at what stands between client and broker; an acks=0 request that is answered is the broker's fault",
                 kind="no request",
                 correlation_id=exchange.correlation_id,
-                **link.facts,
+                **conn.facts,
             ),
         )
         finding.seen = (
-            f"{link.where} sent {finding.count} answers to {link.who} whose correlation id no request had "
+            f"{conn.where} sent {finding.count} answers to {conn.who} whose correlation id no request had "
             f"(the last: {exchange.correlation_id})"
         )
 
-    def _reused(self, link: Link, exchange: Exchange) -> None:
+    def _reused(self, conn: ClientConnection, exchange: Exchange) -> None:
         finding = self.report(
-            ("reused", link.identity),
+            ("reused", conn.identity),
             exchange,
             lambda: self.finding(
                 "",
@@ -116,11 +116,11 @@ class OddCorrelationIds(Detector):
                 Severity.LOW,
                 kind="used twice",
                 correlation_id=exchange.correlation_id,
-                **link.facts,
+                **conn.facts,
             ),
         )
         finding.seen = (
-            f"{link.who} sent {finding.count} requests with the correlation id of another one that was still in flight "
+            f"{conn.who} sent {finding.count} requests with the correlation id of another one that was still in flight "
             f"(the last: {exchange.correlation_id})"
         )
 
@@ -164,24 +164,24 @@ class ChangedIdentity(Detector):
     """Requests with another name than the one before. A client may give no client id while it finds its feet, and
     then have one: that is a single change."""
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
         self._names: dict[int, _Names] = {}
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.request is None:
             return
-        names = self._names.get(link.number)
+        names = self._names.get(conn.number)
         if names is None:
-            self._names[link.number] = _Names(exchange.client_id, link.software)
+            self._names[conn.number] = _Names(exchange.client_id, conn.software)
             return
-        if not names.now(exchange.client_id, link.software):
+        if not names.now(exchange.client_id, conn.software):
             return
-        link.tell_again()
+        conn.forget_kinds()
         if names.changes < self.CHANGES:
             return
         finding = self.report(
-            (link.client_host, link.broker),
+            (conn.client_host, conn.broker),
             exchange,
             lambda: self.finding(
                 "",
@@ -189,17 +189,17 @@ class ChangedIdentity(Detector):
                 "names (KIP-511): on a shared connection they are wrong for all but one. Authentication and fetch "
                 "sessions belong to the connection, too.",
                 "give each client a connection of its own; a proxy that pools connections must not do so for Kafka",
-                **link.facts,
+                **conn.facts,
             ),
         )
         finding.about["names"] = sorted(names.seen)
         finding.seen = (
-            f"connections from {link.client_host} to {link.where} keep changing who they are: "
+            f"connections from {conn.client_host} to {conn.where} keep changing who they are: "
             f"{', '.join(sorted(names.seen))}"
         )
 
-    def closed(self, link: Link) -> None:
-        self._names.pop(link.number, None)
+    def closed(self, conn: ClientConnection) -> None:
+        self._names.pop(conn.number, None)
 
 
 DETECTORS: tuple[type[Detector], ...] = (OddCorrelationIds, ChangedIdentity)

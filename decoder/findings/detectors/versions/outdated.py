@@ -12,18 +12,18 @@ from ....reference import releases
 from ....schema import facts
 from ...engine.detector import Detector
 from ...engine.finding import Severity
-from ...engine.scene import Link, Scene
-from ...engine.tallies import Bounded
+from ...engine.tallies import BoundedDict
+from ...engine.traffic import ClientConnection, Traffic
 from ...models.offers import (
     FETCH,
     PRODUCE,
-    Offers,
+    OfferedVersions,
     Table,
     brokers_version,
     refused,
     removal,
     since,
-    spoken,
+    version_range,
 )
 
 _MAGIC_AT = 16
@@ -55,11 +55,11 @@ def _dropped(api_key: int, version: int) -> bool:
 class _Client:
     """What a client uses: `counts` by (api key, version), and the latest broker's table."""
 
-    __slots__ = ("counts", "link", "table")
+    __slots__ = ("conn", "counts", "table")
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, conn: ClientConnection) -> None:
         self.counts: Counter[tuple[int, int]] = Counter()
-        self.link = link
+        self.conn = conn
         self.table: Table | None = None
 
 
@@ -70,33 +70,33 @@ class RemovedVersions(Detector):
     severity = Severity.MEDIUM
     title = "a client uses versions that Kafka 4.0 dropped (KIP-896)"
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._offers = scene.model(Offers)
-        self._counts: Bounded[object, Counter[tuple[int, int]]] = Bounded()
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._offers = traffic.model(OfferedVersions)
+        self._counts: BoundedDict[object, Counter[tuple[int, int]]] = BoundedDict()
 
     @classmethod
     def concerns(cls, api_key: int, version: int) -> bool:
         return _dropped(api_key, version)
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         at = exchange.api_key, exchange.api_version
         if exchange.state is not State.PAIRED or refused(exchange):
             return
         if not _dropped(exchange.api_key, brokers_version(exchange)):
             return  # the broker never saw it: what stands between has translated it
-        counts = self._counts.of(link.identity, Counter)
+        counts = self._counts.of(conn.identity, Counter)
         counts[at] += 1
-        finding = self.report(link.identity, exchange, lambda: self.finding("", "", "", **link.facts))
-        table = self._offers.of(link)
+        finding = self.report(conn.identity, exchange, lambda: self.finding("", "", "", **conn.facts))
+        table = self._offers.of(conn)
         # Whose doing it is: a client that stays below what is offered, or a broker that has no more.
         stays = [at for at in counts if table is not None and self._could(table, *at)]
         used = ", ".join(f"{facts.api_name(k)} v{v}" for k, v in sorted(counts)[:6])
         more = f" and {len(counts) - 6} more" if len(counts) > 6 else ""
         finding.about["versions"] = [[facts.api_name(k), v] for k, v in sorted(counts)]
         finding.seen = (
-            f"{link.who} sent {finding.count} requests in versions that Kafka {TARGET} dropped: {used}{more}; "
-            f"{link.where} still takes them"
+            f"{conn.who} sent {finding.count} requests in versions that Kafka {TARGET} dropped: {used}{more}; "
+            f"{conn.where} still takes them"
         )
         finding.severity = Severity.MEDIUM if stays else Severity.INFO
         broken = "Kafka 4.0 took the oldest versions away (KIP-896); a 4.x broker closes the connection on them."
@@ -104,7 +104,7 @@ class RemovedVersions(Detector):
             key, version = sorted(stays)[0]
             assert table is not None
             finding.why = (
-                f"{broken} This broker already offers more ({facts.api_name(key)} {spoken(table.get(key))}), and the "
+                f"{broken} This broker already offers more ({facts.api_name(key)} {version_range(table.get(key))}), and the "
                 f"client stays at v{version}: it works here, and stops with the upgrade."
             )
             finding.remedy = (
@@ -135,26 +135,26 @@ class OldRecordFormat(Detector):
     ENOUGH = 5
     """Messages with old records: one or two may be a tool that looks around."""
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._offers = scene.model(Offers)
-        self._tallies: Bounded[object, list[int]] = Bounded()
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._offers = traffic.model(OfferedVersions)
+        self._tallies: BoundedDict[object, list[int]] = BoundedDict()
 
     @classmethod
     def concerns(cls, api_key: int, version: int) -> bool:
         return version < _MAGIC_2[api_key]
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         newest = max(exchange.api_version, brokers_version(exchange))
         if newest >= _MAGIC_2[exchange.api_key] or exchange.state is State.NO_RESPONSE:
             return  # or it is a proxy that converts
-        table = self._offers.of(link)
+        table = self._offers.of(conn)
         if table is None or table.get(exchange.api_key, (0, 0))[1] < _MAGIC_2[exchange.api_key]:
             return  # an old broker stores what it is sent
         old = [area for area in areas(exchange) if area[_MAGIC_AT] < 2]
         if not old or exchange.error:
             return
-        key = link.identity, exchange.api_key
+        key = conn.identity, exchange.api_key
         tally = self._tallies.of(key, lambda: [0, 0])
         tally[0] += 1
         tally[1] += sum(map(len, old))
@@ -176,15 +176,15 @@ class OldRecordFormat(Detector):
                 api=exchange.api,
                 api_version=exchange.api_version,
                 magic=magic,
-                **link.facts,
+                **conn.facts,
             ),
         )
         finding.count = tally[0]
         finding.about["bytes"] = tally[1]
         finding.seen = (
-            f"{link.who} {'was sent' if reads else 'sent'} records of magic {magic} in {tally[0]} {exchange.api} "
-            f"v{exchange.api_version} {'responses' if reads else 'requests'} ({tally[1]} bytes); {link.where} offers "
-            f"{spoken(table.get(exchange.api_key))}"
+            f"{conn.who} {'was sent' if reads else 'sent'} records of magic {magic} in {tally[0]} {exchange.api} "
+            f"v{exchange.api_version} {'responses' if reads else 'requests'} ({tally[1]} bytes); {conn.where} offers "
+            f"{version_range(table.get(exchange.api_key))}"
         )
 
 
@@ -201,18 +201,18 @@ class FarBehind(Detector):
     """Different APIs that the judgement rests on, and requests in all."""
     REQUESTS = 8
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._offers = scene.model(Offers)
-        self._clients: Bounded[object, _Client] = Bounded()
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._offers = traffic.model(OfferedVersions)
+        self._clients: BoundedDict[object, _Client] = BoundedDict()
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.api_key == API_VERSIONS:
             return
         if exchange.state is State.PAIRED and since(exchange.api_key, exchange.api_version) is not None:
-            client = self._clients.of(link.identity, lambda: _Client(link))
+            client = self._clients.of(conn.identity, lambda: _Client(conn))
             client.counts[exchange.api_key, exchange.api_version] += 1
-            client.table = self._offers.of(link) or client.table
+            client.table = self._offers.of(conn) or client.table
 
     def finish(self, now_ns: int) -> None:
         order = {name: number for number, name in enumerate(releases.releases())}
@@ -237,14 +237,14 @@ class FarBehind(Detector):
     def _state(
         self, identity: object, client: _Client, table: Table, used: dict[int, int], level: str, newest: str
     ) -> None:
-        link = client.link
+        conn = client.conn
         behind = [k for k in sorted(used) if k in table and table[k][1] > used[k]]
         shown = ", ".join(f"{facts.api_name(k)} v{used[k]} of {table[k][1]}" for k in behind[:4])
         self.report(
             identity,
             None,
             lambda: self.finding(
-                f"{link.who} uses nothing newer than what Kafka {level} had; {link.where} offers what came with "
+                f"{conn.who} uses nothing newer than what Kafka {level} had; {conn.where} offers what came with "
                 f"{newest}: {shown}",
                 "it works. What later versions bring is not there for it: fewer bytes, faster recovery when leaders "
                 "move, clearer errors. Old versions are what a future release drops next (KIP-896).",
@@ -253,9 +253,9 @@ class FarBehind(Detector):
                 level=level,
                 broker_level=newest,
                 used={facts.api_name(k): v for k, v in sorted(used.items())},
-                **link.facts,
+                **conn.facts,
             ),
-            link.last_ns,
+            conn.last_ns,
         )
         self._found[identity].count = client.counts.total()
 
@@ -279,11 +279,11 @@ class CompressionOff(Detector):
     BYTES = 4096
     """Uncompressed, so much that compression would have had something to save."""
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._offers = scene.model(Offers)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._offers = traffic.model(OfferedVersions)
         # By client: requests and bytes not compressed here, and whether it compresses where v0 is offered.
-        self._tallies: Bounded[object, list[int]] = Bounded()
+        self._tallies: BoundedDict[object, list[int]] = BoundedDict()
 
     @staticmethod
     @lru_cache(1024)
@@ -291,15 +291,15 @@ class CompressionOff(Detector):
         version = re.search(r"rdkafka[- ]v?(\d+)\.(\d+)\.(\d+)", software)
         return version is not None and tuple(map(int, version.groups())) < CompressionOff.FIXED
 
-    def done(self, link: Link, exchange: Exchange) -> None:
-        if not self._concerned(link.software):
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        if not self._concerned(conn.software):
             return
-        table = Offers.told(link)
+        table = OfferedVersions.told(conn)
         if table is None or PRODUCE not in table:
             return
         found = [a for a in areas(exchange) if a[_MAGIC_AT] == 2]
         plain = [a for a in found if not a[_ATTRIBUTES_AT] & _CODEC]
-        tally = self._tallies.of(link.identity, lambda: [0, 0, 0])
+        tally = self._tallies.of(conn.identity, lambda: [0, 0, 0])
         low = table[PRODUCE][0]
         if low == 0:
             tally[2] |= len(plain) < len(found)
@@ -311,7 +311,7 @@ class CompressionOff(Detector):
         if tally[0] < self.REQUESTS or tally[1] < self.BYTES:
             return
         finding = self.report(
-            link.identity,
+            conn.identity,
             exchange,
             lambda: self.finding(
                 "",
@@ -325,15 +325,15 @@ class CompressionOff(Detector):
                 api=exchange.api,
                 api_version=exchange.api_version,
                 offered=table[PRODUCE],
-                **link.facts,
+                **conn.facts,
             ),
         )
         finding.count = tally[0]
         finding.about |= {"uncompressed_bytes": tally[1], "compresses_elsewhere": bool(tally[2])}
         finding.severity = Severity.MEDIUM if tally[2] else Severity.LOW
         finding.seen = (
-            f"{link.who} sent {tally[0]} Produce requests without compression ({tally[1]} bytes) to {link.where}, "
-            f"which offers Produce {spoken(table[PRODUCE])}: with it this client cannot use gzip, snappy or lz4"
+            f"{conn.who} sent {tally[0]} Produce requests without compression ({tally[1]} bytes) to {conn.where}, "
+            f"which offers Produce {version_range(table[PRODUCE])}: with it this client cannot use gzip, snappy or lz4"
             f"{'; where v0 is offered it compresses' if tally[2] else ''}"
         )
 

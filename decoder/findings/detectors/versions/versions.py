@@ -12,10 +12,10 @@ from ....connection.exchange import Exchange, State
 from ....schema import facts
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Severity
-from ...engine.scene import Link, Scene
-from ...engine.tallies import Bounded
+from ...engine.tallies import BoundedDict
+from ...engine.traffic import ClientConnection, Traffic
 from ...engine.wording import times
-from ...models.offers import UNSUPPORTED, Fit, Judged, OutOfRange, removal, since, spoken
+from ...models.offers import UNSUPPORTED, OutOfRange, VersionCheck, VersionFit, removal, since, version_range
 from . import mixed, outdated
 
 LET_NEGOTIATE = (
@@ -48,7 +48,7 @@ def ahead(exchange: Exchange, ends: tuple[int, int] | None) -> tuple[str, str, s
     if ends is not None and version < ends[0]:
         return (
             "broker",
-            f"the broker takes {spoken(ends)}: the client is older.",
+            f"the broker takes {version_range(ends)}: the client is older.",
             f"upgrade the client, or {LET_NEGOTIATE}",
         )
     if came is None:
@@ -61,7 +61,7 @@ def ahead(exchange: Exchange, ends: tuple[int, int] | None) -> tuple[str, str, s
         return "client", why, f"use a broker of {came} or newer, or do without {api} in the client"
     return (
         "client",
-        f"{api} v{version} came with Kafka {came}; the broker takes {spoken(ends)}: the client is newer.",
+        f"{api} v{version} came with Kafka {came}; the broker takes {version_range(ends)}: the client is newer.",
         f"upgrade the broker to {came} or newer, or cap the client (librdkafka: api.version.request=true; "
         f"kafka-python: api_version; franz-go: MaxVersions); Java clients cap themselves",
     )
@@ -73,16 +73,16 @@ class UnsupportedVersion(OutOfRange):
     id = "unsupported-version"
     title = "a broker answers UNSUPPORTED_VERSION"
     wanted = Wanted.FAILED
-    fits = frozenset({Fit.FITS, Fit.UNKNOWN, Fit.OUTSIDE, Fit.NOWHERE})
+    fits = frozenset({VersionFit.FITS, VersionFit.UNKNOWN, VersionFit.OUTSIDE, VersionFit.NOWHERE})
 
-    def found(self, link: Link, exchange: Exchange, judged: Judged, outcome: str) -> None:
+    def found(self, conn: ClientConnection, exchange: Exchange, judged: VersionCheck, outcome: str) -> None:
         if outcome != "refused":
             return
         why, remedy = self._reason(exchange, judged)
         # Admin clients ask for a group of the new kind first, and take this for "then it is a classic one".
-        probe = judged.fit in (Fit.FITS, Fit.UNKNOWN) and exchange.api.endswith("GroupDescribe")
+        probe = judged.fit in (VersionFit.FITS, VersionFit.UNKNOWN) and exchange.api.endswith("GroupDescribe")
         finding = self.report(
-            (link.identity, exchange.api_key, exchange.api_version),
+            (conn.identity, exchange.api_key, exchange.api_version),
             exchange,
             lambda: self.finding(
                 "",
@@ -94,30 +94,30 @@ class UnsupportedVersion(OutOfRange):
                 asked=exchange.api_version,
                 offered=judged.served,
                 error="UNSUPPORTED_VERSION",
-                **link.facts,
+                **conn.facts,
             ),
         )
         finding.seen = (
-            f"{link.where} answered {exchange.api} v{exchange.api_version} of {link.who} with UNSUPPORTED_VERSION "
-            f"{times(finding.count)}{f'; it offers {spoken(judged.served)}' if judged.served else ''}"
+            f"{conn.where} answered {exchange.api} v{exchange.api_version} of {conn.who} with UNSUPPORTED_VERSION "
+            f"{times(finding.count)}{f'; it offers {version_range(judged.served)}' if judged.served else ''}"
         )
 
     @staticmethod
-    def _reason(exchange: Exchange, judged: Judged) -> tuple[str, str]:
+    def _reason(exchange: Exchange, judged: VersionCheck) -> tuple[str, str]:
         if noted := exchange.marks.get("notes"):
             return (
                 f"noted on it by the proxy, which may have answered itself: {'; '.join(map(str, noted))}.",
                 "if that is a rule's doing, it is what the rule is for; if it could not be translated, use a broker or a "
                 "client of another version",
             )
-        if judged.fit is Fit.UNKNOWN and exchange.api not in _FEATURES:
+        if judged.fit is VersionFit.UNKNOWN and exchange.api not in _FEATURES:
             came = since(exchange.api_key, exchange.api_version)
             return (
                 "the broker does not take this version, or this API. What it offers was not seen; the version came "
                 f"with {f'Kafka {came}' if came else 'no release that is known here'}.",
                 f"upgrade the older side, or {LET_NEGOTIATE}",
             )
-        if judged.fit not in (Fit.FITS, Fit.UNKNOWN):
+        if judged.fit not in (VersionFit.FITS, VersionFit.UNKNOWN):
             _, why, remedy = ahead(exchange, judged.served)
             return why, remedy
         feature, kip = _FEATURES.get(exchange.api, ("", ""))
@@ -142,21 +142,21 @@ class ClosedOnVersion(OutOfRange):
     id = "closed-on-version"
     title = "a broker closes the connection because of a request's version"
     wanted = Wanted.FAILED
-    fits = frozenset({Fit.OUTSIDE, Fit.NOWHERE})
+    fits = frozenset({VersionFit.OUTSIDE, VersionFit.NOWHERE})
 
-    def found(self, link: Link, exchange: Exchange, judged: Judged, outcome: str) -> None:
+    def found(self, conn: ClientConnection, exchange: Exchange, judged: VersionCheck, outcome: str) -> None:
         if outcome != "closed":
             return
-        sure = judged.fit is Fit.OUTSIDE
-        named = (self.offers.of(link) or {}).get(exchange.api_key, (0, -1))
+        sure = judged.fit is VersionFit.OUTSIDE
+        named = (self.offers.of(conn) or {}).get(exchange.api_key, (0, -1))
         quirk = (
-            f" ApiVersions names {spoken(named)}, for the sake of old librdkafka (KAFKA-18659); the lowest are not served."
+            f" ApiVersions names {version_range(named)}, for the sake of old librdkafka (KAFKA-18659); the lowest are not served."
             if named[0] <= exchange.api_version <= named[1]
             else ""
         )
         side, why, remedy = ahead(exchange, judged.served)
         finding = self.report(
-            (link.identity, exchange.api_key, exchange.api_version),
+            (conn.identity, exchange.api_key, exchange.api_version),
             exchange,
             lambda: self.finding(
                 "",
@@ -169,13 +169,13 @@ class ClosedOnVersion(OutOfRange):
                 asked=exchange.api_version,
                 offered=judged.served,
                 ahead=side,
-                **link.facts,
+                **conn.facts,
             ),
         )
         finding.seen = (
-            f"{link.where} closed the connection of {link.who} {times(finding.count)} instead of answering "
+            f"{conn.where} closed the connection of {conn.who} {times(finding.count)} instead of answering "
             f"{exchange.api} v{exchange.api_version}"
-            + (f"; it serves {spoken(judged.served)}" if sure else "; no current release serves that version")
+            + (f"; it serves {version_range(judged.served)}" if sure else "; no current release serves that version")
         )
 
 
@@ -184,9 +184,9 @@ class ApiVersionsIgnored(OutOfRange):
 
     id = "api-versions-ignored"
     title = "a client uses versions that the broker's ApiVersions answer does not offer (KIP-35)"
-    fits = frozenset({Fit.IGNORED})
+    fits = frozenset({VersionFit.IGNORED})
 
-    def found(self, link: Link, exchange: Exchange, judged: Judged, outcome: str) -> None:
+    def found(self, conn: ClientConnection, exchange: Exchange, judged: VersionCheck, outcome: str) -> None:
         side, why, remedy = ahead(exchange, judged.served)
         what = {
             "closed": "and the broker closed the connection",
@@ -194,7 +194,7 @@ class ApiVersionsIgnored(OutOfRange):
             "answered": "and the broker answered all the same",
         }[outcome]
         finding = self.report(
-            (link.identity, exchange.api_key, exchange.api_version, outcome),
+            (conn.identity, exchange.api_key, exchange.api_version, outcome),
             exchange,
             lambda: self.finding(
                 "",
@@ -207,12 +207,12 @@ class ApiVersionsIgnored(OutOfRange):
                 offered=judged.served,
                 ahead=side,
                 outcome=outcome,
-                **link.facts,
+                **conn.facts,
             ),
         )
         finding.seen = (
-            f"{link.who} used {exchange.api} v{exchange.api_version} {times(finding.count)} on connections where "
-            f"{link.where} had offered {spoken(judged.served)}, {what}"
+            f"{conn.who} used {exchange.api} v{exchange.api_version} {times(finding.count)} on connections where "
+            f"{conn.where} had offered {version_range(judged.served)}, {what}"
         )
 
 
@@ -239,15 +239,15 @@ class ApiVersionsFallback(Detector):
     COSTLY_NS = 1_000_000_000
     """A second spent on refusals in all: connections are opened too often for an additional round trip each."""
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._clients: Bounded[tuple[str, str], _Asking] = Bounded()
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._clients: BoundedDict[tuple[str, str], _Asking] = BoundedDict()
         self._refused: dict[int, int] = {}  # by connection: how often
 
-    def done(self, link: Link, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.state is not State.PAIRED or exchange.response is None:
             return
-        who = link.client_host, link.client_id or ""
+        who = conn.client_host, conn.client_id or ""
         client = self._clients.of(who, _Asking)
         if exchange.response[4:6] != UNSUPPORTED.to_bytes(2, "big"):
             client.went_on = True
@@ -256,8 +256,8 @@ class ApiVersionsFallback(Detector):
         if answer is None or answer.api_version or answer.trailing:
             return  # a refusal that clients cannot read is another finding: malformed-api-versions-fallback
         client.cost_ns += exchange.latency_ns or 0
-        self._refused[link.number] = self._refused.get(link.number, 0) + 1
-        offered = link.about.range(API_VERSIONS)
+        self._refused[conn.number] = self._refused.get(conn.number, 0) + 1
+        offered = conn.about.range(API_VERSIONS)
         finding = self.report(
             who,
             exchange,
@@ -270,21 +270,21 @@ class ApiVersionsFallback(Detector):
                 asked=exchange.api_version,
                 offered=offered,
                 error="UNSUPPORTED_VERSION",
-                **link.facts,
+                **conn.facts,
             ),
         )
         finding.about["cost_ms"] = round(client.cost_ns / 1e6, 3)
         finding.seen = (
-            f"{link.where} refused ApiVersions v{exchange.api_version} of {link.who} {times(finding.count)}"
-            f"{f'; it offers {spoken(offered)}' if offered else ''}; the refusals took {client.cost_ns / 1e6:.1f} ms"
+            f"{conn.where} refused ApiVersions v{exchange.api_version} of {conn.who} {times(finding.count)}"
+            f"{f'; it offers {version_range(offered)}' if offered else ''}; the refusals took {client.cost_ns / 1e6:.1f} ms"
         )
 
-    def closed(self, link: Link) -> None:
-        count = self._refused.pop(link.number, 0)
+    def closed(self, conn: ClientConnection) -> None:
+        count = self._refused.pop(conn.number, 0)
         if count:
-            client = self._clients.of((link.client_host, link.client_id or ""), _Asking)
-            client.went_on = client.went_on or link.requests > count
-            client.gave_up += link.requests == count
+            client = self._clients.of((conn.client_host, conn.client_id or ""), _Asking)
+            client.went_on = client.went_on or conn.requests > count
+            client.gave_up += conn.requests == count
 
     def finish(self, now_ns: int) -> None:
         for who, finding in self._found.items():
@@ -327,34 +327,34 @@ class NoApiVersions(Detector):
     FIRST_ID = 3
     """A connection whose first correlation id is higher may have begun before the capture did."""
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
         # By host and client id: whether it has asked on any connection, else what it used how often.
-        self._asked: Bounded[tuple[str, str], bool] = Bounded()
-        self._used: Bounded[tuple[str, str], dict[tuple[int, int], int]] = Bounded()
+        self._asked: BoundedDict[tuple[str, str], bool] = BoundedDict()
+        self._used: BoundedDict[tuple[str, str], dict[tuple[int, int], int]] = BoundedDict()
         self._begun: set[int] = set()
 
-    def opened(self, link: Link) -> None:
-        if link.established:
-            self._begun.add(link.number)
+    def opened(self, conn: ClientConnection) -> None:
+        if conn.established:
+            self._begun.add(conn.number)
 
-    def request(self, link: Link, exchange: Exchange) -> None:
+    def request(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.api_key == API_VERSIONS:
-            self._asked.of(self._who(link), lambda: True)
-            self._found.pop(self._who(link), None)
-            self._begun.discard(link.number)
-        elif link.requests == 1 and not 0 <= exchange.correlation_id <= self.FIRST_ID:
-            self._begun.discard(link.number)
+            self._asked.of(self._who(conn), lambda: True)
+            self._found.pop(self._who(conn), None)
+            self._begun.discard(conn.number)
+        elif conn.requests == 1 and not 0 <= exchange.correlation_id <= self.FIRST_ID:
+            self._begun.discard(conn.number)
 
-    def done(self, link: Link, exchange: Exchange) -> None:
-        if link.number not in self._begun or exchange.state is not State.PAIRED:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        if conn.number not in self._begun or exchange.state is not State.PAIRED:
             return
-        who = self._who(link)
+        who = self._who(conn)
         if who in self._asked:
             return
-        if re.match(r"broker-\d+-fetcher", link.client_id or ""):  # brokers know each other's versions by configuration
+        if re.match(r"broker-\d+-fetcher", conn.client_id or ""):  # brokers know each other's versions by configuration
             return
-        link.tell_again()
+        conn.forget_kinds()
         used = self._used.of(who, dict)
         at = exchange.api_key, exchange.api_version
         used[at] = used.get(at, 0) + 1
@@ -368,20 +368,20 @@ class NoApiVersions(Detector):
                 "ApiVersions (KIP-35) is how a client learns what a broker takes. Without it the client speaks what it "
                 "was told or made for, and breaks when brokers drop old versions, as Kafka 4.0 did (KIP-896).",
                 f"upgrade the client, or {LET_NEGOTIATE}. A client that was connected before the capture began may have asked then",
-                **link.facts,
+                **conn.facts,
             ),
         )
         finding.count = sum(used.values())
         spoke = ", ".join(f"{facts.api_name(key)} v{version}" for key, version in sorted(used)[:6])
-        finding.seen = f"{link.who} never asks ApiVersions; {finding.count} requests were answered: {spoke}"
+        finding.seen = f"{conn.who} never asks ApiVersions; {finding.count} requests were answered: {spoke}"
         finding.about["used"] = {facts.api_name(key): version for key, version in sorted(used)}
 
-    def closed(self, link: Link) -> None:
-        self._begun.discard(link.number)
+    def closed(self, conn: ClientConnection) -> None:
+        self._begun.discard(conn.number)
 
     @staticmethod
-    def _who(link: Link) -> tuple[str, str]:
-        return link.client_host, link.client_id or ""
+    def _who(conn: ClientConnection) -> tuple[str, str]:
+        return conn.client_host, conn.client_id or ""
 
 
 DETECTORS: tuple[type[Detector], ...] = (

@@ -98,7 +98,7 @@ def test_a_request_that_a_rule_left_without_an_answer(injected: bool) -> None:
     exchange.state = State.PENDING
     inspector.request(exchange)
     exchange.state = State.NO_RESPONSE
-    inspector.scene.at(120 * SECOND)
+    inspector.traffic.at(120 * SECOND)
     inspector.done(exchange)
     inspector.feed(Closed(1, 120 * SECOND, "fin", "client"))
     findings = [each for each in inspector.findings() if each.severity.rank >= 2]

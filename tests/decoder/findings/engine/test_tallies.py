@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 
 from barnabas.decoder.findings.engine import wording
-from barnabas.decoder.findings.engine.tallies import Bounded, Pace, Spread
+from barnabas.decoder.findings.engine.tallies import BoundedDict, DurationHistogram, RateCounter
 
 SECOND = 1_000_000_000
 
 
 def test_a_bounded_dict_forgets_its_oldest() -> None:
-    kept: Bounded[int, int] = Bounded(3)
+    kept: BoundedDict[int, int] = BoundedDict(3)
     for number in range(10):
         kept[number] = number
         kept[9 - number % 2] = number  # what is there already does not push others out
@@ -19,7 +19,7 @@ def test_a_bounded_dict_forgets_its_oldest() -> None:
 
 
 def test_a_pace_counts_the_last_seconds() -> None:
-    pace = Pace(10)
+    pace = RateCounter(10)
     for tenth in range(50):
         pace.add(tenth * SECOND // 10)
     assert (pace.total, pace.busy(10), pace.busy(11), pace.rate) == (50, 5, 0, 10.0)
@@ -30,13 +30,13 @@ def test_a_pace_counts_the_last_seconds() -> None:
 def test_a_spread_is_right_to_a_fifth() -> None:
     chance = random.Random(7)
     values = sorted(int(chance.lognormvariate(15, 1)) for _ in range(5000))
-    spread = Spread()
+    spread = DurationHistogram()
     for value in values:
         spread.add(value)
     for part in (0.1, 0.5, 0.9, 0.99):
         true = values[int(part * len(values))]
         assert abs(spread.quantile(part) - true) / true < 0.2
-    assert Spread().quantile(0.5) == 0
+    assert DurationHistogram().quantile(0.5) == 0
     assert len(spread._counts) < 100
 
 

@@ -13,7 +13,7 @@ from barnabas.decoder.codec.plan import plan
 from barnabas.decoder.connection.events import Closed
 from barnabas.decoder.findings import Inspector, Severity
 from barnabas.decoder.findings.detectors.security.authorization import AuthorizationFailed
-from barnabas.decoder.findings.engine.scene import Link
+from barnabas.decoder.findings.engine.traffic import ClientConnection
 from barnabas.decoder.schema import facts
 from harness.unusual_messages import Conversation, Message, every_version, nulls, unusual, usual
 
@@ -24,7 +24,7 @@ def _failed(exchanges: Iterable[Exchange]) -> list[str]:
     inspector = Inspector()
     for exchange in exchanges:
         inspector.look(exchange)
-    inspector.feed(Closed(1, inspector.scene.now_ns + 1, "rst", "broker"))
+    inspector.feed(Closed(1, inspector.traffic.now_ns + 1, "rst", "broker"))
     return [finding.seen for finding in inspector.findings() if finding.id == "detector-failed"]
 
 
@@ -75,10 +75,10 @@ def _denied(count: int) -> list[Exchange]:
 def test_a_detector_that_raises_loses_one_exchange(monkeypatch: pytest.MonkeyPatch) -> None:
     done = AuthorizationFailed.done
 
-    def fails_once(self: AuthorizationFailed, link: Link, exchange: Exchange) -> None:
+    def fails_once(self: AuthorizationFailed, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.correlation_id == 2:
             raise TypeError("a fault")
-        done(self, link, exchange)
+        done(self, conn, exchange)
 
     monkeypatch.setattr(AuthorizationFailed, "done", fails_once)
     inspector = Inspector()

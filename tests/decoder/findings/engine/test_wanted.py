@@ -9,7 +9,7 @@ import pytest
 from barnabas.captures import Recorder
 from barnabas.captures.reading.events import EventReader
 from barnabas.decoder import Exchange
-from barnabas.decoder.findings import Inspector, Link
+from barnabas.decoder.findings import ClientConnection, Inspector
 from barnabas.decoder.findings.engine.detector import Listener
 from harness.slices import thin
 
@@ -24,9 +24,9 @@ class Indiscriminate(Inspector):
 
     spared = 0
 
-    def _concerned(self, link: Link, exchange: Exchange) -> tuple[Listener, ...]:
+    def _concerned(self, conn: ClientConnection, exchange: Exchange) -> tuple[Listener, ...]:
         every = self._route(exchange).failed
-        self.spared += len(every) - len(super()._concerned(link, exchange))
+        self.spared += len(every) - len(super()._concerned(conn, exchange))
         return every
 
 

@@ -17,14 +17,14 @@ SECOND = 10**9
 START = 1_795_223_022 * SECOND
 
 
-class Talk:
+class ConnectionStart:
     """Exchanges of one connection, made up."""
 
     def __init__(self, number: int = 1, client: str = "10.0.0.5:40001") -> None:
         self.number, self.client = number, client
         self.happened: list[Any] = [Opened(number, client, "10.0.0.1:9092", START)]
 
-    def add(self, api: int, version: int, asked: dict[str, Any], answered: dict[str, Any], at: float, took: float) -> Talk:
+    def add(self, api: int, version: int, asked: dict[str, Any], answered: dict[str, Any], at: float, took: float) -> ConnectionStart:
         number = len(self.happened)
         made = Exchange(
             connection=self.number, client=self.client, broker="10.0.0.1:9092", api_key=api, api_version=version,
@@ -36,7 +36,7 @@ class Talk:
         self.happened += [RequestSeen(made), ExchangeDone(made)]
         return self
 
-    def offers(self, release: str) -> Talk:
+    def offers(self, release: str) -> ConnectionStart:
         """The client asks which versions there are, and a broker of that release answers."""
         offered = releases.release(release).offered
         keys = [{"api_key": k, "min_version": low, "max_version": high} for k, (low, high) in sorted(offered.items())]
@@ -60,8 +60,8 @@ def _when(event: Any) -> int:
 # --- quotas
 
 
-def throttled(release: str, version: int, took: float) -> Talk:
-    talk = Talk()
+def throttled(release: str, version: int, took: float) -> ConnectionStart:
+    talk = ConnectionStart()
     if release:
         talk.offers(release)
     answer = {"responses": [{"name": "t", "partition_responses": [{"index": 0, "error_code": 0, "base_offset": 1}]}]}
@@ -92,7 +92,7 @@ def test_brokers_since_kip_219_answer_at_once(release: str, version: int) -> Non
 BEAT, UNRELEASED = 68, 111
 
 
-def kept_out(talk: Talk, error: int, at: float) -> Talk:
+def kept_out(talk: ConnectionStart, error: int, at: float) -> ConnectionStart:
     asked = {
         "group_id": "g", "member_id": "m-2", "member_epoch": 0, "instance_id": "billing-a", "rack_id": None,
         "rebalance_timeout_ms": 300000, "subscribed_topic_names": ["t"], "server_assignor": None, "topic_partitions": [],
@@ -105,7 +105,7 @@ def kept_out(talk: Talk, error: int, at: float) -> Talk:
 
 
 def test_a_consumer_that_died_of_an_unreleased_id_has_something_to_do() -> None:
-    talk = kept_out(Talk(), UNRELEASED, 1)
+    talk = kept_out(ConnectionStart(), UNRELEASED, 1)
     talk.happened.append(Closed(1, START + 2 * SECOND, "fin", "client"))
     found = talk.found("fenced-instance")
     assert found is not None and found.severity is Severity.MEDIUM
@@ -113,14 +113,14 @@ def test_a_consumer_that_died_of_an_unreleased_id_has_something_to_do() -> None:
 
 
 def test_one_that_got_in_later_waited_long_enough() -> None:
-    talk = kept_out(kept_out(Talk(), UNRELEASED, 1), 0, 47)
+    talk = kept_out(kept_out(ConnectionStart(), UNRELEASED, 1), 0, 47)
     found = talk.found("fenced-instance")
     assert found is not None and found.severity is Severity.LOW
     assert found.seen.endswith("it got in 46.0 s later") and found.remedy.startswith("nothing")
 
 
 def test_that_another_one_is_let_in_does_not_help_it() -> None:
-    first, second = kept_out(Talk(), UNRELEASED, 1), kept_out(Talk(2, "10.0.0.6:40001"), 0, 47)
+    first, second = kept_out(ConnectionStart(), UNRELEASED, 1), kept_out(ConnectionStart(2, "10.0.0.6:40001"), 0, 47)
     first.happened += second.happened
     found = first.found("fenced-instance")
     assert found is not None and found.severity is Severity.MEDIUM
@@ -129,11 +129,11 @@ def test_that_another_one_is_let_in_does_not_help_it() -> None:
 # --- preferred leaders
 
 
-def led(leader: int, replicas: list[int], isr: list[int], at: float = 1, version: int = 9) -> Talk:
-    return _metadata(Talk(), leader, replicas, isr, at, version)
+def led(leader: int, replicas: list[int], isr: list[int], at: float = 1, version: int = 9) -> ConnectionStart:
+    return _metadata(ConnectionStart(), leader, replicas, isr, at, version)
 
 
-def _metadata(talk: Talk, leader: int, replicas: list[int], isr: list[int], at: float, version: int = 9) -> Talk:
+def _metadata(talk: ConnectionStart, leader: int, replicas: list[int], isr: list[int], at: float, version: int = 9) -> ConnectionStart:
     brokers = [{"node_id": n, "host": f"10.0.0.{n}", "port": 9092} for n in (1, 2, 3)]
     each = {"error_code": 0, "leader_id": leader, "replica_nodes": replicas, "isr_nodes": isr}
     topic = {"error_code": 0, "name": "t", "partitions": [each | {"partition_index": n} for n in (0, 1)]}

@@ -26,12 +26,12 @@ from retold.recorded import findings, inspected, recording
 def groups_of(events: str | Iterable[ConnectionEvent]) -> list[Group]:
     """The model's groups after these events, or after a recording of groups."""
     seen = inspected(f"groups-{events}" if isinstance(events, str) else events, *GROUP_DETECTORS)
-    return Groups.of(seen.scene).all()
+    return Groups.of(seen.traffic).all()
 
 
 def steps(name: str, client_id: str) -> list[str]:
     (group,) = groups_of(name)
-    members = [m for m in group.members.values() if m.link.client_id == client_id]
+    members = [m for m in group.members.values() if m.conn.client_id == client_id]
     return ["".join(moment.step for moment in m.timeline) for m in members]
 
 
@@ -56,14 +56,14 @@ def test_the_states_of_a_group_and_the_last_poll() -> None:
     polled = None
     for event in recording("groups-held-up"):
         inspector.feed(event)
-        for group in Groups.of(inspector.scene).all():
+        for group in Groups.of(inspector.traffic).all():
             if [group.state] != states[-1:]:
                 states.append(group.state)
             for member in group.live:
-                polled = Groups.of(inspector.scene).polled_ns(member) or polled
+                polled = Groups.of(inspector.traffic).polled_ns(member) or polled
     assert states[:5] == ["Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "PreparingRebalance"]
     assert states[-3:] == ["CompletingRebalance", "Stable", "Empty"]
-    assert polled is not None and polled <= inspector.scene.now_ns
+    assert polled is not None and polled <= inspector.traffic.now_ns
 
 
 def test_a_member_that_rejoins_shows_when_it_was_told_and_waited() -> None:
@@ -87,7 +87,7 @@ def test_rebalances_say_why_they_began_and_how_long_they_took() -> None:
     assert causes[0] is Cause.FIRST and Cause.JOIN in causes and Cause.TIMEOUT in causes
     after_death = next(r for r in group.rebalances if r.cause is Cause.TIMEOUT)
     assert "billing-doomed" in after_death.who and after_death.duration_ns > 0
-    doomed = next(m for m in group.members.values() if m.link.client_id == "billing-doomed")
+    doomed = next(m for m in group.members.values() if m.conn.client_id == "billing-doomed")
     assert doomed.state is State.DROPPED and doomed.timeline[-1].step == "d"
 
 
@@ -139,7 +139,7 @@ def test_every_version_of_every_group_api_is_read(api_key: int) -> None:
             talk.ask(connection, name, version, request, answer)
         found = talk.findings()
         assert "detector-failed" not in [f.id for f in found], (version, found)
-        (group,) = Groups.of(talk.inspector.scene).all()
+        (group,) = Groups.of(talk.inspector.traffic).all()
         assert group.id == "g"
         commits = "Commit" in name
         expected = {"commit-failed"} if commits else {"unknown-member"}
@@ -156,9 +156,9 @@ def test_every_version_of_every_group_api_is_read(api_key: int) -> None:
 
 def test_two_clusters_have_a_group_each() -> None:
     inspector = Inspector(GROUP_DETECTORS)
-    groups, scene = Groups.of(inspector.scene), inspector.scene
-    assert groups is Groups.of(scene)
-    one, other = scene.cluster_of("a:1"), scene.cluster_of("b:1")
+    groups, traffic = Groups.of(inspector.traffic), inspector.traffic
+    assert groups is Groups.of(traffic)
+    one, other = traffic.cluster_of("a:1"), traffic.cluster_of("b:1")
     assert groups.group("g", one) is groups.group("g", other)  # nothing says yet that they are two
     one.id, other.id = "one", "other"
     assert groups.group("g", one) is not groups.group("g", other)
@@ -167,8 +167,8 @@ def test_two_clusters_have_a_group_each() -> None:
 
 def test_what_is_kept_is_bounded() -> None:
     talk = Conversations(*GROUP_DETECTORS)
-    connection, scene = talk.open(), talk.inspector.scene
-    groups, cluster = Groups.of(scene), scene.cluster_of("a:1")
+    connection, traffic = talk.open(), talk.inspector.traffic
+    groups, cluster = Groups.of(traffic), traffic.cluster_of("a:1")
     for number in range(GROUPS + 50):
         groups.group(f"g{number}", cluster)
     assert len(groups.all()) == GROUPS and groups.all()[0].id == "g50"
@@ -183,7 +183,7 @@ def test_what_is_kept_is_bounded() -> None:
 
 def test_the_model_goes_with_its_scene() -> None:
     inspector = Inspector(GROUP_DETECTORS)
-    model = weakref.ref(Groups.of(inspector.scene))
+    model = weakref.ref(Groups.of(inspector.traffic))
     del inspector
     gc.collect()
     assert model() is None

@@ -35,7 +35,7 @@ def test_it_is_the_same_story(story: Capture, far: FarStory) -> None:
     assert far.read == near.read > 10 and far.progress == near.progress == 1.0 and not far.fault
     assert [str(f) for f in far.findings()] == [str(f) for f in near.findings()]
     assert len(far.findings()) > 0 and far.severities() == near.severities()
-    assert far.links.keys() == near.links.keys() and far.scene.now_ns == near.scene.now_ns
+    assert far.links.keys() == near.links.keys() and far.traffic.now_ns == near.traffic.now_ns
     groups, expected = far.groups().all(), near.groups().all()
     assert [(g.id, g.state, len(g.rebalances)) for g in groups] == [
         (g.id, g.state, len(g.rebalances)) for g in expected

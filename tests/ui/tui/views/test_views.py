@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from barnabas import decoder
 from barnabas.captures import Capture, open_capture
-from barnabas.decoder.findings.engine.scene import Link, Scene
+from barnabas.decoder.findings.engine.traffic import ClientConnection, Traffic
 from barnabas.decoder.findings.models.group_members import Member
 from barnabas.ui.tui.shell import View
 from barnabas.ui.tui.views import PLACES
@@ -167,7 +167,7 @@ def test_a_refused_version_is_understood_in_two_keys(tmp_path: Path) -> None:
 
 
 def test_a_member_that_has_done_nothing_yet_has_an_empty_line() -> None:
-    nothing = Member("m", Link(Scene(), 1, "127.0.0.1:50001", "127.0.0.1:9092", 0), 0, "consumer")
+    nothing = Member("m", ClientConnection(Traffic(), 1, "127.0.0.1:50001", "127.0.0.1:9092", 0), 0, "consumer")
     assert timeline(nothing, 0, 1000, 12) == [(" " * 12, "")]
 
 

@@ -10,7 +10,7 @@ from barnabas.decoder.connection.events import Closed
 from barnabas.decoder.connection.exchange import State
 from barnabas.decoder.findings import Finding
 from barnabas.decoder.findings.engine.finding import Severity
-from barnabas.decoder.findings.engine.tallies import Recent
+from barnabas.decoder.findings.engine.tallies import LruDict
 from barnabas.decoder.schema import facts
 from retold.edited_exchanges import (
     PRODUCE_ERROR,
@@ -257,7 +257,7 @@ def test_sending_again_alone_is_no_fault(name: str) -> None:
 
 
 def test_what_is_known_is_bounded() -> None:
-    known: Recent[int, list[int]] = Recent(3)
+    known: LruDict[int, list[int]] = LruDict(3)
     for number in range(5):
         known.of(number, list).append(number)
         known.of(0, list)

@@ -78,7 +78,7 @@ def test_permissions_by_client_and_error() -> None:
     assert "--operation Write --topic open" in by_error["TOPIC_AUTHORIZATION_FAILED"].remedy
 
 
-class Talk(Conversations):
+class ConnectionStart(Conversations):
     """One connection."""
 
     def __init__(self) -> None:
@@ -99,13 +99,13 @@ class Talk(Conversations):
     [("PLAIN", Severity.MEDIUM), ("OAUTHBEARER", Severity.MEDIUM), ("SCRAM-SHA-512", Severity.LOW), ("GSSAPI", None)],
 )
 def test_credentials_in_clear_over_a_network(mechanism: str, severity: Severity | None) -> None:
-    talk = Talk()
+    talk = ConnectionStart()
     talk.say("SaslHandshake", 1, {"mechanism": mechanism}, {"mechanisms": [mechanism]})
     assert [f.severity for f in talk.end()] == ([severity] if severity else [])
 
 
 def test_a_token_out_of_its_time() -> None:
-    talk = Talk()
+    talk = ConnectionStart()
     token = b"n,,\x01auth=Bearer eyJhbGciOi.eyJzdWIiOiJhbGljZSIsImV4cCI6MX0.c2lnbmF0dXJl\x01\x01"
     said = "The JWT eyJhbGciOi.eyJzdWIiOiJhbGljZSIsImV4cCI6MX0.c2lnbmF0dXJl is no longer valid: exp=1"
     talk.say("SaslHandshake", 1, {"mechanism": "OAUTHBEARER"}, {"mechanisms": ["OAUTHBEARER"]})
@@ -117,7 +117,7 @@ def test_a_token_out_of_its_time() -> None:
 
 def test_a_request_in_time_or_answered_late_is_no_expired_session() -> None:
     for wait, answered in ((0.5, False), (9.0, True)):
-        talk = Talk()
+        talk = ConnectionStart()
         talk.say("SaslHandshake", 1, {"mechanism": "GSSAPI"}, {})
         talk.say("SaslAuthenticate", 1, {}, {"session_lifetime_ms": 5000})
         talk.wait(wait)
@@ -126,7 +126,7 @@ def test_a_request_in_time_or_answered_late_is_no_expired_session() -> None:
 
 
 def test_one_close_before_authentication_is_a_broker_that_stops() -> None:
-    talk = Talk()
+    talk = ConnectionStart()
     talk.say("ApiVersions", 3, {}, {"api_keys": [{"api_key": 3, "min_version": 0, "max_version": 12}]})
     talk.say("Metadata", 9, {}, None)
     assert talk.end() == []
@@ -146,7 +146,7 @@ def test_one_close_before_authentication_is_a_broker_that_stops() -> None:
 def test_permissions_of_any_api(
     api: str, version: int, body: dict[str, Any], answer: dict[str, Any], resources: list[str]
 ) -> None:
-    talk = Talk()
+    talk = ConnectionStart()
     for _ in range(2):
         talk.say(api, version, body, answer)
     (found,) = talk.end()
