@@ -15,8 +15,8 @@ from ..schema import facts
 from .detectors.catalogue import detectors
 from .engine.detector import Listener, Wanted
 from .engine.finding import Finding, Severity
+from .engine.formatting import times
 from .engine.traffic import ClientConnection, Traffic
-from .engine.wording import times
 
 _BEGINNINGS = frozenset(map(facts.api_key, ("ApiVersions", "SaslHandshake", "SaslAuthenticate")))
 """What connections begin with: every detector of the API hears of it."""

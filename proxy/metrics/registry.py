@@ -27,7 +27,7 @@ from ... import __version__
 from ...captures.recording.index import STATE_MASK, STATES, UNDECODED, Record
 from ...decoder import Exchange, State
 from ...decoder.codec.plan import Plan
-from ...decoder.findings.models.waits import LONG_POLLS
+from ...decoder.findings.models.response_times import LONG_POLLS
 from ...decoder.schema import facts
 from .. import events
 from ..events import WorkerEnded

@@ -6,8 +6,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from ..engine.formatting import topic_name
 from ..engine.traffic import ClientConnection, Cluster
-from ..engine.wording import topic_name
 from .group_calls import (
     FENCED_INSTANCE_ID,
     GONE_CODES,

@@ -16,8 +16,8 @@ from ...codec.plan import StructPlan
 from ...connection.exchange import Exchange
 from ...schema import facts
 from ...wire.errors import DecodeError
+from ..engine.formatting import topic_name
 from ..engine.traffic import ClientConnection
-from ..engine.wording import topic_name
 
 if TYPE_CHECKING:
     from .group import Group

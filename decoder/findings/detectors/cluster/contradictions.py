@@ -11,12 +11,12 @@ from typing import Any
 
 from ....connection.exchange import Exchange, State
 from ....schema import facts
+from ...engine.counters import BoundedDict
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Finding, Severity
-from ...engine.tallies import BoundedDict
+from ...engine.formatting import topic_id_text, topic_name
 from ...engine.traffic import ClientConnection, Traffic
-from ...engine.wording import topic_id_text, topic_name
-from ...models.offers import FETCH, METADATA, PRODUCE
+from ...models.offered_versions import FETCH, METADATA, PRODUCE
 from ..versions import odd_connections
 from ..versions.mixed import VersionOfAnotherBroker
 

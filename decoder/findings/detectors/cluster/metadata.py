@@ -12,11 +12,11 @@ from ....codec.message_view import MessageView
 from ....codec.plan import StructPlan, plan
 from ....connection.exchange import Exchange, State
 from ....schema import facts
+from ...engine.counters import BoundedDict, RateCounter
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Finding, Severity
-from ...engine.tallies import BoundedDict, RateCounter
+from ...engine.formatting import SECOND, duration, number, several, size, times, topic_name
 from ...engine.traffic import ClientConnection, Traffic
-from ...engine.wording import SECOND, duration, number, several, size, times, topic_name
 from . import partitions
 
 METADATA = facts.api_key("Metadata")

@@ -6,8 +6,8 @@ from ....connection.exchange import Exchange, State
 from ....schema import facts
 from ...engine.detector import Detector
 from ...engine.finding import Finding, Severity
+from ...engine.formatting import times
 from ...engine.traffic import ClientConnection
-from ...engine.wording import times
 
 _API_VERSIONS = facts.api_key("ApiVersions")
 _REFUSED = facts.error_code("REBOOTSTRAP_REQUIRED")

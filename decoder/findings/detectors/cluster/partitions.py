@@ -10,11 +10,11 @@ from typing import Any
 from ....codec.plan import plan
 from ....connection.exchange import Exchange, State
 from ....schema import facts
+from ...engine.counters import BoundedDict
 from ...engine.detector import Detector
 from ...engine.finding import Finding, Severity
-from ...engine.tallies import BoundedDict
+from ...engine.formatting import SECOND, duration, some
 from ...engine.traffic import ClientConnection, Traffic
-from ...engine.wording import SECOND, duration, some
 
 METADATA = facts.api_key("Metadata")
 

@@ -7,12 +7,12 @@ from functools import partial
 
 from ....connection.exchange import Exchange, State
 from ....schema import facts
+from ...engine.counters import BoundedDict
 from ...engine.detector import Detector
 from ...engine.finding import Finding, Severity
-from ...engine.tallies import BoundedDict
+from ...engine.formatting import SECOND, duration, size, times
 from ...engine.traffic import ClientConnection, Traffic
-from ...engine.wording import SECOND, duration, size, times
-from ...models.waits import ResponseTimes, kept_back, throttle_ms
+from ...models.response_times import ResponseTimes, kept_back, throttle_ms
 
 PRODUCE, FETCH = facts.api_key("Produce"), facts.api_key("Fetch")
 MUTATIONS = frozenset(facts.api_key(n) for n in ("CreateTopics", "DeleteTopics", "CreatePartitions"))

@@ -16,11 +16,11 @@ from ....codec.plan import StructPlan
 from ....connection.exchange import Exchange, State
 from ....reference import explain
 from ....schema import facts
+from ...engine.counters import BoundedDict
 from ...engine.detector import Detector
 from ...engine.finding import Finding, Severity
-from ...engine.tallies import BoundedDict
+from ...engine.formatting import SECOND, duration, some, times, topic_name
 from ...engine.traffic import ClientConnection, Traffic
-from ...engine.wording import SECOND, duration, some, times, topic_name
 
 ORDINARY = frozenset(
     facts.error_code(name)

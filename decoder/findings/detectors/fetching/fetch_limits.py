@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
+from ...engine.counters import BoundedDict
 from ...engine.finding import Finding, Severity
-from ...engine.tallies import BoundedDict
+from ...engine.formatting import size, times
 from ...engine.traffic import ClientConnection, Traffic
-from ...engine.wording import size, times
-from ...models.fetches import FetchDetector, FetchExchange, PartitionData, Place
+from ...models.fetch import FetchDetector, FetchExchange, PartitionData, Place
 
 
 class BatchOverFetchLimit(FetchDetector):

@@ -8,12 +8,12 @@ from typing import ClassVar
 
 from ....connection.exchange import Exchange, State
 from ....schema import facts
+from ...engine.counters import BoundedDict, RateCounter
 from ...engine.detector import Detector
 from ...engine.finding import Finding, Severity
-from ...engine.tallies import BoundedDict, RateCounter
+from ...engine.formatting import SECOND, duration, number, several, some, times
 from ...engine.traffic import ClientConnection, Traffic
-from ...engine.wording import SECOND, duration, number, several, some, times
-from ...models.fetches import FETCH, FetchDetector, FetchExchange, PartitionData, Place
+from ...models.fetch import FETCH, FetchDetector, FetchExchange, PartitionData, Place
 from ..security.authorization import DENIED
 from . import lagging, replicas
 from .fetch_limits import BatchOverFetchLimit

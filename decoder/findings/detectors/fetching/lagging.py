@@ -9,12 +9,12 @@ from typing import NamedTuple
 from ....codec.message_view import MessageView
 from ....connection.exchange import Exchange, State
 from ....schema import facts
+from ...engine.counters import BoundedDict
 from ...engine.detector import Detector
 from ...engine.finding import Finding, Severity
-from ...engine.tallies import BoundedDict
+from ...engine.formatting import SECOND, duration, number, several, some, topic_name
 from ...engine.traffic import ClientConnection, Traffic
-from ...engine.wording import SECOND, duration, number, several, some, topic_name
-from ...models.fetches import FETCH, FetchDetector, FetchExchange, Place
+from ...models.fetch import FETCH, FetchDetector, FetchExchange, Place
 
 PRODUCE = facts.api_key("Produce")
 END_TXN = facts.api_key("EndTxn")

@@ -7,12 +7,12 @@ from functools import partial
 
 from ....connection.exchange import Exchange, State
 from ....schema import facts
+from ...engine.counters import BoundedDict
 from ...engine.detector import Detector
 from ...engine.finding import Finding, Severity
-from ...engine.tallies import BoundedDict
+from ...engine.formatting import SECOND, duration, several, times
 from ...engine.traffic import ClientConnection, Traffic
-from ...engine.wording import SECOND, duration, several, times
-from ...models.fetches import FETCH, FetchDetector, FetchExchange, Place
+from ...models.fetch import FETCH, FetchDetector, FetchExchange, Place
 
 OFFSET_FOR_LEADER_EPOCH = facts.api_key("OffsetForLeaderEpoch")
 

@@ -6,12 +6,12 @@ from collections import deque
 from functools import partial
 
 from ....schema import facts
+from ...engine.counters import BoundedDict
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Finding, Severity
-from ...engine.tallies import BoundedDict
+from ...engine.formatting import SECOND, duration, number, several, size, times
 from ...engine.traffic import ClientConnection, Traffic
-from ...engine.wording import SECOND, duration, number, several, size, times
-from ...models.fetches import FetchDetector, FetchExchange
+from ...models.fetch import FetchDetector, FetchExchange
 
 REFUSALS = frozenset(
     facts.error_code(name)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from ...engine.counters import BoundedDict
 from ...engine.detector import Detector
 from ...engine.finding import Finding, Severity
-from ...engine.tallies import BoundedDict
+from ...engine.formatting import SECOND, some
 from ...engine.traffic import Traffic
-from ...engine.wording import SECOND, some
 from ...models.group import Group
 from ...models.group_calls import Call
 from ...models.groups import GroupDetector

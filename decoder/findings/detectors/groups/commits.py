@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from ....connection.exchange import Exchange
 from ....schema import facts
+from ...engine.counters import BoundedDict, RateCounter
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Severity
-from ...engine.tallies import BoundedDict, RateCounter
+from ...engine.formatting import SECOND, duration, number, some
 from ...engine.traffic import ClientConnection, Traffic
-from ...engine.wording import SECOND, duration, number, some
 from ...models.group import Group
 from ...models.group_calls import (
     COMMIT_APIS,

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 from ....connection.exchange import Exchange
 from ....schema import facts
+from ...engine.counters import BoundedDict
 from ...engine.detector import Detector
 from ...engine.finding import Finding, Severity
-from ...engine.tallies import BoundedDict
+from ...engine.formatting import SECOND, duration
 from ...engine.traffic import ClientConnection, Traffic
-from ...engine.wording import SECOND, duration
 from ...models.group_calls import GROUP_APIS, rows, top
 
 FIND_COORDINATOR = facts.api_key("FindCoordinator")

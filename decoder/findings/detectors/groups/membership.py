@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from functools import partial
 
 from ....schema import facts
+from ...engine.counters import BoundedDict
 from ...engine.detector import Detector
 from ...engine.finding import Finding, Severity
-from ...engine.tallies import BoundedDict
+from ...engine.formatting import SECOND, duration
 from ...engine.traffic import Traffic
-from ...engine.wording import SECOND, duration
 from ...models.group import Group
 from ...models.group_calls import JOINING_APIS, Call
 from ...models.group_members import Member, State, Step

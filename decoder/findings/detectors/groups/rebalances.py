@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter, deque
 
 from ....schema import facts
+from ...engine.counters import BoundedDict
 from ...engine.detector import Detector
 from ...engine.finding import Severity
-from ...engine.tallies import BoundedDict
+from ...engine.formatting import SECOND, duration, some
 from ...engine.traffic import Traffic
-from ...engine.wording import SECOND, duration, some
 from ...models.group import Group, Rebalance
 from ...models.group_calls import JOINING_APIS, Call
 from ...models.group_members import Member

@@ -9,11 +9,11 @@ from collections import deque
 
 from ....connection.exchange import Exchange
 from ....schema import facts
+from ...engine.counters import BoundedDict
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Severity
-from ...engine.tallies import BoundedDict
+from ...engine.formatting import SECOND, duration, some
 from ...engine.traffic import ClientConnection, Traffic
-from ...engine.wording import SECOND, duration, some
 from ...models.group import Group
 from ...models.group_calls import FENCED_INSTANCE_ID, GONE_CODES, GROUP_APIS, UNRELEASED_INSTANCE_ID, Call
 from ...models.groups import GroupDetector

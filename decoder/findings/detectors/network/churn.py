@@ -8,12 +8,12 @@ from functools import partial
 
 from ....connection.exchange import Exchange, State
 from ....schema import facts
+from ...engine.counters import BoundedDict
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Finding, Severity
-from ...engine.tallies import BoundedDict
+from ...engine.formatting import SECOND, duration, number, several, times
 from ...engine.traffic import ClientConnection, Traffic
-from ...engine.wording import SECOND, duration, number, several, times
-from ...models.waits import LONG_POLLS
+from ...models.response_times import LONG_POLLS
 from .unanswered import awaits_nothing
 from .undecodable import Undecodable
 

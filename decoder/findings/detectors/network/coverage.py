@@ -6,12 +6,12 @@ from functools import partial
 
 from ....connection.exchange import Exchange, State
 from ....wire.frame import Direction
+from ...engine.counters import BoundedDict
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Finding, Severity
-from ...engine.tallies import BoundedDict
+from ...engine.formatting import duration, several
 from ...engine.traffic import ClientConnection, Traffic
-from ...engine.wording import duration, several
-from ...models.waits import own_wait_ns
+from ...models.response_times import own_wait_ns
 from .unanswered import UnansweredRequest, awaits_nothing
 
 

@@ -7,12 +7,12 @@ from functools import partial
 
 from ....connection.exchange import Exchange, State
 from ....schema import facts
+from ...engine.counters import BoundedDict, DurationHistogram
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Finding, Severity
-from ...engine.tallies import BoundedDict, DurationHistogram
+from ...engine.formatting import SECOND, duration, number, some, times
 from ...engine.traffic import ClientConnection, Traffic
-from ...engine.wording import SECOND, duration, number, some, times
-from ...models.waits import FETCH, JOIN_GROUP, SYNC_GROUP, ResponseTimes
+from ...models.response_times import FETCH, JOIN_GROUP, SYNC_GROUP, ResponseTimes
 from ..cluster import throttling
 from .unanswered import UnansweredRequest
 

@@ -9,12 +9,12 @@ from typing import ClassVar
 
 from ....connection.exchange import Exchange
 from ....records import RecordsError, compress
+from ...engine.counters import LruDict
 from ...engine.detector import Detector
 from ...engine.finding import Finding, Severity
-from ...engine.tallies import LruDict
+from ...engine.formatting import SECOND, number, size, some
 from ...engine.traffic import ClientConnection, Traffic
-from ...engine.wording import SECOND, number, size, some
-from ...models.produced import PRODUCE, PartitionProduceData, ProduceDetector, ProduceRequest
+from ...models.produce import PRODUCE, PartitionProduceData, ProduceDetector, ProduceRequest
 from . import corrupt
 
 _HEADER = 61  # bytes of a batch in front of its records

@@ -10,12 +10,12 @@ from ....codec.message_view import MessageView
 from ....connection.exchange import Exchange, State
 from ....records import Batch, Message, Partial, RecordsError, batches
 from ....schema.facts import api_key, error_code
+from ...engine.counters import LruDict
 from ...engine.detector import Detector
 from ...engine.finding import Finding, Severity
-from ...engine.tallies import LruDict
+from ...engine.formatting import times, topic_name
 from ...engine.traffic import ClientConnection, Traffic
-from ...engine.wording import times, topic_name
-from ...models.produced import PRODUCE, ProduceDetector, at
+from ...models.produce import PRODUCE, ProduceDetector, at
 
 FETCH = api_key("Fetch")
 FORMAT_2 = 3

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from ....connection.exchange import Exchange, State
 from ....schema.facts import error_code, error_name
+from ...engine.counters import LruDict
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Severity
-from ...engine.tallies import LruDict
+from ...engine.formatting import times
 from ...engine.traffic import ClientConnection, Traffic
-from ...engine.wording import times
-from ...models.produced import PRODUCE, ProduceDetector
+from ...models.produce import PRODUCE, ProduceDetector
 from .transactions import INIT_PRODUCER_ID, TRANSACTIONAL, transactional_id
 
 

@@ -8,12 +8,12 @@ from functools import partial
 from ....connection.exchange import Exchange, State
 from ....records import Batch
 from ....schema.facts import error_code, error_name
+from ...engine.counters import LruDict
 from ...engine.detector import Detector
 from ...engine.finding import Finding, Severity
-from ...engine.tallies import LruDict
+from ...engine.formatting import SECOND, times
 from ...engine.traffic import ClientConnection, Traffic
-from ...engine.wording import SECOND, times
-from ...models.produced import PRODUCE, PartitionProduceData, ProduceDetector, ProduceReader
+from ...models.produce import PRODUCE, PartitionProduceData, ProduceDetector, ProduceReader
 from . import fenced, transactions
 
 _PARTITIONS = 10_000

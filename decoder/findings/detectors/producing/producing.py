@@ -9,12 +9,12 @@ from typing import ClassVar, NamedTuple
 from ....connection.exchange import Exchange
 from ....schema import facts
 from ....schema.facts import error_code, error_name
+from ...engine.counters import LruDict
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Finding, Severity
-from ...engine.tallies import LruDict
+from ...engine.formatting import SECOND, size, some, times
 from ...engine.traffic import ClientConnection, Traffic
-from ...engine.wording import SECOND, size, some, times
-from ...models.produced import PRODUCE, PartitionProduceData, ProduceDetector
+from ...models.produce import PRODUCE, PartitionProduceData, ProduceDetector
 from ..security.authorization import DENIED
 from . import resent, retries
 

@@ -11,12 +11,12 @@ from functools import partial
 
 from ....connection.exchange import Exchange
 from ....schema.facts import error_code, error_name
+from ...engine.counters import LruDict
 from ...engine.detector import Detector
 from ...engine.finding import Finding, Severity
-from ...engine.tallies import LruDict
+from ...engine.formatting import times
 from ...engine.traffic import ClientConnection, Traffic
-from ...engine.wording import times
-from ...models.produced import PRODUCE, PartitionProduceData, ProduceDetector, unanswered
+from ...models.produce import PRODUCE, PartitionProduceData, ProduceDetector, unanswered
 
 _WRITTEN_ALL_THE_SAME = frozenset(map(error_code, ("REQUEST_TIMED_OUT", "NOT_ENOUGH_REPLICAS_AFTER_APPEND")))
 _NO_ANSWER = -2  # in the place of an error code

@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 
 from ....connection.exchange import Exchange, State
 from ....schema.facts import error_code, error_name
+from ...engine.counters import LruDict
 from ...engine.detector import Detector
 from ...engine.finding import Finding, Severity
-from ...engine.tallies import LruDict
+from ...engine.formatting import SECOND, duration, some, times
 from ...engine.traffic import ClientConnection, Traffic
-from ...engine.wording import SECOND, duration, some, times
-from ...models.produced import METADATA, PRODUCE, PartitionProduceResponse, ProduceDetector
+from ...models.produce import METADATA, PRODUCE, PartitionProduceResponse, ProduceDetector
 
 LEADER_ERRORS = frozenset(
     error_code(name)

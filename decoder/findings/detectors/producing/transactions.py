@@ -9,12 +9,12 @@ from typing import ClassVar
 from ....connection.exchange import Exchange, State
 from ....schema import facts
 from ....schema.facts import error_code, error_name
+from ...engine.counters import LruDict
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Finding, Severity
-from ...engine.tallies import LruDict
+from ...engine.formatting import SECOND, duration, times
 from ...engine.traffic import ClientConnection, Traffic
-from ...engine.wording import SECOND, duration, times
-from ...models.produced import PRODUCE, ProduceDetector
+from ...models.produce import PRODUCE, ProduceDetector
 
 INIT_PRODUCER_ID = facts.api_key("InitProducerId")
 ADD_PARTITIONS = facts.api_key("AddPartitionsToTxn")

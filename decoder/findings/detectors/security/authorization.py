@@ -10,8 +10,8 @@ from ....connection.exchange import Exchange
 from ....schema import facts
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Finding, Severity
+from ...engine.formatting import topic_name
 from ...engine.traffic import ClientConnection
-from ...engine.wording import topic_name
 
 DENIED = {
     facts.error_code(name): resource

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from ....connection.exchange import Exchange, State
 from ....schema import facts
+from ...engine.counters import BoundedDict
 from ...engine.detector import Detector
 from ...engine.finding import Severity
-from ...engine.tallies import BoundedDict
 from ...engine.traffic import ClientConnection, Traffic
-from ...models.offers import FETCH, METADATA, PRODUCE, OfferedVersions
+from ...models.offered_versions import FETCH, METADATA, PRODUCE, OfferedVersions
 
 INIT_PRODUCER_ID = facts.api_key("InitProducerId")
 JOIN_GROUP = facts.api_key("JoinGroup")

@@ -8,11 +8,11 @@ from ....connection.exchange import Exchange, State
 from ....reference.clients import Known, software
 from ....reference.releases import release_of, release_order
 from ....schema import facts
+from ...engine.counters import BoundedDict
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Finding, Severity
-from ...engine.tallies import BoundedDict
+from ...engine.formatting import times
 from ...engine.traffic import ClientConnection, Traffic
-from ...engine.wording import times
 from ..network.endings import ConnectionStart, Ending, EndingDetector
 
 _API_VERSIONS = facts.api_key("ApiVersions")

@@ -6,9 +6,9 @@ from ....connection.exchange import Exchange
 from ....schema import facts
 from ...engine.detector import Detector
 from ...engine.finding import Severity
+from ...engine.formatting import times
 from ...engine.traffic import ClientConnection, Traffic
-from ...engine.wording import times
-from ...models.offers import OfferedVersions, OutOfRange, Table, VersionCheck, VersionFit, version_range
+from ...models.offered_versions import OfferedVersions, OutOfRange, Table, VersionCheck, VersionFit, version_range
 
 
 def differences(one: Table, other: Table) -> list[int]:

@@ -10,11 +10,11 @@ from ....codec.plan import API_VERSIONS
 from ....connection.exchange import Exchange, State
 from ....reference import releases
 from ....schema import facts
+from ...engine.counters import BoundedDict
 from ...engine.detector import Detector
 from ...engine.finding import Severity
-from ...engine.tallies import BoundedDict
 from ...engine.traffic import ClientConnection, Traffic
-from ...models.offers import (
+from ...models.offered_versions import (
     FETCH,
     PRODUCE,
     OfferedVersions,

@@ -10,12 +10,12 @@ import re
 from ....codec.plan import API_VERSIONS
 from ....connection.exchange import Exchange, State
 from ....schema import facts
+from ...engine.counters import BoundedDict
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Severity
-from ...engine.tallies import BoundedDict
+from ...engine.formatting import times
 from ...engine.traffic import ClientConnection, Traffic
-from ...engine.wording import times
-from ...models.offers import UNSUPPORTED, OutOfRange, VersionCheck, VersionFit, removal, since, version_range
+from ...models.offered_versions import UNSUPPORTED, OutOfRange, VersionCheck, VersionFit, removal, since, version_range
 from . import mixed, outdated
 
 LET_NEGOTIATE = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from barnabas.decoder.findings.engine.tallies import BoundedDict
+from barnabas.decoder.findings.engine.counters import BoundedDict
 
 WAYS: dict[str, Callable[[BoundedDict[int, list[int]], int], object]] = {
     "setitem": lambda kept, n: kept.__setitem__(n, [n]),

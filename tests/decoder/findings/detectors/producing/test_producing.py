@@ -9,8 +9,8 @@ from barnabas.decoder import Exchange
 from barnabas.decoder.connection.events import Closed
 from barnabas.decoder.connection.exchange import State
 from barnabas.decoder.findings import Finding
+from barnabas.decoder.findings.engine.counters import LruDict
 from barnabas.decoder.findings.engine.finding import Severity
-from barnabas.decoder.findings.engine.tallies import LruDict
 from barnabas.decoder.schema import facts
 from retold.edited_exchanges import (
     PRODUCE_ERROR,

@@ -15,10 +15,10 @@ from ...codec.plan import API_VERSIONS, plan
 from ...connection.exchange import Exchange, State
 from ...schema import facts
 from ...wire.errors import DecodeError
+from ..engine.counters import BoundedDict, DurationHistogram
 from ..engine.detector import Model
-from ..engine.tallies import BoundedDict, DurationHistogram
 from ..engine.traffic import ClientConnection, Traffic
-from .offers import OfferedVersions
+from .offered_versions import OfferedVersions
 
 FETCH = facts.api_key("Fetch")
 JOIN_GROUP, SYNC_GROUP = facts.api_key("JoinGroup"), facts.api_key("SyncGroup")

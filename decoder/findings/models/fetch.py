@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 from ...codec.plan import StructPlan, plan
 from ...connection.exchange import Exchange, State
 from ...schema import facts
+from ..engine.counters import BoundedDict
 from ..engine.detector import Detector, Model
-from ..engine.tallies import BoundedDict
+from ..engine.formatting import topic_name
 from ..engine.traffic import ClientConnection, Traffic
-from ..engine.wording import topic_name
 
 FETCH = facts.api_key("Fetch")
 _LINKS = 4096

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from barnabas.decoder.findings.engine import wording
-from barnabas.decoder.findings.engine.tallies import BoundedDict, DurationHistogram, RateCounter
+from barnabas.decoder.findings.engine import formatting
+from barnabas.decoder.findings.engine.counters import BoundedDict, DurationHistogram, RateCounter
 
 SECOND = 1_000_000_000
 
@@ -41,14 +41,14 @@ def test_a_spread_is_right_to_a_fifth() -> None:
 
 
 def test_numbers_in_words() -> None:
-    assert [wording.duration(ns) for ns in (0, 340e6, 12.5 * SECOND, 600 * SECOND)] == [
+    assert [formatting.duration(ns) for ns in (0, 340e6, 12.5 * SECOND, 600 * SECOND)] == [
         "0 ms",
         "340 ms",
         "12.5 s",
         "10 min",
     ]
-    assert [wording.size(n) for n in (640, 12_500, 3_100_000)] == ["640 B", "12.5 kB", "3.1 MB"]
-    assert [wording.number(n) for n in (0, 0.42, 12.0, 12400)] == ["0", "0.4", "12", "12,400"]
-    assert wording.some("edcba") == "a, b, c and 2 more" and wording.some("a") == "a"
-    assert [wording.times(n) for n in (1, 1200)] == ["once", "1,200 times"]
-    assert [wording.several(n, "record") for n in (0, 1, 4000)] == ["0 records", "1 record", "4,000 records"]
+    assert [formatting.size(n) for n in (640, 12_500, 3_100_000)] == ["640 B", "12.5 kB", "3.1 MB"]
+    assert [formatting.number(n) for n in (0, 0.42, 12.0, 12400)] == ["0", "0.4", "12", "12,400"]
+    assert formatting.some("edcba") == "a, b, c and 2 more" and formatting.some("a") == "a"
+    assert [formatting.times(n) for n in (1, 1200)] == ["once", "1,200 times"]
+    assert [formatting.several(n, "record") for n in (0, 1, 4000)] == ["0 records", "1 record", "4,000 records"]

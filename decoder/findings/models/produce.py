@@ -14,8 +14,8 @@ from ...connection.exchange import Exchange, State
 from ...records import Batch, RecordsError, batches
 from ...schema import facts
 from ..engine.detector import Detector, Model
+from ..engine.formatting import topic_name
 from ..engine.traffic import Traffic
-from ..engine.wording import topic_name
 
 PRODUCE = facts.api_key("Produce")
 METADATA = facts.api_key("Metadata")

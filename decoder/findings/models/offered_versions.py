@@ -15,9 +15,9 @@ from ...codec.plan import API_VERSIONS
 from ...connection.exchange import Exchange, State
 from ...reference import releases
 from ...schema import facts
+from ..engine.counters import BoundedDict
 from ..engine.detector import Detector, Model, Wanted
 from ..engine.finding import Severity
-from ..engine.tallies import BoundedDict
 from ..engine.traffic import ClientConnection, Traffic
 
 Table = Mapping[int, tuple[int, int]]

@@ -7,7 +7,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from .wording import SECOND
+from .formatting import SECOND
 
 K = TypeVar("K")
 V = TypeVar("V")
