@@ -1,25 +1,119 @@
-"""One group: its members, generations and rebalances, moved on by the calls of its members."""
+"""A consumer group as its coordinator sees it: members with their timelines, rebalances and generations."""
 
 from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
-from ..engine.formatting import topic_name
+from ...connection.exchange import Exchange
 from ..engine.traffic import ClientConnection, Cluster
-from .group_calls import (
-    FENCED_INSTANCE_ID,
-    GONE_CODES,
-    MEMBER_ID_REQUIRED,
-    REBALANCE_IN_PROGRESS,
-    Call,
-    rows,
-)
-from .group_members import Assignment, Member, State, Step, assignment_of, settings, subscription
+
+STEPS = 512
+"""Steps of a member's timeline that are kept."""
 
 GONE = 64
 """Members of a group that are kept after they left."""
+
+Assignment = dict[str, tuple[int, ...]]
+"""Partitions by topic."""
+
+
+class Step(StrEnum):
+    """What a timeline shows, a letter each. Small letters of J and S: the answer came."""
+
+    JOIN = "J"
+    JOINED = "j"
+    SYNC = "S"
+    SYNCED = "s"
+    HEARTBEAT = "h"
+    TOLD = "r"
+    """told that the group rebalances"""
+    COMMIT = "c"
+    ERROR = "!"
+    LEAVE = "L"
+    CLOSED = "x"
+    """its connection ended"""
+    DROPPED = "d"
+    """the next generation was formed without it"""
+
+
+class State(StrEnum):
+    """Where a member stands."""
+
+    PENDING = "pending"
+    """it has got an id and has not joined with it"""
+    JOINING = "joining"
+    JOINED = "joined"
+    """it knows its generation, not its assignment"""
+    SYNCING = "syncing"
+    STABLE = "stable"
+    LEFT = "left"
+    DROPPED = "dropped"
+    """the coordinator no longer knows it"""
+
+
+class Moment(NamedTuple):
+    """One step of a timeline; `code` is the error's, 0 for none."""
+
+    time_ns: int
+    step: Step
+    code: int = 0
+
+
+class Member:
+    """A member of a group.
+
+    Times are nanoseconds since the epoch, 0 for never; timeouts are milliseconds as the member or its coordinator
+    told them, -1 for unknown. `generation`: or member epoch. `seen_ns`: the last sign of life. `assignment`: None as
+    long as none was seen. `topics`: what it subscribes to, None if unknown.
+    """
+
+    def __init__(self, member_id: str, conn: ClientConnection, time_ns: int, protocol: str) -> None:
+        self.member_id, self.conn, self.protocol = member_id, conn, protocol
+        self.instance_id: str | None = None
+        self.state = State.PENDING
+        self.session_timeout_ms = self.rebalance_timeout_ms = self.heartbeat_interval_ms = -1
+        self.generation = -1
+        self.assignors: tuple[str, ...] = ()
+        self.topics: tuple[str, ...] | None = None
+        self.subscription: object = None
+        self.assignment: Assignment | None = None
+        self.first_ns = self.seen_ns = time_ns
+        self.lost = conn.lost
+        self.synced_ns = self.heartbeat_ns = self.gone_ns = self.closed_ns = 0
+        self.timeline: deque[Moment] = deque(maxlen=STEPS)
+
+    @property
+    def live(self) -> bool:
+        """Whether the coordinator has it as a member, as far as was seen."""
+        return self.state not in (State.LEFT, State.DROPPED)
+
+    @property
+    def waits(self) -> bool:
+        """Whether it waits for an answer to its JoinGroup or SyncGroup: silence is right then."""
+        return self.state in (State.JOINING, State.SYNCING)
+
+    @property
+    def has_gap(self) -> bool:
+        """Whether bytes of its connection went uncaptured since the last sign of life: nobody knows what it said."""
+        return self.conn.lost != self.lost
+
+    @property
+    def who(self) -> str:
+        """The member in words."""
+        static = f", group.instance.id {self.instance_id!r}" if self.instance_id else ""
+        return f"{self.conn.who} (member {self.member_id or 'without an id yet'}{static})"
+
+    @property
+    def streams(self) -> bool:
+        """Whether it is a Kafka Streams thread."""
+        return "stream" in self.assignors or self.protocol == "streams"
+
+    def step(self, time_ns: int, step: Step, code: int = 0) -> None:
+        """Add to the timeline."""
+        self.timeline.append(Moment(time_ns, step, code))
 
 
 class Cause(StrEnum):
@@ -76,7 +170,8 @@ class Group:
 
     `generation`: the newest that was seen (epoch for the newer protocols). `assignor`: the protocol name that the
     coordinator chose. `leader`: a member id. `assignments`: what the leader gave to whom in this generation.
-    `rebalances`: the last ones, the newest at the end. `waiting`: JoinGroups without an answer.
+    `rebalances`: the last ones, the newest at the end. `waiting`: JoinGroups without an answer,
+    by identity.
     """
 
     def __init__(self, group_id: str, cluster: Cluster) -> None:
@@ -87,7 +182,7 @@ class Group:
         self.assignments: dict[str, Assignment] = {}
         self.rebalances: deque[Rebalance] = deque(maxlen=64)
         self.rebalance: Rebalance | None = None
-        self.waiting: dict[int, Call] = {}
+        self.waiting: dict[int, Exchange] = {}
 
     @property
     def live(self) -> list[Member]:
@@ -136,176 +231,3 @@ class Group:
         gone = [m.member_id for m in self.members.values() if not m.live]
         for member_id in gone[:-GONE]:
             del self.members[member_id]
-
-    # asked
-
-    def asked(self, call: Call) -> None:
-        """A request of a member."""
-        now = call.asked_ns
-        member = call.member
-        if call.leaves:
-            self._leave(call)
-            return
-        if call.joins:
-            self._join(call)
-        elif member is None:
-            return
-        elif call.api == "SyncGroup":
-            member.state = State.SYNCING
-            member.step(now, Step.SYNC)
-            self._leaders_sync(call)
-        elif call.commits:
-            member.step(now, Step.COMMIT)
-        else:
-            member.heartbeat_ns = now
-            member.step(now, Step.HEARTBEAT)
-            topics = call.topics() if call.heartbeat else None
-            if topics is not None and member.topics not in (None, topics):
-                self.begin(now, Cause.SUBSCRIPTION, member)
-            member.topics = topics or member.topics
-            if member.state is State.PENDING:  # seen from the middle on
-                member.state = State.STABLE
-                member.generation = call.generation
-                self.generation = max(self.generation, call.generation)
-
-    def _join(self, call: Call) -> None:
-        member, now = call.member, call.asked_ns
-        if call.asks_for_an_id:
-            return
-        if not call.heartbeat:
-            self.waiting[id(call.exchange)] = call
-        self.protocol_type = call.asked.get("protocol_type") or self.protocol_type
-        static = next((m for m in self.live if m.instance_id and m.instance_id == call.instance_id), None)
-        known = member if member and member.state is not State.PENDING and member.live else static
-        cause = Cause.JOIN if any(m is not member for m in self.live) else Cause.FIRST
-        if known is not None:
-            cause = Cause.SUBSCRIPTION if known.subscription != subscription(call) else Cause.REJOIN
-        if member is not None:
-            settings(member, call)
-            member.state = State.JOINING
-            member.step(now, Step.JOIN)
-        if static is None or member is static:  # a static member that comes back costs no rebalance (KIP-345)
-            rebalance = self.begin(now, cause, member)
-            rebalance.conn = rebalance.conn or call.conn
-            rebalance.who = rebalance.who or call.conn.who
-            rebalance.first_join_ns = rebalance.first_join_ns or now
-            rebalance.joined(call.member_id, now)
-
-    def _leave(self, call: Call) -> None:
-        for member_id, instance_id, reason in call.leaving():
-            member = self.members.get(member_id) or next(
-                (m for m in self.live if instance_id and m.instance_id == instance_id), None
-            )
-            if member is None or not member.live:
-                continue
-            member.seen_ns = call.asked_ns
-            self.gone(member, call.asked_ns, State.LEFT, Step.LEAVE)
-            if self.live:
-                self.begin(call.asked_ns, Cause.LEAVE, member, reason)
-            else:
-                self.rebalance = None
-
-    def _leaders_sync(self, call: Call) -> None:
-        message = call.exchange.request_view
-        if message is None or not call.asked["assignments"]:
-            return
-        last = self.last_formed()
-        if last is not None:
-            last.leader_sync_ns = last.leader_sync_ns or call.asked_ns
-        self.assignments = {
-            row["member_id"]: found
-            for row in rows(message, "assignments")
-            if (found := assignment_of(row["assignment"], self.protocol_type)) is not None
-        }
-
-    # answered
-
-    def answered(self, call: Call) -> None:
-        """The coordinator's answer, or that none will come."""
-        self.waiting.pop(id(call.exchange), None)
-        member, now = call.member, call.answered_ns
-        if not call.answer or call.leaves:
-            return
-        if call.error:
-            self._refused(call)
-        elif member is None:
-            return
-        elif call.api == "JoinGroup":
-            self._joined(call, member)
-        elif call.api == "SyncGroup":
-            member.state, member.synced_ns, member.seen_ns = State.STABLE, now, now
-            member.step(now, Step.SYNCED)
-            member.assignment = assignment_of(call.answer["assignment"], self.protocol_type)
-            last = self.last_formed()
-            if last is not None:
-                last.synced_ns = max(last.synced_ns, now)
-        elif call.heartbeat:
-            self._heartbeat(call, member)
-
-    def _refused(self, call: Call) -> None:
-        member, now = call.member, call.answered_ns
-        if call.error == REBALANCE_IN_PROGRESS and member is not None:
-            member.step(now, Step.TOLD)
-            member.state = State.STABLE if member.waits else member.state
-            if self.rebalance is None and not call.commits and member.generation >= self.generation:
-                self.begin(now, *self._unseen_cause(member, now))
-        elif call.error == MEMBER_ID_REQUIRED or member is None:
-            return
-        elif (call.error in GONE_CODES or call.error == FENCED_INSTANCE_ID) and not call.commits:
-            self.gone(member, now, State.DROPPED, Step.ERROR, call.error)
-        else:
-            member.step(now, Step.ERROR, call.error)
-            if call.api == "JoinGroup":
-                member.state = State.PENDING
-
-    def _unseen_cause(self, told: Member, now: int) -> tuple[Cause, Member | None]:
-        for member in self.live:
-            limit = member.session_timeout_ms * 900_000
-            if member is not told and not member.waits and 0 < limit < now - member.seen_ns:
-                return Cause.TIMEOUT, member
-        return Cause.UNSEEN, None
-
-    def _joined(self, call: Call, member: Member) -> None:
-        answer, now = call.answer, call.answered_ns
-        if member.state is State.PENDING:
-            settings(member, call)
-        member.state, member.generation, member.seen_ns = State.JOINED, answer["generation_id"], now
-        member.step(now, Step.JOINED)
-        if self.rebalance:
-            self.rebalance.joined(member.member_id, call.asked_ns)
-        for other in self.live:
-            if member.instance_id and other.instance_id == member.instance_id and other is not member:
-                self.gone(other, now, State.DROPPED, Step.DROPPED)
-        self.assignor = answer.get("protocol_name") or self.assignor
-        self.protocol = "classic"
-        self.formed(now, answer["generation_id"], answer["leader"])
-        message = call.exchange.response_view
-        if message is None or not answer["members"]:
-            return
-        # The leader is told everybody: who is not among them was left behind.
-        told = {row["member_id"] for row in rows(message, "members")}
-        last = self.last_formed()
-        if last is not None:
-            last.size = len(told)
-        for other in self.live:
-            if other.member_id not in told and not other.waits and other.generation < self.generation:
-                self.gone(other, now, State.DROPPED, Step.DROPPED)
-
-    def _heartbeat(self, call: Call, member: Member) -> None:
-        answer, now = call.answer, call.answered_ns
-        member.heartbeat_interval_ms = answer["heartbeat_interval_ms"]
-        self.protocol = call.protocol
-        if member.state is not State.STABLE:
-            member.state = State.STABLE
-            member.step(now, Step.JOINED)
-        member.generation = answer["member_epoch"]
-        self.formed(now, member.generation, "")
-        given = answer.get("assignment")
-        message = call.exchange.response_view
-        if given is not None and message is not None:
-            member.synced_ns = now
-            member.step(now, Step.SYNCED)
-            member.assignment = {
-                topic_name(call.exchange, row["topic_id"].bytes): tuple(row["partitions"] or ())
-                for row in message["assignment"]["topic_partitions"] or ()
-            }

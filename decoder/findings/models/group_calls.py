@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ... import embedded
 from ...codec.message_view import MessageView
@@ -18,10 +18,7 @@ from ...schema import facts
 from ...wire.errors import DecodeError
 from ..engine.formatting import topic_name
 from ..engine.traffic import ClientConnection
-
-if TYPE_CHECKING:
-    from .group import Group
-    from .group_members import Member
+from .group import Group, Member
 
 PROTOCOLS = {
     "JoinGroup": "classic",
@@ -173,6 +170,12 @@ class Call:
         except (DecodeError, KeyError):
             return None
         return tuple(sorted(told["topics"])) if told.get("topics") is not None else None
+
+    @property
+    def subscription(self) -> object:
+        """What to compare two subscriptions by: topics and assignors. The bytes do not do: assignors of their own put what a
+        member had into them."""
+        return self.topics(), self.assignors()
 
     def leaving(self) -> list[tuple[str, str | None, str | None]]:
         """(member id, instance id, reason) of everybody that a leaving call names."""

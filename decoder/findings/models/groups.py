@@ -1,6 +1,6 @@
 """What is known of the groups: their members, what each of them did when, their rebalances and assignments.
 
-One `Groups` per traffic (`Groups.of`). A group has its members' timelines for whoever draws them. BoundedDict: so many groups, members, rebalances and steps are kept.
+One `Groups` per `Traffic` (`Groups.of`). The number of groups, members, rebalances and timeline steps that it keeps is bounded.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from ...connection.exchange import Exchange
 from ...schema import facts
 from ..engine.detector import Detector, Model, overrides
 from ..engine.traffic import ClientConnection, Cluster, Traffic
-from .group import Group
+from . import group_protocol
+from .group import Group, Member, Step
 from .group_calls import GROUP_APIS, MEMBER_ID_REQUIRED, Call, read_call
-from .group_members import Member, Step
 
 GROUPS = 5000
 """Groups that are kept; the one that was quiet for longest is forgotten."""
@@ -70,7 +70,7 @@ class Groups(Model):
             self._open[id(exchange)] = call
             call.group = self.group(call.group_id, conn.cluster)
             self._find(call)
-            call.group.asked(call)
+            group_protocol.on_request(call)
         elif exchange.api_key == FETCH:
             self._fetch(conn, exchange)
 
@@ -78,18 +78,18 @@ class Groups(Model):
         self.call = call = self._open.pop(id(exchange), None)
         if call is not None:
             call.answered()
-            told = call.answer.get("member_id")
-            if told and call.member is None and call.error in (0, MEMBER_ID_REQUIRED):
-                call.member_id = told
+            member_id = call.answer.get("member_id")
+            if member_id and call.member is None and call.error in (0, MEMBER_ID_REQUIRED):
+                call.member_id = member_id
                 self._find(call, made=True)
-            call.group.answered(call)
+            group_protocol.on_response(call)
 
     def closed(self, conn: ClientConnection) -> None:
         self.ended = list(self._on_link.pop(conn.number, {}).values())
         for group, member in self.ended:
             member.closed_ns = conn.closed_ns or 0
             member.step(member.closed_ns, Step.CLOSED)
-            for key in [k for k, call in group.waiting.items() if call.conn is conn]:
+            for key in [k for k, exchange in group.waiting.items() if exchange.connection == conn.number]:
                 del group.waiting[key]
         for key in conn.waiting:
             self._open.pop(key, None)

@@ -11,9 +11,8 @@ from ...engine.detector import Detector
 from ...engine.finding import Finding, Severity
 from ...engine.formatting import SECOND, duration
 from ...engine.traffic import Traffic
-from ...models.group import Group
+from ...models.group import Group, Member, State, Step
 from ...models.group_calls import JOINING_APIS, Call
-from ...models.group_members import Member, State, Step
 from ...models.groups import GroupDetector
 from . import refusals
 

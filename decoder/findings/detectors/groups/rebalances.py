@@ -10,9 +10,8 @@ from ...engine.detector import Detector
 from ...engine.finding import Severity
 from ...engine.formatting import SECOND, duration, some
 from ...engine.traffic import Traffic
-from ...models.group import Group, Rebalance
+from ...models.group import Group, Member, Rebalance
 from ...models.group_calls import JOINING_APIS, Call
-from ...models.group_members import Member
 from ...models.groups import GroupDetector
 from . import assignments, coordinators
 
@@ -161,7 +160,7 @@ class HeldUpJoin(GroupDetector):
             finding = self._found[group]
         else:
             self._told.append(rebalance)
-            exchange = call.exchange if call else next(iter(group.waiting.values())).exchange
+            exchange = call.exchange if call else next(iter(group.waiting.values()))
             finding = self.report(
                 group,
                 exchange,

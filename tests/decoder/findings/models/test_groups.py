@@ -12,9 +12,8 @@ import pytest
 from barnabas.decoder import Exchange
 from barnabas.decoder.connection.events import ConnectionEvent
 from barnabas.decoder.findings import Inspector
-from barnabas.decoder.findings.models.group import GONE, Cause, Group
+from barnabas.decoder.findings.models.group import GONE, Cause, Group, State
 from barnabas.decoder.findings.models.group_calls import GROUP_APIS
-from barnabas.decoder.findings.models.group_members import State
 from barnabas.decoder.findings.models.groups import GROUPS, Groups
 from barnabas.decoder.schema import facts
 from retold.edited_exchanges import copied, edited
