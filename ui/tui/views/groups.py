@@ -8,8 +8,7 @@ from typing import ClassVar
 from textual.binding import BindingType
 from textual.widget import Widget
 
-from ....decoder.findings.models.group import Group
-from ....decoder.findings.models.group_members import Member, Step
+from ....decoder.findings.models.group import Group, Member, Step
 from ...safe import fit, visible
 from ...times import clock
 from ..exchange.columns import Cell, duration

@@ -9,7 +9,7 @@ import pytest
 from barnabas import decoder
 from barnabas.captures import Capture, open_capture
 from barnabas.decoder.findings.engine.traffic import ClientConnection, Traffic
-from barnabas.decoder.findings.models.group_members import Member
+from barnabas.decoder.findings.models.group import Member
 from barnabas.ui.tui.shell import View
 from barnabas.ui.tui.views import PLACES
 from barnabas.ui.tui.views.groups import GroupsScreen, timeline
