@@ -7,7 +7,7 @@ before the detector is told, so what is commonly known (versions offered, leader
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from enum import Enum, auto
 from typing import Any, ClassVar
 
@@ -95,29 +95,36 @@ class Detector(Listener):
         For what becomes wrong by waiting: look at what is still open.
         """
 
-    # what was found
-
     def report(
         self,
         key: object,
         exchange: Exchange | None,
-        make: Callable[[], Finding],
+        why: str,
+        remedy: str,
+        severity: Severity | None = None,
+        /,
+        *,
+        seen: str = "",
         time_ns: int | None = None,
+        **about: Any,
     ) -> Finding:
-        """Count one more of what `key` stands for; `make` writes the finding the first time.
+        """Count one more of what `key` stands for; only the first one makes the finding from what is given here.
 
-        The finding may be changed later (its `seen`, when a number in it grows; its severity).
+        The exchange, or `time_ns` where there is none, becomes evidence. `severity`: the detector's own unless given. The
+        caller may change the finding later (`seen`, when a number in it grows; its severity; its texts).
         """
-        finding = self._found.get(key)
-        if finding is None:
-            finding = self._found[key] = make()
-        else:
-            finding.count += 1
-        finding.add_evidence(exchange, time_ns, self.traffic.causes)
-        return finding
+        return self.count(key, self.finding(seen, why, remedy, severity, **about), exchange, time_ns)
+
+    def count(self, key: object, finding: Finding, exchange: Exchange | None, time_ns: int | None = None) -> Finding:
+        """The finding of `key`, counted once more: `finding` itself if it is the first."""
+        found = self._found.setdefault(key, finding)
+        if found is not finding:
+            found.count += 1
+        found.add_evidence(exchange, time_ns, self.traffic.causes)
+        return found
 
     def finding(self, seen: str, why: str, remedy: str, severity: Severity | None = None, **about: Any) -> Finding:
-        """A finding of this detector's id and (unless told) severity."""
+        """A finding of this detector, not yet counted."""
         return Finding(self.id, severity or self.severity, seen, why, remedy, about=about)
 
     def beside(self, found: list[Finding]) -> None:

@@ -136,6 +136,11 @@ class ClientConnection:
         """For `Finding.about`: who and where as plain values."""
         return {"client_id": self.client_id, "software": self.software, "client": self.client, "broker": self.broker}
 
+    def facts_of(self, exchange: Exchange | None) -> dict[str, Any]:
+        """`facts`, and the API of an exchange (None where there is none)."""
+        api, version = (exchange.api, exchange.api_version) if exchange is not None else (None, None)
+        return {"api": api, "api_version": version, **self.facts}
+
 
 class Leader(NamedTuple):
     """Who leads a partition: node id (-1: nobody), leader epoch (-1 before Metadata v7), and since when we know."""

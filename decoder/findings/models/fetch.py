@@ -128,7 +128,7 @@ def _shape(kind: str, version: int, topics: str) -> _Shape:
 
 
 class FetchReader(Model):
-    """Reads Fetch exchanges of consumers, once for all detectors of a traffic. `fetched`: what the last Fetch that was done says; None if
+    """Reads Fetch exchanges of consumers, once for all detectors. `fetched`: what the last Fetch that was done says; None if
     it has no answer, cannot be decoded, or a replica asks (a broker's follower)."""
 
     id = "fetches"

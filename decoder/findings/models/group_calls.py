@@ -149,6 +149,11 @@ class Call:
             and self.instance_id is None
         )
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """For `Finding.about`: the group, the API, who and where."""
+        return {"group": self.group_id, **self.conn.facts_of(self.exchange)}
+
     def assignors(self) -> tuple[str, ...]:
         """The names of the protocols that a JoinGroup offers."""
         message = self.exchange.request_view

@@ -19,7 +19,7 @@ FETCH = facts.api_key("Fetch")
 
 
 class Groups(Model):
-    """All groups of a traffic. Members that the coordinator never told an id are none yet. `call`: the last exchange of
+    """All groups. Members that the coordinator never told an id are none yet. `call`: the last exchange of
     `apis` as a member's call, None if it is none; `ended`: the members whose connection has ended now, as they
     were on it last."""
 
@@ -38,7 +38,7 @@ class Groups(Model):
 
     @staticmethod
     def of(traffic: Traffic) -> Groups:
-        """The groups of a traffic, the same for all that ask."""
+        """The groups of `traffic`, the same for all that ask."""
         return traffic.model(Groups)
 
     def all(self) -> list[Group]:

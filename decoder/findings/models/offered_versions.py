@@ -5,7 +5,6 @@ Shared by the detectors of versions: `traffic.model(OfferedVersions)`.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from enum import Enum
 from functools import lru_cache
@@ -16,8 +15,7 @@ from ...connection.exchange import Exchange, State
 from ...reference import releases
 from ...schema import facts
 from ..engine.counters import BoundedDict
-from ..engine.detector import Detector, Model, Wanted
-from ..engine.finding import Severity
+from ..engine.detector import Model
 from ..engine.traffic import ClientConnection, Traffic
 
 Table = Mapping[int, tuple[int, int]]
@@ -111,7 +109,7 @@ class OfferedVersions(Model):
         return offered if offered is not None and METADATA in offered else None
 
     def of(self, conn: ClientConnection) -> Table | None:
-        """What is known of the conn's broker, from whatever connection."""
+        """What is known of the connection's broker, from any connection."""
         return self.told(conn) or self.tables.get(conn.broker)
 
     def judge(self, conn: ClientConnection, exchange: Exchange) -> VersionCheck:
@@ -169,45 +167,48 @@ def refused(exchange: Exchange) -> bool:
     return exchange.error == UNSUPPORTED
 
 
-class OutOfRange(Detector, ABC):
-    """The base of those that look at requests which do not fit; each takes the `fits` that are its own.
+class Misfit(NamedTuple):
+    """What came of a request whose version does not fit. `outcome`: ``refused``, ``closed`` or ``answered``."""
+
+    exchange: Exchange
+    check: VersionCheck
+    outcome: str
+
+
+class Misfits:
+    """Finds the requests of a detector that fit the offer in one of the ways `fits`, and what came of them.
 
     A version that is not served is either refused (UNSUPPORTED_VERSION), or, as Kafka does for everything but
     ApiVersions, the connection is closed without an answer.
     """
 
-    severity = Severity.HIGH
-    wanted = Wanted.NEW
-    fits: frozenset[VersionFit]
-
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
-        self.offers = traffic.model(OfferedVersions)
+    def __init__(self, offers: OfferedVersions, *fits: VersionFit) -> None:
+        self._offers, self._fits = offers, fits
         # By connection: the first request that did not fit and got no answer. Connections end, and with them this.
         self._unanswered: dict[int, tuple[Exchange, VersionCheck]] = {}
 
-    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> Misfit | None:
+        """Take an exchange that is done."""
         if exchange.api_key == API_VERSIONS or exchange.request is None:
-            return
+            return None
         if exchange.state is State.PAIRED:
             self._unanswered.pop(conn.number, None)
-        judged = self.offers.judge(conn, exchange)
-        if judged.fit not in (VersionFit.FITS, VersionFit.UNKNOWN):
+        check = self._offers.judge(conn, exchange)
+        if check.fit not in (VersionFit.FITS, VersionFit.UNKNOWN):
             conn.forget_kinds()
-        if judged.fit not in self.fits:
-            return
+        if check.fit not in self._fits:
+            return None
         if exchange.state is State.PAIRED:
-            self.found(conn, exchange, judged, "refused" if refused(exchange) else "answered")
-        elif exchange.state is State.NO_RESPONSE:
-            self._unanswered.setdefault(conn.number, (exchange, judged))
+            return Misfit(exchange, check, "refused" if refused(exchange) else "answered")
+        if exchange.state is State.NO_RESPONSE:
+            self._unanswered.setdefault(conn.number, (exchange, check))
+        return None
 
-    def closed(self, conn: ClientConnection) -> None:
-        exchange, judged = self._unanswered.pop(conn.number, (None, None))
-        if exchange is None or judged is None or not conn.how or conn.by == "client" or conn.closed_ns is None:
-            return
+    def closed(self, conn: ClientConnection) -> Misfit | None:
+        """Take the end of a connection. Its facts hold after its end, too."""
+        exchange, check = self._unanswered.pop(conn.number, (None, None))
+        if exchange is None or check is None or not conn.how or conn.by == "client" or conn.closed_ns is None:
+            return None
         if conn.by or conn.closed_ns - (exchange.request_time_ns or 0) <= AT_ONCE_NS:
-            self.found(conn, exchange, judged, "closed")
-
-    @abstractmethod
-    def found(self, conn: ClientConnection, exchange: Exchange, judged: VersionCheck, outcome: str) -> None:
-        """`outcome`: ``refused``, ``closed`` or ``answered``. The conn's facts hold, also after its end."""
+            return Misfit(exchange, check, "closed")
+        return None

@@ -79,7 +79,7 @@ class ProduceReader(Model):
 
 
 class ProduceDetector(Detector):
-    """A detector that looks into Produce exchanges; those of one traffic share their `reading`."""
+    """A detector that looks into Produce exchanges; all share one `reading`."""
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)

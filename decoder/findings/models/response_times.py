@@ -119,7 +119,7 @@ class ResponseTime(NamedTuple):
 
 
 class ResponseTimes(Model):
-    """Reads each exchange once for all detectors of a traffic. `taken`: what the answer of the exchange that is done took, None if
+    """Reads each exchange once for all detectors. `taken`: what the answer of the exchange that is done took, None if
     there is none. `spreads`: of `held`, by broker and API; without JoinGroup and SyncGroup, which wait for other members, and
     without answers that a quota held back. Says until when a connection is muted (`ClientConnection.muted_ns`)."""
 

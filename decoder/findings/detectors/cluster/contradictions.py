@@ -6,7 +6,6 @@ What contradicts itself on a single connection is in `odd_connections`, versions
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 from ....connection.exchange import Exchange, State
@@ -92,7 +91,9 @@ class MetadataIgnored(Detector):
         for topic, _, partition, _code in failed(exchange, self.CODES):
             self._refused(conn, exchange, who, topic, partition)
 
-    def _refused(self, conn: ClientConnection, exchange: Exchange, who: tuple[str, str], topic: str, partition: int) -> None:
+    def _refused(
+        self, conn: ClientConnection, exchange: Exchange, who: tuple[str, str], topic: str, partition: int
+    ) -> None:
         cluster = conn.cluster
         node, leader = cluster.node_at(conn.broker), cluster.leaders.get((topic, partition))
         told = self._told.of(who, BoundedDict).get(topic, 0)
@@ -107,20 +108,15 @@ class MetadataIgnored(Detector):
         finding = self.report(
             key,
             exchange,
-            lambda: self.finding(
-                "",
-                "a client must follow the leader that Metadata names. This one asked, was told, and goes on with the "
-                "broker it had: nothing gets through until it follows.",
-                "upgrade the client; if it is a current one, look for an address that leads to the wrong broker (DNS, "
-                "load balancer, port forwarding: every broker needs advertised.listeners of its own)",
-                api=exchange.api,
-                api_version=exchange.api_version,
-                topic=topic,
-                partition=partition,
-                leader=leader.node,
-                error="NOT_LEADER_OR_FOLLOWER",
-                **conn.facts,
-            ),
+            "a client must follow the leader that Metadata names. This one asked, was told, and goes on with the "
+            "broker it had: nothing gets through until it follows.",
+            "upgrade the client; if it is a current one, look for an address that leads to the wrong broker (DNS, "
+            "load balancer, port forwarding: every broker needs advertised.listeners of its own)",
+            topic=topic,
+            partition=partition,
+            leader=leader.node,
+            error="NOT_LEADER_OR_FOLLOWER",
+            **conn.facts_of(exchange),
         )
         finding.count = tally.count
         finding.seen = (
@@ -163,16 +159,14 @@ class TopicRecreated(Detector):
         self.report(
             key,
             exchange,
-            lambda: self.finding(
-                f"topic {key[1]!r} has changed its id from {topic_id_text(old)} to {topic_id_text(new)}, as {conn.where} says",
-                "the topic was deleted and created again. Its offsets begin anew, committed ones are of the old topic, "
-                "and clients that name topics without their id (Fetch before v13) do not notice.",
-                "if that was wanted: reset the offsets of its groups (kafka-consumer-groups.sh --reset-offsets)",
-                topic=key[1],
-                old_id=topic_id_text(old),
-                new_id=topic_id_text(new),
-                **conn.facts,
-            ),
+            "the topic was deleted and created again. Its offsets begin anew, committed ones are of the old topic, "
+            "and clients that name topics without their id (Fetch before v13) do not notice.",
+            "if that was wanted: reset the offsets of its groups (kafka-consumer-groups.sh --reset-offsets)",
+            seen=f"topic {key[1]!r} has changed its id from {topic_id_text(old)} to {topic_id_text(new)}, as {conn.where} says",
+            topic=key[1],
+            old_id=topic_id_text(old),
+            new_id=topic_id_text(new),
+            **conn.facts,
         )
 
 
@@ -211,11 +205,7 @@ class OldTopicId(Detector):
             times, span = (self.TIMES, self.SPAN_NS) if anew else (self.GONE_TIMES, self.GONE_SPAN_NS)
             if tally.count < times or tally.span_ns < span:
                 continue
-            finding = self.report(
-                key,
-                exchange,
-                partial(self._made, conn, exchange, (topic, topic_id_text(topic_id), partition, code), anew),
-            )
+            finding = self._report(key, conn, exchange, topic, topic_id, partition, code, anew)
             finding.count = tally.count
             finding.seen = (
                 f"{conn.who} used the id {topic_id_text(topic_id)} of topic {topic!r} {tally.count} times within "
@@ -223,8 +213,17 @@ class OldTopicId(Detector):
                 f"{f'; the topic was made anew and has the id {topic_id_text(anew)}' if anew else ''}"
             )
 
-    def _made(self, conn: ClientConnection, exchange: Exchange, at: tuple[str, str, int, int], anew: bytes | None) -> Finding:
-        topic, topic_id, partition, code = at
+    def _report(
+        self,
+        key: object,
+        conn: ClientConnection,
+        exchange: Exchange,
+        topic: str,
+        topic_id: bytes,
+        partition: int,
+        code: int,
+        anew: bytes | None,
+    ) -> Finding:
         named = "since Fetch v13 and Produce v13 a topic is named by its id (KIP-516). "
         if anew:
             why = (
@@ -241,20 +240,19 @@ class OldTopicId(Detector):
                 "look whether the topic was deleted (kafka-topics.sh --describe): then stop its clients, or create it "
                 "again. If it is there, a broker is behind the others"
             )
-        return self.finding(
-            "",
+        return self.report(
+            key,
+            exchange,
             why,
             remedy,
             Severity.HIGH if anew else Severity.MEDIUM,
-            api=exchange.api,
-            api_version=exchange.api_version,
             topic=topic,
-            topic_id=topic_id,
+            topic_id=topic_id_text(topic_id),
             new_id=topic_id_text(anew) if anew else None,
             recreated=anew is not None,
             partition=partition,
             error=facts.error_name(code),
-            **conn.facts,
+            **conn.facts_of(exchange),
         )
 
 
@@ -316,29 +314,31 @@ class ProducerIdNotRenewed(Detector):
         return None
 
     def _state(
-        self, conn: ClientConnection, exchange: Exchange, ids: tuple[int, int], tally: _Tally, topic: str, partition: int, code: int
+        self,
+        conn: ClientConnection,
+        exchange: Exchange,
+        ids: tuple[int, int],
+        tally: _Tally,
+        topic: str,
+        partition: int,
+        code: int,
     ) -> None:
         error = facts.error_name(code)
         finding = self.report(
             (conn.identity, ids),
             exchange,
-            lambda: self.finding(
-                "",
-                "once a broker has answered this, the same producer id and epoch cannot go on: a sequence number is "
-                "missing, or another producer has taken over. A producer must then get a new epoch or id "
-                "(InitProducerId, KIP-360) or stop. This one repeats; nothing of it is written.",
-                "close the producer and make a new one when the client reports this error as fatal (Java: "
-                "OutOfOrderSequenceException, ProducerFencedException; librdkafka: a fatal error). If the client does "
-                "not report it, upgrade it: librdkafka 1.7 and newer, Java 2.5 and newer recover",
-                api=exchange.api,
-                api_version=exchange.api_version,
-                topic=topic,
-                partition=partition,
-                producer_id=ids[0],
-                producer_epoch=ids[1],
-                error=error,
-                **conn.facts,
-            ),
+            "once a broker has answered this, the same producer id and epoch cannot go on: a sequence number is "
+            "missing, or another producer has taken over. A producer must then get a new epoch or id "
+            "(InitProducerId, KIP-360) or stop. This one repeats; nothing of it is written.",
+            "close the producer and make a new one when the client reports this error as fatal (Java: "
+            "OutOfOrderSequenceException, ProducerFencedException; librdkafka: a fatal error). If the client does "
+            "not report it, upgrade it: librdkafka 1.7 and newer, Java 2.5 and newer recover",
+            topic=topic,
+            partition=partition,
+            producer_id=ids[0],
+            producer_epoch=ids[1],
+            error=error,
+            **conn.facts_of(exchange),
         )
         finding.count = tally.count
         finding.seen = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache
 from typing import Any, NamedTuple
 
 from ....codec.message_view import MessageView
@@ -14,7 +14,7 @@ from ....connection.exchange import Exchange, State
 from ....schema import facts
 from ...engine.counters import BoundedDict, RateCounter
 from ...engine.detector import Detector, Wanted
-from ...engine.finding import Finding, Severity
+from ...engine.finding import Severity
 from ...engine.formatting import SECOND, duration, number, several, size, times, topic_name
 from ...engine.traffic import ClientConnection, Traffic
 from . import partitions
@@ -96,7 +96,17 @@ class MetadataStorm(Detector):
             return
         who = conn.identity, exchange.api_key
         new = who not in self._found
-        finding = self.report(who, exchange, partial(self._say, conn, exchange))
+        finding = self.report(
+            who,
+            exchange,
+            "what these requests ask changes rarely; clients keep it for metadata.max.age.ms (5 min) and ask anew after an "
+            "error. Each answer costs a broker a walk over the topics asked for, and counts against the request quota.",
+            "look for code that lists topics, asks partitions_for() or describes the cluster inside its loop: ask once and "
+            "keep the answer; leave metadata.max.age.ms (librdkafka: topic.metadata.refresh.interval.ms; Python: "
+            "metadata_max_age_ms) at 300000 and retry.backoff.ms at 100 or more",
+            **conn.facts_of(exchange),
+            per_second=0.0,
+        )
         if new:
             finding.count = pace.total
         rate = finding.about["per_second"] = round(max(pace.rate, finding.about.get("per_second", 0.0)), 1)
@@ -110,20 +120,6 @@ class MetadataStorm(Detector):
     def _for_all(exchange: Exchange) -> bool:
         asked = exchange.request_view if exchange.api_key == METADATA else None
         return asked is not None and asks_for_all(asked)
-
-    def _say(self, conn: ClientConnection, exchange: Exchange) -> Finding:
-        return self.finding(
-            "",
-            "what these requests ask changes rarely; clients keep it for metadata.max.age.ms (5 min) and ask anew after an "
-            "error. Each answer costs a broker a walk over the topics asked for, and counts against the request quota.",
-            "look for code that lists topics, asks partitions_for() or describes the cluster inside its loop: ask once and "
-            "keep the answer; leave metadata.max.age.ms (librdkafka: topic.metadata.refresh.interval.ms; Python: "
-            "metadata_max_age_ms) at 300000 and retry.backoff.ms at 100 or more",
-            **conn.facts,
-            api=exchange.api,
-            api_version=exchange.api_version,
-            per_second=0.0,
-        )
 
     def closed(self, conn: ClientConnection) -> None:
         for api in LOOKUPS:
@@ -163,23 +159,19 @@ class AllTopicsPolling(Detector):
         first_ns, count, total = sums
         if count < self.COUNT or time_ns - first_ns > self.EACH_NS * count:
             return
-        finding = self.report(conn.identity, exchange, partial(self._say, conn, exchange))
-        finding.count = count
-        finding.seen = (
-            f"{conn.who} asked for the Metadata of all topics {times(count)} in {duration(time_ns - first_ns)}: "
-            f"{size(total)} of answers"
-        )
-
-    def _say(self, conn: ClientConnection, exchange: Exchange) -> Finding:
-        return self.finding(
-            "",
+        finding = self.report(
+            conn.identity,
+            exchange,
             "a request without topic names is answered with every partition of the cluster. Pattern subscriptions and "
             "topic listings do that; on a big cluster it costs the broker more than the records do.",
             "subscribe by names instead of a pattern, or use the KIP-848 protocol with a RE2J pattern, which the broker "
             "evaluates (group.protocol=consumer); raise metadata.max.age.ms; list topics less often",
-            **conn.facts,
-            api="Metadata",
-            api_version=exchange.api_version,
+            **conn.facts_of(exchange),
+        )
+        finding.count = count
+        finding.seen = (
+            f"{conn.who} asked for the Metadata of all topics {times(count)} in {duration(time_ns - first_ns)}: "
+            f"{size(total)} of answers"
         )
 
 
@@ -228,7 +220,19 @@ class UnknownTopicLoop(Detector):
             case.count, case.last_ns = case.count + 1, time_ns
             if case.count < self.COUNT or case.last_ns - case.first_ns < self.LASTING_NS:
                 continue
-            finding = self.report(key, exchange, partial(self._say, conn, exchange, topic.name, topic.error))
+            finding = self.report(
+                key,
+                exchange,
+                "producers wait for the topic until max.block.ms (Java 60 s; librdkafka: message.timeout.ms), consumers wait "
+                "without an error; meanwhile each client asks again every retry.backoff.ms. UNKNOWN_TOPIC_OR_PARTITION is "
+                "also what a principal without DESCRIBE on the topic is told.",
+                "look for a typing error in the name, and whether this is the right cluster; create the topic "
+                "(kafka-topics.sh --create) before its clients start; grant DESCRIBE; librdkafka consumers: "
+                "allow.auto.create.topics=true only where brokers have auto.create.topics.enable",
+                **conn.facts_of(exchange),
+                topic=topic.name,
+                error=facts.error_name(topic.error),
+            )
             finding.count = case.count
             finding.first_ns = case.first_ns
 
@@ -247,22 +251,6 @@ class UnknownTopicLoop(Detector):
                 f"{case.conn.who} asked for topic {key[1]!r} {times(case.count)} in {duration(lasting)} and was answered "
                 f"{finding.about['error']} by {case.conn.where}{end}"
             )
-
-    def _say(self, conn: ClientConnection, exchange: Exchange, topic: str, error: int) -> Finding:
-        return self.finding(
-            "",
-            "producers wait for the topic until max.block.ms (Java 60 s; librdkafka: message.timeout.ms), consumers wait "
-            "without an error; meanwhile each client asks again every retry.backoff.ms. UNKNOWN_TOPIC_OR_PARTITION is "
-            "also what a principal without DESCRIBE on the topic is told.",
-            "look for a typing error in the name, and whether this is the right cluster; create the topic "
-            "(kafka-topics.sh --create) before its clients start; grant DESCRIBE; librdkafka consumers: "
-            "allow.auto.create.topics=true only where brokers have auto.create.topics.enable",
-            **conn.facts,
-            api="Metadata",
-            api_version=exchange.api_version,
-            topic=topic,
-            error=facts.error_name(error),
-        )
 
 
 class InvalidTopicName(Detector):
@@ -288,7 +276,18 @@ class InvalidTopicName(Detector):
             topics = message.to_dict()["topics"] if message else ()
             refused = [t["name"] for t in topics if t["error_code"] == INVALID_TOPIC]
         for name in refused:
-            self.report((conn.identity, name), exchange, partial(self._say, conn, exchange, name))
+            shown = name if len(name) <= 60 else name[:57] + "..."
+            self.report(
+                (conn.identity, name),
+                exchange,
+                "no such topic can exist, so every retry fails too; the error is not retriable.",
+                "correct the name in the client's configuration: look for blanks, slashes, or a list that was not split at its "
+                "commas",
+                seen=f"{conn.who} asks for topic {shown!r} and {conn.where} answers INVALID_TOPIC_EXCEPTION: {self._fault(name)}",
+                topic=name,
+                error="INVALID_TOPIC_EXCEPTION",
+                **conn.facts_of(exchange),
+            )
 
     def _fault(self, name: str) -> str:
         if not name:
@@ -301,20 +300,6 @@ class InvalidTopicName(Detector):
         if wrong:
             return f"it has {' '.join(repr(c) for c in wrong[:4])}, allowed are letters, digits and . _ -"
         return "the broker does not say why; a name that differs from another only in . and _ is refused too"
-
-    def _say(self, conn: ClientConnection, exchange: Exchange, name: str) -> Finding:
-        shown = name if len(name) <= 60 else name[:57] + "..."
-        return self.finding(
-            f"{conn.who} asks for topic {shown!r} and {conn.where} answers INVALID_TOPIC_EXCEPTION: {self._fault(name)}",
-            "no such topic can exist, so every retry fails too; the error is not retriable.",
-            "correct the name in the client's configuration: look for blanks, slashes, or a list that was not split at its "
-            "commas",
-            **conn.facts,
-            api=exchange.api,
-            api_version=exchange.api_version,
-            topic=name,
-            error="INVALID_TOPIC_EXCEPTION",
-        )
 
 
 class TopicMadeByAsking(Detector):
@@ -354,22 +339,19 @@ class TopicMadeByAsking(Detector):
                 since, asker = self._asked.pop(key)
                 if time_ns - since <= self.WITHIN_NS and topic.name not in self._made:
                     count = len(topic.partitions)
-                    self.report(key, exchange, partial(self._say, asker, exchange, topic.name, count))
-
-    def _say(self, conn: ClientConnection, exchange: Exchange, topic: str, count: int) -> Finding:
-        return self.finding(
-            f"topic {topic!r} ({several(count, 'partition')}) came into being after {conn.who} had asked for "
-            f"it with allow_auto_topic_creation; no CreateTopics was seen",
-            "with auto.create.topics.enable a mistyped name makes a topic, with the broker's num.partitions and "
-            "default.replication.factor instead of what was planned.",
-            "if that was not meant: auto.create.topics.enable=false on the brokers; allow.auto.create.topics=false on "
-            "consumers; create topics on purpose",
-            **conn.facts,
-            api="Metadata",
-            api_version=exchange.api_version,
-            topic=topic,
-            partitions=count,
-        )
+                    self.report(
+                        key,
+                        exchange,
+                        "with auto.create.topics.enable a mistyped name makes a topic, with the broker's num.partitions and "
+                        "default.replication.factor instead of what was planned.",
+                        "if that was not meant: auto.create.topics.enable=false on the brokers; allow.auto.create.topics=false on "
+                        "consumers; create topics on purpose",
+                        seen=f"topic {topic.name!r} ({several(count, 'partition')}) came into being after {asker.who} had asked for "
+                        f"it with allow_auto_topic_creation; no CreateTopics was seen",
+                        **asker.facts_of(exchange),
+                        topic=topic.name,
+                        partitions=count,
+                    )
 
 
 DETECTORS: tuple[type[Detector], ...] = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ....connection.exchange import Exchange, State
 from ....schema import facts
 from ...engine.detector import Detector
-from ...engine.finding import Finding, Severity
+from ...engine.finding import Severity
 from ...engine.formatting import times
 from ...engine.traffic import ClientConnection
 
@@ -28,16 +28,8 @@ class MisroutedClient(Detector):
         said = asked.to_dict()
         cluster, node = said.get("cluster_id"), said.get("node_id", -1)
         found = self.report(
-            (conn.identity, cluster, node, conn.broker), exchange, lambda: self._finding(conn, cluster, node)
-        )
-        found.seen = (
-            f"{conn.who} meant {_meant(cluster, node)}, reached {conn.where}{_belongs(conn)}, and was refused "
-            f"{times(found.count)} (REBOOTSTRAP_REQUIRED)"
-        )
-
-    def _finding(self, conn: ClientConnection, cluster: str | None, node: int) -> Finding:
-        return self.finding(
-            "",
+            (conn.identity, cluster, node, conn.broker),
+            exchange,
             "clients of Kafka 4.4 and newer say in ApiVersions which cluster and which broker they mean (KIP-1242); a broker that "
             "is another one refuses them, where older clients would have produced to it. The address leads elsewhere: one load "
             "balancer in front of several brokers, an address or a port mapping that another broker has taken over, a DNS record "
@@ -47,6 +39,10 @@ class MisroutedClient(Detector):
             cluster_id=cluster,
             node_id=node,
             **conn.facts,
+        )
+        found.seen = (
+            f"{conn.who} meant {_meant(cluster, node)}, reached {conn.where}{_belongs(conn)}, and was refused "
+            f"{times(found.count)} (REBOOTSTRAP_REQUIRED)"
         )
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache, partial
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 from ....codec.plan import plan
 from ....connection.exchange import Exchange, State
@@ -34,193 +34,217 @@ def _at(version: int) -> tuple[int, dict[str, int], dict[str, int]]:
 
 
 @dataclass(slots=True)
-class _Sick:
+class _Case:
+    """One partition's fault: the responses that showed it."""
+
     first_ns: int
     last_ns: int
     sightings: int
     first: Exchange
-    detail: tuple[Any, ...] = ()
+    nodes: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
-class _Ward:
-    """The partitions of one cluster that are not well now."""
+class _Unhealthy:
+    """The faults of one cluster now. `shown`: the most partitions that a response with a fault had."""
 
-    conn: ClientConnection
-    sick: dict[Place, _Sick] = field(default_factory=dict)
-    seen: int = 0
-    """Partitions that the last answer with a sick one showed."""
+    faults: dict[Place, _Case] = field(default_factory=dict)
+    shown: int = 0
 
 
-class _PartitionWatch(Detector, ABC):
-    """Follows partitions over Metadata answers: each is well or not, and since when."""
+class _Report(NamedTuple):
+    """Faults that last: the nodes of each, by partition. `shown`: partitions of the cluster that were seen."""
 
-    apis = frozenset({METADATA})
+    finding: Finding
+    faults: dict[Place, tuple[int, ...]]
+    longest_ns: int
+    shown: int
 
-    SIGHTINGS = 2
-    LASTING_NS = 5 * SECOND
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
-        self._wards: BoundedDict[int, _Ward] = BoundedDict(256)
+_Fault = Callable[[tuple[Any, ...], dict[str, int]], tuple[int, ...] | None]
 
-    @abstractmethod
-    def unwell(self, partition: tuple[Any, ...], at: dict[str, int]) -> tuple[Any, ...] | None:
-        """What is wrong with a partition of an answer, None if nothing."""
 
-    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+class _PartitionHealth:
+    """Follows partitions over Metadata responses: each is healthy or not, and since when.
+
+    `fault`: the nodes that a fault of a partition is about, None if it is healthy; given the partition's values and where
+    its fields stand. A fault counts once it was in `sightings` responses over `lasting_ns`.
+    """
+
+    def __init__(self, fault: _Fault, sightings: int = 1, lasting_ns: int = 0) -> None:
+        self._fault, self._sightings, self._lasting_ns = fault, sightings, lasting_ns
+        self._clusters: BoundedDict[int, _Unhealthy] = BoundedDict(256)
+
+    def update(self, detector: Detector, conn: ClientConnection, exchange: Exchange) -> _Report | None:
+        """Take a Metadata exchange; a report if faults last, with its finding counted once more and its texts empty."""
         message = exchange.response_view
         if exchange.state is not State.PAIRED or message is None:
-            return
+            return None
         number, names, at = _at(message.api_version)
         cluster = id(conn.cluster)
-        ward = self._wards.get(cluster)
-        time_ns, shown, sick = exchange.response_time_ns or 0, 0, 0
+        state = self._clusters.get(cluster)
+        time_ns, shown, faulty = exchange.response_time_ns or 0, 0, 0
         for topic in message.values[number] or ():
             name = topic[names["name"]]
             for p in topic[names["partitions"]] or ():
                 shown += 1
                 place = name or "", p[at["partition_index"]]
-                wrong = self.unwell(p, at)
-                if wrong is None:
-                    if ward is not None:
-                        ward.sick.pop(place, None)
+                nodes = self._fault(p, at)
+                if nodes is None:
+                    if state is not None:
+                        state.faults.pop(place, None)
                     continue
-                sick += 1
-                if ward is None:
-                    ward = self._wards[cluster] = _Ward(conn)
-                case = ward.sick.get(place)
+                faulty += 1
+                if state is None:
+                    state = self._clusters[cluster] = _Unhealthy()
+                case = state.faults.get(place)
                 if case is None:
-                    case = ward.sick[place] = _Sick(time_ns, time_ns, 0, exchange)
-                case.last_ns, case.sightings, case.detail = time_ns, case.sightings + 1, wrong
-        if sick and ward is not None:
-            ward.conn, ward.seen = conn, max(ward.seen, shown)
-            self._judge(cluster, ward, exchange)
-
-    def _judge(self, cluster: int, ward: _Ward, exchange: Exchange) -> None:
+                    case = state.faults[place] = _Case(time_ns, time_ns, 0, exchange)
+                case.last_ns, case.sightings, case.nodes = time_ns, case.sightings + 1, nodes
+        if not faulty or state is None:
+            return None
+        state.shown = max(state.shown, shown)
         lasting = {
             place: case
-            for place, case in ward.sick.items()
-            if case.sightings >= self.SIGHTINGS and case.last_ns - case.first_ns >= self.LASTING_NS
+            for place, case in state.faults.items()
+            if case.sightings >= self._sightings and case.last_ns - case.first_ns >= self._lasting_ns
         }
         if not lasting:
-            return
-        new = cluster not in self._found
+            return None
         first = min(lasting.values(), key=lambda case: case.first_ns)
-        finding = self.report(cluster, exchange, partial(self.finding, "", "", ""))
-        if new:
+        finding = detector.report(cluster, exchange, "", "")
+        if finding.count == 1:
             finding.exchanges.insert(0, first.first)
         finding.first_ns = min(finding.first_ns or first.first_ns, first.first_ns)
-        self.say(finding, ward, lasting, max(case.last_ns - case.first_ns for case in lasting.values()))
-        place = min(lasting)
+        topic, partition = min(lasting)
         finding.about = {
-            **ward.conn.facts,
-            "api": "Metadata",
-            "api_version": exchange.api_version,
-            "topic": place[0],
-            "partition": place[1],
+            **conn.facts_of(exchange),
+            "topic": topic,
+            "partition": partition,
             "partitions": [f"{topic}-{number}" for topic, number in sorted(lasting)[:50]],
         }
-
-    @abstractmethod
-    def say(self, finding: Finding, ward: _Ward, lasting: dict[Place, _Sick], longest_ns: int) -> None:
-        """Write what was found into the finding."""
+        longest_ns = max(case.last_ns - case.first_ns for case in lasting.values())
+        return _Report(finding, {place: case.nodes for place, case in lasting.items()}, longest_ns, state.shown)
 
 
-class LeaderlessPartition(_PartitionWatch):
+class LeaderlessPartition(Detector):
     """Nobody leads a partition, for longer than an election takes."""
 
     id = "partition-without-leader"
     severity = Severity.HIGH
     title = "a partition that has no leader for longer than an election takes"
+    apis = frozenset({METADATA})
 
-    def unwell(self, partition: tuple[Any, ...], at: dict[str, int]) -> tuple[Any, ...] | None:
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._health = _PartitionHealth(self._fault, sightings=2, lasting_ns=5 * SECOND)
+
+    @staticmethod
+    def _fault(partition: tuple[Any, ...], at: dict[str, int]) -> tuple[int, ...] | None:
         return (partition[at["leader_id"]],) if partition[at["leader_id"]] < 0 else None
 
-    def say(self, finding: Finding, ward: _Ward, lasting: dict[Place, _Sick], longest_ns: int) -> None:
-        finding.seen = (
-            f"{some((f'{t}-{p}' for t, p in lasting), 4)} had no leader for {duration(longest_ns)} "
-            f"(LEADER_NOT_AVAILABLE), as {ward.conn.where} tells {ward.conn.who}"
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        report = self._health.update(self, conn, exchange)
+        if report is None:
+            return
+        report.finding.seen = (
+            f"{some((f'{t}-{p}' for t, p in report.faults), 4)} had no leader for {duration(report.longest_ns)} "
+            f"(LEADER_NOT_AVAILABLE), as {conn.where} tells {conn.who}"
         )
-        finding.why = (
+        report.finding.why = (
             "all replicas in sync are down or offline, so nothing can be written to or read from these partitions; "
             "clients wait and retry until delivery.timeout.ms or for ever."
         )
-        finding.remedy = (
+        report.finding.remedy = (
             "start the brokers that hold the replicas (kafka-topics.sh --describe --unavailable-partitions names them); "
             "only if they are lost: kafka-leader-election.sh --election-type unclean, which loses records"
         )
 
 
-class ReplicasOutOfSync(_PartitionWatch):
+class ReplicasOutOfSync(Detector):
     """Fewer replicas are in sync than a partition has."""
 
     id = "replicas-out-of-sync"
     severity = Severity.INFO
     title = "partitions with fewer replicas in sync than they have, or with offline replicas"
+    apis = frozenset({METADATA})
 
-    SIGHTINGS = 1
-    LASTING_NS = 0
     LONG_NS = 60 * SECOND
     """A broker's restart is over by then."""
 
-    def unwell(self, partition: tuple[Any, ...], at: dict[str, int]) -> tuple[Any, ...] | None:
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._health = _PartitionHealth(self._fault)
+
+    @staticmethod
+    def _fault(partition: tuple[Any, ...], at: dict[str, int]) -> tuple[int, ...] | None:
         replicas, in_sync = partition[at["replica_nodes"]] or (), partition[at["isr_nodes"]] or ()
         offline = partition[at["offline_replicas"]] or () if "offline_replicas" in at else ()
         if partition[at["leader_id"]] < 0 or (len(in_sync) >= len(replicas) and not offline):
             return None
         return tuple(sorted({*replicas} - {*in_sync} | {*offline}))
 
-    def say(self, finding: Finding, ward: _Ward, lasting: dict[Place, _Sick], longest_ns: int) -> None:
-        missing = sorted({node for case in lasting.values() for node in case.detail})
-        finding.severity = Severity.LOW if longest_ns >= self.LONG_NS else Severity.INFO
-        finding.seen = (
-            f"{len(lasting)} of {ward.seen} partitions lack replicas in sync: broker {some(missing, 5)} is missing from "
-            f"{some((f'{t}-{p}' for t, p in lasting), 3)}" + (f" for {duration(longest_ns)}" if longest_ns else "")
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        report = self._health.update(self, conn, exchange)
+        if report is None:
+            return
+        missing = sorted({node for nodes in report.faults.values() for node in nodes})
+        report.finding.severity = Severity.LOW if report.longest_ns >= self.LONG_NS else Severity.INFO
+        report.finding.seen = (
+            f"{len(report.faults)} of {report.shown} partitions lack replicas in sync: broker {some(missing, 5)} is missing from "
+            f"{some((f'{t}-{p}' for t, p in report.faults), 3)}"
+            + (f" for {duration(report.longest_ns)}" if report.longest_ns else "")
         )
-        finding.why = (
+        report.finding.why = (
             "a record with acks=all is kept by the replicas in sync only; with fewer than min.insync.replicas producers "
             "get NOT_ENOUGH_REPLICAS, and one more broker down may leave a partition without a leader."
         )
-        finding.remedy = (
+        report.finding.remedy = (
             "look whether these brokers are up, and at their disks and replica.lag.time.max.ms (30 s); a broker that is "
             "restarted catches up by itself"
         )
 
 
-class LeaderNotPreferred(_PartitionWatch):
+class LeaderNotPreferred(Detector):
     """Another replica leads than the first one of the assignment, which is in sync."""
 
     id = "leader-not-preferred"
     severity = Severity.INFO
     title = "partitions led by another replica than the preferred one, which is in sync"
+    apis = frozenset({METADATA})
 
-    SIGHTINGS = 1
-    LASTING_NS = 0
     LONG_NS = 600 * SECOND
     """The controller looks every leader.imbalance.check.interval.seconds (5 min)."""
 
-    def unwell(self, partition: tuple[Any, ...], at: dict[str, int]) -> tuple[Any, ...] | None:
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._health = _PartitionHealth(self._fault)
+
+    @staticmethod
+    def _fault(partition: tuple[Any, ...], at: dict[str, int]) -> tuple[int, ...] | None:
         leader, replicas = partition[at["leader_id"]], partition[at["replica_nodes"]] or ()
         offline = partition[at["offline_replicas"]] or () if "offline_replicas" in at else ()
         if leader < 0 or not replicas or leader == replicas[0] or replicas[0] in offline:
             return None
         return (leader, replicas[0]) if replicas[0] in (partition[at["isr_nodes"]] or ()) else None
 
-    def say(self, finding: Finding, ward: _Ward, lasting: dict[Place, _Sick], longest_ns: int) -> None:
-        place = min(lasting)
-        leader, preferred = lasting[place].detail
-        finding.severity = Severity.LOW if longest_ns >= self.LONG_NS else Severity.INFO
-        finding.seen = (
-            f"{len(lasting)} of {ward.seen} partitions are led by another replica than the preferred one: {place[0]}-{place[1]} "
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        report = self._health.update(self, conn, exchange)
+        if report is None:
+            return
+        place = min(report.faults)
+        leader, preferred = report.faults[place]
+        report.finding.severity = Severity.LOW if report.longest_ns >= self.LONG_NS else Severity.INFO
+        report.finding.seen = (
+            f"{len(report.faults)} of {report.shown} partitions are led by another replica than the preferred one: {place[0]}-{place[1]} "
             f"by broker {leader} instead of broker {preferred}, which is in sync"
-            + (f", for {duration(longest_ns)}" if longest_ns else "")
+            + (f", for {duration(report.longest_ns)}" if report.longest_ns else "")
         )
-        finding.why = (
+        report.finding.why = (
             "the first replica of an assignment is the preferred leader: with it, leaders are spread as the assignment was "
             "planned. After a broker was down, others lead its partitions, and carry its load until leadership is given back."
         )
-        finding.remedy = (
+        report.finding.remedy = (
             "with auto.leader.rebalance.enable=true brokers give leadership back within 5 minutes, where more than "
             "leader.imbalance.per.broker.percentage (10) of a broker's partitions are led elsewhere; at once: "
             "kafka-leader-election.sh --election-type preferred --all-topic-partitions"

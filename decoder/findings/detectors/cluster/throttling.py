@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
 
 from ....connection.exchange import Exchange, State
 from ....schema import facts
 from ...engine.counters import BoundedDict
 from ...engine.detector import Detector
-from ...engine.finding import Finding, Severity
+from ...engine.finding import Severity
 from ...engine.formatting import SECOND, duration, size, times
 from ...engine.traffic import ClientConnection, Traffic
 from ...models.response_times import ResponseTimes, kept_back, throttle_ms
@@ -108,7 +107,26 @@ class Throttled(Detector):
         held.until[conn.broker] = max(covered, until)
         held.worst_ms = max(held.worst_ms, told)
         held.refused += refused
-        self.report(key, exchange, partial(self._say, conn, exchange))
+        quota = (
+            "producer_byte_rate"
+            if kind == PRODUCE
+            else "consumer_byte_rate"
+            if kind == FETCH
+            else "controller_mutation_rate"
+            if exchange.api_key in MUTATIONS
+            else "request_percentage"
+        )
+        self.report(
+            key,
+            exchange,
+            "",
+            f"see what is set: kafka-configs.sh --describe --entity-type clients (and users); raise it: kafka-configs.sh "
+            f"--alter --entity-type clients --entity-name {conn.client_id or '...'} --add-config {quota}=...; or send less: "
+            "compression.type=zstd with linger.ms=20 and a bigger batch.size, fewer bytes per record, no clients that share "
+            "an id and with it the quota",
+            quota=quota,
+            **conn.facts_of(exchange),
+        )
 
     def finish(self, now_ns: int) -> None:
         for key, held in self._held.items():
@@ -133,29 +151,6 @@ class Throttled(Detector):
             if held.meanwhile:
                 text += f"; it went on sending before the time was over {times(held.meanwhile)}"
             finding.seen = text
-
-    def _say(self, conn: ClientConnection, exchange: Exchange) -> Finding:
-        name = (
-            "producer_byte_rate"
-            if exchange.api_key == PRODUCE
-            else "consumer_byte_rate"
-            if exchange.api_key == FETCH
-            else "controller_mutation_rate"
-            if exchange.api_key in MUTATIONS
-            else "request_percentage"
-        )
-        return self.finding(
-            "",
-            "",
-            f"see what is set: kafka-configs.sh --describe --entity-type clients (and users); raise it: kafka-configs.sh "
-            f"--alter --entity-type clients --entity-name {conn.client_id or '...'} --add-config {name}=...; or send less: "
-            "compression.type=zstd with linger.ms=20 and a bigger batch.size, fewer bytes per record, no clients that share "
-            "an id and with it the quota",
-            **conn.facts,
-            api=exchange.api,
-            api_version=exchange.api_version,
-            quota=name,
-        )
 
     @staticmethod
     def _why(conn: ClientConnection, kind: int, quota: str, kept_back: bool) -> str:

@@ -181,9 +181,11 @@ class UnexplainedError(Detector):
 
     def _count(self, conn: ClientConnection, exchange: Exchange, code: int, subjects: list[Subject]) -> None:
         now = exchange.response_time_ns or 0
+        why, remedy = _meaning(exchange.api_key, code)
         finding = self.report(
-            (conn.identity, exchange.api_key, code), exchange, lambda: self._begin(conn, exchange, code)
-        )
+            (conn.identity, exchange.api_key, code), exchange, why, remedy,
+            error=facts.error_name(code), about=[], **conn.facts_of(exchange),
+        )  # fmt: skip
         case = self._cases.get((conn.identity, exchange.api_key, code))
         if case is None or case.finding is not finding:
             case = self._cases[conn.identity, exchange.api_key, code] = _Case(conn, finding)
@@ -210,13 +212,6 @@ class UnexplainedError(Detector):
         if open_cases is None:
             open_cases = self._open[at] = {}
         open_cases[code] = case
-
-    def _begin(self, conn: ClientConnection, exchange: Exchange, code: int) -> Finding:
-        why, remedy = _meaning(exchange.api_key, code)
-        return self.finding(
-            "", why, remedy,
-            api=exchange.api, api_version=exchange.api_version, error=facts.error_name(code), about=[], **conn.facts,
-        )  # fmt: skip
 
     def beside(self, found: list[Finding]) -> None:
         self._named = frozenset(pair for finding in found for pair in _names(finding))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from ...engine.counters import BoundedDict
 from ...engine.finding import Finding, Severity
 from ...engine.formatting import size, times
@@ -41,12 +39,14 @@ class BatchOverFetchLimit(FetchDetector):
             elif limit and whole > limit:
                 self._over(conn, fetched, answer, whole, limit)
 
-    def _over(self, conn: ClientConnection, fetched: FetchExchange, answer: PartitionData, whole: int, limit: int) -> None:
+    def _over(
+        self, conn: ClientConnection, fetched: FetchExchange, answer: PartitionData, whole: int, limit: int
+    ) -> None:
         key = conn.identity, answer.place[0]
         count = self._counts[key] = self._counts.get(key, 0) + 1
         if count < self.COUNT:
             return
-        finding = self.report(key, fetched.exchange, partial(self._say, conn, fetched, answer.place, limit))
+        finding = self._report(key, conn, fetched, answer.place, limit)
         finding.count = count
         biggest = finding.about["batch_bytes"] = max(whole, finding.about.get("batch_bytes", 0))
         finding.seen = (
@@ -54,7 +54,9 @@ class BatchOverFetchLimit(FetchDetector):
             f"batch alone is bigger (up to {size(biggest)}): each round trip brings one batch"
         )
 
-    def _stuck(self, conn: ClientConnection, fetched: FetchExchange, answer: PartitionData, whole: int, limit: int) -> None:
+    def _stuck(
+        self, conn: ClientConnection, fetched: FetchExchange, answer: PartitionData, whole: int, limit: int
+    ) -> None:
         offset, key = fetched.offset(answer.place), (conn.number, answer.place)
         before, count = self._cut.get(key, (offset, 0))
         count = count + 1 if before == offset else 1
@@ -62,9 +64,7 @@ class BatchOverFetchLimit(FetchDetector):
         if count < self.STUCK:
             return
         name = f"{answer.place[0]}-{answer.place[1]}"
-        finding = self.report(
-            (conn.identity, answer.place), fetched.exchange, partial(self._say, conn, fetched, answer.place, limit)
-        )
+        finding = self._report((conn.identity, answer.place), conn, fetched, answer.place, limit)
         finding.severity = Severity.HIGH
         finding.count = max(finding.count, count)
         finding.about["batch_bytes"] = whole
@@ -73,17 +73,16 @@ class BatchOverFetchLimit(FetchDetector):
             f"v{fetched.exchange.api_version} brings only the first {size(answer.size)} of it, {times(count)}"
         )
 
-    def _say(self, conn: ClientConnection, fetched: FetchExchange, place: Place, limit: int) -> Finding:
-        return self.finding(
-            "",
+    def _report(self, key: object, conn: ClientConnection, fetched: FetchExchange, place: Place, limit: int) -> Finding:
+        return self.report(
+            key,
+            fetched.exchange,
             "since KIP-74 (Fetch v3) a broker sends the first batch whole even if it is over the limit, so that consumers "
             "move on, one batch per request; before, it sent what fits and the consumer could not go on.",
             "raise the limit over the biggest batch: max.partition.fetch.bytes (Java, kafka-python: "
             "max_partition_fetch_bytes; librdkafka: fetch.message.max.bytes), and with it fetch.max.bytes; or lower "
             "batch.size and max.request.size of the producers; clients that speak Fetch v2 or less: upgrade",
-            **conn.facts,
-            api="Fetch",
-            api_version=fetched.exchange.api_version,
+            **conn.facts_of(fetched.exchange),
             topic=place[0],
             partition=place[1],
             limit_bytes=limit,

@@ -1,16 +1,15 @@
-"""FetchReader that come back empty at once, out of range, with the same error, or in batches over their limit."""
+"""Fetches that come back empty at once, out of range, with the same error, or in batches over their limit."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
 from typing import ClassVar
 
 from ....connection.exchange import Exchange, State
 from ....schema import facts
 from ...engine.counters import BoundedDict, RateCounter
 from ...engine.detector import Detector
-from ...engine.finding import Finding, Severity
+from ...engine.finding import Severity
 from ...engine.formatting import SECOND, duration, number, several, some, times
 from ...engine.traffic import ClientConnection, Traffic
 from ...models.fetch import FETCH, FetchDetector, FetchExchange, PartitionData, Place
@@ -53,39 +52,31 @@ class EmptyFetchLoop(FetchDetector):
         pace.add(fetched.time_ns)
         if pace.busy(self.EACH_SECOND) < self.SECONDS:
             return
-        known = conn.identity in self._found
-        finding = self.report(conn.identity, fetched.exchange, partial(self._say, conn, fetched))
-        if not known:
-            finding.count = pace.total
-        finding.about["per_second"] = rate = round(max(pace.rate, finding.about.get("per_second", 0.0)), 1)
-        finding.severity = Severity.MEDIUM if rate >= self.WORSE_EACH_SECOND else Severity.LOW
-        finding.seen = self._seen(conn, fetched, rate)
-
-    def _waits_not(self, fetched: FetchExchange) -> bool:
-        return fetched.max_wait_ms * 1_000_000 <= self.AT_ONCE_NS or fetched.min_bytes <= 0
-
-    def _seen(self, conn: ClientConnection, fetched: FetchExchange, rate: float) -> str:
-        return (
-            f"{conn.who} fetches from {conn.where} {number(rate)} times a second and gets nothing: the requests say "
-            f"max_wait_ms={fetched.max_wait_ms}, min_bytes={fetched.min_bytes}"
-        )
-
-    def _say(self, conn: ClientConnection, fetched: FetchExchange) -> Finding:
         places = fetched.positions
-        return self.finding(
-            self._seen(conn, fetched, 0),
+        finding = self.report(
+            conn.identity,
+            fetched.exchange,
             "a broker keeps a Fetch back until min_bytes are there or max_wait_ms is over. Where it may not wait, an idle "
             "consumer asks again at once: CPU and network for nothing on both sides, and request quotas used up.",
             "set fetch.min.bytes=1 (or more) and fetch.max.wait.ms=500 (Java and Python: fetch_max_wait_ms; librdkafka: "
             "fetch.wait.max.ms=500, fetch.min.bytes=1); poll with a timeout instead of lowering the broker's wait",
-            **conn.facts,
-            api="Fetch",
-            api_version=fetched.exchange.api_version,
             topic=next(iter(places))[0] if places else None,
             max_wait_ms=fetched.max_wait_ms,
             min_bytes=fetched.min_bytes,
             per_second=0.0,
+            **conn.facts_of(fetched.exchange),
         )
+        if finding.count == 1:
+            finding.count = pace.total
+        finding.about["per_second"] = rate = round(max(pace.rate, finding.about["per_second"]), 1)
+        finding.severity = Severity.MEDIUM if rate >= self.WORSE_EACH_SECOND else Severity.LOW
+        finding.seen = (
+            f"{conn.who} fetches from {conn.where} {number(rate)} times a second and gets nothing: the requests say "
+            f"max_wait_ms={fetched.max_wait_ms}, min_bytes={fetched.min_bytes}"
+        )
+
+    def _waits_not(self, fetched: FetchExchange) -> bool:
+        return fetched.max_wait_ms * 1_000_000 <= self.AT_ONCE_NS or fetched.min_bytes <= 0
 
     def closed(self, conn: ClientConnection) -> None:
         self._paces.pop(conn.number, None)
@@ -161,7 +152,21 @@ class OffsetOutOfRange(FetchDetector):
         case.refused += 1
         case.last_ns = fetched.time_ns
         topic = conn.identity, answer.place[0]
-        finding = self.report(topic, fetched.exchange, partial(self._say, conn, fetched, answer.place))
+        finding = self.report(
+            topic,
+            fetched.exchange,
+            "retention (retention.ms, retention.bytes), DeleteRecords, a topic made anew, or an unclean leader election "
+            "moved the log away from the position. auto.offset.reset decides what a consumer does then: earliest reads "
+            "(again) from the log's start, latest leaves out what is there, none is an error; who does not reset asks "
+            "forever.",
+            "keep records longer than the slowest consumer needs (retention.ms, retention.bytes) and watch its lag; after "
+            "a topic was made anew reset the group (kafka-consumer-groups.sh --reset-offsets); set auto.offset.reset on "
+            "purpose; a client that loops must reset its position with ListOffsets",
+            **conn.facts_of(fetched.exchange),
+            topic=answer.place[0],
+            partition=answer.place[1],
+            error="OFFSET_OUT_OF_RANGE",
+        )
         if case.failed >= self.LOOP and case.last_ns - case.first_ns >= self.LOOP_NS:
             finding.severity = Severity.HIGH
 
@@ -226,24 +231,6 @@ class OffsetOutOfRange(FetchDetector):
         elif case.went_on >= 0:
             text += f"; it went on at {case.went_on}"
         return text
-
-    def _say(self, conn: ClientConnection, fetched: FetchExchange, place: Place) -> Finding:
-        return self.finding(
-            "",
-            "retention (retention.ms, retention.bytes), DeleteRecords, a topic made anew, or an unclean leader election "
-            "moved the log away from the position. auto.offset.reset decides what a consumer does then: earliest reads "
-            "(again) from the log's start, latest leaves out what is there, none is an error; who does not reset asks "
-            "forever.",
-            "keep records longer than the slowest consumer needs (retention.ms, retention.bytes) and watch its lag; after "
-            "a topic was made anew reset the group (kafka-consumer-groups.sh --reset-offsets); set auto.offset.reset on "
-            "purpose; a client that loops must reset its position with ListOffsets",
-            **conn.facts,
-            api="Fetch",
-            api_version=fetched.exchange.api_version,
-            topic=place[0],
-            partition=place[1],
-            error="OFFSET_OUT_OF_RANGE",
-        )
 
 
 @dataclass(slots=True)
@@ -319,7 +306,17 @@ class FetchErrorLoop(FetchDetector):
             self._failing[case_key] = _Failing(conn)
         case = self._failing[case_key]
         new = partition not in case.partitions
-        finding = self.report(case_key, fetched.exchange, partial(self._say, conn, fetched, topic, answer.error))
+        error = facts.error_name(answer.error)
+        finding = self.report(
+            case_key,
+            fetched.exchange,
+            "nothing is read from these partitions meanwhile. Clients take most of these errors for passing ones and "
+            "retry without telling the application (retry.backoff.ms), so only the lag shows it.",
+            self.REMEDIES.get(error, "look the error up in the broker's log, at the time of the first exchange"),
+            topic=topic,
+            error=error,
+            **conn.facts_of(fetched.exchange),
+        )
         if new:
             finding.count += streak.count - 1
             case.partitions.add(partition)
@@ -334,20 +331,6 @@ class FetchErrorLoop(FetchDetector):
                 f"{case.conn.who} is refused {where} by {case.conn.where} with {finding.about['error']}, "
                 f"{times(finding.count)} and for {duration(case.longest_ns)} without a success"
             )
-
-    def _say(self, conn: ClientConnection, fetched: FetchExchange, topic: str, code: int) -> Finding:
-        error = facts.error_name(code)
-        return self.finding(
-            "",
-            "nothing is read from these partitions meanwhile. Clients take most of these errors for passing ones and "
-            "retry without telling the application (retry.backoff.ms), so only the lag shows it.",
-            self.REMEDIES.get(error, "look the error up in the broker's log, at the time of the first exchange"),
-            **conn.facts,
-            api="Fetch",
-            api_version=fetched.exchange.api_version,
-            topic=topic,
-            error=error,
-        )
 
 
 DETECTORS: tuple[type[Detector], ...] = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
 from typing import NamedTuple
 
 from ....codec.message_view import MessageView
@@ -11,7 +10,7 @@ from ....connection.exchange import Exchange, State
 from ....schema import facts
 from ...engine.counters import BoundedDict
 from ...engine.detector import Detector
-from ...engine.finding import Finding, Severity
+from ...engine.finding import Severity
 from ...engine.formatting import SECOND, duration, number, several, some, topic_name
 from ...engine.traffic import ClientConnection, Traffic
 from ...models.fetch import FETCH, FetchDetector, FetchExchange, Place
@@ -147,7 +146,20 @@ class GrowingLag(FetchDetector):
         key = conn.identity, topic
         finding = self._found.get(key)
         if finding is None:
-            finding = self.report(key, None, partial(self._say, conn, topic), case.first.time_ns)
+            finding = self.report(
+                key,
+                None,
+                "lag is what was produced (high_watermark) and not fetched (fetch_offset). It grows as long as the consumer is "
+                "slower than the producers; when the oldest record not read reaches retention.ms or retention.bytes, records "
+                "are deleted unread.",
+                "look at what the application does between two polls; add members to the group up to the number of partitions; "
+                "let a fetch bring more (fetch.min.bytes, max.partition.fetch.bytes; librdkafka: fetch.message.max.bytes and "
+                "queued.max.messages.kbytes); see whether fetches are throttled (consumer_byte_rate)",
+                time_ns=case.first.time_ns,
+                **conn.facts,
+                api="Fetch",
+                topic=topic,
+            )
         finding.add_evidence(None, case.last.time_ns)
         finding.severity = Severity.MEDIUM if heavy else Severity.LOW
         finding.seen = (
@@ -161,20 +173,6 @@ class GrowingLag(FetchDetector):
             "lag": now,
             "lag_per_second": round((now - before) / lasting, 1),
         }
-
-    def _say(self, conn: ClientConnection, topic: str) -> Finding:
-        return self.finding(
-            "",
-            "lag is what was produced (high_watermark) and not fetched (fetch_offset). It grows as long as the consumer is "
-            "slower than the producers; when the oldest record not read reaches retention.ms or retention.bytes, records "
-            "are deleted unread.",
-            "look at what the application does between two polls; add members to the group up to the number of partitions; "
-            "let a fetch bring more (fetch.min.bytes, max.partition.fetch.bytes; librdkafka: fetch.message.max.bytes and "
-            "queued.max.messages.kbytes); see whether fetches are throttled (consumer_byte_rate)",
-            **conn.facts,
-            api="Fetch",
-            topic=topic,
-        )
 
 
 @dataclass(slots=True)
@@ -259,7 +257,18 @@ class StalledByTransaction(FetchDetector):
         key = conn.identity, place[0]
         lasting = fetched.time_ns - stall.since_ns
         new = key not in self._found
-        finding = self.report(key, fetched.exchange, partial(self._say, conn, fetched, place))
+        finding = self.report(
+            key,
+            fetched.exchange,
+            "a read_committed consumer reads up to the last stable offset: the first record of the oldest transaction that "
+            "is still open (KIP-98). All that comes after it waits, of other producers too, until the transaction ends or "
+            "transaction.timeout.ms is over.",
+            "find who holds it: kafka-transactions.sh find-hanging (or describe-producers) names the producer, abort ends "
+            "it (KIP-664); commit or abort sooner, lower transaction.timeout.ms (default 60000); Flink: "
+            "transactions last as long as the checkpoint interval",
+            **conn.facts_of(fetched.exchange),
+            topic=place[0],
+        )
         if new:
             finding.exchanges.insert(0, stall.exchange)
         if lasting < self._longest.get(key, 0):
@@ -282,21 +291,6 @@ class StalledByTransaction(FetchDetector):
             finding.about["transactional_id"] = transactional_id
         finding.seen = text
         finding.about |= {"partition": place[1], "offset": stall.stable, "high_watermark": stall.high_watermark}
-
-    def _say(self, conn: ClientConnection, fetched: FetchExchange, place: Place) -> Finding:
-        return self.finding(
-            "",
-            "a read_committed consumer reads up to the last stable offset: the first record of the oldest transaction that "
-            "is still open (KIP-98). All that comes after it waits, of other producers too, until the transaction ends or "
-            "transaction.timeout.ms is over.",
-            "find who holds it: kafka-transactions.sh find-hanging (or describe-producers) names the producer, abort ends "
-            "it (KIP-664); commit or abort sooner, lower transaction.timeout.ms (default 60000); Flink: "
-            "transactions last as long as the checkpoint interval",
-            **conn.facts,
-            api="Fetch",
-            api_version=fetched.exchange.api_version,
-            topic=place[0],
-        )
 
     def closed(self, conn: ClientConnection) -> None:
         self._stalls.pop(conn.number, None)

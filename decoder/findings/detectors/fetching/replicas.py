@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from functools import partial
 
 from ....connection.exchange import Exchange, State
 from ....schema import facts
 from ...engine.counters import BoundedDict
 from ...engine.detector import Detector
-from ...engine.finding import Finding, Severity
+from ...engine.finding import Severity
 from ...engine.formatting import SECOND, duration, several, times
 from ...engine.traffic import ClientConnection, Traffic
 from ...models.fetch import FETCH, FetchDetector, FetchExchange, Place
@@ -45,7 +44,18 @@ class ReadReplicaBouncing(FetchDetector):
                 continue
             topic = conn.identity, answer.place[0]
             new = topic not in self._found
-            finding = self.report(topic, fetched.exchange, partial(self._say, conn, fetched, answer.place))
+            finding = self.report(
+                topic,
+                fetched.exchange,
+                "with client.rack and replica.selector.class a leader answers preferred_read_replica and no records (KIP-392). "
+                "A consumer that cannot read from that replica (not reachable, not in sync, OFFSET_NOT_AVAILABLE, a client that "
+                "ignores the field) asks the leader again: round trips without records.",
+                "see whether the client can reach the replica, and what it answers; take client.rack from the client, or "
+                "replica.selector.class from the brokers; upgrade a client that ignores preferred_read_replica",
+                **conn.facts_of(fetched.exchange),
+                topic=answer.place[0],
+                partition=answer.place[1],
+            )
             if new:
                 finding.count = len(sent)
             finding.first_ns = min(finding.first_ns or sent[0], sent[0])
@@ -54,21 +64,6 @@ class ReadReplicaBouncing(FetchDetector):
                 f"{conn.where} sent {conn.who} to broker {answer.replica} for {answer.place[0]}-{answer.place[1]} "
                 f"{times(finding.count)} in {duration((finding.last_ns or 0) - finding.first_ns)}: it comes back each time"
             )
-
-    def _say(self, conn: ClientConnection, fetched: FetchExchange, place: Place) -> Finding:
-        return self.finding(
-            "",
-            "with client.rack and replica.selector.class a leader answers preferred_read_replica and no records (KIP-392). "
-            "A consumer that cannot read from that replica (not reachable, not in sync, OFFSET_NOT_AVAILABLE, a client that "
-            "ignores the field) asks the leader again: round trips without records.",
-            "see whether the client can reach the replica, and what it answers; take client.rack from the client, or "
-            "replica.selector.class from the brokers; upgrade a client that ignores preferred_read_replica",
-            **conn.facts,
-            api="Fetch",
-            api_version=fetched.exchange.api_version,
-            topic=place[0],
-            partition=place[1],
-        )
 
 
 class LogTruncated(FetchDetector):
@@ -119,34 +114,31 @@ class LogTruncated(FetchDetector):
                 if not p["error_code"] and 0 <= p["end_offset"] < position:
                     self._cut(conn, exchange, place, position, p.get("leader_epoch", -1), p["end_offset"])
 
-    def _cut(self, conn: ClientConnection, exchange: Exchange, place: Place, position: int, epoch: int, end: int) -> None:
+    def _cut(
+        self, conn: ClientConnection, exchange: Exchange, place: Place, position: int, epoch: int, end: int
+    ) -> None:
         finding = self.report(
-            (conn.identity, place[0]), exchange, partial(self._say, conn, exchange, place, position, epoch, end)
-        )
-        cut = finding.about.setdefault("partitions", [])
-        if place[1] not in cut:
-            cut.append(place[1])
-            if len(cut) == 2:
-                finding.seen += "; other partitions of the topic too"
-
-    def _say(self, conn: ClientConnection, exchange: Exchange, place: Place, position: int, epoch: int, end: int) -> Finding:
-        return self.finding(
-            f"{conn.who} stands at offset {position} of {place[0]}-{place[1]}, but {conn.where} ends epoch {epoch} at "
-            f"offset {end}: its log was cut by {several(max(position - end, 0), 'record')}",
+            (conn.identity, place[0]),
+            exchange,
             "after an unclean leader election, or acks below all, a new leader may lack records that consumers have read "
             "already; other records take their offsets (KIP-320). Java clients raise LogTruncationException or reset, "
             "librdkafka resets by auto.offset.reset; others read on without noticing.",
             "treat what was processed beyond that offset as in doubt; unclean.leader.election.enable=false, "
             "min.insync.replicas=2 with replication factor 3 and acks=all keep it from happening again",
-            **conn.facts,
-            api=exchange.api,
-            api_version=exchange.api_version,
+            seen=f"{conn.who} stands at offset {position} of {place[0]}-{place[1]}, but {conn.where} ends epoch {epoch} at "
+            f"offset {end}: its log was cut by {several(max(position - end, 0), 'record')}",
+            **conn.facts_of(exchange),
             topic=place[0],
             partition=place[1],
             offset=position,
             end_offset=end,
             epoch=epoch,
         )
+        cut = finding.about.setdefault("partitions", [])
+        if place[1] not in cut:
+            cut.append(place[1])
+            if len(cut) == 2:
+                finding.seen += "; other partitions of the topic too"
 
 
 DETECTORS: tuple[type[Detector], ...] = (ReadReplicaBouncing, LogTruncated)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from functools import partial
 
 from ....schema import facts
 from ...engine.counters import BoundedDict
@@ -60,7 +59,16 @@ class FetchSessionRefused(FetchDetector):
         if len(recent) < self.COUNT:
             return
         new = key not in self._found
-        finding = self.report(key, fetched.exchange, partial(self._say, conn, fetched))
+        finding = self.report(
+            key,
+            fetched.exchange,
+            _WHY + " FETCH_SESSION_ID_NOT_FOUND: the session was evicted, or the broker was started again. "
+            "INVALID_FETCH_SESSION_EPOCH: the client lost count, or two connections use one session.",
+            "raise max.incremental.fetch.session.cache.slots on the brokers, over the number of consumers and followers of "
+            "each; look at the broker's IncrementalFetchSessionEvictionsPerSec; with INVALID_FETCH_SESSION_EPOCH look "
+            "for something between client and broker that repeats or loses requests, and upgrade the client",
+            **conn.facts_of(fetched.exchange),
+        )
         if new:
             finding.count = len(recent)
         finding.first_ns = min(finding.first_ns or recent[0], recent[0])
@@ -70,19 +78,6 @@ class FetchSessionRefused(FetchDetector):
         finding.seen = (
             f"{conn.where} refused the fetch sessions of {conn.who} {times(finding.count)} in "
             f"{duration(fetched.time_ns - finding.first_ns)}, last with {error}"
-        )
-
-    def _say(self, conn: ClientConnection, fetched: FetchExchange) -> Finding:
-        return self.finding(
-            "",
-            _WHY + " FETCH_SESSION_ID_NOT_FOUND: the session was evicted, or the broker was started again. "
-            "INVALID_FETCH_SESSION_EPOCH: the client lost count, or two connections use one session.",
-            "raise max.incremental.fetch.session.cache.slots on the brokers, over the number of consumers and followers of "
-            "each; look at the broker's IncrementalFetchSessionEvictionsPerSec; with INVALID_FETCH_SESSION_EPOCH look "
-            "for something between client and broker that repeats or loses requests, and upgrade the client",
-            **conn.facts,
-            api="Fetch",
-            api_version=fetched.exchange.api_version,
         )
 
 
@@ -116,7 +111,7 @@ class FetchSessionChurn(FetchDetector):
         full = given * 2 < len(begun)
         key = conn.identity, conn.broker, full
         new = key not in self._found
-        finding = self.report(key, fetched.exchange, partial(self._say, conn, fetched, full))
+        finding = self._report(key, conn, fetched, full)
         if new:
             finding.count = len(begun)
         finding.first_ns = min(finding.first_ns or begun[0][0], begun[0][0])
@@ -128,7 +123,7 @@ class FetchSessionChurn(FetchDetector):
         )
         finding.seen = f"{conn.who} {what}; it names {several(len(fetched.asked), 'partition')} each time"
 
-    def _say(self, conn: ClientConnection, fetched: FetchExchange, full: bool) -> Finding:
+    def _report(self, key: object, conn: ClientConnection, fetched: FetchExchange, full: bool) -> Finding:
         remedy = (
             "raise max.incremental.fetch.session.cache.slots on the broker, over the number of consumers and followers it "
             "serves (its metric NumIncrementalFetchSessions stands at the limit)"
@@ -136,13 +131,12 @@ class FetchSessionChurn(FetchDetector):
             else "a client that wants no session should send session_id 0 with session_epoch -1; one that wants it must "
             "repeat the session_id it was given and count session_epoch up: upgrade or repair the client"
         )
-        return self.finding(
-            "",
+        return self.report(
+            key,
+            fetched.exchange,
             _WHY,
             remedy,
-            **conn.facts,
-            api="Fetch",
-            api_version=fetched.exchange.api_version,
+            **conn.facts_of(fetched.exchange),
             partitions=len(fetched.asked),
             slots_full=full,
         )
@@ -188,23 +182,19 @@ class FullFetches(FetchDetector):
         if asked < records * self.SHARE or rate < self.BYTES_PER_SECOND:
             return
         key = conn.identity, conn.broker
-        finding = self.report(key, fetched.exchange, partial(self._say, conn, fetched))
+        finding = self.report(
+            key,
+            fetched.exchange,
+            _WHY + " librdkafka and aiokafka use none at all.",
+            "let the broker wait longer (fetch.min.bytes, fetch.max.wait.ms; librdkafka: fetch.wait.max.ms), share the "
+            "partitions among more members, or use a client with sessions (Java, franz-go, kafka-python)",
+            **conn.facts_of(fetched.exchange),
+            partitions=len(fetched.positions),
+        )
         finding.count = count
         finding.seen = (
             f"{conn.who} names {len(fetched.positions)} partitions in each of {count:,} Fetch requests to {conn.where} "
             f"({size(asked / count)} each, {number(rate / 1000)} kB/s) for {size(records)} of records: it uses no session"
-        )
-
-    def _say(self, conn: ClientConnection, fetched: FetchExchange) -> Finding:
-        return self.finding(
-            "",
-            _WHY + " librdkafka and aiokafka use none at all.",
-            "let the broker wait longer (fetch.min.bytes, fetch.max.wait.ms; librdkafka: fetch.wait.max.ms), share the "
-            "partitions among more members, or use a client with sessions (Java, franz-go, kafka-python)",
-            **conn.facts,
-            api="Fetch",
-            api_version=fetched.exchange.api_version,
-            partitions=len(fetched.positions),
         )
 
     def closed(self, conn: ClientConnection) -> None:

@@ -54,20 +54,7 @@ class _Assigned(GroupDetector):
 
     def told(self, group: Group, counts: dict[str, int], call: Call, seen: str, why: str, remedy: str) -> Finding:
         """One finding per group; it says how it is now."""
-        finding = self.report(
-            group,
-            call.exchange,
-            lambda: self.finding(
-                seen,
-                why,
-                remedy,
-                group=group.id,
-                assignor=group.assignor,
-                api=call.api,
-                api_version=call.exchange.api_version,
-                **call.conn.facts,
-            ),
-        )
+        finding = self.report(group, call.exchange, why, remedy, seen=seen, assignor=group.assignor, **call.facts)
         finding.seen = seen
         finding.about |= {"generation": group.generation, "partitions": counts}
         return finding

@@ -84,21 +84,16 @@ class StaleCommit(GroupDetector):
         self.report(
             key,
             call.exchange,
-            lambda: self.finding(
-                f"{call.conn.who} commits in group {group.id!r} for generation {call.generation}, {late}: {name} to "
-                f"{call.api} v{call.exchange.api_version} of {some(offsets)}",
-                "the partitions may belong to another member by now, so the coordinator refuses. The records were "
-                "processed, the commit is lost, and whoever has the partitions now reads them again.",
-                "commit in the callback that tells of revoked partitions (Java onPartitionsRevoked, librdkafka "
-                "rebalance_cb, aiokafka and kafka-python on_partitions_revoked), do not hold on to offsets over a "
-                "rebalance, and shorten the work per poll when the member was lost by max.poll.interval.ms",
-                group=group.id,
-                generation=call.generation,
-                error=name,
-                api=call.api,
-                api_version=call.exchange.api_version,
-                **call.conn.facts,
-            ),
+            "the partitions may belong to another member by now, so the coordinator refuses. The records were "
+            "processed, the commit is lost, and whoever has the partitions now reads them again.",
+            "commit in the callback that tells of revoked partitions (Java onPartitionsRevoked, librdkafka "
+            "rebalance_cb, aiokafka and kafka-python on_partitions_revoked), do not hold on to offsets over a "
+            "rebalance, and shorten the work per poll when the member was lost by max.poll.interval.ms",
+            seen=f"{call.conn.who} commits in group {group.id!r} for generation {call.generation}, {late}: {name} to "
+            f"{call.api} v{call.exchange.api_version} of {some(offsets)}",
+            generation=call.generation,
+            error=name,
+            **call.facts,
         )
 
 
@@ -119,21 +114,16 @@ class OutsiderCommit(GroupDetector):
         self.report(
             (group, call.conn.identity),
             call.exchange,
-            lambda: self.finding(
-                f"{call.conn.who} commits to group {group.id!r} without being a member, and is refused with "
-                f"UNKNOWN_MEMBER_ID ({call.api} v{call.exchange.api_version}): the group has members"
-                + (f", {members}" if members else ""),
-                "a consumer with assign() instead of subscribe() commits without a generation. The coordinator takes "
-                "that only while the group has no members; two ways of reading in one group overwrite each other's "
-                "offsets otherwise.",
-                "give the client that uses assign() a group.id of its own; to move offsets of a group, stop its members "
-                "first (kafka-consumer-groups.sh --reset-offsets)",
-                group=group.id,
-                error="UNKNOWN_MEMBER_ID",
-                api=call.api,
-                api_version=call.exchange.api_version,
-                **call.conn.facts,
-            ),
+            "a consumer with assign() instead of subscribe() commits without a generation. The coordinator takes "
+            "that only while the group has no members; two ways of reading in one group overwrite each other's "
+            "offsets otherwise.",
+            "give the client that uses assign() a group.id of its own; to move offsets of a group, stop its members "
+            "first (kafka-consumer-groups.sh --reset-offsets)",
+            seen=f"{call.conn.who} commits to group {group.id!r} without being a member, and is refused with "
+            f"UNKNOWN_MEMBER_ID ({call.api} v{call.exchange.api_version}): the group has members"
+            + (f", {members}" if members else ""),
+            error="UNKNOWN_MEMBER_ID",
+            **call.facts,
         )
 
 
@@ -193,20 +183,15 @@ class CommitFailed(GroupDetector):
         self.report(
             key,
             call.exchange,
-            lambda: self.finding(
-                f"{call.conn.where} refuses commits of {call.conn.who} in group {call.group_id!r} with {name} "
-                f"({call.api} v{call.exchange.api_version}): {some(f'{c.topic}-{c.partition}' for c in refused)}",
-                "offsets that are not committed are read again after the next rebalance or restart.",
-                _REMEDIES.get(name, "look at what the error says of the group, the topic or the broker"),
-                _SEVERITIES.get(name),
-                group=call.group_id,
-                topic=refused[0].topic if refused else None,
-                partition=refused[0].partition if refused else None,
-                error=name,
-                api=call.api,
-                api_version=call.exchange.api_version,
-                **call.conn.facts,
-            ),
+            "offsets that are not committed are read again after the next rebalance or restart.",
+            _REMEDIES.get(name, "look at what the error says of the group, the topic or the broker"),
+            _SEVERITIES.get(name),
+            seen=f"{call.conn.where} refuses commits of {call.conn.who} in group {call.group_id!r} with {name} "
+            f"({call.api} v{call.exchange.api_version}): {some(f'{c.topic}-{c.partition}' for c in refused)}",
+            topic=refused[0].topic if refused else None,
+            partition=refused[0].partition if refused else None,
+            error=name,
+            **call.facts,
         )
 
 
@@ -269,20 +254,15 @@ class CommitPerRecord(GroupDetector):
         finding = self.report(
             key,
             call.exchange,
-            lambda: self.finding(
-                seen,
-                "every commit is a request to the coordinator and a record in __consumer_offsets, replicated and "
-                "answered by all in-sync replicas: a consumer that waits for it reads at the pace of that round trip.",
-                "commit once per poll or batch, or every few seconds (enable.auto.commit with auto.commit.interval.ms "
-                "5000; librdkafka: with enable.auto.offset.store=false and store_offsets() per record); what is read "
-                "twice after a failure must be bearable anyway",
-                group=call.group_id,
-                topic=topic,
-                partition=partition,
-                api=call.api,
-                api_version=call.exchange.api_version,
-                **call.conn.facts,
-            ),
+            "every commit is a request to the coordinator and a record in __consumer_offsets, replicated and "
+            "answered by all in-sync replicas: a consumer that waits for it reads at the pace of that round trip.",
+            "commit once per poll or batch, or every few seconds (enable.auto.commit with auto.commit.interval.ms "
+            "5000; librdkafka: with enable.auto.offset.store=false and store_offsets() per record); what is read "
+            "twice after a failure must be bearable anyway",
+            seen=seen,
+            topic=topic,
+            partition=partition,
+            **call.facts,
         )
         finding.count = max(finding.count, streak.count)
         if streak.count >= finding.about.get("commits", 0):
@@ -331,25 +311,20 @@ class CommitBackwards(GroupDetector):
         finding = self.report(
             key,
             call.exchange,
-            lambda: self.finding(
-                seen,
-                "offsets were reset by a client outside of the group; its members read these records again."
-                if tool
-                else "records between the two offsets are read again after the next rebalance or restart. It comes from "
-                "a seek() or reset, from commits that overtake each other (commitAsync, several threads), or from a "
-                "member that goes on with positions of before a rebalance.",
-                "nothing, if that was meant"
-                if tool
-                else "nothing after a meant seek(); otherwise commit only what is higher than before, per partition and "
-                "from one thread, and forget positions when partitions are revoked",
-                Severity.INFO if tool else None,
-                group=call.group_id,
-                topic=topic,
-                partition=partition,
-                api=call.api,
-                api_version=call.exchange.api_version,
-                **call.conn.facts,
-            ),
+            "offsets were reset by a client outside of the group; its members read these records again."
+            if tool
+            else "records between the two offsets are read again after the next rebalance or restart. It comes from "
+            "a seek() or reset, from commits that overtake each other (commitAsync, several threads), or from a "
+            "member that goes on with positions of before a rebalance.",
+            "nothing, if that was meant"
+            if tool
+            else "nothing after a meant seek(); otherwise commit only what is higher than before, per partition and "
+            "from one thread, and forget positions when partitions are revoked",
+            Severity.INFO if tool else None,
+            seen=seen,
+            topic=topic,
+            partition=partition,
+            **call.facts,
         )
         if last - offset > finding.about.get("back", 0):
             finding.seen = seen

@@ -102,17 +102,13 @@ class CoordinatorTrouble(Detector):
         finding = self.report(
             group,
             exchange,
-            lambda: self.finding(
-                seen,
-                "a group lives on its coordinator, the leader of a partition of __consumer_offsets: without it nobody "
-                "joins, sends heartbeats or commits, and members are lost when their session ends.",
-                _REMEDY,
-                group=group,
-                error=facts.error_name(error),
-                api=exchange.api,
-                api_version=exchange.api_version,
-                **conn.facts,
-            ),
+            "a group lives on its coordinator, the leader of a partition of __consumer_offsets: without it nobody "
+            "joins, sends heartbeats or commits, and members are lost when their session ends.",
+            _REMEDY,
+            seen=seen,
+            group=group,
+            error=facts.error_name(error),
+            **conn.facts_of(exchange),
         )
         finding.seen = seen
         finding.count = max(finding.count, total)
@@ -167,16 +163,12 @@ class CoordinatorMoved(Detector):
         return self.report(
             group,
             exchange,
-            lambda: self.finding(
-                seen,
-                "a coordinator moves when the leader of its partition of __consumer_offsets does. The new one reads "
-                "that partition first (COORDINATOR_LOAD_IN_PROGRESS); members find it again and go on.",
-                "nothing after a broker's restart; if it happens again and again, " + _REMEDY,
-                group=group,
-                api=exchange.api,
-                api_version=exchange.api_version,
-                **conn.facts,
-            ),
+            "a coordinator moves when the leader of its partition of __consumer_offsets does. The new one reads "
+            "that partition first (COORDINATOR_LOAD_IN_PROGRESS); members find it again and go on.",
+            "nothing after a broker's restart; if it happens again and again, " + _REMEDY,
+            seen=seen,
+            group=group,
+            **conn.facts_of(exchange),
         )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
 
 from ....schema import facts
 from ...engine.counters import BoundedDict
@@ -65,11 +64,10 @@ class MissedHeartbeats(GroupDetector):
         limit = session_ms(member) * 1_000_000
         if limit <= 0 or silent < limit * self.MOST:
             return
-        key = group, member.conn.identity
-        finding = self.report(key, call.exchange, lambda: self._make(group, member, silent, call, "was silent for"))
+        now = self._make(group, member, silent, call, "was silent for")
+        finding = self.count((group, member.conn.identity), now, call.exchange)
         if silent // 1_000_000 > finding.about["silent_ms"]:
-            worse = self._make(group, member, silent, call, "was silent for")
-            finding.seen, finding.about, finding.severity = worse.seen, worse.about, worse.severity
+            finding.seen, finding.about, finding.severity = now.seen, now.about, now.severity
 
     def _make(self, group: Group, member: Member, silent: int, call: Call | None, what: str) -> Finding:
         session = session_ms(member)
@@ -91,9 +89,7 @@ class MissedHeartbeats(GroupDetector):
             member=member.member_id,
             silent_ms=silent // 1_000_000,
             session_timeout_ms=session,
-            api=call.api if call else None,
-            api_version=call.exchange.api_version if call else None,
-            **member.conn.facts,
+            **member.conn.facts_of(call.exchange if call else None),
         )
 
 
@@ -193,7 +189,7 @@ class PollIntervalExceeded(GroupDetector):
         now = self._make(away, now_ns)
         known = self._found.get(key)
         back = known is not None and bool(away.reason) and now_ns > away.call.asked_ns  # told when it left
-        finding = known if known is not None and back else self.report(key, away.call.exchange, lambda: now)
+        finding = known if known is not None and back else self.count(key, now, away.call.exchange)
         if now.about["pause_ms"] > finding.about["pause_ms"]:
             finding.seen, finding.about = now.seen, now.about
         if finding.count >= self.OFTEN:
@@ -220,9 +216,7 @@ class PollIntervalExceeded(GroupDetector):
             member=member.member_id,
             max_poll_interval_ms=limit if limit > 0 else None,
             pause_ms=pause // 1_000_000,
-            api=call.api,
-            api_version=call.exchange.api_version,
-            **member.conn.facts,
+            **member.conn.facts_of(call.exchange),
         )
 
 
@@ -274,10 +268,10 @@ class ClosedWithoutLeaving(GroupDetector):
             if member.state is State.LEFT:
                 continue
             cost = last.formed_ns - member.closed_ns
-            key = group, member.conn.identity
-            finding = self.report(key, None, partial(self._make, group, member, cost), member.closed_ns)
+            now = self._make(group, member, cost)
+            finding = self.count((group, member.conn.identity), now, None, member.closed_ns)
             if cost // 1_000_000 > finding.about["cost_ms"]:
-                finding.seen = self._make(group, member, cost).seen
+                finding.seen = now.seen
                 finding.about["cost_ms"] = cost // 1_000_000
 
     def finish(self, now_ns: int) -> None:

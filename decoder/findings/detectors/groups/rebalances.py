@@ -80,19 +80,14 @@ class RebalanceStorm(GroupDetector):
         finding = self.report(
             group,
             call.exchange,
-            lambda: self.finding(
-                seen,
-                "every generation takes partitions away and gives them anew: with the eager protocol all members stop "
-                "reading meanwhile, and records that were read and not committed are read again.",
-                "keep consumers open instead of making one per piece of work; let the process commit and poll on while "
-                "it works (max.poll.interval.ms), raise session.timeout.ms if members are lost by silence (Java and "
-                "librdkafka: 45000), give stable members a group.instance.id (KIP-345), and use cooperative-sticky or "
-                "group.protocol=consumer (KIP-848).",
-                group=group.id,
-                api=call.api,
-                api_version=call.exchange.api_version,
-                **call.conn.facts,
-            ),
+            "every generation takes partitions away and gives them anew: with the eager protocol all members stop "
+            "reading meanwhile, and records that were read and not committed are read again.",
+            "keep consumers open instead of making one per piece of work; let the process commit and poll on while "
+            "it works (max.poll.interval.ms), raise session.timeout.ms if members are lost by silence (Java and "
+            "librdkafka: 45000), give stable members a group.instance.id (KIP-345), and use cooperative-sticky or "
+            "group.protocol=consumer (KIP-848).",
+            seen=seen,
+            **call.facts,
         )
         finding.seen = seen
         finding.count = max(finding.count, len(known))
@@ -164,22 +159,20 @@ class HeldUpJoin(GroupDetector):
             finding = self.report(
                 group,
                 exchange,
-                lambda: self.finding(
-                    seen,
-                    "a generation is formed only when every member has joined again, or the longest rebalance timeout "
-                    "of the members (Java, librdkafka: max.poll.interval.ms) is over. Nobody is given partitions until "
-                    "then. A member joins again in its next poll, so one that works long on what it has read holds up "
-                    "all others.",
-                    "make the named client poll more often: less work per poll (Java, kafka-python: max.poll.records; "
-                    "librdkafka: smaller consume batches), or work in another thread with pause(); lower "
-                    "max.poll.interval.ms (kafka-python, aiokafka: max_poll_interval_ms) so that others wait less, or "
-                    "use group.protocol=consumer (KIP-848), where nobody waits for all.",
-                    group=group.id,
-                    member=member.member_id,
-                    api="JoinGroup",
-                    rebalance_timeout_ms=limit,
-                    **member.conn.facts,
-                ),
+                "a generation is formed only when every member has joined again, or the longest rebalance timeout "
+                "of the members (Java, librdkafka: max.poll.interval.ms) is over. Nobody is given partitions until "
+                "then. A member joins again in its next poll, so one that works long on what it has read holds up "
+                "all others.",
+                "make the named client poll more often: less work per poll (Java, kafka-python: max.poll.records; "
+                "librdkafka: smaller consume batches), or work in another thread with pause(); lower "
+                "max.poll.interval.ms (kafka-python, aiokafka: max_poll_interval_ms) so that others wait less, or "
+                "use group.protocol=consumer (KIP-848), where nobody waits for all.",
+                seen=seen,
+                group=group.id,
+                member=member.member_id,
+                api="JoinGroup",
+                rebalance_timeout_ms=limit,
+                **member.conn.facts,
             )
         finding.seen = seen
         finding.about["waited_ms"] = max(finding.about.get("waited_ms", 0), waited // 1_000_000)
@@ -244,17 +237,13 @@ class SlowRebalance(GroupDetector):
         finding = self.report(
             group,
             call.exchange,
-            lambda: self.finding(
-                seen,
-                "from the first JoinGroup to the last SyncGroup answer members that revoked their partitions read "
-                "nothing (eager protocol: all of them).",
-                remedy,
-                group=group.id,
-                generation=last.generation,
-                api=call.api,
-                api_version=call.exchange.api_version,
-                **(leader.conn if leader else call.conn).facts,
-            ),
+            "from the first JoinGroup to the last SyncGroup answer members that revoked their partitions read "
+            "nothing (eager protocol: all of them).",
+            remedy,
+            seen=seen,
+            group=group.id,
+            generation=last.generation,
+            **(leader.conn if leader else call.conn).facts_of(call.exchange),
         )
         worst = max(finding.about.get("ms", 0), last.duration_ns // 1_000_000)
         if worst == last.duration_ns // 1_000_000:

@@ -61,20 +61,15 @@ class UnknownMember(GroupDetector):
         finding = self.report(
             key,
             call.exchange,
-            lambda: self.finding(
-                seen,
-                "the coordinator put the member out (no heartbeat for session.timeout.ms, not back from a rebalance "
-                "within max.poll.interval.ms) or went on to another generation. The client should forget its member id "
-                "or generation and join anew; one that is told again and again is lost each time, or does not listen.",
-                "look why it is lost (held-up-join, missed-heartbeats, poll-interval-exceeded) and whether it sends "
-                "JoinGroup with an empty member id afterwards; if not, upgrade the client",
-                group=call.group_id,
-                member=call.member_id,
-                error=name,
-                api=call.api,
-                api_version=call.exchange.api_version,
-                **call.conn.facts,
-            ),
+            "the coordinator put the member out (no heartbeat for session.timeout.ms, not back from a rebalance "
+            "within max.poll.interval.ms) or went on to another generation. The client should forget its member id "
+            "or generation and join anew; one that is told again and again is lost each time, or does not listen.",
+            "look why it is lost (held-up-join, missed-heartbeats, poll-interval-exceeded) and whether it sends "
+            "JoinGroup with an empty member id afterwards; if not, upgrade the client",
+            seen=seen,
+            member=call.member_id,
+            error=name,
+            **call.facts,
         )
         finding.seen = seen
         finding.count = max(finding.count, len(told))
@@ -128,27 +123,22 @@ class FencedInstance(GroupDetector):
         self.report(
             (group, instance, call.error),
             call.exchange,
-            lambda: self.finding(
-                f"{call.conn.who} is {'fenced out of' if fenced else 'kept out of'} group {group.id!r} with {name} "
-                f"({call.api} v{call.exchange.api_version}): its group.instance.id is {instance!r}{other}",
-                "a group.instance.id belongs to one running process (KIP-345). The classic protocol gives it to the one "
-                "that joined last and fences the other, which ends with a fatal error; KIP-848 keeps the newcomer out "
-                "with UNRELEASED_INSTANCE_ID until the first one leaves or its session ends.",
-                "give every process an id of its own (the host or pod name, a StatefulSet's ordinal), and see that the "
-                "old process is gone before a new one starts with its id"
-                if fenced or alive
-                else "start the consumer anew when the old session is over (group.consumer.session.timeout.ms, 45 s), by a "
-                "supervisor that waits so long: Java consumers and librdkafka take this error as fatal and do not try again. "
-                "Close consumers before they end; give every process a group.instance.id of its own",
-                Severity.HIGH if fenced or alive else Severity.MEDIUM,
-                group=group.id,
-                instance_id=instance,
-                error=name,
-                others=sorted(others),
-                api=call.api,
-                api_version=call.exchange.api_version,
-                **call.conn.facts,
-            ),
+            "a group.instance.id belongs to one running process (KIP-345). The classic protocol gives it to the one "
+            "that joined last and fences the other, which ends with a fatal error; KIP-848 keeps the newcomer out "
+            "with UNRELEASED_INSTANCE_ID until the first one leaves or its session ends.",
+            "give every process an id of its own (the host or pod name, a StatefulSet's ordinal), and see that the "
+            "old process is gone before a new one starts with its id"
+            if fenced or alive
+            else "start the consumer anew when the old session is over (group.consumer.session.timeout.ms, 45 s), by a "
+            "supervisor that waits so long: Java consumers and librdkafka take this error as fatal and do not try again. "
+            "Close consumers before they end; give every process a group.instance.id of its own",
+            Severity.HIGH if fenced or alive else Severity.MEDIUM,
+            seen=f"{call.conn.who} is {'fenced out of' if fenced else 'kept out of'} group {group.id!r} with {name} "
+            f"({call.api} v{call.exchange.api_version}): its group.instance.id is {instance!r}{other}",
+            instance_id=instance,
+            error=name,
+            others=sorted(others),
+            **call.facts,
         )
 
     def _let_in(self, call: Call, group: Group, instance: str) -> None:
@@ -186,25 +176,20 @@ class InconsistentProtocol(GroupDetector):
         self.report(
             (group, call.conn.identity),
             call.exchange,
-            lambda: self.finding(
-                f"{call.conn.who} cannot join group {group.id!r}: INCONSISTENT_GROUP_PROTOCOL to {call.api} "
-                f"v{call.exchange.api_version}. It has {', '.join(mine) or other_type or 'no protocol'}"
-                + (f"; {theirs}" if theirs else "; the others were not captured"),
-                "all members of a group must have one assignor in common (partition.assignment.strategy) and the same "
-                "protocol type; cooperative and eager assignors cannot be mixed, and group ids are shared by "
-                "consumers, Connect workers and share groups alike (KIP-429, KIP-848).",
-                "give all members the same partition.assignment.strategy; to go over to another, list both in a first "
-                "restart of all members (Java: cooperative-sticky and the old one) and drop the old one in a second. "
-                "librdkafka cannot list both kinds: stop the group, then start it with the new one. If it is another "
-                "application, give it a group.id of its own",
-                group=group.id,
-                assignors=list(mine),
-                others={who: list(names) for who, names in others.items()},
-                error="INCONSISTENT_GROUP_PROTOCOL",
-                api=call.api,
-                api_version=call.exchange.api_version,
-                **call.conn.facts,
-            ),
+            "all members of a group must have one assignor in common (partition.assignment.strategy) and the same "
+            "protocol type; cooperative and eager assignors cannot be mixed, and group ids are shared by "
+            "consumers, Connect workers and share groups alike (KIP-429, KIP-848).",
+            "give all members the same partition.assignment.strategy; to go over to another, list both in a first "
+            "restart of all members (Java: cooperative-sticky and the old one) and drop the old one in a second. "
+            "librdkafka cannot list both kinds: stop the group, then start it with the new one. If it is another "
+            "application, give it a group.id of its own",
+            seen=f"{call.conn.who} cannot join group {group.id!r}: INCONSISTENT_GROUP_PROTOCOL to {call.api} "
+            f"v{call.exchange.api_version}. It has {', '.join(mine) or other_type or 'no protocol'}"
+            + (f"; {theirs}" if theirs else "; the others were not captured"),
+            assignors=list(mine),
+            others={who: list(names) for who, names in others.items()},
+            error="INCONSISTENT_GROUP_PROTOCOL",
+            **call.facts,
         )
 
 
@@ -268,17 +253,13 @@ class GroupRefused(GroupDetector):
         self.report(
             (group, error, conn.identity),
             exchange,
-            lambda: self.finding(
-                f"{conn.where} refuses {conn.who} in group {group!r}: {name} to {exchange.api} v{exchange.api_version}"
-                f"{asked}",
-                why + ".",
-                remedy,
-                group=group,
-                error=name,
-                api=exchange.api,
-                api_version=exchange.api_version,
-                **conn.facts,
-            ),
+            why + ".",
+            remedy,
+            seen=f"{conn.where} refuses {conn.who} in group {group!r}: {name} to {exchange.api} v{exchange.api_version}"
+            f"{asked}",
+            group=group,
+            error=name,
+            **conn.facts_of(exchange),
         )
 
 

@@ -189,22 +189,17 @@ class UnreachableAdvertisedAddress(Detector):
         return self.report(
             (seeker.conn.client_host, seeker.conn.client_id, address),
             seeker.exchange,
-            lambda: self.finding(
-                "",
-                "clients use the address of bootstrap.servers for the first connection only; all work goes to the "
-                f"addresses that brokers advertise.{' ' + hint if hint else ''} The client keeps waiting, or "
-                "fails with a timeout that does not name the cause.",
-                "set advertised.listeners on the broker to a name and port that this client can resolve and reach "
-                "(with several networks: one listener each, in listener.security.protocol.map); containers: the "
-                "published host name and port. To check, on the client's machine: "
-                f"nc -vz {' '.join(split(address))}",
-                node=node,
-                advertised=address,
-                api=seeker.exchange.api if seeker.exchange else None,
-                api_version=seeker.exchange.api_version if seeker.exchange else None,
-                **seeker.conn.facts,
-            ),
-            time_ns,
+            "clients use the address of bootstrap.servers for the first connection only; all work goes to the "
+            f"addresses that brokers advertise.{' ' + hint if hint else ''} The client keeps waiting, or "
+            "fails with a timeout that does not name the cause.",
+            "set advertised.listeners on the broker to a name and port that this client can resolve and reach "
+            "(with several networks: one listener each, in listener.security.protocol.map); containers: the "
+            "published host name and port. To check, on the client's machine: "
+            f"nc -vz {' '.join(split(address))}",
+            time_ns=time_ns,
+            node=node,
+            advertised=address,
+            **seeker.conn.facts_of(seeker.exchange),
         )
 
 
@@ -255,28 +250,27 @@ class BrokenBrokerAddress(Detector):
         self.report(
             (conn.cluster.id, node),
             exchange,
-            lambda: self.finding(
-                f"{conn.where} says that broker {node} is at {address!r}",
-                "no client can connect there; what that broker leads or coordinates stands still.",
-                "set advertised.listeners on that broker to its host name and port",
-                api=exchange.api, api_version=exchange.api_version, node=node, advertised=address, **conn.facts,
-            ),
-        )  # fmt: skip
+            "no client can connect there; what that broker leads or coordinates stands still.",
+            "set advertised.listeners on that broker to its host name and port",
+            seen=f"{conn.where} says that broker {node} is at {address!r}",
+            node=node,
+            advertised=address,
+            **conn.facts_of(exchange),
+        )
 
     def _double(self, conn: ClientConnection, exchange: Exchange, address: str, one: int, other: int) -> None:
         self.report(
             (conn.cluster.id, address),
             exchange,
-            lambda: self.finding(
-                f"{conn.where} says that brokers {one} and {other} are both at {address}",
-                "clients send what is meant for one to the other: NOT_LEADER_OR_FOLLOWER and NOT_COORDINATOR come "
-                "back in a circle, and what works is chance.",
-                "give every broker an advertised.listeners of its own; behind one load balancer: a port or a name "
-                "(SNI) per broker. A copied server.properties is the usual cause.",
-                api=exchange.api, api_version=exchange.api_version, nodes=[one, other], advertised=address,
-                **conn.facts,
-            ),
-        )  # fmt: skip
+            "clients send what is meant for one to the other: NOT_LEADER_OR_FOLLOWER and NOT_COORDINATOR come "
+            "back in a circle, and what works is chance.",
+            "give every broker an advertised.listeners of its own; behind one load balancer: a port or a name "
+            "(SNI) per broker. A copied server.properties is the usual cause.",
+            seen=f"{conn.where} says that brokers {one} and {other} are both at {address}",
+            nodes=[one, other],
+            advertised=address,
+            **conn.facts_of(exchange),
+        )
 
 
 def _read(original: bytes, exchange: Exchange) -> list[tuple[int, str]]:
@@ -325,16 +319,14 @@ class FlappingBrokerAddress(Detector):
         found = self.report(
             (conn.cluster.id, conn.broker, node),
             exchange,
-            lambda: self.finding(
-                "",
-                "clients close their connections to a broker whose address changes and connect anew; with two "
-                "processes of one node.id half of the work meets the wrong one.",
-                "look for two brokers with the same node.id (a copied server.properties, an old pod that still "
-                "runs), or for a load balancer in front of brokers of two clusters",
-                api=exchange.api, api_version=exchange.api_version, node=node, addresses=sorted((before, now)),
-                **conn.facts,
-            ),
-        )  # fmt: skip
+            "clients close their connections to a broker whose address changes and connect anew; with two "
+            "processes of one node.id half of the work meets the wrong one.",
+            "look for two brokers with the same node.id (a copied server.properties, an old pod that still "
+            "runs), or for a load balancer in front of brokers of two clusters",
+            node=node,
+            addresses=sorted((before, now)),
+            **conn.facts_of(exchange),
+        )
         found.seen = (
             f"{conn.where} says now {now}, now {before} for the address of broker {node}; "
             f"it came back {found.count + self.RETURNS - 1} times"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from functools import partial
 
 from ....connection.exchange import Exchange, State
 from ....schema import facts
@@ -104,7 +103,22 @@ class ConnectionChurn(Detector):
         # A client that produces has a connection for its bootstrap, too.
         per_record = records * 3 >= len(recent)
         new = conn.identity not in self._found
-        finding = self.report(conn.identity, None, partial(self._say, conn, per_record), ended)
+        finding = self.report(
+            conn.identity,
+            None,
+            "each connection costs TCP (and TLS and SASL) round trips, ApiVersions and Metadata before the first record, "
+            "and a broker's memory and network thread; nothing is batched. Brokers may refuse it "
+            "(max.connection.creation.rate, KIP-612).",
+            "make one producer (or consumer, or admin client) when the application starts, share it among threads, and close "
+            "it when the application ends; do not call flush() and close() for each record"
+            if per_record
+            else "keep one client for as long as the application runs; look for a job that is started again and again, or a "
+            "loop of failing clients",
+            time_ns=ended,
+            **conn.facts,
+            api="Produce" if per_record else None,
+            per_minute=0,
+        )
         if new:
             finding.count = brief.count
             finding.first_ns = min(at for at, _ in brief.ends)
@@ -122,22 +136,6 @@ class ConnectionChurn(Detector):
         finding.seen = (
             f"{conn.who} {what}; {finding.count:,} connections, {duration(brief.lives_ns / brief.count)} each on average, "
             f"{number(brief.setup / brief.count)} requests each to get ready"
-        )
-
-    def _say(self, conn: ClientConnection, per_record: bool) -> Finding:
-        return self.finding(
-            "",
-            "each connection costs TCP (and TLS and SASL) round trips, ApiVersions and Metadata before the first record, "
-            "and a broker's memory and network thread; nothing is batched. Brokers may refuse it "
-            "(max.connection.creation.rate, KIP-612).",
-            "make one producer (or consumer, or admin client) when the application starts, share it among threads, and close "
-            "it when the application ends; do not call flush() and close() for each record"
-            if per_record
-            else "keep one client for as long as the application runs; look for a job that is started again and again, or a "
-            "loop of failing clients",
-            **conn.facts,
-            api="Produce" if per_record else None,
-            per_minute=0,
         )
 
 
@@ -172,7 +170,15 @@ class UnusedConnections(Detector):
         count, first = sums
         if count < self.COUNT:
             return
-        finding = self.report(key, None, partial(self._say, conn), at)
+        finding = self.report(
+            key,
+            None,
+            "health checks of load balancers, port probes and clients that give up while connecting look like this. Each "
+            "one takes a slot of max.connections.per.ip and of a network thread.",
+            "if it is a health check, leave it or make it rarer; else look what runs on that host",
+            time_ns=at,
+            **conn.facts,
+        )
         finding.count, finding.first_ns = count, first
         lasting = max(at - first, SECOND)
         often = count > 20 and count * SECOND / lasting >= self.MANY_PER_SECOND
@@ -180,15 +186,6 @@ class UnusedConnections(Detector):
         finding.seen = (
             f"{conn.client_host} opened {several(count, 'connection')} to {conn.where} in {duration(lasting)} and closed them without "
             "a single request"
-        )
-
-    def _say(self, conn: ClientConnection) -> Finding:
-        return self.finding(
-            "",
-            "health checks of load balancers, port probes and clients that give up while connecting look like this. Each "
-            "one takes a slot of max.connections.per.ip and of a network thread.",
-            "if it is a health check, leave it or make it rarer; else look what runs on that host",
-            **conn.facts,
         )
 
 
@@ -221,21 +218,19 @@ class ManyConnections(Detector):
         held.intersection_update(self.traffic.connections)
         if len(held) < self.MANY:
             return
-        finding = self.report(key, exchange, partial(self._say, conn))
-        finding.count = max(finding.count, len(held))
-        finding.severity = Severity.LOW if finding.count >= self.TOO_MANY else Severity.INFO
-        finding.about["connections"] = finding.count
-        finding.seen = f"{conn.who} holds {finding.count} connections to {conn.where} at the same time"
-
-    def _say(self, conn: ClientConnection) -> Finding:
-        return self.finding(
-            "",
+        finding = self.report(
+            key,
+            exchange,
             "a client needs one to three connections per broker. Each costs the broker buffers and counts against "
             "max.connections and max.connections.per.ip; each producer batches for itself.",
             "share one producer among the threads of a process instead of one each; close clients that are no longer used; "
             "give different applications different client ids, so that they can be told apart",
             **conn.facts,
         )
+        finding.count = max(finding.count, len(held))
+        finding.severity = Severity.LOW if finding.count >= self.TOO_MANY else Severity.INFO
+        finding.about["connections"] = finding.count
+        finding.seen = f"{conn.who} holds {finding.count} connections to {conn.where} at the same time"
 
 
 class ClosedByBroker(Detector):
@@ -286,9 +281,7 @@ class ClosedByBroker(Detector):
         asked = lost[0].request_time_ns or ended
         pause = last[1] if last is not None else 0
         idle = pause >= self.IDLE_NS and ended - asked <= self.JUST_SENT_NS
-        finding = self.report(
-            (conn.identity, conn.broker, idle), lost[0], partial(self._say, conn, lost[0], idle, pause)
-        )
+        finding = self._report((conn.identity, conn.broker, idle), conn, lost[0], idle, pause)
         if finding.count >= self.OFTEN:
             finding.severity = Severity.MEDIUM
         names = ", ".join(sorted({e.api for e in lost}))
@@ -300,14 +293,16 @@ class ClosedByBroker(Detector):
         )
 
     def _idle(self, conn: ClientConnection, idle: int) -> None:
-        finding = self.report(("idle", conn.identity), None, partial(self._say, conn, None, True, idle), conn.closed_ns)
+        finding = self._report(("idle", conn.identity), conn, None, True, idle)
         finding.severity = Severity.INFO
         finding.seen = (
             f"{conn.where} closed idle connections of {conn.who} {times(finding.count)}, after {duration(idle)} without a "
             "request; nothing was lost"
         )
 
-    def _say(self, conn: ClientConnection, exchange: Exchange | None, idle: bool, pause: int) -> Finding:
+    def _report(
+        self, key: object, conn: ClientConnection, exchange: Exchange | None, idle: bool, pause: int
+    ) -> Finding:
         if idle:
             why = (
                 "brokers close connections that are idle for connections.max.idle.ms (10 min), load balancers and "
@@ -328,15 +323,7 @@ class ClosedByBroker(Detector):
                 "look at the broker's log at that time: 'Closing socket', InvalidRequestException, a shutdown; if it was "
                 "restarted, clients connect anew and send again"
             )
-        return self.finding(
-            "",
-            why,
-            remedy,
-            **conn.facts,
-            api=exchange.api if exchange else None,
-            api_version=exchange.api_version if exchange else None,
-            idle=idle,
-        )
+        return self.report(key, exchange, why, remedy, time_ns=conn.closed_ns, **conn.facts_of(exchange), idle=idle)
 
 
 DETECTORS: tuple[type[Detector], ...] = (

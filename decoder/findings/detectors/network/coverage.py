@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from ....connection.exchange import Exchange, State
 from ....wire.frame import Direction
 from ...engine.counters import BoundedDict
@@ -58,14 +56,29 @@ class NotInTheCapture(Detector):
                 self._ends(conn, first, now_ns)
 
     def _half(self, conn: ClientConnection, shown: str, missing: str, unknown: str) -> None:
-        finding = self._connection((shown, conn.broker), conn, None, partial(self._say_half, conn, missing, unknown))
+        finding = self._count_once(
+            (shown, conn.broker),
+            conn,
+            None,
+            f"{missing} went another way, or were filtered out (tcpdump with `dst port`, a mirror port of one direction, two "
+            f"paths): {unknown} not known, and nothing is said of them here.",
+            "capture both directions, at one end of the connections; `barnabas proxy` records both by itself",
+        )
         finding.seen = f"of {several(finding.count, 'connection')} to {conn.where} the capture shows only {shown}"
 
     def _ends(self, conn: ClientConnection, first: Exchange, now_ns: int) -> None:
         silent_ns = now_ns - conn.last_ns
         if silent_ns < max(UnansweredRequest.LATE_NS, own_wait_ns(first) + UnansweredRequest.BEYOND_NS):
             return
-        finding = self._connection(("ends", conn.broker), conn, first, partial(self._say_end, conn))
+        finding = self._count_once(
+            ("ends", conn.broker),
+            conn,
+            first,
+            "a capture that was put together from several, or that missed packets, looks the same as a broker that does not "
+            "answer: from the moment on that nothing of a connection is shown, nothing is known of it. Long waits that the "
+            f"capture does show ({UnansweredRequest.id}) are told.",
+            "look at the client's log at that time, or capture until the client gives up and ends the connection",
+        )
         if finding.count == 1:
             finding.seen = (
                 f"{first.api} v{first.api_version} of {conn.who} to {conn.where} has no answer in the capture, which shows nothing "
@@ -77,35 +90,16 @@ class NotInTheCapture(Detector):
                 "nor that they ended"
             )
 
-    def _connection(self, key: object, conn: ClientConnection, exchange: Exchange | None, make: partial[Finding]) -> Finding:
+    def _count_once(
+        self, key: object, conn: ClientConnection, exchange: Exchange | None, why: str, remedy: str
+    ) -> Finding:
         """Count a connection once, however often it is looked at."""
         known = self._found.get(key)
         if known is not None and conn.number in known.about["connections"]:
             return known
-        finding = self.report(key, exchange, make, conn.last_ns)
+        finding = self.report(key, exchange, why, remedy, time_ns=conn.last_ns, broker=conn.broker, connections=[])
         finding.about["connections"].append(conn.number)
         return finding
-
-    def _say_half(self, conn: ClientConnection, missing: str, unknown: str) -> Finding:
-        return self.finding(
-            "",
-            f"{missing} went another way, or were filtered out (tcpdump with `dst port`, a mirror port of one direction, two "
-            f"paths): {unknown} not known, and nothing is said of them here.",
-            "capture both directions, at one end of the connections; `barnabas proxy` records both by itself",
-            broker=conn.broker,
-            connections=[],
-        )
-
-    def _say_end(self, conn: ClientConnection) -> Finding:
-        return self.finding(
-            "",
-            "a capture that was put together from several, or that missed packets, looks the same as a broker that does not "
-            "answer: from the moment on that nothing of a connection is shown, nothing is known of it. Long waits that the "
-            f"capture does show ({UnansweredRequest.id}) are told.",
-            "look at the client's log at that time, or capture until the client gives up and ends the connection",
-            broker=conn.broker,
-            connections=[],
-        )
 
 
 DETECTORS: tuple[type[Detector], ...] = (NotInTheCapture,)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
 
 from ....connection.exchange import Exchange, State
 from ....schema import facts
@@ -68,7 +67,17 @@ class HeadOfLine(Detector):
         if taken is None or taken.behind < self.WAITED_NS:
             return
         key = conn.identity, taken.blocker
-        finding = self.report(key, exchange, partial(self._say, conn, exchange, taken.blocker))
+        finding = self.report(
+            key,
+            exchange,
+            "a broker answers the requests of a connection one after the other, and keeps a Fetch up to fetch.max.wait.ms "
+            "and a JoinGroup until all members have joined. Whatever the client sends meanwhile waits with it.",
+            "use a connection of its own for what must be quick (Java, librdkafka and aiokafka have one for the group "
+            "coordinator); lower fetch.max.wait.ms (librdkafka: fetch.wait.max.ms); do not share one client between "
+            "fetching and producing",
+            **conn.facts_of(exchange),
+            behind=facts.api_name(taken.blocker),
+        )
         waited = self._waited.setdefault(key, _Waited())
         waited.total_ns += taken.behind
         waited.worst_ns = max(waited.worst_ns, taken.behind)
@@ -86,20 +95,6 @@ class HeadOfLine(Detector):
         finding.seen = (
             f"{some(waited.apis)} of {conn.who} waited behind a {facts.api_name(taken.blocker)} on the same connection to "
             f"{conn.where} {times(finding.count)}: {duration(waited.total_ns)} in all, {duration(waited.worst_ns)} at worst"
-        )
-
-    def _say(self, conn: ClientConnection, exchange: Exchange, blocker: int) -> Finding:
-        return self.finding(
-            "",
-            "a broker answers the requests of a connection one after the other, and keeps a Fetch up to fetch.max.wait.ms "
-            "and a JoinGroup until all members have joined. Whatever the client sends meanwhile waits with it.",
-            "use a connection of its own for what must be quick (Java, librdkafka and aiokafka have one for the group "
-            "coordinator); lower fetch.max.wait.ms (librdkafka: fetch.wait.max.ms); do not share one client between "
-            "fetching and producing",
-            **conn.facts,
-            api=exchange.api,
-            api_version=exchange.api_version,
-            behind=facts.api_name(blocker),
         )
 
 
@@ -160,7 +155,7 @@ class SlowAnswers(Detector):
         if len(late.seconds) < 100:
             late.seconds.add((exchange.response_time_ns or 0) // SECOND)
         if len(late.seconds) >= self.SECONDS:
-            self.report(conn.broker, exchange, partial(self._say, conn, exchange))
+            self._report(conn, exchange)
 
     def finish(self, now_ns: int) -> None:
         as_a_rule: dict[str, list[tuple[float, int]]] = {}
@@ -171,7 +166,7 @@ class SlowAnswers(Detector):
         for broker, apis in as_a_rule.items():
             conn, exchange = self._who[broker, max(apis)[1]]
             if broker not in self._found:
-                self.report(broker, exchange, partial(self._say, conn, exchange))
+                self._report(conn, exchange)
             self._slow_as_a_rule(self._found[broker], conn, exchange, [facts.api_name(key) for _, key in apis])
         late: dict[str, list[_Late]] = {}
         for (broker, _), case in self._late.items():
@@ -208,18 +203,17 @@ class SlowAnswers(Detector):
             + (f"; late answers of {some(others)} too" if others else "")
         )
 
-    def _say(self, conn: ClientConnection, exchange: Exchange) -> Finding:
-        return self.finding(
-            "",
+    def _report(self, conn: ClientConnection, exchange: Exchange) -> None:
+        self.report(
+            conn.broker,
+            exchange,
             "time that the request itself does not allow for (fetch.max.wait.ms is left out, and waiting behind other "
             "requests). It adds to every poll or send, and pauses over request.timeout.ms or session.timeout.ms end in "
             "retries and rebalances.",
             "compare with the broker's own kafka.network RequestMetrics (RequestQueueTimeMs, LocalTimeMs, RemoteTimeMs): "
             "LocalTimeMs points to disks, RemoteTimeMs of Produce to followers (acks=all), RequestQueueTimeMs to too few "
             "num.io.threads; if they are small the network or the client's host is slow; look at GC pauses",
-            **conn.facts,
-            api=exchange.api,
-            api_version=exchange.api_version,
+            **conn.facts_of(exchange),
         )
 
 
@@ -267,7 +261,16 @@ class SlowBroker(Detector):
     def _tell(self, broker: str, api_key: int, usual: float, other: float, count: int) -> None:
         conn, exchange = self._links[broker]
         if broker not in self._found:
-            self.report(broker, exchange, partial(self._say, conn, api_key))
+            self.report(
+                broker,
+                exchange,
+                "partitions are spread over brokers, and clients wait for the slowest: batches, polls and acks=all writes of "
+                "other leaders take as long as this broker does.",
+                "look at this broker's disk, load, GC and network; whether it leads more partitions than the others "
+                "(kafka-leader-election.sh --election-type preferred); whether it stands farther away from these clients",
+                broker=conn.broker,
+                api=facts.api_name(api_key),
+            )
         finding = self._found[broker]
         finding.severity = Severity.MEDIUM if usual >= self.WORSE_NS else Severity.LOW
         finding.about |= {"median_ms": round(usual / 1e6, 1), "others_ms": round(other / 1e6, 1)}
@@ -276,22 +279,5 @@ class SlowBroker(Detector):
             f"{'s' if count > 1 else ''} of the cluster take{'' if count > 1 else 's'} {duration(other)} (medians)"
         )
 
-    def _say(self, conn: ClientConnection, api_key: int) -> Finding:
-        return self.finding(
-            "",
-            "partitions are spread over brokers, and clients wait for the slowest: batches, polls and acks=all writes of "
-            "other leaders take as long as this broker does.",
-            "look at this broker's disk, load, GC and network; whether it leads more partitions than the others "
-            "(kafka-leader-election.sh --election-type preferred); whether it stands farther away from these clients",
-            broker=conn.broker,
-            api=facts.api_name(api_key),
-        )
 
-
-DETECTORS: tuple[type[Detector], ...] = (
-    UnansweredRequest,
-    HeadOfLine,
-    SlowAnswers,
-    SlowBroker,
-    *throttling.DETECTORS,
-)
+DETECTORS: tuple[type[Detector], ...] = (UnansweredRequest, HeadOfLine, SlowAnswers, SlowBroker, *throttling.DETECTORS)

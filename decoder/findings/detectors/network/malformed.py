@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from ....codec.codec import UNSUPPORTED_VERSION
 from ....codec.plan import API_VERSIONS
 from ....connection.exchange import Exchange
@@ -30,18 +28,14 @@ class MalformedApiVersionsFallback(Detector):
         self.report(
             exchange.api_version,
             exchange,
-            lambda: self.finding(
-                f"broker {exchange.broker} refuses ApiVersions v{exchange.api_version} with UNSUPPORTED_VERSION in a body "
-                f"that is neither version 0 nor version {exchange.api_version}",
-                "KIP-511 has the broker answer in version 0, so that a newer client can read which versions it may use. "
-                "Clients that decode strictly cannot connect (kafka-python 3 does not get past its bootstrap); "
-                "librdkafka falls back to version 0 by itself.",
-                "use a broker that answers in version 0, or set the client's API version by hand "
-                "(kafka-python: api_version=(2, 3))",
-                api=exchange.api,
-                api_version=exchange.api_version,
-                **conn.facts,
-            ),
+            "KIP-511 has the broker answer in version 0, so that a newer client can read which versions it may use. "
+            "Clients that decode strictly cannot connect (kafka-python 3 does not get past its bootstrap); "
+            "librdkafka falls back to version 0 by itself.",
+            "use a broker that answers in version 0, or set the client's API version by hand "
+            "(kafka-python: api_version=(2, 3))",
+            seen=f"broker {exchange.broker} refuses ApiVersions v{exchange.api_version} with UNSUPPORTED_VERSION in a body "
+            f"that is neither version 0 nor version {exchange.api_version}",
+            **conn.facts_of(exchange),
         )
 
 
@@ -65,18 +59,13 @@ class SurplusBytes(Detector):
             self.report(
                 (side, exchange.api_key, exchange.api_version),
                 exchange,
-                partial(
-                    self.finding,
-                    f"{surplus} bytes behind the end of a {name} from {sender}",
-                    f"the layout of {name} ends before the frame does: the sender writes another version than it says, "
-                    "or has a fault. Java clients ignore the rest, strict ones fail.",
-                    "look at the frame's last bytes, and try another version of the sender",
-                    Severity.INFO if harmless else Severity.LOW,
-                    api=exchange.api,
-                    api_version=exchange.api_version,
-                    side=side,
-                    **conn.facts,
-                ),
+                f"the layout of {name} ends before the frame does: the sender writes another version than it says, "
+                "or has a fault. Java clients ignore the rest, strict ones fail.",
+                "look at the frame's last bytes, and try another version of the sender",
+                Severity.INFO if harmless else Severity.LOW,
+                seen=f"{surplus} bytes behind the end of a {name} from {sender}",
+                side=side,
+                **conn.facts_of(exchange),
             )
 
 
@@ -88,10 +77,7 @@ class ForbiddenNull(Detector):
     title = "a field is null at a version that does not allow it"
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
-        for message, sender in (
-            (exchange.request_view, exchange.client),
-            (exchange.response_view, exchange.broker),
-        ):
+        for message, sender in ((exchange.request_view, exchange.client), (exchange.response_view, exchange.broker)):
             path = next(message.forbidden_nulls(), None) if message else None
             if message is None or path is None:
                 continue
@@ -99,17 +85,14 @@ class ForbiddenNull(Detector):
             self.report(
                 (message.plan.kind, exchange.api_key, message.api_version),
                 exchange,
-                partial(
-                    self.finding,
-                    f"{path} is null in a {name} from {sender}",
-                    f"this version does not allow null there. Java clients refuse the whole {message.plan.kind} "
-                    "with a schema error; others read it as empty.",
-                    "report it to whoever makes the sender",
-                    api=exchange.api,
-                    api_version=message.api_version,
-                    field=path,
-                    **conn.facts,
-                ),
+                f"this version does not allow null there. Java clients refuse the whole {message.plan.kind} "
+                "with a schema error; others read it as empty.",
+                "report it to whoever makes the sender",
+                seen=f"{path} is null in a {name} from {sender}",
+                api=exchange.api,
+                api_version=message.api_version,
+                field=path,
+                **conn.facts,
             )
 
 

@@ -48,17 +48,14 @@ class TlsOnPlaintextPort(EndingDetector):
         found = self.report(
             (conn.client_host, conn.broker),
             None,
-            lambda: self.finding(
-                "",
-                f"a broker reads the hello as a frame of {size} bytes, more than socket.request.max.bytes allows, and "
-                "closes; its log has InvalidReceiveException with a size like that. The client sees a failed "
-                "handshake or a disconnect.",
-                "use the port of the SSL or SASL_SSL listener; or, if this one is meant, turn TLS off in the client "
-                "(security.protocol=PLAINTEXT or SASL_PLAINTEXT). `listeners` and listener.security.protocol.map on "
-                "the broker say which port is which.",
-                **conn.facts,
-            ),
-            conn.closed_ns,
+            f"a broker reads the hello as a frame of {size} bytes, more than socket.request.max.bytes allows, and "
+            "closes; its log has InvalidReceiveException with a size like that. The client sees a failed "
+            "handshake or a disconnect.",
+            "use the port of the SSL or SASL_SSL listener; or, if this one is meant, turn TLS off in the client "
+            "(security.protocol=PLAINTEXT or SASL_PLAINTEXT). `listeners` and listener.security.protocol.map on "
+            "the broker say which port is which.",
+            time_ns=conn.closed_ns,
+            **conn.facts,
         )
         found.seen = (
             f"{_of(conn)} begins TLS {_times(found.count)} on {conn.where}, which does not speak TLS and ends the "
@@ -82,16 +79,11 @@ class PlaintextOnTlsPort(EndingDetector):
         found = self.report(
             (conn.client_host, conn.broker),
             first,
-            lambda: self.finding(
-                "",
-                "a TLS listener takes the request for a broken TLS record and ends the connection, so that clients "
-                "see no more than a disconnect at the very first request, again and again.",
-                f"turn TLS on in the client ({_TLS_REMEDY}), or use the port of the listener without TLS.",
-                api=first.api if first else None,
-                api_version=first.api_version if first else None,
-                **conn.facts,
-            ),
-            conn.closed_ns,
+            "a TLS listener takes the request for a broken TLS record and ends the connection, so that clients "
+            "see no more than a disconnect at the very first request, again and again.",
+            f"turn TLS on in the client ({_TLS_REMEDY}), or use the port of the listener without TLS.",
+            time_ns=conn.closed_ns,
+            **conn.facts_of(first),
         )
         found.seen = (
             f"{conn.who} sends {asked} in clear, and {conn.where} answers with TLS"
@@ -118,10 +110,12 @@ class TlsHandshakeFailed(EndingDetector):
         found = self.report(
             (conn.client_host, conn.broker, sender, said.name),
             None,
-            lambda: self.finding(
-                "", f"{why}. No Kafka request can be sent.", remedy, alert=said.name, sender=sender, **conn.facts
-            ),
-            opaque.time_ns,
+            f"{why}. No Kafka request can be sent.",
+            remedy,
+            time_ns=opaque.time_ns,
+            alert=said.name,
+            sender=sender,
+            **conn.facts,
         )
         found.seen = f"TLS between {_of(conn)} and {conn.where} fails: {sender} sends {said.name} {_times(found.count)}"
 
@@ -139,14 +133,12 @@ class TlsTraffic(EndingDetector):
         self.report(
             (conn.client_host, conn.broker),
             None,
-            lambda: self.finding(
-                f"{_of(conn)} speaks TLS with {conn.where}",
-                "the requests inside are not decoded, and no finding can come from them.",
-                "record where the traffic is in clear: let the client use a listener without TLS for as long as you "
-                "look, or record at the broker's other listeners",
-                **conn.facts,
-            ),
-            conn.opened_ns,
+            "the requests inside are not decoded, and no finding can come from them.",
+            "record where the traffic is in clear: let the client use a listener without TLS for as long as you "
+            "look, or record at the broker's other listeners",
+            seen=f"{_of(conn)} speaks TLS with {conn.where}",
+            time_ns=conn.opened_ns,
+            **conn.facts,
         )
 
 
@@ -186,17 +178,13 @@ class ForeignProtocol(EndingDetector):
         found = self.report(
             (conn.client_host, conn.broker, name),
             None,
-            lambda: self.finding(
-                "",
-                f"read as Kafka's framing its first bytes are a frame of {size} bytes; brokers log "
-                "InvalidReceiveException or wait for the rest, and close the connection.",
-                remedy,
-                # Behind such a load balancer nobody gets through; a stray scraper hurts nobody but itself.
-                Severity.HIGH if name == PROXY else None,
-                protocol=name,
-                **conn.facts,
-            ),
-            conn.last_ns,
+            f"read as Kafka's framing its first bytes are a frame of {size} bytes; brokers log "
+            "InvalidReceiveException or wait for the rest, and close the connection.",
+            remedy,
+            Severity.HIGH if name == PROXY else None,
+            time_ns=conn.last_ns,
+            protocol=name,
+            **conn.facts,
         )
         found.seen = f"{conn.client_host or 'a client'} speaks {name} to {conn.where} {_times(found.count)}"
 
@@ -204,16 +192,13 @@ class ForeignProtocol(EndingDetector):
         found = self.report(
             (conn.client_host, conn.broker, name, "server"),
             None,
-            lambda: self.finding(
-                "",
-                "that port belongs to another service. A Kafka client reads the answer as a frame of an absurd size; "
-                "some run out of memory over it (Java) or wait until their timeout.",
-                "correct bootstrap.servers, or advertised.listeners if a broker named this address",
-                Severity.HIGH,
-                protocol=name,
-                **conn.facts,
-            ),
-            conn.last_ns,
+            "that port belongs to another service. A Kafka client reads the answer as a frame of an absurd size; "
+            "some run out of memory over it (Java) or wait until their timeout.",
+            "correct bootstrap.servers, or advertised.listeners if a broker named this address",
+            Severity.HIGH,
+            time_ns=conn.last_ns,
+            protocol=name,
+            **conn.facts,
         )
         found.seen = f"{conn.broker} answers {_of(conn)} in {name}, not Kafka, {_times(found.count)}"
 
@@ -252,19 +237,16 @@ class FrameSize(EndingDetector):
         found = self.report(
             ("request", conn.identity, conn.broker),
             exchange,
-            lambda: self.finding(
-                "",
-                "brokers close a connection that announces more than socket.request.max.bytes (100 MiB unless set), "
-                "without an answer. The client sees a disconnect, retries, and meets it again.",
-                "send less at a time (Java: max.request.size, batch.size; librdkafka: message.max.bytes, "
-                "batch.size; admin clients: fewer topics or configs in a call), or raise socket.request.max.bytes",
-                Severity.LOW if taken else Severity.HIGH,
-                api=exchange.api if exchange else None,
-                size=size,
-                limit=MOST_REQUEST,
-                **conn.facts,
-            ),
-            time_ns,
+            "brokers close a connection that announces more than socket.request.max.bytes (100 MiB unless set), "
+            "without an answer. The client sees a disconnect, retries, and meets it again.",
+            "send less at a time (Java: max.request.size, batch.size; librdkafka: message.max.bytes, "
+            "batch.size; admin clients: fewer topics or configs in a call), or raise socket.request.max.bytes",
+            Severity.LOW if taken else Severity.HIGH,
+            time_ns=time_ns,
+            api=exchange.api if exchange else None,
+            size=size,
+            limit=MOST_REQUEST,
+            **conn.facts,
         )
         found.about["size"] = max(size, found.about["size"])
         found.seen = f"{conn.who} sends a request of {found.about['size']} bytes to {conn.where}, {_times(found.count)}"
@@ -275,19 +257,14 @@ class FrameSize(EndingDetector):
         found = self.report(
             ("response", conn.identity, exchange.api_key),
             exchange,
-            lambda: self.finding(
-                "",
-                "librdkafka refuses more than receive.message.max.bytes (100000000 unless set) and disconnects; it "
-                "fetches the same again. Java and Python clients take it, and hold it in memory whole.",
-                "Java: lower fetch.max.bytes or max.partition.fetch.bytes; librdkafka: lower fetch.max.bytes, or keep "
-                "receive.message.max.bytes 512 bytes above it; kafka-python: fetch_max_bytes",
-                Severity.HIGH if strict else Severity.LOW,
-                api=exchange.api,
-                api_version=exchange.api_version,
-                size=size,
-                limit=self.MOST_RESPONSE,
-                **conn.facts,
-            ),
+            "librdkafka refuses more than receive.message.max.bytes (100000000 unless set) and disconnects; it "
+            "fetches the same again. Java and Python clients take it, and hold it in memory whole.",
+            "Java: lower fetch.max.bytes or max.partition.fetch.bytes; librdkafka: lower fetch.max.bytes, or keep "
+            "receive.message.max.bytes 512 bytes above it; kafka-python: fetch_max_bytes",
+            Severity.HIGH if strict else Severity.LOW,
+            size=size,
+            limit=self.MOST_RESPONSE,
+            **conn.facts_of(exchange),
         )
         found.about["size"] = max(size, found.about["size"])
         found.seen = (
@@ -300,17 +277,13 @@ class FrameSize(EndingDetector):
         found = self.report(
             ("absurd", conn.client_host, conn.broker, side),
             None,
-            lambda: self.finding(
-                "",
-                "no Kafka frame has such a size. Either another protocol is spoken there, or the sender lost its "
-                "place in the stream (two threads writing to one connection, a proxy that cuts or joins frames).",
-                "look at the bytes before it on that connection; take anything between client and broker out and "
-                "try again",
-                size=size,
-                side="response" if side else "request",
-                **conn.facts,
-            ),
-            time_ns,
+            "no Kafka frame has such a size. Either another protocol is spoken there, or the sender lost its "
+            "place in the stream (two threads writing to one connection, a proxy that cuts or joins frames).",
+            "look at the bytes before it on that connection; take anything between client and broker out and try again",
+            time_ns=time_ns,
+            size=size,
+            side="response" if side else "request",
+            **conn.facts,
         )
         found.seen = f"{sender} sends {other} a frame of {size} bytes, {_times(found.count)}"
 

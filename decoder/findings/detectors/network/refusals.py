@@ -66,20 +66,17 @@ class ConnectionRefused(Detector):
         found = self.report(
             key,
             None,
-            lambda: self.finding(
-                "",
-                "nobody listens at that port: the broker is down, or listens on another address or port."
-                if conn.how == "refused"
-                else "the packets get no answer: a firewall or security group drops them, or the address belongs to "
-                "nobody. Every attempt costs the client its connection timeout (Java: "
-                "socket.connection.setup.timeout.ms, 10 s; librdkafka: the same name, 30 s).",
-                "start the broker, or compare the address with its `listeners` and advertised.listeners; in "
-                "between: firewall rules, port forwards, container networks. More than one address in "
-                "bootstrap.servers lets clients start without this broker.",
-                how=conn.how,
-                **conn.facts,
-            ),
-            now,
+            "nobody listens at that port: the broker is down, or listens on another address or port."
+            if conn.how == "refused"
+            else "the packets get no answer: a firewall or security group drops them, or the address belongs to "
+            "nobody. Every attempt costs the client its connection timeout (Java: "
+            "socket.connection.setup.timeout.ms, 10 s; librdkafka: the same name, 30 s).",
+            "start the broker, or compare the address with its `listeners` and advertised.listeners; in "
+            "between: firewall rules, port forwards, container networks. More than one address in "
+            "bootstrap.servers lets clients start without this broker.",
+            time_ns=now,
+            how=conn.how,
+            **conn.facts,
         )
         found.count = max(found.count, row.times)
         found.severity = Severity.HIGH if lasting else found.severity
@@ -133,18 +130,15 @@ class ClosedAtOnce(EndingDetector):
         found = self.report(
             key,
             talk.closed_on,
-            lambda: self.finding(
-                "",
-                "a broker that has reached max.connections, max.connections.per.ip or "
-                "max.connection.creation.rate (KIP-402, KIP-612) closes what comes; so does a load balancer or a "
-                "port forward that has no live broker behind it.",
-                "count the connections to that broker (kafka.server:type=socket-server-metrics, connection-count) "
-                "and raise the limit, or find the client that opens a connection per message; behind a load "
-                "balancer: look at its targets",
-                how=conn.how,
-                **conn.facts,
-            ),
-            now,
+            "a broker that has reached max.connections, max.connections.per.ip or "
+            "max.connection.creation.rate (KIP-402, KIP-612) closes what comes; so does a load balancer or a "
+            "port forward that has no live broker behind it.",
+            "count the connections to that broker (kafka.server:type=socket-server-metrics, connection-count) "
+            "and raise the limit, or find the client that opens a connection per message; behind a load "
+            "balancer: look at its targets",
+            time_ns=now,
+            how=conn.how,
+            **conn.facts,
         )
         found.count = max(found.count, row.times)
         said = "before anything was said" if talk.closed_on is None else "after the first request"
@@ -168,19 +162,16 @@ class ProxyNotLetIn(Detector):
         found = self.report(
             (conn.broker, conn.how),
             None,
-            lambda: self.finding(
-                "",
-                "the proxy reached the broker, and ended the client's connection, which was never passed on. Clients see a "
-                "disconnect, as of a broker that is down, and try again.",
-                "compare the proxy's --sasl options with what the broker's listener takes; its LoginFailed event says what the "
-                "broker answered"
-                if is_login
-                else "compare --broker-ca and --broker-name, and the certificate and name that the broker shows; its TlsFailed event says what "
-                "is wrong",
-                how=conn.how,
-                **conn.facts,
-            ),
-            conn.closed_ns,
+            "the proxy reached the broker, and ended the client's connection, which was never passed on. Clients see a "
+            "disconnect, as of a broker that is down, and try again.",
+            "compare the proxy's --sasl options with what the broker's listener takes; its LoginFailed event says what the "
+            "broker answered"
+            if is_login
+            else "compare --broker-ca and --broker-name, and the certificate and name that the broker shows; its TlsFailed event says what "
+            "is wrong",
+            time_ns=conn.closed_ns,
+            how=conn.how,
+            **conn.facts,
         )
         what = "the proxy's login" if is_login else "the proxy's TLS handshake"
         found.seen = (

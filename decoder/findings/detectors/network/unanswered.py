@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from ....connection.exchange import Exchange, State
 from ....schema import facts
 from ...engine.counters import BoundedDict
 from ...engine.detector import Detector, Wanted
-from ...engine.finding import Finding, Severity
+from ...engine.finding import Severity
 from ...engine.formatting import SECOND, duration, times
 from ...engine.traffic import ClientConnection, Traffic
 from ...models.response_times import LONG_POLLS, ResponseTimes, own_wait_ns
@@ -50,7 +48,9 @@ class UnansweredRequest(Detector):
         self._without: BoundedDict[int, list[Exchange]] = BoundedDict(1024)
         # Requests that were passed over: a broker that answers out of order still sends the answer, as an orphan.
         self._skipped: BoundedDict[tuple[int, int], tuple[ClientConnection, Exchange, int]] = BoundedDict(1000)
-        self._told: BoundedDict[tuple[int, int], bool] = BoundedDict(4096)  # connection, correlation id: told while it waited
+        self._told: BoundedDict[tuple[int, int], bool] = BoundedDict(
+            4096
+        )  # connection, correlation id: told while it waited
 
     def _waited_ns(self, conn: ClientConnection, exchange: Exchange, now_ns: int) -> int:
         """How long a request waits; not while a quota keeps the broker from reading it, which is another finding."""
@@ -80,7 +80,13 @@ class UnansweredRequest(Detector):
             waited = min(waited, shown_ns(conn, first))
         allowed = own_wait_ns(first) + self.BEYOND_NS if first.api_key in LONG_POLLS else 0
         if waited >= max(self.GIVEN_UP_NS if conn.how else self.LATE_NS, allowed):
-            who = "the broker" if conn.by == "broker" else "the client" if conn.by == "client" else conn.by or "one of the two"
+            who = (
+                "the broker"
+                if conn.by == "broker"
+                else "the client"
+                if conn.by == "client"
+                else conn.by or "one of the two"
+            )
             how = f"until {who} ended the connection" if conn.how else "until the capture ended"
             at_ns = at_ns if conn.how or conn.complete else (first.request_time_ns or at_ns) + waited
             self._report(conn, first, at_ns, how, len(unanswered) - 1)
@@ -106,7 +112,17 @@ class UnansweredRequest(Detector):
         if waiting in self._told and key in self._found:
             finding = self._found[key]
         else:
-            finding = self.report(key, exchange, partial(self._say, conn, exchange))
+            finding = self.report(
+                key,
+                exchange,
+                "a broker answers the requests of a connection in order, so all that follow wait too. The client gives up after "
+                "request.timeout.ms (Java 30 s; librdkafka: socket.timeout.ms 60 s), connects anew and sends it again; whether "
+                "the broker did the work is not known then.",
+                "look at the broker at that time: its log, garbage collection, disks, RequestQueueTimeMs and its request handler "
+                "threads (num.io.threads); if other connections were answered, look at the network between, at firewalls that "
+                "drop idle connections, and at proxies",
+                **conn.facts_of(exchange),
+            )
         self._told[waiting] = True
         if waited < finding.about.get("waited_ms", -1):
             return
@@ -116,18 +132,4 @@ class UnansweredRequest(Detector):
         finding.seen = (
             f"{exchange.api} v{exchange.api_version} of {conn.who} to {conn.where} got no answer for {duration(waited)}, "
             f"{how}{rest}{count}"
-        )
-
-    def _say(self, conn: ClientConnection, exchange: Exchange) -> Finding:
-        return self.finding(
-            "",
-            "a broker answers the requests of a connection in order, so all that follow wait too. The client gives up after "
-            "request.timeout.ms (Java 30 s; librdkafka: socket.timeout.ms 60 s), connects anew and sends it again; whether "
-            "the broker did the work is not known then.",
-            "look at the broker at that time: its log, garbage collection, disks, RequestQueueTimeMs and its request handler "
-            "threads (num.io.threads); if other connections were answered, look at the network between, at firewalls that "
-            "drop idle connections, and at proxies",
-            **conn.facts,
-            api=exchange.api,
-            api_version=exchange.api_version,
         )

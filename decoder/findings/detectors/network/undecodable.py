@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from ....connection.exchange import Exchange, State
 from ....schema import facts
 from ...engine.detector import Detector, Wanted
@@ -25,11 +23,7 @@ class Undecodable(Detector):
             return
         newest = self._newest(exchange.api_key)
         unknown = newest is None or exchange.api_version > newest
-        finding = self.report(
-            (exchange.api_key, exchange.api_version, unknown),
-            exchange,
-            partial(self._say, conn, exchange, reason, newest),
-        )
+        finding = self._report((exchange.api_key, exchange.api_version, unknown), conn, exchange, reason, newest)
         if unknown:
             # What the protocol does not have yet is no fault; if the broker answers, it is only news to this program.
             finding.severity = Severity.INFO
@@ -41,7 +35,9 @@ class Undecodable(Detector):
         except KeyError:
             return None
 
-    def _say(self, conn: ClientConnection, exchange: Exchange, reason: str, newest: int | None) -> Finding:
+    def _report(
+        self, key: object, conn: ClientConnection, exchange: Exchange, reason: str, newest: int | None
+    ) -> Finding:
         if newest is None:
             seen = f"{conn.who} and {conn.where} use API key {exchange.api_key} v{exchange.api_version}, which is not known here"
         elif exchange.api_version > newest:
@@ -60,14 +56,14 @@ class Undecodable(Detector):
                 "it says, or what was captured is damaged."
             )
             remedy = "look at the frame's bytes where decoding stopped; if Kafka itself reads them, report it with the capture"
-        return self.finding(
-            seen,
+        return self.report(
+            key,
+            exchange,
             why,
             remedy,
-            **conn.facts,
-            api=exchange.api,
+            seen=seen,
+            **conn.facts_of(exchange),
             api_key=exchange.api_key,
-            api_version=exchange.api_version,
             newest_known=newest,
             reason=reason,
         )

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections import Counter
 from functools import partial
-from typing import ClassVar
 
 from ....connection.exchange import Exchange
 from ....records import RecordsError, compress
@@ -54,39 +52,31 @@ class _Window:
         return (self.last_ns - self.start_ns) / SECOND
 
 
-class _Volume(ProduceDetector, ABC):
-    """Looks at what each client produces within windows of `WINDOW_NS`."""
+class _Windows:
+    """What each client produces within windows of `length_ns`."""
 
-    apis = frozenset({PRODUCE})
-    WINDOW_NS: ClassVar[int]
+    def __init__(self, length_ns: int) -> None:
+        self._length_ns = length_ns
+        self._open: LruDict[object, _Window] = LruDict(_CLIENTS)
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
-        self._windows: LruDict[object, _Window] = LruDict(_CLIENTS)
-
-    def request(self, conn: ClientConnection, exchange: Exchange) -> None:
-        sent = self.reading.sent(exchange)
+    def add(self, conn: ClientConnection, exchange: Exchange, sent: ProduceRequest | None) -> _Window | None:
+        """The client's window, if this request is its last one."""
         now = exchange.request_time_ns
         if sent is None or now is None:
-            return
+            return None
         key = conn.identity
-        window = self._windows.of(key, partial(_Window, now))
+        window = self._open.of(key, partial(_Window, now))
         window.add(sent, now)
-        if now - window.start_ns >= self.WINDOW_NS:
-            self._look(conn, exchange, sent, window)
-            del self._windows[key]
-
-    @abstractmethod
-    def _look(self, conn: ClientConnection, exchange: Exchange, sent: ProduceRequest, window: _Window) -> None:
-        """A window is over; `exchange` is its last one."""
+        return self._open.pop(key) if now - window.start_ns >= self._length_ns else None
 
 
-class TinyBatches(_Volume):
+class TinyBatches(ProduceDetector):
     """Many requests a second, with next to nothing in each batch."""
 
     id = "tiny-batches"
     severity = Severity.LOW
     title = "a producer sends many batches of one or two small records (linger.ms, batch.size)"
+    apis = frozenset({PRODUCE})
 
     WINDOW_NS = 5 * SECOND
     RATE = 200
@@ -99,6 +89,16 @@ class TinyBatches(_Volume):
     SCATTERED = 3.0
     """Batches per request from which it is the partitioner that spreads records."""
 
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._windows = _Windows(self.WINDOW_NS)
+
+    def request(self, conn: ClientConnection, exchange: Exchange) -> None:
+        sent = self.reading.sent(exchange)
+        window = self._windows.add(conn, exchange, sent)
+        if window is not None and sent is not None:
+            self._look(conn, exchange, sent, window)
+
     def _look(self, conn: ClientConnection, exchange: Exchange, sent: ProduceRequest, window: _Window) -> None:
         count = window.batches
         if not count or window.records / count > self.RECORDS or window.bytes / count > self.BYTES:
@@ -108,7 +108,7 @@ class TinyBatches(_Volume):
             return
         spread = count / window.requests
         scattered = spread >= self.SCATTERED and _without_key(sent.parts)
-        finding = self.report(conn.identity, exchange, partial(self._make, conn, exchange, scattered))
+        finding = self._report(conn, exchange, scattered)
         about = finding.about
         if rate > about["batches_per_second"]:
             about |= {
@@ -125,7 +125,7 @@ class TinyBatches(_Volume):
                 + (f": a request has records without key for {number(spread)} partitions" if scattered else "")
             )
 
-    def _make(self, conn: ClientConnection, exchange: Exchange, scattered: bool) -> Finding:
+    def _report(self, conn: ClientConnection, exchange: Exchange, scattered: bool) -> Finding:
         why = (
             "Every batch costs 61 bytes of header, an append and an index entry, every request a round trip and a turn of "
             "a request handler; small batches compress badly. A batch is sent when it is full (batch.size), when "
@@ -141,24 +141,18 @@ class TinyBatches(_Volume):
                 "; use the sticky partitioner (Java 2.4 and newer by default: remove partitioner.class; librdkafka: "
                 "sticky.partitioning.linger.ms above 0 with a linger.ms of at least as much)"
             )
-        return self.finding(
-            "",
-            why,
-            remedy,
-            api=exchange.api,
-            api_version=exchange.api_version,
-            batches_per_second=0,
-            scattered=scattered,
-            **conn.facts,
+        return self.report(
+            conn.identity, exchange, why, remedy, batches_per_second=0, scattered=scattered, **conn.facts_of(exchange)
         )
 
 
-class Uncompressed(_Volume):
+class Uncompressed(ProduceDetector):
     """Much data in big batches, and none of it compressed although it could be."""
 
     id = "uncompressed-batches"
     severity = Severity.LOW
     title = "a producer sends much compressible data without compression (compression.type)"
+    apis = frozenset({PRODUCE})
 
     WINDOW_NS = 10 * SECOND
     RATE = 1_000_000
@@ -171,6 +165,16 @@ class Uncompressed(_Volume):
     """Bytes of one batch that are compressed to see what it would bring, once per window."""
     RATIO = 1.5
     """Less is not worth the CPU: such data are compressed or encrypted already."""
+
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._windows = _Windows(self.WINDOW_NS)
+
+    def request(self, conn: ClientConnection, exchange: Exchange) -> None:
+        sent = self.reading.sent(exchange)
+        window = self._windows.add(conn, exchange, sent)
+        if window is not None and sent is not None:
+            self._look(conn, exchange, sent, window)
 
     def _look(self, conn: ClientConnection, exchange: Exchange, sent: ProduceRequest, window: _Window) -> None:
         rate = window.plain / window.seconds
@@ -185,7 +189,17 @@ class Uncompressed(_Volume):
         ratio = len(sample) / max(packed, 1)
         if ratio < self.RATIO:
             return
-        finding = self.report(conn.identity, exchange, partial(self._make, conn, exchange, part))
+        finding = self.report(
+            conn.identity,
+            exchange,
+            "The producer's codec holds for network, replication, disk and consumers alike: brokers keep the batch as it "
+            "comes (compression.type=producer).",
+            "compression.type=zstd (brokers from 2.1, KIP-110) or lz4 in the producer; kafka-python and aiokafka: "
+            "compression_type; both need their codec's package. A larger linger.ms makes it work better",
+            topic=part.topic,
+            bytes_per_second=0,
+            **conn.facts_of(exchange),
+        )
         about = finding.about
         if rate > about["bytes_per_second"]:
             about |= {
@@ -199,20 +213,6 @@ class Uncompressed(_Volume):
                 f"{size(window.bytes / window.batches)}; {size(len(sample))} of {part.at} become {size(packed)} with zstd "
                 f"({ratio:.1f} to 1)"
             )
-
-    def _make(self, conn: ClientConnection, exchange: Exchange, part: PartitionProduceData) -> Finding:
-        return self.finding(
-            "",
-            "The producer's codec holds for network, replication, disk and consumers alike: brokers keep the batch as it "
-            "comes (compression.type=producer).",
-            "compression.type=zstd (brokers from 2.1, KIP-110) or lz4 in the producer; kafka-python and aiokafka: "
-            "compression_type; both need their codec's package. A larger linger.ms makes it work better",
-            api=exchange.api,
-            api_version=exchange.api_version,
-            topic=part.topic,
-            bytes_per_second=0,
-            **conn.facts,
-        )
 
 
 class Skew(ProduceDetector):
@@ -265,19 +265,14 @@ class Skew(ProduceDetector):
         finding = self.report(
             (conn.identity, topic),
             exchange,
-            lambda: self.finding(
-                "",
-                "Order and throughput are per partition: one broker, and in each group one consumer, carries nearly all "
-                "of it, however many there are.",
-                "if the records have keys, choose one with more different values (or add to it); without keys, do not "
-                "set the partition by hand and remove a partitioner that hashes null keys (librdkafka: "
-                "partitioner=consistent sends them all to one)",
-                api=exchange.api,
-                api_version=exchange.api_version,
-                topic=topic,
-                partition=partition,
-                **conn.facts,
-            ),
+            "Order and throughput are per partition: one broker, and in each group one consumer, carries nearly all "
+            "of it, however many there are.",
+            "if the records have keys, choose one with more different values (or add to it); without keys, do not "
+            "set the partition by hand and remove a partitioner that hashes null keys (librdkafka: "
+            "partitioner=consistent sends them all to one)",
+            topic=topic,
+            partition=partition,
+            **conn.facts_of(exchange),
         )
         finding.about |= {
             "partition": partition,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from typing import NamedTuple
 
 from ....codec.message_view import MessageView
@@ -77,11 +76,8 @@ class CorruptBatches(ProduceDetector):
                 verdict = "its CRC is right here: the bytes change behind this point, or the broker finds another fault"
             else:
                 verdict = f"{wrong.what}: sent damaged"
-            finding = self.report(
-                ("produce", conn.identity),
-                exchange,
-                partial(self._make, conn, exchange, result.topic, result.partition, wrong is None, too_new),
-            )
+            key = "produce", conn.identity
+            finding = self._report(key, conn, exchange, result.topic, result.partition, wrong is None, too_new)
             finding.seen = (
                 f"{conn.where} answers a batch of {conn.who} for {result.topic}-{result.partition} with CORRUPT_MESSAGE "
                 f"({times(finding.count)}); {verdict}" + (f" ({result.text})" if result.text else "")
@@ -97,11 +93,8 @@ class CorruptBatches(ProduceDetector):
             for each in _checked(data, most):
                 if each.entry.crc_ok:
                     continue
-                finding = self.report(
-                    ("fetch", conn.broker, topic, partition),
-                    exchange,
-                    partial(self._make, conn, exchange, topic, partition, False),
-                )
+                key = "fetch", conn.broker, topic, partition
+                finding = self._report(key, conn, exchange, topic, partition, False)
                 what = "batch" if isinstance(each.entry, Batch) else "message"
                 finding.seen = f"{conn.where} sends {conn.who} a damaged {what} of {topic}-{partition} at offset {each.offset}: {each.what}"
             most -= len(data)
@@ -109,11 +102,19 @@ class CorruptBatches(ProduceDetector):
                 break
         return any_records
 
-    def _make(
-        self, conn: ClientConnection, exchange: Exchange, topic: str, partition: int, crc_ok: bool, too_new: bool = False
+    def _report(
+        self,
+        key: object,
+        conn: ClientConnection,
+        exchange: Exchange,
+        topic: str,
+        partition: int,
+        crc_ok: bool,
+        too_new: bool = False,
     ) -> Finding:
-        return self.finding(
-            "",
+        return self.report(
+            key,
+            exchange,
             "Record batches came with Produce v3 and Kafka 0.11 (KIP-98). In an older request the broker reads message "
             "sets, whose CRC-32 stands elsewhere; sending it again does not help."
             if too_new
@@ -125,13 +126,11 @@ class CorruptBatches(ProduceDetector):
             else "look for what changes bytes on the way or in memory: a proxy or interceptor that edits records, a fault of "
             "the client library or its accelerated CRC, memory or disk of the broker. Of a damaged log, delete the "
             "replica's segment and let it be copied again",
-            api=exchange.api,
-            api_version=exchange.api_version,
             topic=topic,
             partition=partition,
             crc_ok=crc_ok,
             error="CORRUPT_MESSAGE" if exchange.api_key == PRODUCE else None,
-            **conn.facts,
+            **conn.facts_of(exchange),
         )
 
 

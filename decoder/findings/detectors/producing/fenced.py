@@ -66,24 +66,19 @@ class Fenced(ProduceDetector):
         finding = self.report(
             name or (conn.identity, producer_id),
             exchange,
-            lambda: self.finding(
-                "",
-                "A transactional id belongs to one producer at a time: InitProducerId raises the epoch, and whoever still "
-                "has the old one is refused from then on (KIP-98, KIP-447). It cannot go on; its transaction is aborted. "
-                "The coordinator also raises the epoch when it aborts a transaction that took longer than "
-                "transaction.timeout.ms (KIP-588).",
-                "give every instance a transactional.id of its own (in Kafka Streams do not set it by hand: each "
-                "application.id once); if no second producer exists, raise transaction.timeout.ms or make transactions "
-                "shorter. Close a fenced producer and make a new one",
-                api=exchange.api,
-                api_version=exchange.api_version,
-                error=error_name(code),
-                transactional_id=name,
-                producer_id=producer_id,
-                producer_epoch=epoch,
-                fenced_by=[],
-                **conn.facts,
-            ),
+            "A transactional id belongs to one producer at a time: InitProducerId raises the epoch, and whoever still "
+            "has the old one is refused from then on (KIP-98, KIP-447). It cannot go on; its transaction is aborted. "
+            "The coordinator also raises the epoch when it aborts a transaction that took longer than "
+            "transaction.timeout.ms (KIP-588).",
+            "give every instance a transactional.id of its own (in Kafka Streams do not set it by hand: each "
+            "application.id once); if no second producer exists, raise transaction.timeout.ms or make transactions "
+            "shorter. Close a fenced producer and make a new one",
+            error=error_name(code),
+            transactional_id=name,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            fenced_by=[],
+            **conn.facts_of(exchange),
         )
         finding.about["fenced_by"] = sorted({o.client for o in newer})
         who = f"{conn.who} ({conn.client})"
@@ -147,27 +142,22 @@ class UnknownProducer(ProduceDetector):
         finding = self.report(
             (conn.identity, code),
             exchange,
-            lambda: self.finding(
-                "",
-                "The coordinator has no such producer id under the transactional id: it was not used for "
-                "transactional.id.expiration.ms (7 days)."
-                if mapping
-                else "The leader has no state of the producer id for this partition: nothing was written with it for "
-                "producer.id.expiration.ms (1 day), or retention or DeleteRecords removed all of its records (brokers "
-                "before 2.4). Clients without KIP-360 end with a fatal error; with it they take a new epoch.",
-                "make a new producer (init_transactions again), or raise transactional.id.expiration.ms"
-                if mapping
-                else "update the client (Java 2.5, librdkafka 1.6 or newer) and the brokers; raise "
-                "producer.id.expiration.ms, and retention.ms if records go within minutes",
-                Severity.HIGH if mapping else Severity.MEDIUM,
-                api=exchange.api,
-                api_version=exchange.api_version,
-                error=error_name(code),
-                topic=found[0].topic if found else None,
-                partition=found[0].partition if found else None,
-                transactional_id=transactional_id(exchange),
-                **conn.facts,
-            ),
+            "The coordinator has no such producer id under the transactional id: it was not used for "
+            "transactional.id.expiration.ms (7 days)."
+            if mapping
+            else "The leader has no state of the producer id for this partition: nothing was written with it for "
+            "producer.id.expiration.ms (1 day), or retention or DeleteRecords removed all of its records (brokers "
+            "before 2.4). Clients without KIP-360 end with a fatal error; with it they take a new epoch.",
+            "make a new producer (init_transactions again), or raise transactional.id.expiration.ms"
+            if mapping
+            else "update the client (Java 2.5, librdkafka 1.6 or newer) and the brokers; raise "
+            "producer.id.expiration.ms, and retention.ms if records go within minutes",
+            Severity.HIGH if mapping else Severity.MEDIUM,
+            error=error_name(code),
+            topic=found[0].topic if found else None,
+            partition=found[0].partition if found else None,
+            transactional_id=transactional_id(exchange),
+            **conn.facts_of(exchange),
         )
         finding.seen = (
             f"{conn.where} answers {exchange.api} v{exchange.api_version} of {conn.who}{where} with {error_name(code)} "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from functools import partial
 
 from ....connection.exchange import Exchange, State
 from ....records import Batch
@@ -25,7 +24,9 @@ def _key(conn: ClientConnection, part: PartitionProduceData, batch: Batch) -> _K
     return conn.identity, batch.producer_id, part.topic, part.partition
 
 
-def _idempotent(conn: ClientConnection, reading: ProduceReader, exchange: Exchange) -> list[tuple[_Key, PartitionProduceData, Batch]]:
+def _idempotent(
+    conn: ClientConnection, reading: ProduceReader, exchange: Exchange
+) -> list[tuple[_Key, PartitionProduceData, Batch]]:
     """The batches of a Produce request that have a producer id."""
     sent = reading.sent(exchange)
     if sent is None:
@@ -99,34 +100,31 @@ class OutOfOrder(ProduceDetector):
                 if finding is not None:
                     finding.about["recovered"] += 1
 
-    def _refused(self, conn: ClientConnection, exchange: Exchange, part: PartitionProduceData, batch: Batch, known: _Sequence) -> None:
+    def _refused(
+        self, conn: ClientConnection, exchange: Exchange, part: PartitionProduceData, batch: Batch, known: _Sequence
+    ) -> None:
         expected = known.gaps.get(batch.base_sequence)
         known.refused[batch.base_sequence] = exchange.response_time_ns or 0
         finding = self.report(
             (conn.identity, batch.producer_id),
             exchange,
-            lambda: self.finding(
-                "",
-                "Brokers keep the last sequence of each producer id and partition, so that no batch is written twice or "
-                "left out (KIP-98). When a batch fails, those in flight behind it are refused like this and sent again: "
-                "that is normal. A sequence that was left out means that records were given up or lost.",
-                "if it does not recover: look for batches that timed out before (delivery.timeout.ms, message.timeout.ms), "
-                "for a log that was truncated (unclean.leader.election.enable), and update the client. Java clients of "
-                "2.5 and newer get a new epoch and go on (KIP-360); librdkafka ends with a fatal error when records are "
-                "lost (enable.gapless.guarantee)",
-                api=exchange.api,
-                api_version=exchange.api_version,
-                topic=part.topic,
-                partition=part.partition,
-                error=error_name(self._CODE),
-                producer_id=batch.producer_id,
-                producer_epoch=batch.producer_epoch,
-                sequence=batch.base_sequence,
-                expected=None,
-                recovered=0,
-                bumped=0,
-                **conn.facts,
-            ),
+            "Brokers keep the last sequence of each producer id and partition, so that no batch is written twice or "
+            "left out (KIP-98). When a batch fails, those in flight behind it are refused like this and sent again: "
+            "that is normal. A sequence that was left out means that records were given up or lost.",
+            "if it does not recover: look for batches that timed out before (delivery.timeout.ms, message.timeout.ms), "
+            "for a log that was truncated (unclean.leader.election.enable), and update the client. Java clients of "
+            "2.5 and newer get a new epoch and go on (KIP-360); librdkafka ends with a fatal error when records are "
+            "lost (enable.gapless.guarantee)",
+            topic=part.topic,
+            partition=part.partition,
+            error=error_name(self._CODE),
+            producer_id=batch.producer_id,
+            producer_epoch=batch.producer_epoch,
+            sequence=batch.base_sequence,
+            expected=None,
+            recovered=0,
+            bumped=0,
+            **conn.facts_of(exchange),
         )
         if expected is not None and finding.about["expected"] is None:
             finding.about |= {"sequence": batch.base_sequence, "expected": expected}
@@ -182,9 +180,7 @@ class DuplicateSends(ProduceDetector):
         for key, part, batch in _idempotent(conn, self.reading, exchange):
             # Only on the same connection: an answer may have been lost together with another one.
             if (conn.number, batch.producer_epoch, batch.base_sequence) in self._taken.get(key, ()):
-                finding = self.report(
-                    (conn.identity, "again"), exchange, partial(self._make, conn, exchange, part, batch, None)
-                )
+                finding = self._report((conn.identity, "again"), conn, exchange, part, batch, None)
                 finding.seen = (
                     f"{conn.who} sends batches for {part.at} again that were acknowledged on the same connection "
                     f"({times(finding.count)}; producer id {batch.producer_id}, sequence {batch.base_sequence})"
@@ -200,30 +196,35 @@ class DuplicateSends(ProduceDetector):
                 taken = self._taken.of(key, lambda: deque(maxlen=self.REMEMBERED))
                 taken.append((conn.number, batch.producer_epoch, batch.base_sequence))
             elif code == self._CODE:
-                finding = self.report(
-                    (conn.identity, "answer"), exchange, partial(self._make, conn, exchange, part, batch, code)
-                )
+                finding = self._report((conn.identity, "answer"), conn, exchange, part, batch, code)
                 finding.seen = (
                     f"{conn.where} answers batches of {conn.who} for {part.at} with DUPLICATE_SEQUENCE_NUMBER "
                     f"({times(finding.count)}; producer id {batch.producer_id}, sequence {batch.base_sequence})"
                 )
 
-    def _make(self, conn: ClientConnection, exchange: Exchange, part: PartitionProduceData, batch: Batch, code: int | None) -> Finding:
-        return self.finding(
-            "",
+    def _report(
+        self,
+        key: object,
+        conn: ClientConnection,
+        exchange: Exchange,
+        part: PartitionProduceData,
+        batch: Batch,
+        code: int | None,
+    ) -> Finding:
+        return self.report(
+            key,
+            exchange,
             "A broker remembers the last five batches of a producer id and partition and answers a repeated one as if it "
             "were new; one further back it refuses. The records are written once, but bytes and time are spent twice, and "
             "a client that forgets what was acknowledged has a fault.",
             "update the client library; look whether request.timeout.ms (librdkafka: socket.timeout.ms) is shorter than "
             "the broker takes, so that the client gives up on answers that come",
-            api=exchange.api,
-            api_version=exchange.api_version,
             topic=part.topic,
             partition=part.partition,
             error=error_name(code) if code else None,
             producer_id=batch.producer_id,
             sequence=batch.base_sequence,
-            **conn.facts,
+            **conn.facts_of(exchange),
         )
 
 
@@ -252,20 +253,15 @@ class TooManyInFlight(ProduceDetector):
             finding = self.report(
                 conn.identity,
                 exchange,
-                lambda part=part, batch=batch: self.finding(  # type: ignore[misc]
-                    "",
-                    "Brokers know only the last five batches of a producer id and partition again. When one fails with "
-                    "more behind it, retries are refused as out of order, or written in another order.",
-                    "max.in.flight.requests.per.connection=5 or less with idempotence (Java and librdkafka insist on it; "
-                    "kafkajs: maxInFlightRequests, which has no limit by default)",
-                    api=exchange.api,
-                    api_version=exchange.api_version,
-                    topic=part.topic,
-                    partition=part.partition,
-                    producer_id=batch.producer_id,
-                    in_flight=0,
-                    **conn.facts,
-                ),
+                "Brokers know only the last five batches of a producer id and partition again. When one fails with "
+                "more behind it, retries are refused as out of order, or written in another order.",
+                "max.in.flight.requests.per.connection=5 or less with idempotence (Java and librdkafka insist on it; "
+                "kafkajs: maxInFlightRequests, which has no limit by default)",
+                topic=part.topic,
+                partition=part.partition,
+                producer_id=batch.producer_id,
+                in_flight=0,
+                **conn.facts_of(exchange),
             )
             finding.about["in_flight"] = max(finding.about["in_flight"], flying)
             finding.seen = (

@@ -2,78 +2,71 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from functools import partial
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from ....connection.exchange import Exchange
 from ....schema import facts
 from ....schema.facts import error_code, error_name
 from ...engine.counters import LruDict
 from ...engine.detector import Detector, Wanted
-from ...engine.finding import Finding, Severity
+from ...engine.finding import Severity
 from ...engine.formatting import SECOND, size, some, times
 from ...engine.traffic import ClientConnection, Traffic
-from ...models.produce import PRODUCE, PartitionProduceData, ProduceDetector
+from ...models.produce import PRODUCE, PartitionProduceData, ProduceDetector, ProduceRequest
 from ..security.authorization import DENIED
 from . import resent, retries
 
-
-class _Acks(ProduceDetector, ABC):
-    """Producers with one setting of acks; those that differ only in the number behind their client id are one."""
-
-    apis = frozenset({PRODUCE})
-    acks: ClassVar[int]
-
-    LISTED = 20
-    """Client ids and topics that are named."""
-
-    def request(self, conn: ClientConnection, exchange: Exchange) -> None:
-        sent = self.reading.sent(exchange)
-        if sent is None or sent.acks != self.acks:
-            return
-        finding = self.report(self._key(conn), exchange, partial(self._make, conn, exchange))
-        about = finding.about
-        for listed, new in ((about["client_ids"], {conn.client_id}), (about["topics"], {p.topic for p in sent.parts})):
-            listed.extend(name for name in new if name not in listed and len(listed) < self.LISTED)
-        others = len(about["client_ids"]) - 1
-        finding.seen = (
-            f"{conn.who}{f' and {others} like it send' if others else ' sends'} Produce v{exchange.api_version} with "
-            f"acks={self.acks} to {some(about['topics'])} ({times(finding.count)})"
-        )
-
-    def _key(self, conn: ClientConnection) -> object:
-        host, client_id, software = conn.identity
-        return host, client_id.rstrip("0123456789"), software
-
-    def _make(self, conn: ClientConnection, exchange: Exchange) -> Finding:
-        why, remedy = self._explain()
-        return self.finding(
-            "",
-            why,
-            remedy,
-            api=exchange.api,
-            api_version=exchange.api_version,
-            acks=self.acks,
-            topics=[],
-            client_ids=[],
-            closed=0,
-            **conn.facts,
-        )
-
-    @abstractmethod
-    def _explain(self) -> tuple[str, str]:
-        """Why it matters, and what to do."""
+_LISTED = 20
+"""Client ids and topics that a finding about acks names."""
 
 
-class AcksNone(_Acks):
+def _instances(conn: ClientConnection) -> object:
+    """What makes producers one in findings about acks: they differ in the number behind their client id at most."""
+    host, client_id, software = conn.identity
+    return host, client_id.rstrip("0123456789"), software
+
+
+def _report_acks(
+    detector: Detector, conn: ClientConnection, exchange: Exchange, sent: ProduceRequest, why: str, remedy: str
+) -> None:
+    finding = detector.report(
+        _instances(conn),
+        exchange,
+        why,
+        remedy,
+        acks=sent.acks,
+        topics=[],
+        client_ids=[],
+        closed=0,
+        **conn.facts_of(exchange),
+    )
+    about = finding.about
+    for listed, new in ((about["client_ids"], {conn.client_id}), (about["topics"], {p.topic for p in sent.parts})):
+        listed.extend(name for name in new if name not in listed and len(listed) < _LISTED)
+    others = len(about["client_ids"]) - 1
+    finding.seen = (
+        f"{conn.who}{f' and {others} like it send' if others else ' sends'} Produce v{exchange.api_version} with "
+        f"acks={sent.acks} to {some(about['topics'])} ({times(finding.count)})"
+    )
+
+
+class AcksNone(ProduceDetector):
     """acks=0: the broker does not answer, so nobody knows whether a record arrived."""
 
     id = "acks-0"
     severity = Severity.MEDIUM
     title = "a producer does not ask whether its records arrive (acks=0)"
-    acks = 0
+    apis = frozenset({PRODUCE})
 
+    WHY = (
+        "With acks=0 a broker sends no response. Records are lost unseen when it refuses them, when they wait in a "
+        "connection that breaks, or when it is not the leader any more; the client cannot retry, and it learns no "
+        "offsets (the offset in its callback is -1)."
+    )
+    REMEDY = (
+        "Java and kafka-python: acks=all (Java's default since 3.0, KIP-679) or acks=1; librdkafka: "
+        "request.required.acks=all. Keep 0 only where losing records is fine"
+    )
     CLOSED_AFTER_NS = SECOND
     """A broker closes an idle connection too; one that is closed this soon after an acks=0 Produce was closed
     because of it (`KafkaApis` answers errors of acks=0 that way)."""
@@ -84,56 +77,56 @@ class AcksNone(_Acks):
         self._last: LruDict[int, int] = LruDict(self.CONNECTIONS)  # by connection: when it last sent acks=0
 
     def request(self, conn: ClientConnection, exchange: Exchange) -> None:
-        super().request(conn, exchange)
         sent = self.reading.sent(exchange)
         if sent is not None and sent.acks == 0:
+            _report_acks(self, conn, exchange, sent, self.WHY, self.REMEDY)
             self._last[conn.number] = exchange.request_time_ns or 0
 
     def closed(self, conn: ClientConnection) -> None:
         if conn.number not in self._last:
             return
         last, ended = self._last.pop(conn.number), conn.closed_ns or 0
-        finding = self._found.get(self._key(conn))
+        finding = self._found.get(_instances(conn))
         if finding is None or conn.by != "broker" or ended - last > self.CLOSED_AFTER_NS:
             return
         finding.about["closed"] += 1
-        refused = self.report(("refused", self._key(conn)), None, partial(self._refused, conn, finding), ended)
+        refused = self.report(
+            ("refused", _instances(conn)),
+            None,
+            self.WHY,
+            f"read the broker's log for the reason (rights, size, topic); {self.REMEDY}",
+            Severity.HIGH,
+            time_ns=ended,
+            **finding.about | {"closed": 1, **conn.facts},
+        )
         refused.seen = (
             f"{conn.where} closed a connection of {conn.who} {times(finding.about['closed'])} right after a Produce with "
             f"acks=0 to {some(finding.about['topics'])}, which is how a broker says that it refuses one"
         )
 
-    def _refused(self, conn: ClientConnection, finding: Finding) -> Finding:
-        why, remedy = self._explain()
-        remedy = f"read the broker's log for the reason (rights, size, topic); {remedy}"
-        return self.finding("", why, remedy, Severity.HIGH, **finding.about | {"closed": 1, **conn.facts})
 
-    def _explain(self) -> tuple[str, str]:
-        return (
-            "With acks=0 a broker sends no response. Records are lost unseen when it refuses them, when they wait in a "
-            "connection that breaks, or when it is not the leader any more; the client cannot retry, and it learns no "
-            "offsets (the offset in its callback is -1).",
-            "Java and kafka-python: acks=all (Java's default since 3.0, KIP-679) or acks=1; librdkafka: "
-            "request.required.acks=all. Keep 0 only where losing records is fine",
-        )
-
-
-class AcksLeader(_Acks):
+class AcksLeader(ProduceDetector):
     """acks=1: the leader alone has the record when it is acknowledged."""
 
     id = "acks-1"
     severity = Severity.INFO
     title = "a producer waits for the leader alone (acks=1)"
-    acks = 1
+    apis = frozenset({PRODUCE})
 
-    def _explain(self) -> tuple[str, str]:
-        return (
-            "The leader answers once it has the records itself. If it dies before a follower has copied them, the new "
-            "leader does not have them: records that were acknowledged are gone. Idempotence (enable.idempotence) needs "
-            "acks=all, so retries may also write records twice.",
-            "where records must not be lost: acks=all (librdkafka: request.required.acks=all; aiokafka, whose default is "
-            "1: acks='all') with a replication factor of 3 and min.insync.replicas=2",
-        )
+    def request(self, conn: ClientConnection, exchange: Exchange) -> None:
+        sent = self.reading.sent(exchange)
+        if sent is not None and sent.acks == 1:
+            _report_acks(
+                self,
+                conn,
+                exchange,
+                sent,
+                "The leader answers once it has the records itself. If it dies before a follower has copied them, the new "
+                "leader does not have them: records that were acknowledged are gone. Idempotence (enable.idempotence) needs "
+                "acks=all, so retries may also write records twice.",
+                "where records must not be lost: acks=all (librdkafka: request.required.acks=all; aiokafka, whose default is "
+                "1: acks='all') with a replication factor of 3 and min.insync.replicas=2",
+            )
 
 
 class TooLarge(ProduceDetector):
@@ -173,27 +166,22 @@ class TooLarge(ProduceDetector):
         finding = self.report(
             (conn.identity, part.topic),
             exchange,
-            lambda: self.finding(
-                "",
-                "A broker takes batches (after compression) of up to the topic's max.message.bytes, or else its own "
-                "message.max.bytes (1,048,588 bytes by default). Clients check their own limits only: "
-                "max.request.size (Java, 1 MiB), message.max.bytes (librdkafka), max_request_size (kafka-python). "
-                "A batch of several records is split and sent again, which costs a round trip each time; "
-                "a single record that is too large fails for good.",
-                "raise max.message.bytes of the topic (and replica.fetch.max.bytes, and the consumers' "
-                "max.partition.fetch.bytes), or lower the producer's batch.size and max.request.size below it, compress "
-                "(compression.type=zstd), or keep large payloads outside of Kafka and send a reference",
-                Severity.MEDIUM,
-                api=exchange.api,
-                api_version=exchange.api_version,
-                topic=part.topic,
-                partition=part.partition,
-                error=error_name(error),
-                refused_bytes=part.size,
-                smallest_refused_bytes=part.size,
-                largest_taken_bytes=None,
-                **conn.facts,
-            ),
+            "A broker takes batches (after compression) of up to the topic's max.message.bytes, or else its own "
+            "message.max.bytes (1,048,588 bytes by default). Clients check their own limits only: "
+            "max.request.size (Java, 1 MiB), message.max.bytes (librdkafka), max_request_size (kafka-python). "
+            "A batch of several records is split and sent again, which costs a round trip each time; "
+            "a single record that is too large fails for good.",
+            "raise max.message.bytes of the topic (and replica.fetch.max.bytes, and the consumers' "
+            "max.partition.fetch.bytes), or lower the producer's batch.size and max.request.size below it, compress "
+            "(compression.type=zstd), or keep large payloads outside of Kafka and send a reference",
+            Severity.MEDIUM,
+            topic=part.topic,
+            partition=part.partition,
+            error=error_name(error),
+            refused_bytes=part.size,
+            smallest_refused_bytes=part.size,
+            largest_taken_bytes=None,
+            **conn.facts_of(exchange),
         )
         about = finding.about
         about["refused_bytes"] = max(about["refused_bytes"], part.size)
@@ -296,22 +284,26 @@ _PASSING = _OTHER._replace(
     severity=_LOW, remedy="clients retry this by themselves; look at the broker's log if it goes on"
 )
 
-ELSEWHERE = TooLarge.CODES | frozenset(DENIED) | frozenset(
-    error_code(name)
-    for name in (
-        "CORRUPT_MESSAGE",
-        "UNSUPPORTED_VERSION",
-        "OUT_OF_ORDER_SEQUENCE_NUMBER",
-        "DUPLICATE_SEQUENCE_NUMBER",
-        "INVALID_PRODUCER_EPOCH",
-        "PRODUCER_FENCED",
-        "UNKNOWN_PRODUCER_ID",
-        "INVALID_PRODUCER_ID_MAPPING",
-        "INVALID_TXN_STATE",
-        "CONCURRENT_TRANSACTIONS",
-        "TRANSACTION_ABORTABLE",
-        "NOT_ENOUGH_REPLICAS",
-        "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+ELSEWHERE = (
+    TooLarge.CODES
+    | frozenset(DENIED)
+    | frozenset(
+        error_code(name)
+        for name in (
+            "CORRUPT_MESSAGE",
+            "UNSUPPORTED_VERSION",
+            "OUT_OF_ORDER_SEQUENCE_NUMBER",
+            "DUPLICATE_SEQUENCE_NUMBER",
+            "INVALID_PRODUCER_EPOCH",
+            "PRODUCER_FENCED",
+            "UNKNOWN_PRODUCER_ID",
+            "INVALID_PRODUCER_ID_MAPPING",
+            "INVALID_TXN_STATE",
+            "CONCURRENT_TRANSACTIONS",
+            "TRANSACTION_ABORTABLE",
+            "NOT_ENOUGH_REPLICAS",
+            "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+        )
     )
 )
 """Codes that other detectors explain."""
@@ -339,20 +331,15 @@ class Refused(ProduceDetector):
             finding = self.report(
                 (conn.identity, code),
                 exchange,
-                lambda refusal=refusal, result=result, code=code: self.finding(  # type: ignore[misc]
-                    "",
-                    refusal.why,
-                    refusal.remedy,
-                    refusal.severity,
-                    api=exchange.api,
-                    api_version=exchange.api_version,
-                    topic=result.topic,
-                    partition=result.partition,
-                    error=error_name(code),
-                    text=result.text,
-                    partitions=[],
-                    **conn.facts,
-                ),
+                refusal.why,
+                refusal.remedy,
+                refusal.severity,
+                topic=result.topic,
+                partition=result.partition,
+                error=error_name(code),
+                text=result.text,
+                partitions=[],
+                **conn.facts_of(exchange),
             )
             places, place = finding.about["partitions"], f"{result.topic}-{result.partition}"
             if place not in places and len(places) < self.PLACES:
@@ -364,11 +351,4 @@ class Refused(ProduceDetector):
             )
 
 
-DETECTORS: tuple[type[Detector], ...] = (
-    AcksNone,
-    AcksLeader,
-    TooLarge,
-    Refused,
-    *retries.DETECTORS,
-    *resent.DETECTORS,
-)
+DETECTORS: tuple[type[Detector], ...] = (AcksNone, AcksLeader, TooLarge, Refused, *retries.DETECTORS, *resent.DETECTORS)

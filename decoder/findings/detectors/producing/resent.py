@@ -7,7 +7,6 @@ of a failed batch into other batches are not recognised.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
 
 from ....connection.exchange import Exchange
 from ....schema.facts import error_code, error_name
@@ -85,43 +84,40 @@ class Resent(ProduceDetector):
                 state.failed[part.batch.crc] = number, code
 
     def _reordered(self, conn: ClientConnection, exchange: Exchange, part: PartitionProduceData, code: int) -> None:
-        finding = self.report(
-            ("order", conn.identity), exchange, partial(self._make, conn, exchange, part, code, "order")
-        )
+        finding = self._report(conn, exchange, part, code, "order")
         finding.seen = (
             f"{conn.who} sent a batch for {part.at} again ({_outcome(code)}) after a later batch of that partition "
             f"had been written: its records changed their order ({times(finding.count)})"
         )
 
     def _perhaps_twice(self, conn: ClientConnection, exchange: Exchange, part: PartitionProduceData, code: int) -> None:
-        finding = self.report(
-            ("twice", conn.identity), exchange, partial(self._make, conn, exchange, part, code, "twice")
-        )
+        finding = self._report(conn, exchange, part, code, "twice")
         finding.seen = (
             f"{conn.who} sent a batch for {part.at} again that may have been written already ({_outcome(code)}): "
             f"its records may be there twice ({times(finding.count)})"
         )
 
-    def _make(self, conn: ClientConnection, exchange: Exchange, part: PartitionProduceData, code: int, what: str) -> Finding:
+    def _report(
+        self, conn: ClientConnection, exchange: Exchange, part: PartitionProduceData, code: int, effect: str
+    ) -> Finding:
         why = (
             "Several requests for one partition were in flight and an earlier one failed; without idempotence the broker "
             "takes the later ones all the same (max.in.flight.requests.per.connection above 1)."
-            if what == "order"
+            if effect == "order"
             else "The broker cannot know a batch again without a producer id and sequences (KIP-98): a retry is a new batch."
         )
-        return self.finding(
-            "",
+        return self.report(
+            (effect, conn.identity),
+            exchange,
             why,
             "set enable.idempotence=true and acks=all (the default of Java since 3.0 and of kafka-python 3; "
             "librdkafka and aiokafka: enable.idempotence / enable_idempotence). Without it, "
             "max.in.flight.requests.per.connection=1 keeps the order, and retries=0 avoids doubles",
-            api=exchange.api,
-            api_version=exchange.api_version,
             topic=part.topic,
             partition=part.partition,
             error=None if code == _NO_ANSWER else error_name(code),
-            effect=what,
-            **conn.facts,
+            effect=effect,
+            **conn.facts_of(exchange),
         )
 
 

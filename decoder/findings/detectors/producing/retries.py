@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 from ....connection.exchange import Exchange, State
 from ....schema.facts import error_code, error_name
@@ -35,7 +34,7 @@ LEADER_ERRORS = frozenset(
 class Trouble:
     """A partition that a client cannot write to: from the first refusal to the next success."""
 
-    __slots__ = ("answers", "asked", "blind", "conn", "first_ns", "last_ns", "place", "told")
+    __slots__ = ("answers", "asked", "blind", "conn", "first_ns", "last_ns", "leader_named", "place")
 
     def __init__(self, conn: ClientConnection, result: PartitionProduceResponse, now_ns: int) -> None:
         self.conn = conn
@@ -43,34 +42,45 @@ class Trouble:
         self.first_ns = self.last_ns = now_ns
         self.answers = 0  # how often it was refused
         self.asked = 0  # Metadata responses that the client got meanwhile
-        self.told = False  # the broker named the leader in its answer
+        self.leader_named = False  # the broker named the leader in its answer
         self.blind = 0  # refusals in a row since the client last heard who leads
 
 
-class _Waiting(ProduceDetector, ABC):
-    """Follows partitions from the first refusal to the next success."""
+_LOW_NS = 5 * SECOND
+"""An election is over within a few seconds; what takes longer holds records back for longer than it should."""
+_MEDIUM_NS = 30 * SECOND
+"""A quarter of Java's delivery.timeout.ms (120 s), all of request.timeout.ms: records begin to be given up."""
+_GONE_NS = 10 * SECOND
+"""So long without success, while the traffic goes on, that it is no election any more."""
+_APART_NS = 30 * SECOND
+"""Refusals that begin this far apart have not one reason."""
+_PARTITIONS = 10_000
+_SHOWN = 100
 
-    apis = frozenset({PRODUCE, METADATA})
-    codes: ClassVar[frozenset[int]]
 
-    LOW_NS = 5 * SECOND
-    """An election is over within a few seconds; what takes longer holds records back for longer than it should."""
-    MEDIUM_NS = 30 * SECOND
-    """A quarter of Java's delivery.timeout.ms (120 s), all of request.timeout.ms: records begin to be given up."""
-    GONE_NS = 10 * SECOND
-    """So long without success, while the traffic goes on, that it is no election any more."""
-    APART_NS = 30 * SECOND
-    """Refusals that begin this far apart have not one reason."""
-    PARTITIONS = 10_000
-    SHOWN = 100
+class _RefusedPartitions:
+    """Follows partitions from the first refusal with one of `codes` to the next success, and reports them by client and code.
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
-        self._open: LruDict[tuple[object, str, int], Trouble] = LruDict(self.PARTITIONS)
-        self._burst: LruDict[object, int] = LruDict(self.PARTITIONS)  # by finding: when its last burst began
+    `explain`: why and remedy of a code. `rate`: the severity, from `Finding.about`. `details`: the end of `Finding.seen`.
+    """
+
+    def __init__(
+        self,
+        detector: ProduceDetector,
+        codes: frozenset[int],
+        explain: Callable[[int], tuple[str, str]],
+        rate: Callable[[dict[str, Any]], Severity],
+        details: Callable[[dict[str, Any]], str] = lambda about: "",
+    ) -> None:
+        self._detector, self._codes = detector, codes
+        self._explain, self._rate, self._details = explain, rate, details
+        self._findings: dict[object, Finding] = {}
+        self._open: LruDict[tuple[object, str, int], Trouble] = LruDict(_PARTITIONS)
+        self._burst: LruDict[object, int] = LruDict(_PARTITIONS)  # by finding: when its last burst began
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
-        now = exchange.response_time_ns or self.traffic.now_ns
+        """Take a Produce or Metadata exchange."""
+        now = exchange.response_time_ns or conn.traffic.now_ns
         if exchange.api_key == METADATA:
             if self._open and exchange.state is State.PAIRED:
                 for trouble in self._open.values():
@@ -80,8 +90,8 @@ class _Waiting(ProduceDetector, ABC):
             return
         if not self._open and not exchange.error:
             return
-        for result in self.reading.results(exchange):
-            if result.error in self.codes:
+        for result in self._detector.reading.results(exchange):
+            if result.error in self._codes:
                 self._refused(conn, exchange, result, now)
             elif self._open and not result.error:
                 key = conn.identity, result.topic, result.partition
@@ -90,75 +100,19 @@ class _Waiting(ProduceDetector, ABC):
                     trouble.last_ns = now
                     for finding in self._of(trouble):
                         finding.about["recovered"] += 1
-                        self._say(finding, trouble)
+                        self._update(finding, trouble)
 
     def _refused(self, conn: ClientConnection, exchange: Exchange, result: PartitionProduceResponse, now: int) -> None:
         trouble = self._open.of((conn.identity, result.topic, result.partition), partial(Trouble, conn, result, now))
         trouble.last_ns = now
         trouble.answers += 1
-        trouble.told = trouble.told or result.leader >= 0
+        trouble.leader_named = trouble.leader_named or result.leader >= 0
         trouble.blind = 0 if result.leader >= 0 else trouble.blind + 1
         key = conn.identity, result.error
-        finding = self.report(key, exchange, partial(self._make, conn, exchange, result))
-        about = finding.about
-        if trouble.place not in about["partitions"] and len(about["partitions"]) < self.SHOWN:
-            about["partitions"].append(trouble.place)
-        if trouble.answers == 1 and now - self._burst.get(key, 0) > self.APART_NS:
-            self._burst[key] = now
-            about["bursts"] += 1
-        self._say(finding, trouble)
-
-    def finish(self, now_ns: int) -> None:
-        for finding in self._found.values():
-            finding.about["open"] = 0
-        for trouble in self._open.values():
-            if now_ns - trouble.first_ns >= self.GONE_NS:
-                for finding in self._of(trouble):
-                    finding.about["open"] += 1
-                    self._say(finding, trouble)
-
-    def _of(self, trouble: Trouble) -> Iterator[Finding]:
-        for code in self.codes:
-            finding = self._found.get((trouble.conn.identity, code))
-            if finding is not None and trouble.place in finding.about["partitions"]:
-                yield finding
-
-    def _say(self, finding: Finding, trouble: Trouble) -> None:
-        about, conn = finding.about, trouble.conn
-        about["longest_ns"] = max(about["longest_ns"], trouble.last_ns - trouble.first_ns)
-        about["most_answers"] = max(about["most_answers"], trouble.answers)
-        about["blind"] = max(about["blind"], trouble.blind)
-        about["metadata_asked"] = max(about["metadata_asked"], trouble.asked)
-        about["leader_told"] = about["leader_told"] or trouble.told
-        finding.severity = self._rate(about)
-        finding.seen = (
-            f"{conn.where} answers Produce v{about['api_version']} of {conn.who} with {about['error']} "
-            f"{times(finding.count)}, for {some(about['partitions'])}"
-            + (f"; {about['open']} of them did not succeed again" if about["open"] else "")
-            + (f"; it took up to {duration(about['longest_ns'])} until it worked" if about["recovered"] else "")
-            + self._meanwhile(about)
-        )
-
-    def _meanwhile(self, about: dict[str, Any]) -> str:
-        """What else there is to say."""
-        return ""
-
-    @abstractmethod
-    def _rate(self, about: dict[str, Any]) -> Severity:
-        """How bad it is."""
-
-    @abstractmethod
-    def _explain(self, code: int) -> tuple[str, str]:
-        """Why it matters, and what to do."""
-
-    def _make(self, conn: ClientConnection, exchange: Exchange, result: PartitionProduceResponse) -> Finding:
-        why, remedy = self._explain(result.error)
-        return self.finding(
-            "",
-            why,
-            remedy,
-            api=exchange.api,
-            api_version=exchange.api_version,
+        finding = self._findings[key] = self._detector.report(
+            key,
+            exchange,
+            *self._explain(result.error),
             topic=result.topic,
             partition=result.partition,
             error=error_name(result.error),
@@ -171,35 +125,84 @@ class _Waiting(ProduceDetector, ABC):
             metadata_asked=0,
             leader_told=False,
             longest_ns=0,
-            **conn.facts,
+            **conn.facts_of(exchange),
+        )
+        about = finding.about
+        if trouble.place not in about["partitions"] and len(about["partitions"]) < _SHOWN:
+            about["partitions"].append(trouble.place)
+        if trouble.answers == 1 and now - self._burst.get(key, 0) > _APART_NS:
+            self._burst[key] = now
+            about["bursts"] += 1
+        self._update(finding, trouble)
+
+    def finish(self, now_ns: int) -> None:
+        """Look at the partitions that do not succeed again."""
+        for finding in self._findings.values():
+            finding.about["open"] = 0
+        for trouble in self._open.values():
+            if now_ns - trouble.first_ns >= _GONE_NS:
+                for finding in self._of(trouble):
+                    finding.about["open"] += 1
+                    self._update(finding, trouble)
+
+    def _of(self, trouble: Trouble) -> Iterator[Finding]:
+        for code in self._codes:
+            finding = self._findings.get((trouble.conn.identity, code))
+            if finding is not None and trouble.place in finding.about["partitions"]:
+                yield finding
+
+    def _update(self, finding: Finding, trouble: Trouble) -> None:
+        about, conn = finding.about, trouble.conn
+        about["longest_ns"] = max(about["longest_ns"], trouble.last_ns - trouble.first_ns)
+        about["most_answers"] = max(about["most_answers"], trouble.answers)
+        about["blind"] = max(about["blind"], trouble.blind)
+        about["metadata_asked"] = max(about["metadata_asked"], trouble.asked)
+        about["leader_told"] = about["leader_told"] or trouble.leader_named
+        finding.severity = self._rate(about)
+        finding.seen = (
+            f"{conn.where} answers Produce v{about['api_version']} of {conn.who} with {about['error']} "
+            f"{times(finding.count)}, for {some(about['partitions'])}"
+            + (f"; {about['open']} of them did not succeed again" if about["open"] else "")
+            + (f"; it took up to {duration(about['longest_ns'])} until it worked" if about["recovered"] else "")
+            + self._details(about)
         )
 
 
-class LeaderRetries(_Waiting):
+class LeaderRetries(ProduceDetector):
     """Produce goes to a broker that does not lead the partition, or nobody does."""
 
     id = "produce-leader-retries"
     severity = Severity.INFO
     title = "a producer writes to a broker that does not lead the partition (NOT_LEADER_OR_FOLLOWER and its like)"
-    codes = LEADER_ERRORS
+    apis = frozenset({PRODUCE, METADATA})
 
     BLIND = 5
     """Refusals in a row without a look at Metadata in between; clients look after the first."""
     BURSTS = 5
     """So many times of trouble are no single election any more."""
 
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._partitions = _RefusedPartitions(self, LEADER_ERRORS, self._explain, self._rate, self._details)
+
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        self._partitions.done(conn, exchange)
+
+    def finish(self, now_ns: int) -> None:
+        self._partitions.finish(now_ns)
+
     def _rate(self, about: dict[str, Any]) -> Severity:
-        if about["open"] and about["longest_ns"] >= self.MEDIUM_NS:
+        if about["open"] and about["longest_ns"] >= _MEDIUM_NS:
             return Severity.HIGH
-        if (about["open"] and about["most_answers"] >= 3) or about["longest_ns"] >= self.MEDIUM_NS:
+        if (about["open"] and about["most_answers"] >= 3) or about["longest_ns"] >= _MEDIUM_NS:
             return Severity.MEDIUM
         if about["blind"] >= self.BLIND:
             return Severity.MEDIUM
-        if about["open"] or about["longest_ns"] >= self.LOW_NS or about["bursts"] >= self.BURSTS:
+        if about["open"] or about["longest_ns"] >= _LOW_NS or about["bursts"] >= self.BURSTS:
             return Severity.LOW
         return Severity.INFO
 
-    def _meanwhile(self, about: dict[str, Any]) -> str:
+    def _details(self, about: dict[str, Any]) -> str:
         if about["blind"] >= self.BLIND:
             return f"; {about['blind']} of them in a row without a look at Metadata"
         if about["metadata_asked"]:
@@ -227,18 +230,30 @@ class LeaderRetries(_Waiting):
         )
 
 
-class TooFewReplicas(_Waiting):
+class TooFewReplicas(ProduceDetector):
     """acks=all, and fewer replicas in sync than min.insync.replicas asks for."""
 
     id = "not-enough-replicas"
     severity = Severity.HIGH
     title = "a partition has fewer replicas in sync than min.insync.replicas"
-    codes = frozenset(map(error_code, ("NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND")))
+    apis = frozenset({PRODUCE, METADATA})
+
+    CODES = frozenset(map(error_code, ("NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND")))
+
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._partitions = _RefusedPartitions(self, self.CODES, self._explain, self._rate)
+
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        self._partitions.done(conn, exchange)
+
+    def finish(self, now_ns: int) -> None:
+        self._partitions.finish(now_ns)
 
     def _rate(self, about: dict[str, Any]) -> Severity:
         if not about["recovered"] or about["open"]:
             return Severity.HIGH
-        return Severity.MEDIUM if about["longest_ns"] >= self.LOW_NS else Severity.LOW
+        return Severity.MEDIUM if about["longest_ns"] >= _LOW_NS else Severity.LOW
 
     def _explain(self, code: int) -> tuple[str, str]:
         appended = code == error_code("NOT_ENOUGH_REPLICAS_AFTER_APPEND")

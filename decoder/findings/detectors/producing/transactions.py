@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from functools import partial
 from typing import ClassVar
 
 from ....connection.exchange import Exchange, State
@@ -132,7 +131,7 @@ class OpenTooLong(ProduceDetector):
             if any(other.identity == conn.identity for other in self.traffic.connections.values()):
                 continue
             transaction.gone_ns = conn.closed_ns or 0
-            finding = self.report((name, "gone"), None, partial(self._make, name, transaction), conn.closed_ns)
+            finding = self._report("gone", name, transaction, conn.closed_ns)
             finding.severity = Severity.MEDIUM
             left = self._limit(transaction) - (transaction.gone_ns - transaction.since_ns)
             finding.seen = (
@@ -157,7 +156,7 @@ class OpenTooLong(ProduceDetector):
             finding = self._found[(name, "long")]
         else:
             transaction.said = True
-            finding = self.report((name, "long"), None, partial(self._make, name, transaction), transaction.since_ns)
+            finding = self._report("long", name, transaction, transaction.since_ns)
         finding.about["longest_ns"] = max(finding.about["longest_ns"], age)
         timeout = (
             f"its timeout is {duration(self._limit(transaction))}"
@@ -169,20 +168,22 @@ class OpenTooLong(ProduceDetector):
             f"{timeout} ({times(finding.count)})"
         )
 
-    def _make(self, name: str, transaction: _Open) -> Finding:
-        return self.finding(
-            "",
+    def _report(self, what: str, name: str, transaction: _Open, time_ns: int | None) -> Finding:
+        return self.report(
+            (name, what),
+            None,
             "While a transaction is open, read_committed consumers get nothing of its partitions behind its first record "
             "(the last stable offset). The coordinator aborts it after transaction.timeout.ms and fences its producer: "
             "the records are thrown away and the next request of the producer fails.",
             "end every transaction in a finally (commit or abort), do less in one, or raise transaction.timeout.ms "
             "(60 s by default; the broker's transaction.max.timeout.ms is 15 min). Left by a crash: start the producer "
             "again with the same id, or kafka-transactions.sh abort (KIP-664)",
-            api=transaction.api,
-            api_version=transaction.api_version,
+            time_ns=time_ns,
             transactional_id=name,
             timeout_ms=transaction.timeout_ms,
             longest_ns=0,
+            api=transaction.api,
+            api_version=transaction.api_version,
             **transaction.conn.facts,
         )
 
@@ -230,19 +231,14 @@ class ConcurrentTransactions(ProduceDetector):
         finding = self.report(
             name,
             exchange,
-            lambda: self.finding(
-                "",
-                "After EndTxn the coordinator writes a marker into every partition; until all are there, the id cannot "
-                "begin another transaction. Markers wait for partitions without a leader, or for a broker that is down.",
-                "look for offline partitions of the topics involved and of __transaction_state, and for hanging "
-                "transactions: kafka-transactions.sh find-hanging (KIP-664)",
-                api=exchange.api,
-                api_version=exchange.api_version,
-                error=error_name(self._CODE),
-                transactional_id=name,
-                longest_ns=0,
-                **conn.facts,
-            ),
+            "After EndTxn the coordinator writes a marker into every partition; until all are there, the id cannot "
+            "begin another transaction. Markers wait for partitions without a leader, or for a broker that is down.",
+            "look for offline partitions of the topics involved and of __transaction_state, and for hanging "
+            "transactions: kafka-transactions.sh find-hanging (KIP-664)",
+            error=error_name(self._CODE),
+            transactional_id=name,
+            longest_ns=0,
+            **conn.facts_of(exchange),
         )
         finding.about["longest_ns"] = max(finding.about["longest_ns"], waited)
         finding.severity = Severity.HIGH if finding.about["longest_ns"] >= self.STUCK_NS else Severity.MEDIUM
@@ -297,17 +293,12 @@ class TransactionState(ProduceDetector):
         finding = self.report(
             (name or conn.identity, code),
             exchange,
-            lambda: self.finding(
-                "",
-                why,
-                remedy,
-                severity,
-                api=exchange.api,
-                api_version=exchange.api_version,
-                error=error_name(code),
-                transactional_id=name,
-                **conn.facts,
-            ),
+            why,
+            remedy,
+            severity,
+            error=error_name(code),
+            transactional_id=name,
+            **conn.facts_of(exchange),
         )
         whose = f" for transactional id {name!r}" if name else ""
         finding.seen = (
@@ -347,19 +338,14 @@ class ManyAborts(Detector):
         finding = self.report(
             name,
             exchange,
-            lambda: self.finding(
-                "",
-                "Aborted records are written, copied and kept like others; read_committed consumers fetch them and throw "
-                "them away. Work that is done again and again costs as much as work that succeeds.",
-                "look at the application's log for the reason of its aborts (exceptions, rebalances, timeouts); do checks "
-                "before the transaction begins",
-                api=exchange.api,
-                api_version=exchange.api_version,
-                transactional_id=name,
-                aborted=0,
-                transactions=0,
-                **conn.facts,
-            ),
+            "Aborted records are written, copied and kept like others; read_committed consumers fetch them and throw "
+            "them away. Work that is done again and again costs as much as work that succeeds.",
+            "look at the application's log for the reason of its aborts (exceptions, rebalances, timeouts); do checks "
+            "before the transaction begins",
+            transactional_id=name,
+            aborted=0,
+            transactions=0,
+            **conn.facts_of(exchange),
         )
         aborted = outcomes.count(False)
         finding.about |= {"aborted": aborted, "transactions": len(outcomes)}

@@ -119,17 +119,16 @@ class SaslMechanismMismatch(_Authenticates):
         found = self.report(
             (conn.identity, conn.broker, state.mechanism),
             exchange,
-            lambda: self.finding(
-                "",
-                "SaslHandshake (KIP-43) agrees on the mechanism before anything else; a listener takes those of "
-                "sasl.enabled.mechanisms only, and names are compared letter by letter.",
-                f"set the client's mechanism to one that is enabled (Java, librdkafka: sasl.mechanism"
-                f"{'=' + enabled[0] if enabled else ''}; kafka-python, aiokafka: sasl_mechanism), or add "
-                f"{state.mechanism} to listener.name.<listener>.sasl.enabled.mechanisms with its JAAS entry",
-                api=exchange.api, api_version=exchange.api_version, error=facts.error_name(_MECHANISM),
-                mechanism=state.mechanism, enabled=enabled, **conn.facts,
-            ),
-        )  # fmt: skip
+            "SaslHandshake (KIP-43) agrees on the mechanism before anything else; a listener takes those of "
+            "sasl.enabled.mechanisms only, and names are compared letter by letter.",
+            f"set the client's mechanism to one that is enabled (Java, librdkafka: sasl.mechanism"
+            f"{'=' + enabled[0] if enabled else ''}; kafka-python, aiokafka: sasl_mechanism), or add "
+            f"{state.mechanism} to listener.name.<listener>.sasl.enabled.mechanisms with its JAAS entry",
+            error=facts.error_name(_MECHANISM),
+            mechanism=state.mechanism,
+            enabled=enabled,
+            **conn.facts_of(exchange),
+        )
         found.seen = (
             f"{conn.who} asks {conn.where} for {state.mechanism!r}, which has {', '.join(enabled) or 'none'} enabled"
             f"{_tries(found)}"
@@ -159,15 +158,16 @@ class SaslAuthenticationFailed(_Authenticates):
         found = self.report(
             (conn.identity, conn.broker, mechanism, state.user),
             exchange,
-            lambda: self.finding(
-                "",
-                f"{why} A refused client is disconnected after connection.failed.authentication.delay.ms; most "
-                "clients try again until somebody stops them, and every try costs the broker a handshake.",
-                remedy,
-                api=exchange.api, api_version=exchange.api_version, error=facts.error_name(_FAILED),
-                mechanism=mechanism, user=state.user, said=said, reauthentication=again, **conn.facts,
-            ),
-        )  # fmt: skip
+            f"{why} A refused client is disconnected after connection.failed.authentication.delay.ms; most "
+            "clients try again until somebody stops them, and every try costs the broker a handshake.",
+            remedy,
+            error=facts.error_name(_FAILED),
+            mechanism=mechanism,
+            user=state.user,
+            said=said,
+            reauthentication=again,
+            **conn.facts_of(exchange),
+        )
         user = f" as {state.user!r}" if state.user else ""
         found.seen = (
             f"{conn.where} refuses {conn.who}{user} with {mechanism}"
@@ -238,20 +238,20 @@ class CredentialsInClear(_Authenticates):
         self.report(
             (conn.identity, conn.broker, state.mechanism, between),
             exchange,
-            lambda: self.finding(
-                f"{conn.who} authenticates to {conn.where} by {state.mechanism} without TLS{between}"
-                f"{', on one machine' if near else ''}",
-                f"with {state.mechanism} the {secret} itself is in the bytes: whoever sees the traffic can use it."
-                if readable
-                else "SCRAM hides the password, but who records the exchange can try passwords against it at leisure, "
-                "and everything after it is in clear.",
-                f"{use} ({_CLIENTS if clear != ['broker'] else _PROXY}), and change what was sent so far"
-                if readable
-                else f"{use} where the network is not your own; keep 4096 iterations or more",
-                Severity.INFO if near else Severity.MEDIUM if readable else Severity.LOW,
-                api=exchange.api, api_version=exchange.api_version, mechanism=state.mechanism, in_clear=clear, **conn.facts,
-            ),
-        )  # fmt: skip
+            f"with {state.mechanism} the {secret} itself is in the bytes: whoever sees the traffic can use it."
+            if readable
+            else "SCRAM hides the password, but who records the exchange can try passwords against it at leisure, "
+            "and everything after it is in clear.",
+            f"{use} ({_CLIENTS if clear != ['broker'] else _PROXY}), and change what was sent so far"
+            if readable
+            else f"{use} where the network is not your own; keep 4096 iterations or more",
+            Severity.INFO if near else Severity.MEDIUM if readable else Severity.LOW,
+            seen=f"{conn.who} authenticates to {conn.where} by {state.mechanism} without TLS{between}"
+            f"{', on one machine' if near else ''}",
+            mechanism=state.mechanism,
+            in_clear=clear,
+            **conn.facts_of(exchange),
+        )
 
 
 class SaslOutOfTurn(_Authenticates):
@@ -267,16 +267,14 @@ class SaslOutOfTurn(_Authenticates):
         found = self.report(
             (conn.identity, conn.broker),
             exchange,
-            lambda: self.finding(
-                "",
-                "a listener without SASL answers every SaslHandshake so; on a SASL listener it means that the "
-                "handshake was left out, or came again with another principal or mechanism (KIP-152, KIP-368).",
-                "use the port of the SASL_PLAINTEXT or SASL_SSL listener, or take SASL out of the client "
-                "(security.protocol=PLAINTEXT or SSL)",
-                api=exchange.api, api_version=exchange.api_version, error=facts.error_name(_STATE),
-                mechanism=state.mechanism, **conn.facts,
-            ),
-        )  # fmt: skip
+            "a listener without SASL answers every SaslHandshake so; on a SASL listener it means that the "
+            "handshake was left out, or came again with another principal or mechanism (KIP-152, KIP-368).",
+            "use the port of the SASL_PLAINTEXT or SASL_SSL listener, or take SASL out of the client "
+            "(security.protocol=PLAINTEXT or SSL)",
+            error=facts.error_name(_STATE),
+            mechanism=state.mechanism,
+            **conn.facts_of(exchange),
+        )
         found.seen = (
             f"{conn.where} answers {exchange.api} of {conn.who} with ILLEGAL_SASL_STATE: it expects no SASL there"
             f"{_tries(found)}"
@@ -312,18 +310,15 @@ class RequestBeforeAuthentication(EndingDetector):
         found = self.report(
             pair,
             first,
-            lambda: self.finding(
-                "",
-                "before authentication a SASL listener takes ApiVersions, SaslHandshake and SaslAuthenticate only "
-                "(SaslServerAuthenticator); on anything else it closes without an answer, and logs "
-                "'Unexpected Kafka request'. Clients see a disconnect and go in circles.",
-                "turn SASL on in the client (Java: security.protocol=SASL_PLAINTEXT or SASL_SSL, sasl.mechanism, "
-                "sasl.jaas.config; librdkafka: security.protocol, sasl.mechanism, sasl.username, sasl.password), or "
-                "use the port of a listener without SASL",
-                api=first.api, api_version=first.api_version, **conn.facts,
-            ),
-            conn.closed_ns,
-        )  # fmt: skip
+            "before authentication a SASL listener takes ApiVersions, SaslHandshake and SaslAuthenticate only "
+            "(SaslServerAuthenticator); on anything else it closes without an answer, and logs "
+            "'Unexpected Kafka request'. Clients see a disconnect and go in circles.",
+            "turn SASL on in the client (Java: security.protocol=SASL_PLAINTEXT or SASL_SSL, sasl.mechanism, "
+            "sasl.jaas.config; librdkafka: security.protocol, sasl.mechanism, sasl.username, sasl.password), or "
+            "use the port of a listener without SASL",
+            time_ns=conn.closed_ns,
+            **conn.facts_of(first),
+        )
         found.count = max(found.count, count)
         found.seen = (
             f"{conn.who} sends {first.api} to {conn.where} without authenticating, and is disconnected "
@@ -376,18 +371,16 @@ class SaslSessionExpired(_Authenticates):
         found = self.report(
             (conn.identity, conn.broker),
             late,
-            lambda: self.finding(
-                "",
-                "a broker with connections.max.reauth.ms (or a token with an end) tells the session's lifetime in "
-                "SaslAuthenticate v1; the first request after it is not answered, the connection is closed. "
-                "Requests in flight fail, and every broker connection goes through it once a lifetime.",
-                "use a client that re-authenticates (Java 2.2, librdkafka 2.2 and newer), or raise "
-                "connections.max.reauth.ms; if the client does know it, look at its clock and at what holds its "
-                "thread up (long polls, garbage collection)",
-                api=late.api, api_version=late.api_version, mechanism=state.mechanism, **conn.facts,
-            ),
-            conn.closed_ns,
-        )  # fmt: skip
+            "a broker with connections.max.reauth.ms (or a token with an end) tells the session's lifetime in "
+            "SaslAuthenticate v1; the first request after it is not answered, the connection is closed. "
+            "Requests in flight fail, and every broker connection goes through it once a lifetime.",
+            "use a client that re-authenticates (Java 2.2, librdkafka 2.2 and newer), or raise "
+            "connections.max.reauth.ms; if the client does know it, look at its clock and at what holds its "
+            "thread up (long polls, garbage collection)",
+            time_ns=conn.closed_ns,
+            mechanism=state.mechanism,
+            **conn.facts_of(late),
+        )
         over = ((late.request_time_ns or 0) - state.ends_ns) / 1e9
         found.seen = (
             f"{conn.who} sends {late.api} to {conn.where} {abs(over):.1f} s {'after' if over >= 0 else 'before'} the "

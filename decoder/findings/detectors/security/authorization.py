@@ -95,19 +95,14 @@ class AuthorizationFailed(Detector):
         if known is not None and known.exchanges and known.exchanges[-1] is exchange:
             found = known  # another partition of the same answer
         else:
-            found = self.report(key, exchange, lambda: self._first(conn, exchange, error, kind))
+            found = self.report(
+                key, exchange, "", "", error=error, resource_type=kind, resources=[], apis=[], **conn.facts_of(exchange)
+            )
         about = found.about
         for value, list_name in ((name, "resources"), (exchange.api, "apis")):
             if value and value not in about[list_name] and len(about[list_name]) < MOST_NAMED:
                 about[list_name].append(value)
         self._write(found, conn, error, kind)
-
-    def _first(self, conn: ClientConnection, exchange: Exchange, error: str, kind: str) -> Finding:
-        return self.finding(
-            "", "", "",
-            api=exchange.api, api_version=exchange.api_version, error=error, resource_type=kind,
-            resources=[], apis=[], **conn.facts,
-        )  # fmt: skip
 
     def _write(self, found: Finding, conn: ClientConnection, error: str, kind: str) -> None:
         resources, apis = found.about["resources"], found.about["apis"]

@@ -63,16 +63,11 @@ class IdempotenceUnused(_Feature):
         finding = self.report(
             conn.identity,
             exchange,
-            lambda: self.finding(
-                "",
-                "acks=all keeps what was acknowledged; only with idempotence is a record not there twice, and not out "
-                "of order, after a retry (KIP-98). It costs next to nothing. Java producers have it on since 3.0 "
-                "(KIP-679), librdkafka does not.",
-                "enable.idempotence=true (Java, librdkafka), enable_idempotence=True (kafka-python, aiokafka)",
-                api=exchange.api,
-                api_version=exchange.api_version,
-                **conn.facts,
-            ),
+            "acks=all keeps what was acknowledged; only with idempotence is a record not there twice, and not out "
+            "of order, after a retry (KIP-98). It costs next to nothing. Java producers have it on since 3.0 "
+            "(KIP-679), librdkafka does not.",
+            "enable.idempotence=true (Java, librdkafka), enable_idempotence=True (kafka-python, aiokafka)",
+            **conn.facts_of(exchange),
         )
         finding.count = tally[0]
         finding.seen = f"{conn.who} sent {tally[0]} Produce requests with acks=all and no producer id to {conn.where}"
@@ -127,17 +122,12 @@ class StaticMembershipUnused(_Feature):
         finding = self.report(
             key,
             exchange,
-            lambda: self.finding(
-                "",
-                "each leave and each join makes the whole group rebalance. A static member (KIP-345) that is back "
-                "within session.timeout.ms gets its partitions again, without any rebalance.",
-                "give each consumer a group.instance.id of its own that outlives restarts (Java, librdkafka; "
-                "group_instance_id in kafka-python and aiokafka), and a session.timeout.ms longer than a restart takes",
-                api=exchange.api,
-                api_version=exchange.api_version,
-                group=group,
-                **conn.facts,
-            ),
+            "each leave and each join makes the whole group rebalance. A static member (KIP-345) that is back "
+            "within session.timeout.ms gets its partitions again, without any rebalance.",
+            "give each consumer a group.instance.id of its own that outlives restarts (Java, librdkafka; "
+            "group_instance_id in kafka-python and aiokafka), and a session.timeout.ms longer than a restart takes",
+            group=group,
+            **conn.facts_of(exchange),
         )
         finding.count = moves[1]
         finding.seen = (
@@ -181,16 +171,11 @@ class ClassicGroupProtocol(_Feature):
         finding = self.report(
             key,
             exchange,
-            lambda: self.finding(
-                "",
-                "with the new protocol (KIP-848) the broker hands out partitions, and members go on while others move: "
-                "no round of JoinGroup and SyncGroup in which everybody stops. It is ready since Kafka 4.0.",
-                "group.protocol=consumer (Java 4.0 and newer, librdkafka 2.12 and newer), after a look at what has no "
-                "counterpart there: client-side assignors, session.timeout.ms, heartbeat.interval.ms",
-                api=exchange.api,
-                api_version=exchange.api_version,
-                **conn.facts,
-            ),
+            "with the new protocol (KIP-848) the broker hands out partitions, and members go on while others move: "
+            "no round of JoinGroup and SyncGroup in which everybody stops. It is ready since Kafka 4.0.",
+            "group.protocol=consumer (Java 4.0 and newer, librdkafka 2.12 and newer), after a look at what has no "
+            "counterpart there: client-side assignors, session.timeout.ms, heartbeat.interval.ms",
+            **conn.facts_of(exchange),
         )
         finding.count = joins
         finding.about["groups"] = sorted(groups)
@@ -205,7 +190,7 @@ class _FetchFeature(_Feature):
     """The base of those that count a client's fetches."""
 
     FETCHES = 50
-    """FetchReader without the feature: enough to say that the client does not use it."""
+    """Fetches without the feature: enough to say that the client does not use it."""
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
@@ -219,7 +204,7 @@ class _FetchFeature(_Feature):
 
 
 class TopicIdsUnused(_FetchFeature):
-    """FetchReader by name, where ids are offered."""
+    """Fetches by name, where ids are offered."""
 
     id = "topic-ids-unused"
     title = "a consumer fetches by topic names where topic ids are offered (KIP-516)"
@@ -238,15 +223,10 @@ class TopicIdsUnused(_FetchFeature):
         finding = self.report(
             conn.identity,
             exchange,
-            lambda: self.finding(
-                "",
-                "Fetch v13 and newer name topics by id (KIP-516). By name, a topic that was deleted and made anew looks "
-                "the same: the consumer goes on with offsets of the old one. Requests are longer, too.",
-                "upgrade the client: Java 3.1 and newer and current librdkafka (seen with 2.8) fetch by id",
-                api=exchange.api,
-                api_version=exchange.api_version,
-                **conn.facts,
-            ),
+            "Fetch v13 and newer name topics by id (KIP-516). By name, a topic that was deleted and made anew looks "
+            "the same: the consumer goes on with offsets of the old one. Requests are longer, too.",
+            "upgrade the client: Java 3.1 and newer and current librdkafka (seen with 2.8) fetch by id",
+            **conn.facts_of(exchange),
         )
         finding.count = count
         finding.seen = (
@@ -293,17 +273,12 @@ class RackUnaware(_FetchFeature):
         finding = self.report(
             conn.identity,
             exchange,
-            lambda: self.finding(
-                "",
-                "a consumer that names its rack may read from a replica in it (KIP-392), which saves traffic between "
-                "racks or zones, and money where that is billed.",
-                "client.rack on the consumers (client_rack in kafka-python and aiokafka), on the brokers "
-                "replica.selector.class=org.apache.kafka.common.replica.RackAwareReplicaSelector",
-                api=exchange.api,
-                api_version=exchange.api_version,
-                racks=sorted(racks),
-                **conn.facts,
-            ),
+            "a consumer that names its rack may read from a replica in it (KIP-392), which saves traffic between "
+            "racks or zones, and money where that is billed.",
+            "client.rack on the consumers (client_rack in kafka-python and aiokafka), on the brokers "
+            "replica.selector.class=org.apache.kafka.common.replica.RackAwareReplicaSelector",
+            racks=sorted(racks),
+            **conn.facts_of(exchange),
         )
         finding.count = count
         finding.seen = (

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from ....connection.exchange import Exchange, State
 from ....reference.clients import Known, software
 from ....reference.releases import release_of, release_order
@@ -44,14 +42,14 @@ class ClosedOnFirstRequest(EndingDetector):
         closed[0] += 1
         if closed[0] < self.COUNT:
             return
-        found = self.report(pair, first, partial(self._say, conn, first), conn.closed_ns)
+        found = self._report(pair, conn, first)
         found.count = max(found.count, closed[0])
         found.seen = (
             f"{conn.where} closes the connection of {conn.who} on its very first request, {first.api} "
             f"v{first.api_version}, instead of answering ({times(found.count)})"
         )
 
-    def _say(self, conn: ClientConnection, first: Exchange) -> Finding:
+    def _report(self, key: object, conn: ClientConnection, first: Exchange) -> Finding:
         others = (
             "a listener that wants TLS mostly answers with an alert, but may only close; a broker whose max.connections "
             "or max.connections.per.ip is reached closes, and so does a load balancer or firewall without a target"
@@ -70,7 +68,7 @@ class ClosedOnFirstRequest(EndingDetector):
         else:
             why = f"Causes seen: {others}. A broker also closes on a version that it does not serve."
             remedy = f"ask the broker: barnabas versions {conn.broker}; look into its log at that time"
-        return self.finding("", why, remedy, api=first.api, api_version=first.api_version, **conn.facts)
+        return self.report(key, first, why, remedy, time_ns=conn.closed_ns, **conn.facts_of(first))
 
 
 class _Seen:
@@ -118,7 +116,17 @@ class ClientTooNew(Detector):
         if key not in self._seen:
             self.traffic.forget_kinds()
         seen = self._seen.of(key, lambda: _Seen(conn, known.text, need, release))
-        self.report(key, exchange, partial(self._say, seen, exchange))
+        self.report(
+            key,
+            exchange,
+            f"from {seen.need.version} on, {seen.called.rsplit(' ', 1)[0]} no longer speaks to brokers older than "
+            f"{seen.need.release} ({seen.need.source}): it finds no version that both know, and says so in an exception "
+            "of its own (UnsupportedVersionException), not on the wire",
+            f"upgrade the brokers to {seen.need.release} or newer, or use a client older than {seen.need.version}",
+            needs=seen.need.release,
+            release=seen.release,
+            **seen.conn.facts_of(exchange),
+        )
 
     def _release(self, broker: str, offered: dict[int, tuple[int, int]]) -> str | None:
         """The release of a broker, if its offer is exactly that of one."""
@@ -140,20 +148,6 @@ class ClientTooNew(Detector):
                     f"{seen.release}; "
                     + ("some of what it asked was answered" if seen.worked else "it got no further than Metadata")
                 )
-
-    def _say(self, seen: _Seen, exchange: Exchange) -> Finding:
-        return self.finding(
-            "",
-            f"from {seen.need.version} on, {seen.called.rsplit(' ', 1)[0]} no longer speaks to brokers older than "
-            f"{seen.need.release} ({seen.need.source}): it finds no version that both know, and says so in an exception "
-            "of its own (UnsupportedVersionException), not on the wire",
-            f"upgrade the brokers to {seen.need.release} or newer, or use a client older than {seen.need.version}",
-            api=exchange.api,
-            api_version=exchange.api_version,
-            needs=seen.need.release,
-            release=seen.release,
-            **seen.conn.facts,
-        )
 
 
 DETECTORS: tuple[type[Detector], ...] = (ClosedOnFirstRequest, ClientTooNew)

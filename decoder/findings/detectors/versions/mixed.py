@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from ....connection.exchange import Exchange
 from ....schema import facts
-from ...engine.detector import Detector
+from ...engine.detector import Detector, Wanted
 from ...engine.finding import Severity
 from ...engine.formatting import times
 from ...engine.traffic import ClientConnection, Traffic
-from ...models.offered_versions import OfferedVersions, OutOfRange, Table, VersionCheck, VersionFit, version_range
+from ...models.offered_versions import Misfit, Misfits, OfferedVersions, Table, VersionFit, version_range
 
 
 def differences(one: Table, other: Table) -> list[int]:
@@ -17,7 +17,9 @@ def differences(one: Table, other: Table) -> list[int]:
 
 
 def _said(keys: list[int], one: Table, other: Table) -> str:
-    shown = ", ".join(f"{facts.api_name(k)} {version_range(one.get(k))} and {version_range(other.get(k))}" for k in keys[:3])
+    shown = ", ".join(
+        f"{facts.api_name(k)} {version_range(one.get(k))} and {version_range(other.get(k))}" for k in keys[:3]
+    )
     return shown + (f", and {len(keys) - 3} more" if len(keys) > 3 else "")
 
 
@@ -57,19 +59,17 @@ class MixedVersions(Detector):
         self.report(
             key,
             None,
-            lambda: self.finding(
-                f"{who} and {self._broker(other)} of one cluster offer different versions: {_said(keys, old, new)}"
-                if one != other
-                else f"{who} has changed what it offers: {_said(keys, old, new)}",
-                "during a rolling upgrade this is normal, and passes. Clients negotiate with every broker by itself; one "
-                "that takes the first broker's answer for all will fail at the others. Where brokers differ for long, "
-                "or something in between edits ApiVersions, behaviour depends on which broker leads a partition.",
-                "finish the upgrade; look at what the client meets with `version-of-another-broker`",
-                brokers=[one] if one == other else [one, other],
-                cluster=cluster,
-                apis={facts.api_name(k): [old.get(k), new.get(k)] for k in keys},
-            ),
-            time_ns,
+            "during a rolling upgrade this is normal, and passes. Clients negotiate with every broker by itself; one "
+            "that takes the first broker's answer for all will fail at the others. Where brokers differ for long, "
+            "or something in between edits ApiVersions, behaviour depends on which broker leads a partition.",
+            "finish the upgrade; look at what the client meets with `version-of-another-broker`",
+            seen=f"{who} and {self._broker(other)} of one cluster offer different versions: {_said(keys, old, new)}"
+            if one != other
+            else f"{who} has changed what it offers: {_said(keys, old, new)}",
+            time_ns=time_ns,
+            brokers=[one] if one == other else [one, other],
+            cluster=cluster,
+            apis={facts.api_name(k): [old.get(k), new.get(k)] for k in keys},
         )
 
     def _broker(self, address: str) -> str:
@@ -77,38 +77,49 @@ class MixedVersions(Detector):
         return f"broker {address}" if node is None else f"broker {node} ({address})"
 
 
-class VersionOfAnotherBroker(OutOfRange):
+class VersionOfAnotherBroker(Detector):
     """A version that this broker does not offer, and another one of the cluster does."""
 
     id = "version-of-another-broker"
+    severity = Severity.HIGH
     title = "a client uses at one broker a version that only another broker of the cluster offers"
-    fits = frozenset({VersionFit.ELSEWHERE})
+    wanted = Wanted.NEW
 
-    def found(self, conn: ClientConnection, exchange: Exchange, judged: VersionCheck, outcome: str) -> None:
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._misfits = Misfits(traffic.model(OfferedVersions), VersionFit.ELSEWHERE)
+
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        misfit = self._misfits.done(conn, exchange)
+        if misfit is not None:
+            self._report(conn, misfit)
+
+    def closed(self, conn: ClientConnection) -> None:
+        misfit = self._misfits.closed(conn)
+        if misfit is not None:
+            self._report(conn, misfit)
+
+    def _report(self, conn: ClientConnection, misfit: Misfit) -> None:
+        exchange, check, outcome = misfit
         what = {"closed": "closed the connection", "refused": "answered UNSUPPORTED_VERSION", "answered": "took it"}
         finding = self.report(
             (conn.identity, exchange.api_key, exchange.api_version, conn.broker, outcome),
             exchange,
-            lambda: self.finding(
-                "",
-                "brokers of one cluster may be of different releases, in a rolling upgrade for instance. A client must "
-                "ask ApiVersions at each of them (KIP-35) and keep to each one's answer; this one seems to use one "
-                "answer for all.",
-                "bring the brokers to one release, the newer one. Upgrade the client, or cap it to what the older "
-                "broker takes for so long (kafka-python: api_version; sarama: Config.Version; franz-go: MaxVersions)",
-                Severity.LOW if outcome == "answered" else None,
-                api=exchange.api,
-                api_version=exchange.api_version,
-                asked=exchange.api_version,
-                offered=judged.served,
-                other_broker=judged.other,
-                outcome=outcome,
-                **conn.facts,
-            ),
+            "brokers of one cluster may be of different releases, in a rolling upgrade for instance. A client must "
+            "ask ApiVersions at each of them (KIP-35) and keep to each one's answer; this one seems to use one "
+            "answer for all.",
+            "bring the brokers to one release, the newer one. Upgrade the client, or cap it to what the older "
+            "broker takes for so long (kafka-python: api_version; sarama: Config.Version; franz-go: MaxVersions)",
+            Severity.LOW if outcome == "answered" else None,
+            asked=exchange.api_version,
+            offered=check.served,
+            other_broker=check.other,
+            outcome=outcome,
+            **conn.facts_of(exchange),
         )
         finding.seen = (
             f"{conn.who} used {exchange.api} v{exchange.api_version} {times(finding.count)} at {conn.where}, which serves "
-            f"{version_range(judged.served)} and {what[outcome]}; {judged.other} of the same cluster offers it"
+            f"{version_range(check.served)} and {what[outcome]}; {check.other} of the same cluster offers it"
         )
 
 

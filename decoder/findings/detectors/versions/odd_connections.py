@@ -72,16 +72,13 @@ class OddCorrelationIds(Detector):
         finding = self.report(
             ("order", conn.identity, conn.broker),
             exchange,
-            lambda: self.finding(
-                "",
-                "a broker answers the requests of a connection in their order; clients rely on it, and take an answer "
-                "with another correlation id than the next one for a broken connection. Apache Kafka keeps the order: "
-                "something between client and broker mixes requests of several, or the broker is no Apache Kafka.",
-                "look at what stands between (proxies, load balancers that understand Kafka), or report it to the "
-                "broker's makers",
-                kind="out of order",
-                **conn.facts,
-            ),
+            "a broker answers the requests of a connection in their order; clients rely on it, and take an answer "
+            "with another correlation id than the next one for a broken connection. Apache Kafka keeps the order: "
+            "something between client and broker mixes requests of several, or the broker is no Apache Kafka.",
+            "look at what stands between (proxies, load balancers that understand Kafka), or report it to the "
+            "broker's makers",
+            kind="out of order",
+            **conn.facts,
         )
         finding.seen = f"{conn.where} answered {finding.count} requests of {conn.who} after later ones"
 
@@ -89,15 +86,12 @@ class OddCorrelationIds(Detector):
         finding = self.report(
             ("orphan", conn.identity, conn.broker),
             exchange,
-            lambda: self.finding(
-                "",
-                "each answer carries the correlation id of its request. An answer to nothing makes clients drop the "
-                "connection; a Produce with acks=0 must get none.",
-                "look at what stands between client and broker; an acks=0 request that is answered is the broker's fault",
-                kind="no request",
-                correlation_id=exchange.correlation_id,
-                **conn.facts,
-            ),
+            "each answer carries the correlation id of its request. An answer to nothing makes clients drop the "
+            "connection; a Produce with acks=0 must get none.",
+            "look at what stands between client and broker; an acks=0 request that is answered is the broker's fault",
+            kind="no request",
+            correlation_id=exchange.correlation_id,
+            **conn.facts,
         )
         finding.seen = (
             f"{conn.where} sent {finding.count} answers to {conn.who} whose correlation id no request had "
@@ -108,16 +102,13 @@ class OddCorrelationIds(Detector):
         finding = self.report(
             ("reused", conn.identity),
             exchange,
-            lambda: self.finding(
-                "",
-                "brokers answer in order, so it works as long as nothing in between keeps requests by their correlation "
-                "id. Whoever does, proxies and tracing among them, cannot tell the answers apart.",
-                "report it to the makers of the client: each request in flight needs an id of its own",
-                Severity.LOW,
-                kind="used twice",
-                correlation_id=exchange.correlation_id,
-                **conn.facts,
-            ),
+            "brokers answer in order, so it works as long as nothing in between keeps requests by their correlation "
+            "id. Whoever does, proxies and tracing among them, cannot tell the answers apart.",
+            "report it to the makers of the client: each request in flight needs an id of its own",
+            Severity.LOW,
+            kind="used twice",
+            correlation_id=exchange.correlation_id,
+            **conn.facts,
         )
         finding.seen = (
             f"{conn.who} sent {finding.count} requests with the correlation id of another one that was still in flight "
@@ -183,14 +174,11 @@ class ChangedIdentity(Detector):
         finding = self.report(
             (conn.client_host, conn.broker),
             exchange,
-            lambda: self.finding(
-                "",
-                "quotas, logs, metrics and these findings go by client id (KIP-13), and by the software that ApiVersions "
-                "names (KIP-511): on a shared connection they are wrong for all but one. Authentication and fetch "
-                "sessions belong to the connection, too.",
-                "give each client a connection of its own; a proxy that pools connections must not do so for Kafka",
-                **conn.facts,
-            ),
+            "quotas, logs, metrics and these findings go by client id (KIP-13), and by the software that ApiVersions "
+            "names (KIP-511): on a shared connection they are wrong for all but one. Authentication and fetch "
+            "sessions belong to the connection, too.",
+            "give each client a connection of its own; a proxy that pools connections must not do so for Kafka",
+            **conn.facts,
         )
         finding.about["names"] = sorted(names.seen)
         finding.seen = (

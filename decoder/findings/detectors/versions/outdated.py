@@ -87,7 +87,7 @@ class RemovedVersions(Detector):
             return  # the broker never saw it: what stands between has translated it
         counts = self._counts.of(conn.identity, Counter)
         counts[at] += 1
-        finding = self.report(conn.identity, exchange, lambda: self.finding("", "", "", **conn.facts))
+        finding = self.report(conn.identity, exchange, "", "", **conn.facts)
         table = self._offers.of(conn)
         # Whose doing it is: a client that stays below what is offered, or a broker that has no more.
         stays = [at for at in counts if table is not None and self._could(table, *at)]
@@ -165,19 +165,14 @@ class OldRecordFormat(Detector):
         finding = self.report(
             key,
             exchange,
-            lambda: self.finding(
-                "",
-                "the broker keeps record batches (magic 2, KIP-98) and must unpack, rewrite and compress all over again "
-                + ("for this consumer; it cannot send them from the page cache. " if reads else "what it is sent. ")
-                + "Headers, idempotence and transactions do not exist in these formats, and Kafka 4.0 has no "
-                "conversion left (KIP-896, KIP-724).",
-                f"let the client use {exchange.api} v{_MAGIC_2[exchange.api_key]} or newer: upgrade it, or take away "
-                "api_version (kafka-python), broker.version.fallback (librdkafka), Config.Version (sarama)",
-                api=exchange.api,
-                api_version=exchange.api_version,
-                magic=magic,
-                **conn.facts,
-            ),
+            "the broker keeps record batches (magic 2, KIP-98) and must unpack, rewrite and compress all over again "
+            + ("for this consumer; it cannot send them from the page cache. " if reads else "what it is sent. ")
+            + "Headers, idempotence and transactions do not exist in these formats, and Kafka 4.0 has no "
+            "conversion left (KIP-896, KIP-724).",
+            f"let the client use {exchange.api} v{_MAGIC_2[exchange.api_key]} or newer: upgrade it, or take away "
+            "api_version (kafka-python), broker.version.fallback (librdkafka), Config.Version (sarama)",
+            magic=magic,
+            **conn.facts_of(exchange),
         )
         finding.count = tally[0]
         finding.about["bytes"] = tally[1]
@@ -243,19 +238,17 @@ class FarBehind(Detector):
         self.report(
             identity,
             None,
-            lambda: self.finding(
-                f"{conn.who} uses nothing newer than what Kafka {level} had; {conn.where} offers what came with "
-                f"{newest}: {shown}",
-                "it works. What later versions bring is not there for it: fewer bytes, faster recovery when leaders "
-                "move, clearer errors. Old versions are what a future release drops next (KIP-896).",
-                "upgrade the client library; if it is a new one, look whether it was told an old broker version "
-                "(api_version, broker.version.fallback, Config.Version)",
-                level=level,
-                broker_level=newest,
-                used={facts.api_name(k): v for k, v in sorted(used.items())},
-                **conn.facts,
-            ),
-            conn.last_ns,
+            "it works. What later versions bring is not there for it: fewer bytes, faster recovery when leaders "
+            "move, clearer errors. Old versions are what a future release drops next (KIP-896).",
+            "upgrade the client library; if it is a new one, look whether it was told an old broker version "
+            "(api_version, broker.version.fallback, Config.Version)",
+            seen=f"{conn.who} uses nothing newer than what Kafka {level} had; {conn.where} offers what came with "
+            f"{newest}: {shown}",
+            time_ns=conn.last_ns,
+            level=level,
+            broker_level=newest,
+            used={facts.api_name(k): v for k, v in sorted(used.items())},
+            **conn.facts,
         )
         self._found[identity].count = client.counts.total()
 
@@ -313,20 +306,15 @@ class CompressionOff(Detector):
         finding = self.report(
             conn.identity,
             exchange,
-            lambda: self.finding(
-                "",
-                "before it uses gzip, snappy or lz4, librdkafka up to 2.11.0 looks for Produce v0 in what the broker "
-                "offers (its issue 4956), and sends uncompressed batches when that is missing, whatever "
-                "compression.type says; only its log tells. Kafka 4 names v0 for that reason alone (KAFKA-18659); "
-                "something that edits ApiVersions, or another kind of broker, does not.",
-                "upgrade librdkafka to 2.11.1 or newer (confluent-kafka 2.11.1), or set compression.type=zstd, which "
-                "is not concerned. A proxy that edits ApiVersions should leave Produce's minimum at 0. If no "
-                "compression is configured, nothing is wrong",
-                api=exchange.api,
-                api_version=exchange.api_version,
-                offered=table[PRODUCE],
-                **conn.facts,
-            ),
+            "before it uses gzip, snappy or lz4, librdkafka up to 2.11.0 looks for Produce v0 in what the broker "
+            "offers (its issue 4956), and sends uncompressed batches when that is missing, whatever "
+            "compression.type says; only its log tells. Kafka 4 names v0 for that reason alone (KAFKA-18659); "
+            "something that edits ApiVersions, or another kind of broker, does not.",
+            "upgrade librdkafka to 2.11.1 or newer (confluent-kafka 2.11.1), or set compression.type=zstd, which "
+            "is not concerned. A proxy that edits ApiVersions should leave Produce's minimum at 0. If no "
+            "compression is configured, nothing is wrong",
+            offered=table[PRODUCE],
+            **conn.facts_of(exchange),
         )
         finding.count = tally[0]
         finding.about |= {"uncompressed_bytes": tally[1], "compresses_elsewhere": bool(tally[2])}

@@ -15,7 +15,17 @@ from ...engine.detector import Detector, Wanted
 from ...engine.finding import Severity
 from ...engine.formatting import times
 from ...engine.traffic import ClientConnection, Traffic
-from ...models.offered_versions import UNSUPPORTED, OutOfRange, VersionCheck, VersionFit, removal, since, version_range
+from ...models.offered_versions import (
+    UNSUPPORTED,
+    Misfit,
+    Misfits,
+    OfferedVersions,
+    VersionCheck,
+    VersionFit,
+    removal,
+    since,
+    version_range,
+)
 from . import mixed, outdated
 
 LET_NEGOTIATE = (
@@ -67,58 +77,64 @@ def ahead(exchange: Exchange, ends: tuple[int, int] | None) -> tuple[str, str, s
     )
 
 
-class UnsupportedVersion(OutOfRange):
+class UnsupportedVersion(Detector):
     """UNSUPPORTED_VERSION in an answer: asked above or below what is offered, or a feature that is off."""
 
     id = "unsupported-version"
+    severity = Severity.HIGH
     title = "a broker answers UNSUPPORTED_VERSION"
     wanted = Wanted.FAILED
-    fits = frozenset({VersionFit.FITS, VersionFit.UNKNOWN, VersionFit.OUTSIDE, VersionFit.NOWHERE})
 
-    def found(self, conn: ClientConnection, exchange: Exchange, judged: VersionCheck, outcome: str) -> None:
-        if outcome != "refused":
-            return
-        why, remedy = self._reason(exchange, judged)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self.offers = traffic.model(OfferedVersions)
+        self._misfits = Misfits(
+            self.offers, VersionFit.FITS, VersionFit.UNKNOWN, VersionFit.OUTSIDE, VersionFit.NOWHERE
+        )
+
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        misfit = self._misfits.done(conn, exchange)
+        if misfit is not None and misfit.outcome == "refused":
+            self._report(conn, misfit)
+
+    def _report(self, conn: ClientConnection, misfit: Misfit) -> None:
+        exchange, check, _ = misfit
+        why, remedy = self._reason(exchange, check)
         # Admin clients ask for a group of the new kind first, and take this for "then it is a classic one".
-        probe = judged.fit in (VersionFit.FITS, VersionFit.UNKNOWN) and exchange.api.endswith("GroupDescribe")
+        probe = check.fit in (VersionFit.FITS, VersionFit.UNKNOWN) and exchange.api.endswith("GroupDescribe")
         finding = self.report(
             (conn.identity, exchange.api_key, exchange.api_version),
             exchange,
-            lambda: self.finding(
-                "",
-                why,
-                remedy,
-                Severity.INFO if probe else None,
-                api=exchange.api,
-                api_version=exchange.api_version,
-                asked=exchange.api_version,
-                offered=judged.served,
-                error="UNSUPPORTED_VERSION",
-                **conn.facts,
-            ),
+            why,
+            remedy,
+            Severity.INFO if probe else None,
+            asked=exchange.api_version,
+            offered=check.served,
+            error="UNSUPPORTED_VERSION",
+            **conn.facts_of(exchange),
         )
         finding.seen = (
             f"{conn.where} answered {exchange.api} v{exchange.api_version} of {conn.who} with UNSUPPORTED_VERSION "
-            f"{times(finding.count)}{f'; it offers {version_range(judged.served)}' if judged.served else ''}"
+            f"{times(finding.count)}{f'; it offers {version_range(check.served)}' if check.served else ''}"
         )
 
     @staticmethod
-    def _reason(exchange: Exchange, judged: VersionCheck) -> tuple[str, str]:
+    def _reason(exchange: Exchange, check: VersionCheck) -> tuple[str, str]:
         if noted := exchange.marks.get("notes"):
             return (
                 f"noted on it by the proxy, which may have answered itself: {'; '.join(map(str, noted))}.",
                 "if that is a rule's doing, it is what the rule is for; if it could not be translated, use a broker or a "
                 "client of another version",
             )
-        if judged.fit is VersionFit.UNKNOWN and exchange.api not in _FEATURES:
+        if check.fit is VersionFit.UNKNOWN and exchange.api not in _FEATURES:
             came = since(exchange.api_key, exchange.api_version)
             return (
                 "the broker does not take this version, or this API. What it offers was not seen; the version came "
                 f"with {f'Kafka {came}' if came else 'no release that is known here'}.",
                 f"upgrade the older side, or {LET_NEGOTIATE}",
             )
-        if judged.fit not in (VersionFit.FITS, VersionFit.UNKNOWN):
-            _, why, remedy = ahead(exchange, judged.served)
+        if check.fit not in (VersionFit.FITS, VersionFit.UNKNOWN):
+            _, why, remedy = ahead(exchange, check.served)
             return why, remedy
         feature, kip = _FEATURES.get(exchange.api, ("", ""))
         if feature:
@@ -136,58 +152,82 @@ class UnsupportedVersion(OutOfRange):
         )
 
 
-class ClosedOnVersion(OutOfRange):
+class ClosedOnVersion(Detector):
     """The broker closes the connection on a version that it does not serve: clients see EOF, and nothing else."""
 
     id = "closed-on-version"
+    severity = Severity.HIGH
     title = "a broker closes the connection because of a request's version"
     wanted = Wanted.FAILED
-    fits = frozenset({VersionFit.OUTSIDE, VersionFit.NOWHERE})
 
-    def found(self, conn: ClientConnection, exchange: Exchange, judged: VersionCheck, outcome: str) -> None:
-        if outcome != "closed":
-            return
-        sure = judged.fit is VersionFit.OUTSIDE
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self.offers = traffic.model(OfferedVersions)
+        self._misfits = Misfits(self.offers, VersionFit.OUTSIDE, VersionFit.NOWHERE)
+
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        self._misfits.done(conn, exchange)
+
+    def closed(self, conn: ClientConnection) -> None:
+        misfit = self._misfits.closed(conn)
+        if misfit is not None:
+            self._report(conn, misfit)
+
+    def _report(self, conn: ClientConnection, misfit: Misfit) -> None:
+        exchange, check, _ = misfit
+        sure = check.fit is VersionFit.OUTSIDE
         named = (self.offers.of(conn) or {}).get(exchange.api_key, (0, -1))
         quirk = (
             f" ApiVersions names {version_range(named)}, for the sake of old librdkafka (KAFKA-18659); the lowest are not served."
             if named[0] <= exchange.api_version <= named[1]
             else ""
         )
-        side, why, remedy = ahead(exchange, judged.served)
+        side, why, remedy = ahead(exchange, check.served)
         finding = self.report(
             (conn.identity, exchange.api_key, exchange.api_version),
             exchange,
-            lambda: self.finding(
-                "",
-                "Kafka answers an unknown version of ApiVersions only; for every other API it closes the connection, "
-                f"and the client just sees a disconnect (EOF), and comes again. {why}{quirk}"
-                f"{'' if sure else ' What this broker offers was never seen.'}",
-                remedy,
-                api=exchange.api,
-                api_version=exchange.api_version,
-                asked=exchange.api_version,
-                offered=judged.served,
-                ahead=side,
-                **conn.facts,
-            ),
+            "Kafka answers an unknown version of ApiVersions only; for every other API it closes the connection, "
+            f"and the client just sees a disconnect (EOF), and comes again. {why}{quirk}"
+            f"{'' if sure else ' What this broker offers was never seen.'}",
+            remedy,
+            asked=exchange.api_version,
+            offered=check.served,
+            ahead=side,
+            **conn.facts_of(exchange),
         )
         finding.seen = (
             f"{conn.where} closed the connection of {conn.who} {times(finding.count)} instead of answering "
             f"{exchange.api} v{exchange.api_version}"
-            + (f"; it serves {version_range(judged.served)}" if sure else "; no current release serves that version")
+            + (f"; it serves {version_range(check.served)}" if sure else "; no current release serves that version")
         )
 
 
-class ApiVersionsIgnored(OutOfRange):
+class ApiVersionsIgnored(Detector):
     """A client was told what the broker offers, on this very connection, and uses something else."""
 
     id = "api-versions-ignored"
+    severity = Severity.HIGH
     title = "a client uses versions that the broker's ApiVersions answer does not offer (KIP-35)"
-    fits = frozenset({VersionFit.IGNORED})
+    wanted = Wanted.NEW
 
-    def found(self, conn: ClientConnection, exchange: Exchange, judged: VersionCheck, outcome: str) -> None:
-        side, why, remedy = ahead(exchange, judged.served)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self.offers = traffic.model(OfferedVersions)
+        self._misfits = Misfits(self.offers, VersionFit.IGNORED)
+
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        misfit = self._misfits.done(conn, exchange)
+        if misfit is not None:
+            self._report(conn, misfit)
+
+    def closed(self, conn: ClientConnection) -> None:
+        misfit = self._misfits.closed(conn)
+        if misfit is not None:
+            self._report(conn, misfit)
+
+    def _report(self, conn: ClientConnection, misfit: Misfit) -> None:
+        exchange, check, outcome = misfit
+        side, why, remedy = ahead(exchange, check.served)
         what = {
             "closed": "and the broker closed the connection",
             "refused": "and the broker answered UNSUPPORTED_VERSION",
@@ -196,23 +236,18 @@ class ApiVersionsIgnored(OutOfRange):
         finding = self.report(
             (conn.identity, exchange.api_key, exchange.api_version, outcome),
             exchange,
-            lambda: self.finding(
-                "",
-                f"the versions of KIP-35 are there to be kept to. {why}",
-                f"report it to the makers of the client: it does not look at ApiVersions. Meanwhile: {remedy}",
-                Severity.LOW if outcome == "answered" else None,
-                api=exchange.api,
-                api_version=exchange.api_version,
-                asked=exchange.api_version,
-                offered=judged.served,
-                ahead=side,
-                outcome=outcome,
-                **conn.facts,
-            ),
+            f"the versions of KIP-35 are there to be kept to. {why}",
+            f"report it to the makers of the client: it does not look at ApiVersions. Meanwhile: {remedy}",
+            Severity.LOW if outcome == "answered" else None,
+            asked=exchange.api_version,
+            offered=check.served,
+            ahead=side,
+            outcome=outcome,
+            **conn.facts_of(exchange),
         )
         finding.seen = (
             f"{conn.who} used {exchange.api} v{exchange.api_version} {times(finding.count)} on connections where "
-            f"{conn.where} had offered {version_range(judged.served)}, {what}"
+            f"{conn.where} had offered {version_range(check.served)}, {what}"
         )
 
 
@@ -261,17 +296,12 @@ class ApiVersionsFallback(Detector):
         finding = self.report(
             who,
             exchange,
-            lambda: self.finding(
-                "",
-                "",
-                "",
-                api=exchange.api,
-                api_version=exchange.api_version,
-                asked=exchange.api_version,
-                offered=offered,
-                error="UNSUPPORTED_VERSION",
-                **conn.facts,
-            ),
+            "",
+            "",
+            asked=exchange.api_version,
+            offered=offered,
+            error="UNSUPPORTED_VERSION",
+            **conn.facts_of(exchange),
         )
         finding.about["cost_ms"] = round(client.cost_ns / 1e6, 3)
         finding.seen = (
@@ -363,13 +393,10 @@ class NoApiVersions(Detector):
         finding = self.report(
             who,
             exchange,
-            lambda: self.finding(
-                "",
-                "ApiVersions (KIP-35) is how a client learns what a broker takes. Without it the client speaks what it "
-                "was told or made for, and breaks when brokers drop old versions, as Kafka 4.0 did (KIP-896).",
-                f"upgrade the client, or {LET_NEGOTIATE}. A client that was connected before the capture began may have asked then",
-                **conn.facts,
-            ),
+            "ApiVersions (KIP-35) is how a client learns what a broker takes. Without it the client speaks what it "
+            "was told or made for, and breaks when brokers drop old versions, as Kafka 4.0 did (KIP-896).",
+            f"upgrade the client, or {LET_NEGOTIATE}. A client that was connected before the capture began may have asked then",
+            **conn.facts,
         )
         finding.count = sum(used.values())
         spoke = ", ".join(f"{facts.api_name(key)} v{version}" for key, version in sorted(used)[:6])
