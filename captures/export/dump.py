@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from ...decoder import DecodeError, Direction, Exchange, Message
 from ...decoder.codec.codec import header_version
 from ...decoder.codec.plan import extra_plan
+from ...decoder.codec.secrets import mask
 from ...decoder.codec.walk import Walker
 from ...decoder.wire.payload_bytes import Range, payload_ranges
-from .hidden import masked
 
 _PER_LINE = 16
 
@@ -39,6 +39,16 @@ def dump(exchange: Exchange, values: bool = False) -> Iterator[str]:
     if exchange.undecoded:
         yield ""
         yield f"undecoded: {exchange.undecoded}"
+
+
+def masked(exchange: Exchange, direction: Direction) -> bytes:
+    """The frame with its secrets overwritten; ValueError if there is none."""
+    frame = exchange.request if direction is Direction.REQUEST else exchange.response
+    if frame is None:
+        raise ValueError("it has no " + direction.name.lower())
+    if direction is Direction.RESPONSE and exchange.api_key < 0:
+        return frame[:4] + b"*" * (len(frame) - 4)  # an orphan: nobody knows what is in it
+    return mask(direction, exchange.api_key, exchange.api_version, frame)
 
 
 def lines(frame: bytes, hidden: list[Range], fields: list[tuple[str, int, int]]) -> Iterator[str]:

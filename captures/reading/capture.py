@@ -18,7 +18,7 @@ from ...decoder.connection.events import ConnectionEvent
 from ...decoder.schema import facts
 from ..pcap.pcapng import NotACapture
 from ..pcap.reassembly import KAFKA_PORTS
-from ..recording.flight_note import told
+from ..recording.flight_recorder import flight_summary
 from ..recording.index import (
     CARRIED,
     CHANGED,
@@ -323,8 +323,8 @@ class Capture:
 
     @property
     def about(self) -> str | None:
-        """Why this was recorded, in one line, if a flight recorder wrote it (see `flight_note`)."""
-        return told(self.path if self.path.is_dir() else self.path.parent)
+        """Why this was recorded, in one line, if a flight recorder wrote it (see `flight_recorder`)."""
+        return flight_summary(self.path if self.path.is_dir() else self.path.parent)
 
     @property
     def lost(self) -> list[tuple[int, int, int]]:

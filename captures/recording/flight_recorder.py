@@ -9,25 +9,56 @@ Nothing here raises, and nothing waits: `tick` is called about once a second, `s
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import re
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .flight_note import NOTE, Reason, automatic, write_note
+from ..pcap.regular_files import open_file
 from .index import paths
 from .retention import Keep, Retention
+
+NOTE = "flight.json"
+_VERSION = 1
+_LARGEST_NOTE = 256 << 10
+_NOTE_TEXT = 2000
+_AUTOMATIC = ("filter", "finding")
+_KINDS = {
+    "filter": "a filter was true",
+    "finding": "something was found wrong",
+    "asked": "it was asked for",
+    "signal": "it was asked for by a signal",
+}
+
 
 EventHandler = Callable[[str, dict[str, Any]], None]
 _WORD = re.compile(r"[^A-Za-z0-9_.-]+")
 _LABEL = 60
 _PARTIAL = re.compile(r"\.(.+)\.part")
 _MORE = 20  # reasons that came while one was being written, and are told
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a flight recording is written. `kind`: "filter", "finding", "asked" or "signal"; `text`: in a line; `label`: what
+    its name begins with; `about`: facts, such as the exchange."""
+
+    kind: str
+    text: str
+    label: str = "flight"
+    time_ns: int = field(default_factory=time.time_ns)
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def automatic(self) -> bool:
+        """Nobody asked for it."""
+        return self.kind in _AUTOMATIC
 
 
 class Window(NamedTuple):
@@ -121,7 +152,7 @@ class FlightRecorder:
         return {"flight": path, "text": f"what follows is added for {self.window.after:g} s"}
 
     def _is_full(self) -> bool:
-        full = sum(automatic(path) for path in _directories(self.directory)) >= self.most
+        full = sum(_is_automatic(path) for path in _directories(self.directory)) >= self.most
         if full and not self._told_full:
             self._tell(
                 "full",
@@ -261,18 +292,28 @@ class FlightRecorder:
             os.close(writing.lock)
 
     def _note(self, writing: _Writing, complete: bool) -> None:
-        write_note(
-            writing.path / NOTE,
-            writing.reason,
-            complete=complete,
-            others=writing.others,
-            more=writing.more,
-            left_out=self._uncounted,
-            seconds=self.window.seconds,
-            bytes=self.window.bytes,
-            after=self.window.after,
-            segments=writing.segments,
-        )
+        note = {
+            "flight": _VERSION,
+            "kind": writing.reason.kind,
+            "text": writing.reason.text[:_NOTE_TEXT],
+            "label": writing.reason.label,
+            "time_ns": writing.reason.time_ns,
+            "about": dict(writing.reason.about),
+            "others": writing.others,
+            "more": [text[:_NOTE_TEXT] for text in writing.more],
+            "left_out": self._uncounted,
+            "seconds": self.window.seconds,
+            "bytes": self.window.bytes,
+            "after": self.window.after,
+            "segments": writing.segments,
+            "complete": complete,
+        }
+        path = writing.path / NOTE
+        temporary = path.with_name("." + path.name)
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as file:
+            json.dump(note, file, indent=1)
+            file.write("\n")
+        temporary.rename(path)
 
     def _recover(self) -> None:
         """Give those their names whose writer was killed: what they hold is good."""
@@ -361,3 +402,41 @@ def _is_written(path: Path) -> bool:
     finally:
         os.close(file)
     return False
+
+
+def read_note(directory: Path) -> dict[str, Any] | None:
+    """The note of a recording; None when there is none, or it is none."""
+    try:
+        with open_file(directory / NOTE) as file:
+            found = json.loads(file.read(_LARGEST_NOTE))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) and isinstance(found.get("flight"), int) else None
+
+
+def _is_automatic(directory: Path) -> bool:
+    """Whether a directory is a flight recording that nobody asked for."""
+    found = read_note(directory)
+    return found is not None and found.get("kind") in _AUTOMATIC
+
+
+def flight_summary(directory: Path) -> str | None:
+    """Why a recording was written, in one line; None for one that is no flight recording.
+
+    The text may hold what was in the traffic: a terminal gets it through `visible`.
+    """
+    found = read_note(directory)
+    if found is None:
+        return None
+    why = _KINDS.get(str(found.get("kind")), "")
+    words = [f"flight recording{f': {why}' if why else ''}: {found.get('text', '')}"]
+    stamp = found.get("time_ns")
+    if isinstance(stamp, int) and 0 <= stamp < 1 << 62:
+        words.append(time.strftime("at %Y-%m-%d %H:%M:%SZ", time.gmtime(stamp / 1e9)))
+    for name, text in (("others", "{} more like it while it was written"), ("left_out", "{} before it only counted")):
+        count = found.get(name)
+        if isinstance(count, int) and count > 0:
+            words.append(text.format(count))
+    if found.get("complete") is False:
+        words.append("its writer was killed before it was complete")
+    return "; ".join(words)

@@ -63,7 +63,7 @@ _OF_BODIES: dict[str, Callable[[Exchange], Iterable[dict[str, Any]]]] = {
 }
 OF_BODIES = (*_OF_BODIES, RECORDS.name)
 _OF_EXCHANGES = {*OF_INDEX, *OF_BODIES}
-_OF_HAPPENINGS = {
+_FROM_EVENTS = {
     CONNECTIONS.name: connection_rows,
     VERSIONS.name: version_rows,
     FINDINGS.name: finding_rows,
@@ -156,7 +156,7 @@ class Rows:
     def __iter__(self) -> Iterator[dict[str, Any]]:
         if self._options.table.name == SEGMENTS.name:
             return self._of_files()
-        return self._of_exchanges() if self._options.table.name in _OF_EXCHANGES else self._of_happenings()
+        return self._of_exchanges() if self._options.table.name in _OF_EXCHANGES else self._from_events()
 
     def _of_exchanges(self) -> Iterator[dict[str, Any]]:
         capture, options = self._capture, self._options
@@ -194,7 +194,7 @@ class Rows:
             yield file_row(file, names, counted(file, [number - first for number in numbers], 0))
             self.done += file.size
 
-    def _of_happenings(self) -> Iterator[dict[str, Any]]:
+    def _from_events(self) -> Iterator[dict[str, Any]]:
         told = EventReader(self._capture.path)
         recordings = {segment.own.recording if segment.own else None for segment in self._capture.segments}
         name = recordings.pop() if len(recordings) == 1 else None
@@ -216,4 +216,4 @@ def _told(
 ) -> Iterator[Any]:
     if table.name == HAPPENINGS.name:
         return event_rows(events, name)
-    return _OF_HAPPENINGS[table.name](events, name, wanted)
+    return _FROM_EVENTS[table.name](events, name, wanted)

@@ -120,7 +120,7 @@ class SegmentTables:
                     yield name, batch
         yield from self._bodies(capture, selection, names, numbers)
         yield from self._versions(capture, names[0], numbers)
-        yield from self._of_happenings(capture, names[0])
+        yield from self._from_events(capture, names[0])
         if SEGMENTS.name not in self._options:  # to know it, all of the file has to be read
             yield from self._rest([])
             return
@@ -184,7 +184,7 @@ class SegmentTables:
         if index.count:
             yield from self._gather((VERSIONS.name, row) for row in versions_of_index(index, numbers, abouts, name))
 
-    def _of_happenings(self, capture: Capture, name: str) -> Iterator[tuple[str, Any]]:
+    def _from_events(self, capture: Capture, name: str) -> Iterator[tuple[str, Any]]:
         """Connections, findings and happenings; connections by the index where it is like the file."""
         asked = [each for each in _FROM_EVENTS if each in self._options]
         wanted = None if self._wanted is None else Selection(capture, self._wanted).filter

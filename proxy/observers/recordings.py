@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ...captures import Recorder
-from ...captures.recording.flight_note import Reason
-from ...captures.recording.flight_recorder import FlightRecorder
+from ...captures.recording.flight_recorder import FlightRecorder, Reason
 from ...errors import BarnabasError
 from .. import events
 from ..events import Address, Event, Recording, RecordingFailed

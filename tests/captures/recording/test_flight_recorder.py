@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from barnabas.captures import Recorder, open_capture
 from barnabas.captures.recording import flight_recorder
-from barnabas.captures.recording.flight_note import Reason, read_note, told
-from barnabas.captures.recording.flight_recorder import FlightRecorder, Window, label
+from barnabas.captures.recording.flight_recorder import FlightRecorder, Reason, Window, flight_summary, label, read_note
 from barnabas.captures.recording.retention import Keep, Retention
 from harness.recordings import metadata_answer, metadata_request
 
@@ -254,7 +253,7 @@ def test_what_a_killed_writer_leaves(bench: Bench) -> None:
     assert not hidden.exists()
     found = numbers(done["flight"])
     assert found == list(range(len(found))) and len(found) > 30
-    assert "its writer was killed" in (told(Path(done["flight"])) or "")
+    assert "its writer was killed" in (flight_summary(Path(done["flight"])) or "")
     (bench.out / ".empty-1.part").mkdir()
     FlightRecorder(bench.out, Window(None, None), lambda: None, lambda: None, lambda *_: None)
     assert not (bench.out / ".empty-1.part").exists()
@@ -265,7 +264,7 @@ def test_what_a_killed_writer_leaves(bench: Bench) -> None:
 )
 def test_notes_that_are_none(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "flight.json").write_bytes(content)
-    assert read_note(tmp_path) is None and told(tmp_path) is None
+    assert read_note(tmp_path) is None and flight_summary(tmp_path) is None
 
 
 def test_a_note_of_anybody_is_told_in_a_line(tmp_path: Path) -> None:
@@ -279,4 +278,4 @@ def test_a_note_of_anybody_is_told_in_a_line(tmp_path: Path) -> None:
         "complete": 0,
     }
     (tmp_path / "flight.json").write_text(json.dumps(note))
-    assert told(tmp_path) == "flight recording: {'a': 1}"
+    assert flight_summary(tmp_path) == "flight recording: {'a': 1}"

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from barnabas import decoder
 from barnabas.captures import open_capture
-from barnabas.captures.recording.flight_note import read_note
+from barnabas.captures.recording.flight_recorder import read_note
 from barnabas.proxy import events
 from barnabas.proxy.control import Control, ControlConfig, ControlError
 from barnabas.proxy.events import Counts, Recording, RecordingFailed

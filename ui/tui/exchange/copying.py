@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ....captures import Row
-from ....captures.export.hidden import masked
+from ....captures.export.dump import masked
 from ....decoder import Direction, Exchange
 from ....decoder.wire.payload_bytes import payload_ranges
 from ...safe import fit, visible
