@@ -23,7 +23,7 @@ from ..serving.offsets import NATURAL
 from .field_paths import generic_paths, item_of, message_of, places
 from .flattener import Flattener, Value
 from .report import Difference, Kind, Level, Report
-from .sides import Prepared, Seen, counterparts, folded, prepare
+from .sides import PreparedSide, SeenExchange, counterparts, folded, prepare
 
 _FOLDED_CHANGES = frozenset(
     {"OffsetCommit", "TxnOffsetCommit", "JoinGroup", "SyncGroup", "LeaveGroup", "AddPartitionsToTxn", "ApiVersions"}
@@ -43,15 +43,15 @@ def compare(a: Iterable[Exchange], b: Iterable[Exchange], name_a: str = "A", nam
 
 
 class _Comparison:
-    def __init__(self, a: Prepared, b: Prepared) -> None:
+    def __init__(self, a: PreparedSide, b: PreparedSide) -> None:
         self._a, self._b = a, b
         self._mapped = counterparts(a, b)
         names_b = {self._mapped.get(name, name) for each in b.seen for name in each.names}
         asked_for = frozenset({name for each in a.seen for name in each.names} | names_b)
         self._flat_a = Flattener(a.topics.name, {}, asked_for)
         self._flat_b = Flattener(b.topics.name, self._mapped, asked_for)
-        self._lanes_a = {seen.number: seen.lane for seen in a.seen}
-        self._lanes_b = {seen.number: seen.lane for seen in b.seen}
+        self._scopes_a = {seen.number: seen.scope for seen in a.seen}
+        self._scopes_b = {seen.number: seen.scope for seen in b.seen}
         self._found: dict[tuple[Any, ...], Difference] = {}
 
     def run(self) -> Report:
@@ -68,13 +68,13 @@ class _Comparison:
         return Report(self._a.side, self._b.side, differences, dict(self._mapped), self._notes(differences))
 
     def _add(
-        self, level: Level, kind: Kind, api: str, client: str, lane: str, what: str, a: Any, b: Any,
+        self, level: Level, kind: Kind, api: str, client: str, scope: str, what: str, a: Any, b: Any,
         in_a: Iterable[int] = (), in_b: Iterable[int] = (), count: int = 1,
     ) -> None:  # fmt: skip
-        key = (level, kind, api, client, lane, what, a, b)
+        key = (level, kind, api, client, scope, what, a, b)
         found = self._found.get(key)
         if found is None:
-            found = self._found[key] = Difference(level, kind, api, client, lane, what, a, b, 0)
+            found = self._found[key] = Difference(level, kind, api, client, scope, what, a, b, 0)
         found.count += count
         for numbers, new in ((found.in_a, in_a), (found.in_b, in_b)):
             numbers += [number for number in new if number not in numbers][: max(0, _EXAMPLES - len(numbers))]
@@ -92,18 +92,18 @@ class _Comparison:
                 left_b.remove(near[0])
         return pairs + [(name, None) for name in left_a] + [(None, name) for name in left_b]
 
-    def _lane(self, lane: str) -> str:
+    def _scope(self, scope: str) -> str:
         for theirs in sorted(self._mapped, key=len, reverse=True):
-            lane = lane.replace(theirs, self._mapped[theirs])
-        return lane
+            scope = scope.replace(theirs, self._mapped[theirs])
+        return scope
 
-    def _names(self, seen: Seen) -> frozenset[str]:
+    def _names(self, seen: SeenExchange) -> frozenset[str]:
         return frozenset(self._mapped.get(name, name) for name in seen.names)
 
     def _notes(self, differences: list[Difference]) -> list[str]:
         """Whether differences come of what a replay leaves out: A has changed something that B has not."""
         made = {(seen.api, name) for seen in self._b.seen for name in self._names(seen)}
-        changed: dict[str, list[Seen]] = defaultdict(list)
+        changed: dict[str, list[SeenExchange]] = defaultdict(list)
         for seen in self._a.seen:
             for name in seen.names:
                 if administrative(seen.exchange.api_key) and (seen.api, name) not in made:
@@ -131,7 +131,7 @@ class _Comparison:
 
     # --- versions --------------------------------------------------------------------------------------------------
 
-    def _versions(self, client: str, ours: list[Seen], theirs: list[Seen]) -> None:
+    def _versions(self, client: str, ours: list[SeenExchange], theirs: list[SeenExchange]) -> None:
         by_api: dict[str, tuple[set[int], set[int]]] = defaultdict(lambda: (set(), set()))
         for side, seen in ((0, ours), (1, theirs)):
             for each in seen:
@@ -145,9 +145,9 @@ class _Comparison:
 
     # --- polls -----------------------------------------------------------------------------------------------------
 
-    def _polls(self, client: str, ours: list[Seen], theirs: list[Seen]) -> None:
-        def polls(seen: list[Seen]) -> dict[str, list[Seen]]:
-            out: dict[str, list[Seen]] = defaultdict(list)
+    def _polls(self, client: str, ours: list[SeenExchange], theirs: list[SeenExchange]) -> None:
+        def polls(seen: list[SeenExchange]) -> dict[str, list[SeenExchange]]:
+            out: dict[str, list[SeenExchange]] = defaultdict(list)
             for each in seen:
                 if _is_folded(each.api):
                     out[each.api].append(each)
@@ -172,19 +172,19 @@ class _Comparison:
         more = many >= few * _MORE and many - few >= _MORE_REQUESTS
         self._add(Level.LOW if more else Level.NOISE, Kind.COUNT, api, client, "", "requests", str(a), str(b))
 
-    def _only(self, api: str, client: str, lane: str, a: list[Seen], b: list[Seen]) -> None:
+    def _only(self, api: str, client: str, scope: str, a: list[SeenExchange], b: list[SeenExchange]) -> None:
         a, b = [seen for seen in a if not seen.again], [seen for seen in b if not seen.again]
         if a or b:
             names = ", ".join(
                 sorted({name for seen in a for name in seen.names} | {n for s in b for n in self._names(s)})
             )
             self._add(
-                Level.MEDIUM, Kind.ONLY, api, client, lane, f"asked for {names}" if names else "asked",
+                Level.MEDIUM, Kind.ONLY, api, client, scope, f"asked for {names}" if names else "asked",
                 _times(len(a)), _times(len(b)), [seen.number for seen in a], [seen.number for seen in b],
             )  # fmt: skip
 
     def _value_sets(
-        self, api: str, client: str, side: str, a: list[Seen], b: list[Seen], both: set[str]
+        self, api: str, client: str, side: str, a: list[SeenExchange], b: list[SeenExchange], both: set[str]
     ) -> None:  # fmt: skip
         """`both`: the names that this client works with on both sides, whatever it asks of them."""
         seen_a, known_a = places(a, side, self._flat_a)
@@ -202,17 +202,17 @@ class _Comparison:
                 continue  # one side's version cannot say it
             only_a = [number for (v, _), number in at_a.items() if v not in values_b]
             only_b = [number for (v, _), number in at_b.items() if v not in values_a]
-            lanes = {self._lanes_a[n] for n in only_a} | {self._lane(self._lanes_b[n]) for n in only_b}
-            lane = lanes.pop() if len(lanes) == 1 else ""
+            scopes = {self._scopes_a[n] for n in only_a} | {self._scope(self._scopes_b[n]) for n in only_b}
+            scope = scopes.pop() if len(scopes) == 1 else ""
             level, kind = _judge(value, values_a, values_b, api)
             if level is Level.MEDIUM and item_of(path) in unasked:
                 level = Level.LOW  # e.g. a Metadata request came a moment before, or after, the name was first used
             self._add(
-                level, kind, api, client, lane, f"{side} {value.path}", _several(value, values_a), _several(value, values_b),
+                level, kind, api, client, scope, f"{side} {value.path}", _several(value, values_a), _several(value, values_b),
                 only_a, only_b,
             )  # fmt: skip
 
-    def _offers(self, client: str, a: list[Seen], b: list[Seen]) -> None:
+    def _offers(self, client: str, a: list[SeenExchange], b: list[SeenExchange]) -> None:
         ranges = [_offered(seen) for seen in (a, b)]
         for key in sorted({*ranges[0], *ranges[1]}):
             was, now = (r.get(key) for r in ranges)
@@ -226,8 +226,8 @@ class _Comparison:
 
     # --- sequences -------------------------------------------------------------------------------------------------
 
-    def _sequences(self, client: str, ours: list[Seen], theirs: list[Seen]) -> None:
-        lanes: dict[str, tuple[list[Seen], list[Seen]]] = defaultdict(lambda: ([], []))
+    def _sequences(self, client: str, ours: list[SeenExchange], theirs: list[SeenExchange]) -> None:
+        scopes: dict[str, tuple[list[SeenExchange], list[SeenExchange]]] = defaultdict(lambda: ([], []))
         for side, seen in ((0, ours), (1, theirs)):
             for each in seen:
                 if _is_folded(each.api):
@@ -236,28 +236,28 @@ class _Comparison:
                     code = facts.error_name(each.exchange.error)
                     self._add(Level.NOISE, Kind.ERROR, each.api, client, "", "tried again after", *_one(side, code))
                     continue
-                lanes[each.lane if side == 0 else self._lane(each.lane)][side].append(each)
-        for lane, (a, b) in sorted(lanes.items()):
+                scopes[each.scope if side == 0 else self._scope(each.scope)][side].append(each)
+        for scope, (a, b) in sorted(scopes.items()):
             keys_a = [(seen.api, seen.names) for seen in a]
             keys_b = [(seen.api, self._names(seen)) for seen in b]
             matcher = difflib.SequenceMatcher(None, keys_a, keys_b, autojunk=False)
-            left_a: list[Seen] = []
-            left_b: list[Seen] = []
+            left_a: list[SeenExchange] = []
+            left_b: list[SeenExchange] = []
             for tag, a0, a1, b0, b1 in matcher.get_opcodes():
                 if tag == "equal":
                     for one, other in zip(a[a0:a1], b[b0:b1], strict=True):
-                        self._pair(client, lane, one, other)
+                        self._pair(client, scope, one, other)
                 else:
                     left_a += a[a0:a1]
                     left_b += b[b0:b1]
-            self._left(client, lane, left_a, left_b)
+            self._left(client, scope, left_a, left_b)
 
-    def _left(self, client: str, lane: str, a: list[Seen], b: list[Seen]) -> None:
+    def _left(self, client: str, scope: str, a: list[SeenExchange], b: list[SeenExchange]) -> None:
         """What the order did not align: the same requests in another order are still the same requests."""
-        rest: dict[Any, list[Seen]] = defaultdict(list)
+        rest: dict[Any, list[SeenExchange]] = defaultdict(list)
         for seen in b:
             rest[seen.api, self._names(seen)].append(seen)
-        only_a: dict[Any, list[Seen]] = defaultdict(list)
+        only_a: dict[Any, list[SeenExchange]] = defaultdict(list)
         for seen in a:
             others = rest.get((seen.api, seen.names))
             if others:
@@ -267,20 +267,20 @@ class _Comparison:
                     Kind.COUNT,
                     seen.api,
                     client,
-                    lane,
+                    scope,
                     "another order",
                     "",
                     "",
                     [seen.number],
                     [other.number],
                 )
-                self._pair(client, lane, seen, other)
+                self._pair(client, scope, seen, other)
             else:
                 only_a[seen.api, seen.names].append(seen)
         for key in {*only_a, *(key for key, left in rest.items() if left)}:
-            self._only(key[0], client, lane, only_a.get(key, []), rest.get(key, []))
+            self._only(key[0], client, scope, only_a.get(key, []), rest.get(key, []))
 
-    def _pair(self, client: str, lane: str, one: Seen, other: Seen) -> None:
+    def _pair(self, client: str, scope: str, one: SeenExchange, other: SeenExchange) -> None:
         for side in ("request", "response"):
             message_a, message_b = message_of(one, side), message_of(other, side)
             if message_a is None or message_b is None:
@@ -291,7 +291,7 @@ class _Comparison:
                         Kind.ERROR,
                         one.api,
                         client,
-                        lane,
+                        scope,
                         "answer",
                         words[0],
                         words[1],
@@ -309,7 +309,7 @@ class _Comparison:
                     continue
                 level, kind = _judge(value, {mine}, {theirs}, one.api)
                 self._add(
-                    level, kind, one.api, client, lane, f"{side} {value.path}", _words(value, mine), _words(value, theirs),
+                    level, kind, one.api, client, scope, f"{side} {value.path}", _words(value, mine), _words(value, theirs),
                     [one.number], [other.number],
                 )  # fmt: skip
 
@@ -359,7 +359,7 @@ def _judge(value: Value, a: set[Any], b: set[Any], api: str) -> tuple[Level, Kin
     return Level.MEDIUM, Kind.FIELD
 
 
-def _offered(seen: list[Seen]) -> dict[int, tuple[int, int]]:
+def _offered(seen: list[SeenExchange]) -> dict[int, tuple[int, int]]:
     found: dict[int, tuple[int, int]] = {}
     for each in seen:
         message = each.exchange.response_view
@@ -390,7 +390,7 @@ def _numbers(versions: set[int]) -> str:
     return "v" + ", v".join(str(version) for version in sorted(versions))
 
 
-def _first(seen: list[Seen], api: str) -> list[int]:
+def _first(seen: list[SeenExchange], api: str) -> list[int]:
     return [each.number for each in seen if each.api == api][:1]
 
 

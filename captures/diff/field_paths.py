@@ -9,15 +9,15 @@ from typing import Any
 from ...decoder import Message
 from ...decoder.codec.plan import StructPlan
 from .flattener import Flattener, Value
-from .sides import Seen
+from .sides import SeenExchange
 
 
-def message_of(seen: Seen, side: str) -> Message | None:
+def message_of(seen: SeenExchange, side: str) -> Message | None:
     return seen.exchange.request_view if side == "request" else seen.exchange.response_view
 
 
 def places(
-    seen: list[Seen], side: str, flattener: Flattener
+    seen: list[SeenExchange], side: str, flattener: Flattener
 ) -> tuple[dict[str, dict[tuple[Any, Value], int]], frozenset[str]]:
     """By path: its values, each with the number of an exchange; and the generic paths that some version has."""
     out: dict[str, dict[tuple[Any, Value], int]] = defaultdict(dict)

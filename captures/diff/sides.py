@@ -32,14 +32,14 @@ _BULK = frozenset({"Produce", "Fetch"})
 
 
 @dataclass(slots=True)
-class Seen:
-    """One exchange. `lane` is what it belongs to: a group, a transaction, the records of a topic, or the cluster.
+class SeenExchange:
+    """One exchange. `scope` is what it belongs to: a group, a transaction, the records of a topic, or the cluster.
     `again`: its error says to try again, and that is what came of it."""
 
     number: int
     exchange: Exchange
     client: str
-    lane: str
+    scope: str
     names: frozenset[str]
     again: bool = False
 
@@ -50,11 +50,11 @@ class Seen:
 
 
 @dataclass(slots=True)
-class Prepared:
+class PreparedSide:
     """A recording's exchanges, its names in the order of their first use by role, and what went through it."""
 
     side: Side
-    seen: list[Seen] = field(default_factory=list)
+    seen: list[SeenExchange] = field(default_factory=list)
     topics: Topics = field(default_factory=Topics)
     names: dict[str, Role] = field(default_factory=dict)
     produced: dict[tuple[str, int], list[Any]] = field(default_factory=lambda: defaultdict(list))
@@ -65,9 +65,9 @@ def folded(api: str) -> bool:
     return only_reads(facts.api_key(api)) or api in _HEARTBEATS or api in _BULK
 
 
-def prepare(name: str, exchanges: Iterable[Exchange]) -> Prepared:
+def prepare(name: str, exchanges: Iterable[Exchange]) -> PreparedSide:
     """Read a recording."""
-    out = Prepared(Side(name))
+    out = PreparedSide(Side(name))
     latencies: dict[str, list[int]] = defaultdict(list)
     connections, clients = set(), set()
     side = out.side
@@ -88,7 +88,7 @@ def prepare(name: str, exchanges: Iterable[Exchange]) -> Prepared:
             side.errors[facts.error_name(exchange.error)] += 1
         _take_names(out, exchange)
         names = touches(exchange.request_view, out.topics.name)
-        out.seen.append(Seen(number, exchange, label, _lane(exchange, names), names))
+        out.seen.append(SeenExchange(number, exchange, label, _scope(exchange, names), names))
         if exchange.api == "Produce":
             _take_records(out, exchange)
     _mark_retries(out.seen)
@@ -102,7 +102,7 @@ def client_label(client_id: str | None) -> str:
     return _DIGITS.sub("#", client_id or "") or "(no client id)"
 
 
-def _lane(exchange: Exchange, names: frozenset[str]) -> str:
+def _scope(exchange: Exchange, names: frozenset[str]) -> str:
     message = exchange.request_view
     assert message is not None
     known = {f.name for f in message.plan.root.fields}
@@ -115,7 +115,7 @@ def _lane(exchange: Exchange, names: frozenset[str]) -> str:
     return "cluster"
 
 
-def _take_names(out: Prepared, exchange: Exchange) -> None:
+def _take_names(out: PreparedSide, exchange: Exchange) -> None:
     message = exchange.request_view
     assert message is not None
     for role, name, _, _ in visit(tree_of(message), message.values):
@@ -123,7 +123,7 @@ def _take_names(out: Prepared, exchange: Exchange) -> None:
             out.names.setdefault(name, role)
 
 
-def _take_records(out: Prepared, exchange: Exchange) -> None:
+def _take_records(out: PreparedSide, exchange: Exchange) -> None:
     message = exchange.request_view
     assert message is not None
     answered = exchange.response_view
@@ -146,7 +146,7 @@ def _take_records(out: Prepared, exchange: Exchange) -> None:
                 out.produced[name, item["index"]].append("records that cannot be read")
 
 
-def _mark_retries(seen: list[Seen]) -> None:
+def _mark_retries(seen: list[SeenExchange]) -> None:
     """An exchange that failed with an error that says to try again, and was followed by the same question."""
     later: set[tuple[str, str, frozenset[str]]] = set()
     table = facts.errors()
@@ -157,7 +157,7 @@ def _mark_retries(seen: list[Seen]) -> None:
         later.add(key)
 
 
-def counterparts(a: Prepared, b: Prepared) -> dict[str, str]:
+def counterparts(a: PreparedSide, b: PreparedSide) -> dict[str, str]:
     """The names of B that stand for others of A: names that only one side has, of the same kind, most alike first,
     else in the order of their first use."""
     found: dict[str, str] = {}

@@ -45,7 +45,7 @@ class FailOn(StrEnum):
 GROUPS: dict[By, Callable[[Difference], str]] = {
     By.API: lambda found: found.api,
     By.CLIENT: lambda found: found.client or "(all clients)",
-    By.CONNECTION: lambda found: found.lane or "(everywhere)",
+    By.CONNECTION: lambda found: found.scope or "(everywhere)",
 }
 
 
@@ -136,7 +136,7 @@ def _line(found: Difference, by: By) -> object:
     words.append(found.what)
     where = [
         f"{found.client}" if by is not By.CLIENT and found.client else "",
-        found.lane if by is not By.CONNECTION else "",
+        found.scope if by is not By.CONNECTION else "",
     ]
     tail = ", ".join(filter(None, where))
     numbers = "; ".join(

@@ -51,7 +51,7 @@ def _row(found: Difference) -> str:
     numbers = "; ".join(
         f"{letter} {', '.join(map(str, of))}" for letter, of in (("A", found.in_a), ("B", found.in_b)) if of
     )
-    where = ", ".join(filter(None, (found.client, found.lane)))
+    where = ", ".join(filter(None, (found.client, found.scope)))
     return row(
         (found.level.word, found.level.word),
         f"{text(found.api)} {text(found.what)}",
