@@ -18,7 +18,7 @@ from ..decoder import Topics
 from ..decoder.codec.encode import values_from
 from ..decoder.codec.message import Message, is_error_code
 from ..decoder.codec.plan import API_VERSIONS, FieldPlan, StructPlan, plan
-from ..decoder.filter.places import PARTITION, PARTITIONS, Part
+from ..decoder.filter.entities import PARTITION, PARTITIONS, Part
 from ..decoder.schema import error_places, facts
 from ..decoder.schema.error_places import Place, error_field, has_errors
 from .actions.leaves import inside, whole_part

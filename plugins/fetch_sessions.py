@@ -18,9 +18,9 @@ from ..decoder.codec.message import Message
 from ..decoder.codec.plan import SIZES, plan
 from ..decoder.connection.hit_notes import FOR_TOPICS
 from ..decoder.filter import Filter
-from ..decoder.filter.paths import Path
-from ..decoder.filter.scope import leaves
-from ..decoder.filter.tree import Search
+from ..decoder.filter.analysis import leaves
+from ..decoder.filter.language.paths import Path
+from ..decoder.filter.language.tree import Search
 from ..decoder.schema import facts
 
 FETCH = facts.api_key("Fetch")

@@ -9,7 +9,7 @@ from barnabas import decoder
 from barnabas.decoder import Exchange, State, Topics
 from barnabas.decoder.connection.peers import About
 from barnabas.decoder.filter import FIELDS, Field, Kind
-from barnabas.decoder.filter.fields import NUMBERS
+from barnabas.decoder.filter.language.fields import NUMBERS
 from barnabas.decoder.schema import facts
 from harness.generator import Generator
 from hypothesis import strategies as st

@@ -12,7 +12,7 @@ from typing import Any
 from ...decoder import Exchange, Topics
 from ...decoder.connection.peers import About
 from ...decoder.filter import ColumnTest, Filter, Layout, Need
-from ...decoder.filter.places import apis as apis_with
+from ...decoder.filter.entities import apis as apis_with
 from ...decoder.schema import facts
 from ..recording.index import (
     CARRIED,

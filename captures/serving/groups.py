@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from ...decoder.filter.patterns import PatternError, PatternTimeout, pattern, within
+from ...decoder.filter.language.patterns import PatternError, PatternTimeout, pattern, within
 from ...decoder.schema import facts
 from .answers import DelayedReply, LiveRequest, NotRecorded, Outcomes, Reply, fitting
 from .logs import Logs

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from .client_tracker import ClientSeen, Negotiation, Request, Use, Watch
 from .matrix import BrokerSeen, Limit, MatrixRow, brokers, matrix
-from .seen import ClientSeen, Negotiation, Request, Use, Watch
 from .verdict import ClientReport, Reason, Report, Verdict, report
 
 __all__ = [

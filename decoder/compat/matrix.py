@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from ..reference import releases
 from ..schema import facts
-from .seen import API_VERSIONS, ClientSeen, Range, Use
+from .client_tracker import API_VERSIONS, ClientSeen, Range, Use
 
 
 class Limit(StrEnum):

@@ -14,7 +14,7 @@ from enum import IntEnum
 from ..reference import releases
 from ..reference.clients import Known, Software, parse_version
 from ..reference.releases import Release, release_order
-from .seen import API_VERSIONS, ClientSeen, Negotiation, Range, Use
+from .client_tracker import API_VERSIONS, ClientSeen, Negotiation, Range, Use
 
 
 class Verdict(IntEnum):

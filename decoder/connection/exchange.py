@@ -11,10 +11,10 @@ from ..codec.message import Message
 from ..codec.message_view import MessageView
 from ..codec.present import Presenter, payloads
 from ..codec.project import first_error
+from ..codec.truncated_frame import first_error_in
 from ..schema import facts
 from ..wire.errors import BadUtf8, DecodeError, TrailingBytes, UnknownVersion
 from ..wire.frame import Direction
-from ..wire.truncated_frame import first_error_in
 from .peers import About
 from .topics import Topics
 

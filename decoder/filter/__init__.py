@@ -14,9 +14,9 @@ and `columns` for the index of a recording. `completion` helps while a filter is
 from .columns import Columns, ColumnTest, Layout
 from .compiled import Filter, compile
 from .completion import Candidate, complete
-from .errors import FilterError
-from .fields import FIELDS, Field, Kind, Need
-from .parser import parse
+from .language.errors import FilterError
+from .language.fields import FIELDS, Field, Kind, Need
+from .language.parser import parse
 
 __all__ = [
     "FIELDS",

@@ -15,11 +15,12 @@ from typing import Any, Protocol
 
 from ..connection.exchange import State
 from ..connection.peers import About
-from . import tree, values
+from . import values
 from .evaluate import Now
-from .literals import DAY, Clock, seconds_of_offset
+from .language import tree
+from .language.literals import DAY, Clock, seconds_of_offset
+from .language.tree import FieldValue, Op, Span, Test
 from .predicates import predicate, time_of_day
-from .tree import FieldValue, Op, Span, Test
 
 
 @dataclass(frozen=True, slots=True)

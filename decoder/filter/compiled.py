@@ -8,15 +8,15 @@ from datetime import UTC, tzinfo
 from functools import cached_property
 
 from ..connection.exchange import Exchange
-from . import evaluate, scope
-from .check import check, needs
+from . import analysis, evaluate
 from .columns import Columns, ColumnTest
-from .errors import FilterError
-from .fields import Need
-from .parser import parse
-from .places import Part
-from .quiet import Quiet, quiet
-from .tree import Node, Test
+from .entities import Part
+from .fast_reject import Quiet, quiet
+from .language.check import check, needs
+from .language.errors import FilterError
+from .language.fields import Need
+from .language.parser import parse
+from .language.tree import Node, Test
 
 
 @dataclass(frozen=True)
@@ -54,22 +54,22 @@ class Filter:
     @property
     def index_only(self) -> bool:
         """Whether the index of a recording answers it, with nothing decoded."""
-        return self.needs == scope.INDEX_ONLY
+        return self.needs == analysis.INDEX_ONLY
 
     @property
     def columns_only(self) -> bool:
         """Whether the index and what connections have said of their ends answer it: `columns` then tells all."""
-        return self.needs <= scope.COLUMNS
+        return self.needs <= analysis.COLUMNS
 
     @cached_property
     def request_only(self) -> bool:
         """Whether it can be decided as soon as the request is known. Fields that look into both sides then look into
         the request: ``topic == orders`` is about the topics that the request names."""
-        return scope.first_unasked(self.tree) is None
+        return analysis.first_unasked(self.tree) is None
 
     def require_request_only(self) -> None:
         """FilterError that points at the first test that cannot be decided before the response is there."""
-        found = scope.first_unasked(self.tree)
+        found = analysis.first_unasked(self.tree)
         if found is not None:
             name = found.field.name if isinstance(found, Test) else "a search for a text"
             raise FilterError(f"{name} is not known before the response is there", self.text, found.start, found.end)
@@ -78,11 +78,11 @@ class Filter:
     def afterwards(self) -> str | None:
         """The first field of it that only says something of exchanges that are over, not of messages that are just passing
         (such as `pending`, `changed`, `rule`); None if there is none."""
-        return scope.first_afterwards(self.tree)
+        return analysis.first_afterwards(self.tree)
 
     @cached_property
-    def _apis(self) -> scope.Apis:
-        return scope.apis(self.tree)
+    def _apis(self) -> analysis.Apis:
+        return analysis.apis(self.tree)
 
     def apis(self) -> frozenset[int] | None:
         """The api keys that it can be true for; None: any, or all but some."""
@@ -96,17 +96,17 @@ class Filter:
     @cached_property
     def names_topics(self) -> bool:
         """Whether it compares names of topics: exchanges that name them by id need their `topics`."""
-        return scope.names_topics(self.tree)
+        return analysis.names_topics(self.tree)
 
     @cached_property
     def asks_time(self) -> bool:
         """Whether it takes `now` to decide it."""
-        return scope.asks_time(self.tree)
+        return analysis.asks_time(self.tree)
 
     @cached_property
     def index_part(self) -> Node | None:
         """What columns can answer of it: true wherever the filter is. None: nothing. See `columns_only`."""
-        return scope.index_part(self.tree)
+        return analysis.index_part(self.tree)
 
     def columns(self, columns: Columns) -> ColumnTest | None:
         """The test of an index's records for `index_part`; None where that is None, and all records pass."""

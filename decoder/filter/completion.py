@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ..schema import facts
-from . import fields, literals, paths
-from .check import CODECS
-from .errors import FilterError
-from .fields import NUMBERS, Field, Kind
-from .lexer import Token, TokenKind, tokens
-from .parser import KEYWORDS, SIGNS, WORDS
-from .paths import Path
+from .language import fields, literals, paths
+from .language.check import CODECS
+from .language.errors import FilterError
+from .language.fields import NUMBERS, Field, Kind
+from .language.lexer import Token, TokenKind, tokens
+from .language.parser import KEYWORDS, SIGNS, WORDS
+from .language.paths import Path
 
 MOST = 200
 """More candidates than these are of no help."""

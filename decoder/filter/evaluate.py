@@ -8,13 +8,14 @@ from itertools import chain
 from typing import Any
 
 from ..connection.exchange import Exchange, State
-from . import tree, values
-from .fields import Field, Kind
-from .paths import Path
-from .places import Pair, Part
+from . import values
+from .entities import Pair, Part
+from .language import tree
+from .language.fields import Field, Kind
+from .language.paths import Path
+from .language.tree import FieldValue, Op, Test
 from .predicates import Predicate, compare, predicate
 from .search import searcher
-from .tree import FieldValue, Op, Test
 
 Decide = Callable[[Exchange], bool]
 Now = Callable[[], int]

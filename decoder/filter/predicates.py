@@ -7,11 +7,11 @@ from datetime import tzinfo
 from functools import cache, lru_cache
 from typing import Any
 
-from .check import names_of
-from .fields import Kind
-from .literals import DAY, Clock, Endpoint, seconds_of_offset
-from .patterns import Pattern
-from .tree import ON_TEXT, FieldValue, Op, Span, Test
+from .language.check import names_of
+from .language.fields import Kind
+from .language.literals import DAY, Clock, Endpoint, seconds_of_offset
+from .language.patterns import Pattern
+from .language.tree import ON_TEXT, FieldValue, Op, Span, Test
 
 Predicate = Callable[[Any], bool]
 _QUARTER = 900 * 10**9  # no zone changes its offset within a quarter of an hour

@@ -15,11 +15,11 @@ from ..connection.exchange import Exchange, State
 from ..connection.hit_notes import rules_in
 from ..schema import facts
 from ..wire.errors import EncodeError
-from . import places
-from .fields import Field, Kind
-from .literals import split_endpoint
-from .paths import Path, kind_of
-from .places import Pair, Part
+from . import entities
+from .entities import Pair, Part
+from .language.fields import Field, Kind
+from .language.literals import split_endpoint
+from .language.paths import Path, kind_of
 
 MAX_CLIENT_ID = 1000
 """Characters of a client id that filters see: a recording's index keeps no more."""
@@ -142,11 +142,11 @@ def _flat(side: str, name: str, exchange: Exchange) -> Iterator[Any]:
     if message is None:
         return
     of = message.plan
-    ways = places.places(of, name)
+    ways = entities.places(of, name)
     if ways:
         for path, found in zip(ways, values_at(of, message.frame, message.body_start, ways), strict=True):
             yield from flattened(of, path, found)
-    if of.api_key == places.FIND_COORDINATOR and name in places.COORDINATOR_KEYS.values():
+    if of.api_key == entities.FIND_COORDINATOR and name in entities.COORDINATOR_KEYS.values():
         yield from _coordinator_keys(exchange, side, name)
 
 
@@ -156,7 +156,7 @@ def _coordinator_keys(exchange: Exchange, side: str, name: str) -> Iterator[str]
     if asked is None:
         return
     fields = {field.name: value for field, value in zip(asked.plan.root.fields, asked.values, strict=False)}
-    if places.COORDINATOR_KEYS.get(fields.get("key_type", 0)) != name:
+    if entities.COORDINATOR_KEYS.get(fields.get("key_type", 0)) != name:
         return
     if side == "request":
         if "key" in fields:
@@ -173,7 +173,7 @@ def _areas(exchange: Exchange) -> Iterator[records.Batch | records.Message]:
     """The record batches and messages of an exchange, as far as they can be read."""
     for side in ("request", "response"):
         message = _message(exchange, side)
-        ways = places.places(message.plan, "record areas") if message is not None else ()
+        ways = entities.places(message.plan, "record areas") if message is not None else ()
         if message is None or not ways:
             continue
         for found in values_at(message.plan, message.frame, message.body_start, ways):
@@ -205,7 +205,7 @@ def pairs(exchange: Exchange) -> Iterator[Pair]:
     """Every topic-partition of request and response; names are looked up by their ids."""
     for side in ("request", "response"):
         message = _message(exchange, side)
-        walk = places.pairs_of(message.plan) if message is not None else None
+        walk = entities.pairs_of(message.plan) if message is not None else None
         if message is None or walk is None:
             continue
         for pair in walk(message.values):
@@ -268,7 +268,7 @@ def at_path(path: Path) -> Many:
 
 def of_part(exchange: Exchange, part: Part, field: Field | Path) -> list[Any] | None:
     """The values of a field that a part of a message has for itself; None if it does not tell."""
-    if exchange.api_key == places.FIND_COORDINATOR and part.side == "response":
+    if exchange.api_key == entities.FIND_COORDINATOR and part.side == "response":
         return _of_coordinator(exchange, part, field)
     if isinstance(field, Path):
         message = _message(exchange, field.side)
@@ -279,7 +279,7 @@ def of_part(exchange: Exchange, part: Part, field: Field | Path) -> list[Any] | 
         except EncodeError:
             return None
         return part.at(field.side, field.steps, end)
-    return part.named(field.name) if field.many and field.name in places.NAMES else None
+    return part.named(field.name) if field.many and field.name in entities.NAMES else None
 
 
 def _of_coordinator(exchange: Exchange, part: Part, field: Field | Path) -> list[Any] | None:
@@ -294,7 +294,7 @@ def _of_coordinator(exchange: Exchange, part: Part, field: Field | Path) -> list
         return None
     if isinstance(field, Path):
         return own if field.steps in ("coordinator_keys", "coordinators.key") else None
-    if field.name not in places.COORDINATOR_KEYS.values():
+    if field.name not in entities.COORDINATOR_KEYS.values():
         return None
     keys = list(_coordinator_keys(exchange, "request", field.name))
     return [key for key in own if key in keys]

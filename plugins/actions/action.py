@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 from ...decoder import Exchange, Topics, TrailingBytes, decode_response
 from ...decoder.codec.message import Message
 from ...decoder.filter import Filter
-from ...decoder.filter.places import Part
+from ...decoder.filter.entities import Part
 from ..rules.given import Given
 from .fault_plan import Fate
 

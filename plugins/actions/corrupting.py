@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from ...decoder import DecodeError, Exchange, decode_request
 from ...decoder.codec.message import Message
 from ...decoder.filter import Filter
-from ...decoder.filter.places import apis
+from ...decoder.filter.entities import apis
 from ..rules.given import Given
 from . import damaged_records
 from .action import NO_EFFECT, Action, Effect, Scene, response_of

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ...decoder import Topics
 from ...decoder.codec.message import Message
 from ...decoder.codec.plan import ZERO_UUID, FieldPlan, StructPlan
-from ...decoder.filter.places import PARTITION, Pair, Part
+from ...decoder.filter.entities import PARTITION, Pair, Part
 
 NOWHERE = Pair(None, None, None, None, None)
 

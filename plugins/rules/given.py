@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from ...decoder.filter import Filter, FilterError, compile
-from ...decoder.filter.errors import nearest
-from ...decoder.filter.literals import number as literal
+from ...decoder.filter.language.errors import nearest
+from ...decoder.filter.language.literals import number as literal
 from ...decoder.schema import facts
 from ...errors import BarnabasError
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol, TypeVar
 
 from ...decoder.filter import Filter
+from ...decoder.filter.analysis import apis, leaves
+from ...decoder.filter.language.tree import And, FieldValue, Node, Op, Pairs, Test
 from ...decoder.filter.predicates import predicate
-from ...decoder.filter.scope import apis, leaves
-from ...decoder.filter.tree import And, FieldValue, Node, Op, Pairs, Test
 from ...decoder.schema import facts
 from .when import ALWAYS, When
 

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from ... import decoder
 from ...decoder import Exchange
 from ...decoder.filter import Filter
-from ...decoder.filter.fields import Kind, Need
-from ...decoder.filter.paths import Path
-from ...decoder.filter.patterns import within
-from ...decoder.filter.quiet import Quiet
-from ...decoder.filter.scope import leaves as tests
-from ...decoder.filter.tree import FieldValue, Search
+from ...decoder.filter.analysis import leaves as tests
+from ...decoder.filter.fast_reject import Quiet
+from ...decoder.filter.language.fields import Kind, Need
+from ...decoder.filter.language.paths import Path
+from ...decoder.filter.language.patterns import within
+from ...decoder.filter.language.tree import FieldValue, Search
 from ...decoder.schema import facts
 from .. import fetch_sessions
 from ..actions import Scene, Seen

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from ...decoder import Exchange
 from ...decoder.filter import Filter, FilterError, compile
-from ...decoder.filter.literals import number as literal
+from ...decoder.filter.language.literals import number as literal
 from .given import Given
 
 KEYS = ("after", "times", "every", "probability", "seed", "from", "until")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...decoder import Exchange
 from ...decoder.connection.exchange import State
-from ...decoder.filter.patterns import PatternTimeout
+from ...decoder.filter.language.patterns import PatternTimeout
 from ...plugins.actions.fault_plan import Fate
 from ...plugins.rules.rule_list import RuleBook
 from ..addressing.node_endpoint_scanner import NodeEndpointScanner, neutralize_endpoints

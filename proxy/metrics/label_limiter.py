@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, Metric
 from ...captures.recording.index import Record
 from ...decoder import Exchange
 from ...decoder.codec.message import Message
-from ...decoder.filter.places import pairs_of
+from ...decoder.filter.entities import pairs_of
 from ...decoder.schema import facts
 
 APART = 100

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from barnabas import decoder
 from barnabas.decoder import Exchange
-from barnabas.decoder.filter import patterns
-from barnabas.decoder.filter.patterns import WORK, PatternError, PatternTimeout, pattern, within
+from barnabas.decoder.filter.language import patterns
+from barnabas.decoder.filter.language.patterns import WORK, PatternError, PatternTimeout, pattern, within
 from barnabas.plugins.rules import rule_list, rules
 from barnabas.plugins.rules.rule_list import RuleBook
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from ...decoder.filter import FilterError, compile
-from ...decoder.filter.errors import nearest
+from ...decoder.filter.language.errors import nearest
 from ...plugins.actions import ACTIONS
 from ...plugins.rules.recipes import quoted
 from ...plugins.rules.rules import Rule, Wrong

@@ -19,7 +19,7 @@ from typing import Any
 
 from ....decoder import Exchange, Topics
 from ....decoder.codec.message import Message
-from ....decoder.filter.places import NAMES, PARTITION
+from ....decoder.filter.entities import NAMES, PARTITION
 from ....plugins.actions.leaves import leaves
 from ....plugins.fetch_sessions import FETCH, SESSION, whole
 from ....plugins.rules.rule_list import RuleBook

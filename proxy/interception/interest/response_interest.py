@@ -1,7 +1,7 @@
 """Requests that are kept until their responses are there, because rules ask what these say.
 
 Such a request passes like any other, and its bytes stay in the queue of requests in flight. Most responses are seen
-to be of no concern by the accelerator, or `is_quiet` (`decoder.filter.quiet`), and pass. Any other is held and judged, with its request.
+to be of no concern by the accelerator, or `is_quiet` (`decoder.filter.fast_reject`), and pass. Any other is held and judged, with its request.
 
 Why this exists: confluent-kafka, one record at a time, under a rule about an error that does not come (real broker, medians of 7
 interleaved rounds against no rule): 1.14 times as long with it, 1.84 times without.
@@ -15,8 +15,8 @@ from typing import Any
 from ....decoder.codec.decode import FAULTS
 from ....decoder.codec.plan import plan
 from ....decoder.codec.project import error_paths, reader
-from ....decoder.filter.places import places
-from ....decoder.filter.quiet import Quiet as QuietFilter
+from ....decoder.filter.entities import places
+from ....decoder.filter.fast_reject import Quiet as QuietFilter
 from ....decoder.schema import facts
 from ....decoder.wire.errors import DecodeError
 from ....plugins.rules.rule_list import RuleBook

@@ -11,8 +11,8 @@ from barnabas.captures.recording.index import paths
 from barnabas.captures.replay.policy import Policy
 from barnabas.captures.serving.recorded_exchanges import RecordedExchanges
 from barnabas.captures.transform.write import Writer
+from barnabas.decoder.codec.truncated_frame import cut_fault
 from barnabas.decoder.wire.frame import Direction
-from barnabas.decoder.wire.truncated_frame import cut_fault
 from harness.wire import with_size
 from retold.mixed_traffic import MixedTraffic
 

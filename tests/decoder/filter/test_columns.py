@@ -14,7 +14,7 @@ from barnabas.captures.recording.index import DTYPE, Head, Index, IndexEncoder
 from barnabas.decoder import Exchange
 from barnabas.decoder.connection.peers import About
 from barnabas.decoder.filter import compile
-from barnabas.decoder.filter.parser import MAX_DEPTH
+from barnabas.decoder.filter.language.parser import MAX_DEPTH
 from generated_filters import ALL_TESTS, CONNECTION_TESTS, INDEX_TESTS, Sample, exchanges, filters
 from harness.examples import times
 from harness.generator import Generator

@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 from barnabas.decoder.filter import compile
-from barnabas.decoder.filter.lexer import MAX_FILTER
-from barnabas.decoder.filter.parser import MAX_DEPTH
-from barnabas.decoder.filter.patterns import MOST_REPEATS, MOST_SEEN, pattern
+from barnabas.decoder.filter.language.lexer import MAX_FILTER
+from barnabas.decoder.filter.language.parser import MAX_DEPTH
+from barnabas.decoder.filter.language.patterns import MOST_REPEATS, MOST_SEEN, pattern
 
 
 def test_every_filter_of_the_page_is_one(repository: Path) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 from barnabas.decoder import Exchange
 from barnabas.decoder.filter import FilterError, compile, complete
-from barnabas.decoder.filter.lexer import MAX_FILTER
-from barnabas.decoder.filter.parser import MAX_DEPTH
-from barnabas.decoder.filter.patterns import PatternError, pattern
+from barnabas.decoder.filter.language.lexer import MAX_FILTER
+from barnabas.decoder.filter.language.parser import MAX_DEPTH
+from barnabas.decoder.filter.language.patterns import PatternError, pattern
 from generated_filters import ALL_TESTS, Sample, exchanges, filters
 from harness.examples import times
 from harness.generator import Generator

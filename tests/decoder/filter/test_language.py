@@ -14,9 +14,9 @@ from barnabas import decoder
 from barnabas.decoder import Exchange, State, Topics
 from barnabas.decoder.connection.peers import About
 from barnabas.decoder.filter import FIELDS, FilterError, compile
-from barnabas.decoder.filter.check import check
-from barnabas.decoder.filter.fields import BY_NAME
-from barnabas.decoder.filter.parser import KEYWORDS, parse
+from barnabas.decoder.filter.language.check import check
+from barnabas.decoder.filter.language.fields import BY_NAME
+from barnabas.decoder.filter.language.parser import KEYWORDS, parse
 from harness.waiting import PATIENCE
 
 SECOND = 10**9

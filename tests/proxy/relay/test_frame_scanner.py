@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 from barnabas import decoder
-from barnabas.decoder.filter.quiet import Quiet
+from barnabas.decoder.filter.fast_reject import Quiet
 from barnabas.decoder.schema import facts
 from barnabas.plugins.rules.rule_list import RuleBook
 from barnabas.plugins.rules.rules import Rule

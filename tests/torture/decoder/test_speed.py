@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 from barnabas.decoder.codec import secrets
 from barnabas.decoder.filter import compile
-from barnabas.decoder.filter.patterns import PatternError, pattern
+from barnabas.decoder.filter.language.patterns import PatternError, pattern
 from barnabas.decoder.values import view
 from torture.decoder.bombs import most_ms, run
 from torture.decoder.worst_cases import FILTERS, PATTERNS, SEARCHED, VALUES, passwords

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ....captures import Row
 from ....decoder.compat import ClientSeen, Request, Watch
-from ....decoder.compat.seen import API_VERSIONS, NEWEST_OLD_FORMAT, PRODUCE
+from ....decoder.compat.client_tracker import API_VERSIONS, NEWEST_OLD_FORMAT, PRODUCE
 from ..common.opening import open_or_fail
 
 

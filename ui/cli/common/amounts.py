@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ....decoder.filter import literals
+from ....decoder.filter.language import literals
 from .failure import Failure
 
 _DAY = "d"

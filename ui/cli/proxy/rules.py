@@ -14,7 +14,7 @@ from ....captures import Capture
 from ....captures.export.text import json_visible
 from ....decoder import Exchange
 from ....decoder.connection.exchange import State
-from ....decoder.filter.errors import nearest
+from ....decoder.filter.language.errors import nearest
 from ....decoder.schema import facts
 from ....plugins.actions.answering import Error
 from ....plugins.actions.fault_plan import Fate

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ....decoder.filter import literals
+from ....decoder.filter.language import literals
 from ...times import zone
 from ..common.failure import Failure
 from ..common.local_time import Local

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ....decoder.filter import literals
+from ....decoder.filter.language import literals
 from ...safe import visible
 from ..analysis.finding_lines import counted
 from ..common.failure import Failure

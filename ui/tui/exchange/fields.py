@@ -31,12 +31,12 @@ from ....decoder.codec.encode import UNKNOWN_TAGS
 from ....decoder.codec.message import is_error_code, jsonable
 from ....decoder.codec.plan import FieldPlan, Plan, StructPlan, extra_plan, plan
 from ....decoder.codec.secrets import mask, secret_paths, shown
+from ....decoder.codec.truncated_frame import cut_fault
 from ....decoder.codec.walk import Span, Walker
 from ....decoder.records.batch import HEADER_SIZE
 from ....decoder.reference.explain import meaning
 from ....decoder.schema import facts
 from ....decoder.values import SchemaSource, view
-from ....decoder.wire.truncated_frame import cut_fault
 from ...safe import visible
 from ...times import moment
 from .field_list import Field, Tree, headline

@@ -11,7 +11,7 @@ from textual.widget import Widget
 
 from ....captures import Capture
 from ....decoder.compat import ClientSeen, Limit, MatrixRow, Request, Watch, brokers, matrix
-from ....decoder.compat.seen import API_VERSIONS, NEWEST_OLD_FORMAT, PRODUCE
+from ....decoder.compat.client_tracker import API_VERSIONS, NEWEST_OLD_FORMAT, PRODUCE
 from ....decoder.schema import facts
 from ...safe import fit, visible
 from ..exchange.columns import Cell

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable
 from datetime import tzinfo
 
-from ..records import codecs
-from ..schema import facts
+from ...records import codecs
+from ...schema import facts
 from . import fields, literals, paths, tree
 from .errors import FilterError, nearest
 from .fields import NUMBERS, Field, Kind, Need, Scope

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 
-from ..codec.message import is_error_code
-from ..codec.plan import FieldPlan, StructPlan, plan
-from ..schema import facts
+from ...codec.message import is_error_code
+from ...codec.plan import FieldPlan, StructPlan, plan
+from ...schema import facts
 from .fields import Kind, Need, Scope
 
 SIDES = {"req": "request", "resp": "response"}

@@ -6,7 +6,7 @@ import difflib
 import unicodedata
 from collections.abc import Iterable
 
-from ...errors import BarnabasError
+from ....errors import BarnabasError
 
 _MARGIN = 50
 

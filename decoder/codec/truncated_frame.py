@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-from ..codec.codec import decode_request_header, read_header
-from ..codec.plan import plan
-from ..codec.project import error_paths
-from ..codec.walk import Walker
-from .errors import DecodeError
-from .frame import Direction
+from ..wire.errors import DecodeError
+from ..wire.frame import Direction
+from .codec import decode_request_header, read_header
+from .plan import plan
+from .project import error_paths
+from .walk import Walker
 
 _INDEX = re.compile(r"\[\d+\]")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ..connection.exchange import State
+from ...connection.exchange import State
 
 
 class Kind(StrEnum):

@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import tree
-from .fields import Field, Kind
-from .paths import Path
+from .language import tree
+from .language.fields import Field, Kind
+from .language.paths import Path
+from .language.tree import FieldValue, Op, Span, Test
 from .predicates import predicate
-from .tree import FieldValue, Op, Span, Test
 
 ANY = (1 << 62) - 1
 """No limit."""

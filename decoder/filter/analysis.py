@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ..schema import facts
-from . import places, tree
-from .check import needs
-from .fields import BY_NAME, Field, Need
-from .paths import Path
+from . import entities
+from .language import tree
+from .language.check import needs
+from .language.fields import BY_NAME, Field, Need
+from .language.paths import Path
+from .language.tree import FieldValue, Op, Test
 from .predicates import predicate
-from .tree import FieldValue, Op, Test
 
 INDEX_ONLY = frozenset({Need.INDEX})
 COLUMNS = frozenset({Need.INDEX, Need.CONNECTION})
@@ -60,7 +61,7 @@ def apis(node: tree.Node, negated: bool = False) -> Apis:
     if isinstance(node, tree.Some | tree.Every):
         return ALL if negated else _holding(node.test.field)
     if isinstance(node, tree.Pairs):
-        return ALL if negated else Apis(places.apis("request", "topic") | places.apis("response", "topic"))
+        return ALL if negated else Apis(entities.apis("request", "topic") | entities.apis("response", "topic"))
     return ALL
 
 
@@ -93,7 +94,7 @@ def _holding(field: Field | Path) -> Apis:
     if not field.needs & {Need.REQUEST, Need.RESPONSE}:
         return ALL
     sides = [side for side in (Need.REQUEST, Need.RESPONSE) if side in field.needs]
-    return Apis(frozenset().union(*(places.apis(str(side), field.name) for side in sides)))
+    return Apis(frozenset().union(*(entities.apis(str(side), field.name) for side in sides)))
 
 
 def leaves(node: tree.Node) -> Iterator[Test | tree.Search]:

@@ -9,7 +9,7 @@ import pytest
 from barnabas.decoder import Exchange, State
 from barnabas.decoder.codec.project import error_paths
 from barnabas.decoder.filter import compile
-from barnabas.decoder.filter.quiet import ANY
+from barnabas.decoder.filter.fast_reject import ANY
 from generated_filters import ALL_TESTS, Sample, exchanges, filters
 from harness.generator import Generator
 from hypothesis import given

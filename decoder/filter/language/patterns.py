@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from ...errors import BarnabasError
+from ....errors import BarnabasError
 
 MAX_PATTERN = 1000
 WORK = 1 << 24

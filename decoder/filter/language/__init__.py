@@ -1,0 +1,1 @@
+"""The filter language: from text to a tree of typed tests."""
