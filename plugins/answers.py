@@ -18,12 +18,12 @@ from ..decoder import Topics
 from ..decoder.codec.encode import values_from
 from ..decoder.codec.message import Message, is_error_code
 from ..decoder.codec.plan import API_VERSIONS, FieldPlan, StructPlan, plan
-from ..decoder.filter.entities import PARTITION, PARTITIONS, Part
+from ..decoder.filter.entities import PARTITION, PARTITIONS, MessagePart
 from ..decoder.schema import error_places, facts
 from ..decoder.schema.error_places import Place, error_field, has_errors
 from .actions.leaves import inside, whole_part
 
-Selects = Callable[[Part], bool]
+Selects = Callable[[MessagePart], bool]
 """Whether the rule means this part of a response."""
 UNSUPPORTED_VERSION = facts.error_code("UNSUPPORTED_VERSION")
 METADATA = facts.api_key("Metadata")
@@ -372,7 +372,7 @@ class _Failing:
     seen: bool = False
     """Whether there was any entry in which the error could stand."""
 
-    def struct(self, part: Part, array: str) -> tuple[Any, ...]:
+    def struct(self, part: MessagePart, array: str) -> tuple[Any, ...]:
         """The values of a struct; `array`: the array that it is an entry of."""
         _, struct, values = part.around[-1]
         making = self.making
@@ -409,7 +409,7 @@ class _Failing:
             for at, (value, other) in enumerate(zip(values, blank, strict=True))
         )
 
-    def _cleared(self, part: Part, array: str) -> tuple[Any, ...]:
+    def _cleared(self, part: MessagePart, array: str) -> tuple[Any, ...]:
         """The values without errors."""
         _, struct, values = part.around[-1]
         mine = not array or self.selects(part)

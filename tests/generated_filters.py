@@ -7,7 +7,7 @@ from typing import Any
 
 from barnabas import decoder
 from barnabas.decoder import Exchange, State, Topics
-from barnabas.decoder.connection.peers import About
+from barnabas.decoder.connection.peers import PeerInfo
 from barnabas.decoder.filter import FIELDS, Field, Kind
 from barnabas.decoder.filter.language.fields import NUMBERS
 from barnabas.decoder.schema import facts
@@ -27,7 +27,7 @@ class Sample(list[Exchange]):
 def exchanges(generator: Generator, seed: int = 5) -> Sample:
     """One exchange for each API and version, with generated bodies, in all states."""
     chosen = random.Random(seed)
-    topics, about = Topics(), About()
+    topics, about = Topics(), PeerInfo()
     about.software_name, about.software_version = "judge", "1.0"
     about.offered = dict.fromkeys(range(0, 90, 2), (0, 5))
     found = Sample()

@@ -12,8 +12,8 @@ from ...decoder import Direction, Exchange, State, Topics
 from ...decoder.codec import secrets
 from ...decoder.codec.secrets import mask_token
 from ...decoder.codec.skim import Skim
-from ...decoder.connection.events import IN_VAIN
-from ...decoder.connection.peers import About
+from ...decoder.connection.events import NEVER_ESTABLISHED
+from ...decoder.connection.peers import PeerInfo
 from ..pcap.flows import Closed, Flow, Opened
 from ..pcap.packet_comments import BOTH_LEGS, MARK
 from ..pcap.packets import MAX_PAYLOAD, show_address
@@ -67,7 +67,7 @@ class _Connection:
         self.open = OpenConnection(number, event.time_ns, flow.client, flow.broker, upstream, tls=tls, imported=True)
         self.lost, self.unread = [0, 0], [0, 0]
         self.strayed = [False, False]
-        self.about = About()
+        self.about = PeerInfo()
 
 
 class Transcriber(Skimmer):
@@ -156,12 +156,12 @@ class Transcriber(Skimmer):
     def closed(self, conversation: Conversation, event: Closed) -> None:
         self.close(conversation)
         connection = self._connections.pop(conversation.number)
-        if event.how in IN_VAIN:
+        if event.how in NEVER_ESTABLISHED:
             connection.open = connection.open._replace(failed=event.how)
             if self._wanted is None:
                 self.recording.open(connection.open)
         if self._wanted is None or connection.strayed[0]:
-            how = "rst" if event.how in IN_VAIN else event.how
+            how = "rst" if event.how in NEVER_ESTABLISHED else event.how
             self.recording.end(connection.open, event.time_ns, how, event.by)
 
     def finish(self) -> None:

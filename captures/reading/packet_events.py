@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from ...decoder import Connection, Direction, Exchange, Opaque, RequestSeen, State, Topics
-from ...decoder.connection.events import IN_VAIN, Closed, ConnectionEvent, Missing, NonKafkaData, Opened
+from ...decoder.connection.events import NEVER_ESTABLISHED, Closed, ConnectionEvent, Missing, NonKafkaData, Opened
 from ..foreign.frame_pieces import Pieces
 from ..pcap import flows, packets
 from ..pcap.flows import Data, Flow, Gap, StreamEvent
@@ -53,7 +53,7 @@ class Stream:
         self.broken = False
         self.changed: set[int] = set()
         self.repeated = 0  # bytes to come of a request that was carried over, and is known from an earlier segment
-        self.failed = ""  # how the broker was not reached: see `IN_VAIN`
+        self.failed = ""  # how the broker was not reached: see `NEVER_ESTABLISHED`
 
     def restart(self) -> None:
         """The connection goes on in another segment: whole frames, and packets of that one."""
@@ -169,7 +169,7 @@ class Follower:
             if flow.interface == BROKER_LEG:
                 self._legs[id(flow)] = _Leg(number)
                 return
-            failed = _said(flow.comments, UPSTREAM_COMMENT, IN_VAIN)
+            failed = _said(flow.comments, UPSTREAM_COMMENT, NEVER_ESTABLISHED)
             known = self.streams.get(number)
             if known is not None:  # from an earlier segment
                 known.restart()

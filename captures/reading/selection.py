@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from ...decoder import Exchange, Topics
-from ...decoder.connection.peers import About
+from ...decoder.connection.peers import PeerInfo
 from ...decoder.filter import ColumnTest, Filter, Layout, Need
 from ...decoder.filter.entities import apis as apis_with
 from ...decoder.schema import facts
@@ -61,10 +61,10 @@ class IndexColumns:
 
     layout = LAYOUT
 
-    def __init__(self, index: Index, abouts: Mapping[int, About] | None = None) -> None:
+    def __init__(self, index: Index, peer_infos: Mapping[int, PeerInfo] | None = None) -> None:
         """`abouts`: what the index's connections have said of their ends."""
         self._index = index
-        self.abouts: Mapping[int, About] = abouts or {}
+        self.peer_infos: Mapping[int, PeerInfo] = peer_infos or {}
 
     @property
     def strings(self) -> Sequence[str | None]:
@@ -99,7 +99,7 @@ class Selection:
         self._topics = topics or wanted.names_topics
         self.decoded = 0
         self._vector = has_numpy() if vector is None else vector
-        self._abouts: dict[str, dict[int, About]] = {}
+        self._abouts: dict[str, dict[int, PeerInfo]] = {}
         self._learned = 0
         self._tests: dict[int, tuple[tuple[int, ...], ColumnTest | None]] = {}
         self._last: tuple[int, int] = (-1, 0)
@@ -190,7 +190,7 @@ class Selection:
     def _test(self, segment: int) -> ColumnTest | None:
         """The test of a segment's records; made anew when the index knows more than before."""
         index = self.capture.segments[segment].index
-        now = self.filter.now() if self.filter.asks_time and self.filter.now is not None else 0
+        now = self.filter.now() if self.filter.needs_now and self.filter.now is not None else 0
         known = (len(index.strings), len(index.connections), self._learned, now)
         made = self._tests.get(segment)
         if made is None or made[0] != known:
@@ -220,8 +220,8 @@ class Selection:
                 if key in wanted:
                     exchange = self.capture.exchange(number)
                     self.topics.learn(exchange)
-                    abouts = self._abouts.setdefault(self._recording(segment), {})
-                    abouts.setdefault(exchange.connection, About()).learn(exchange)
+                    peer_infos = self._abouts.setdefault(self._recording(segment), {})
+                    peer_infos.setdefault(exchange.connection, PeerInfo()).learn(exchange)
         self._learned = stop
 
 

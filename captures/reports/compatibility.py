@@ -22,15 +22,15 @@ _Key = tuple[str | None, str | None, str | None]
 
 def rows(engine: Engine, against: str) -> list[dict[str, Any]]:
     """A row per client, the worst first. KeyError when there is no such release."""
-    seen: dict[_Key, compat.ClientSeen] = {}
+    seen: dict[_Key, compat.ObservedClient] = {}
     hosts: Counter[_Key] = Counter()
     for row in engine.query(REPORTS["clients"].sql):
         key = row["client_id"], row["software_name"], row["software_version"]
         client = seen.get(key)
         if client is None:
-            client = seen[key] = compat.ClientSeen("", key[0] or "", key[1] or "", key[2] or "")
+            client = seen[key] = compat.ObservedClient("", key[0] or "", key[1] or "", key[2] or "")
         hosts[key] = max(hosts[key], row["hosts"])
-        use = compat.Use(row["api_key"], row["api_version"], row["requests"], row["refused"])
+        use = compat.VersionUse(row["api_key"], row["api_version"], row["requests"], row["refused"])
         use.first_ns, use.last_ns = row["first_ns"], row["last_ns"]
         client.uses[row["api_key"], row["api_version"]] = use
         if row["api_key"] == _ASKING:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...decoder import Exchange, ExchangeDone, RequestSeen, State
 from ...decoder.connection.events import Closed, ConnectionEvent, Missing, NonKafkaData, Opened
-from ...decoder.connection.peers import About
+from ...decoder.connection.peers import PeerInfo
 from ...decoder.schema import facts
 from ..reading.capture import Capture
 from ..reading.segment_map import IndexMismatch, SegmentMap
@@ -241,12 +241,12 @@ def _figures(segment: SegmentMap, capture: Capture) -> dict[int, dict[str, Any]]
     named = np.flatnonzero(records["client_id"] != 0)
     _, firsts = np.unique(where[named], return_index=True)
     ids = {int(where[named[first]]): capture.exchange(int(named[first])).client_id for first in firsts}
-    abouts = _abouts(records, capture)
+    peer_infos = _abouts(records, capture)
     return {
         int(number): {
             "client_id": ids.get(at),
-            "software_name": abouts.get(int(number), (None, None))[0],
-            "software_version": abouts.get(int(number), (None, None))[1],
+            "software_name": peer_infos.get(int(number), (None, None))[0],
+            "software_version": peer_infos.get(int(number), (None, None))[1],
             "first_ns": int(low[at]),
             "last_ns": int(high[at]),
             "exchanges": exchanges[at],
@@ -265,7 +265,7 @@ def _abouts(records: Any, capture: Capture) -> dict[int, tuple[str, str]]:
     found: dict[int, tuple[str, str]] = {}
     paired = records["flags"] & STATE_MASK == STATES.index(State.PAIRED)
     for number in numpy().flatnonzero((records["api_key"] == _API_VERSIONS) & paired):
-        exchange, about = capture.exchange(int(number)), About()
+        exchange, about = capture.exchange(int(number)), PeerInfo()
         about.learn(exchange)
         if about.software_name:
             found[exchange.connection] = about.software_name, about.software_version

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from ...decoder import Exchange
-from ...decoder.connection.peers import About
+from ...decoder.connection.peers import PeerInfo
 from ...decoder.filter import Filter
 from ...decoder.findings import Inspector
 from ...decoder.schema import facts
@@ -173,16 +173,16 @@ class SegmentTables:
         if VERSIONS.name not in self._options:
             return
         index = capture.segments[0].index
-        abouts: dict[int, About] = {}
+        peer_infos: dict[int, PeerInfo] = {}
         asking = numpy().flatnonzero(index.array()["api_key"] == _API_VERSIONS) if index.count else ()
         for number in asking:
             try:
                 exchange = capture.exchange(int(number))
-                abouts.setdefault(exchange.connection, About()).learn(exchange)
+                peer_infos.setdefault(exchange.connection, PeerInfo()).learn(exchange)
             except Exception:  # damaged bytes, or a fault of the decoder: then less is known of its software
                 continue
         if index.count:
-            yield from self._gather((VERSIONS.name, row) for row in versions_of_index(index, numbers, abouts, name))
+            yield from self._gather((VERSIONS.name, row) for row in versions_of_index(index, numbers, peer_infos, name))
 
     def _from_events(self, capture: Capture, name: str) -> Iterator[tuple[str, Any]]:
         """Connections, findings and happenings; connections by the index where it is like the file."""

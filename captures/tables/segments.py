@@ -267,7 +267,7 @@ def _beside(path: Path) -> Iterable[Path]:
 
 def cannot_match(path: Path, wanted: Filter) -> bool:
     """Whether the index beside a segment tells that no exchange of it passes, so that it need not be opened."""
-    if wanted.index_part is None or Need.CONNECTION in wanted.needs or wanted.asks_time:
+    if wanted.index_part is None or Need.CONNECTION in wanted.needs or wanted.needs_now:
         return False
     index = open_index(path)
     if index is None:

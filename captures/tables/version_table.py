@@ -7,7 +7,7 @@ from typing import Any
 
 from ...decoder import Exchange, ExchangeDone, State
 from ...decoder.connection.events import Closed, ConnectionEvent
-from ...decoder.connection.peers import About
+from ...decoder.connection.peers import PeerInfo
 from ...decoder.schema import facts
 from ..recording.index import STATE_MASK, STATES, Index
 from .columns import Column, Table, numpy
@@ -50,7 +50,7 @@ class Versions:
     def __init__(self, capture_id: str, wanted: Callable[[Exchange], bool] | None = None) -> None:
         self._capture_id, self._wanted = capture_id, wanted
         self._settling = Settling()
-        self._links: dict[int, tuple[About, dict[tuple[str | None, int, int], _Use]]] = {}
+        self._links: dict[int, tuple[PeerInfo, dict[tuple[str | None, int, int], _Use]]] = {}
         self._total: dict[_Key, _Use] = {}
         self._offers: dict[_Key, tuple[int, int]] = {}
 
@@ -59,7 +59,7 @@ class Versions:
         for (client_id, key, version), use in uses.items():
             self.add(about, client_id, key, version, use)
 
-    def add(self, about: About, client_id: str | None, key: int, version: int, use: _Use) -> None:
+    def add(self, about: PeerInfo, client_id: str | None, key: int, version: int, use: _Use) -> None:
         """Count what a connection, of whose ends `about` is known, has sent: exchanges, errors, first and last time."""
         name = client_id, about.software_name or None, about.software_version or None, key, version
         known = self._total.setdefault(name, [0, 0, use[2], use[3]])
@@ -80,7 +80,7 @@ class Versions:
             exchange = event.exchange
             if exchange.state is State.ORPHAN or (self._wanted is not None and not self._wanted(exchange)):
                 return
-            about = exchange.about or About()
+            about = exchange.about or PeerInfo()
             link = links.get(exchange.connection)
             if link is not None and exchange.about is not None and link[0] is not exchange.about:
                 self._end(exchange.connection)  # another connection of the same number: of another recording
@@ -123,7 +123,7 @@ class Versions:
             }
 
 
-def versions_of_index(index: Index, numbers: Any, abouts: Mapping[int, About], capture_id: str) -> Iterator[dict[str, Any]]:
+def versions_of_index(index: Index, numbers: Any, peer_infos: Mapping[int, PeerInfo], capture_id: str) -> Iterator[dict[str, Any]]:
     """The rows of these records of an index, by NumPy: of 40,000 exchanges in 0.03 s of CPU instead of 4.4 s with
     `version_rows`. `abouts`: what connections have said of their ends."""
     np = numpy()
@@ -148,7 +148,7 @@ def versions_of_index(index: Index, numbers: Any, abouts: Mapping[int, About], c
             strict=True,
         )
         for record, *use in figures:
-            about = abouts.get(int(record["connection"])) or About()
+            about = peer_infos.get(int(record["connection"])) or PeerInfo()
             found.add(
                 about, index.string(int(record["client_id"])), int(record["api_key"]), int(record["api_version"]), use
             )

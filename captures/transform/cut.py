@@ -92,8 +92,8 @@ class Cut:
     def _decide(self) -> None:
         walk, part = _Walk(), self.part
         self._begun: int | None = None
-        asks_time = part.wanted is not None and part.wanted.asks_time
-        wanted = part.wanted.at(self._end()) if asks_time and part.wanted else part.wanted
+        needs_now = part.wanted is not None and part.wanted.needs_now
+        wanted = part.wanted.at(self._end()) if needs_now and part.wanted else part.wanted
         self._pass = 0
         numbers = 0
         for event in self._events():

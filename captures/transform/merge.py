@@ -125,7 +125,7 @@ def _shifted(events: Iterator[ConnectionEvent], by: int) -> Iterator[ConnectionE
 
 
 def _copied(exchange: Exchange, by: int) -> Exchange:
-    copy = exchange.anew()
+    copy = exchange.undecoded_copy()
     copy.response = copy.response_time_ns = None  # it has its own time
     copy.response_cut = 0
     if copy.request_time_ns is not None:

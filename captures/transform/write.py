@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ...decoder import Direction, Exchange, ExchangeDone, Opaque, RequestSeen
-from ...decoder.connection.events import IN_VAIN, Closed, ConnectionEvent, Missing, NonKafkaData, Opened
+from ...decoder.connection.events import NEVER_ESTABLISHED, Closed, ConnectionEvent, Missing, NonKafkaData, Opened
 from ...decoder.findings.detectors.network import first_bytes
 from ...decoder.wire.frame import MAX_FRAME
 from ...errors import BarnabasError
@@ -143,13 +143,13 @@ class Writer:
         if opened is not None:
             self._vain(number, opened, event.how, event.time_ns, event.by)
         elif event.how:
-            how = "rst" if event.how in ("rst", *IN_VAIN) else "fin"
+            how = "rst" if event.how in ("rst", *NEVER_ESTABLISHED) else "fin"
             self.recorder.closed(number, event.time_ns, how, event.by)
         # Without a way it ended, the capture did: the connection stays open, and its number is not used again.
         self._numbers.pop((source, event.connection), None)
 
     def _vain(self, number: int, opened: Opened, how: str, time_ns: int, by: str) -> None:
-        failed = how if how in IN_VAIN else "unreached"
+        failed = how if how in NEVER_ESTABLISHED else "unreached"
         ends = address(opened.client), address(opened.broker)
         self.recorder.opened(number, opened.time_ns, *ends, failed=failed, tls=opened.tls)
         self.recorder.closed(number, time_ns, "rst", by)

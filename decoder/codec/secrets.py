@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 from ..embedded import metadata_log
-from ..reference.settings import MOST_NAME, SENSITIVE, known_in_clear, speaks_of_secrets
+from ..reference.settings import MOST_NAME, SENSITIVE, holds_credentials, holds_no_credentials
 from ..schema import facts
 from ..wire.errors import DecodeError
 from ..wire.frame import Direction
@@ -242,12 +242,12 @@ def _quoted(text: str, end: int) -> Iterator[tuple[int, bytes]]:
     """What an error message quotes of a secret: the refused value, or all of a message that holds credentials otherwise."""
     start, stop = text.find(_REFUSED), text.rfind(_OF_SETTING)
     if start < 0 or stop < start + len(_REFUSED):
-        if speaks_of_secrets(text):
+        if holds_credentials(text):
             yield end, text.encode()
         return
     value = text[start + len(_REFUSED) : stop]
     name = re.split(r"[^\w.-]", text[stop + len(_OF_SETTING) :], maxsplit=1)[0]
-    if not known_in_clear(name) or speaks_of_secrets(value):
+    if not holds_no_credentials(name) or holds_credentials(value):
         yield end - len(text[stop:].encode()), value.encode()
 
 
@@ -265,11 +265,11 @@ def _setting_is_secret(message: Message, place: str) -> bool:
     """Whether a setting is a secret, or may be one. What is sent to brokers is one unless its name is known to be
     harmless; what brokers show, by its name and by what they say of it. Any value may hold credentials all the same."""
     name, value = message[place + "name"], message[place + "value"]
-    if name is None or (value and speaks_of_secrets(value)):  # no name where there must be one: it may be anything
+    if name is None or (value and holds_credentials(value)):  # no name where there must be one: it may be anything
         return True
     if message.plan.kind == "request":
-        return not known_in_clear(name)
-    if not known_in_clear(name) and (len(name) > MOST_NAME or SENSITIVE.search(name)):
+        return not holds_no_credentials(name)
+    if not holds_no_credentials(name) and (len(name) > MOST_NAME or SENSITIVE.search(name)):
         return True
     try:
         return bool(message[place + "is_sensitive"])

@@ -14,20 +14,20 @@ from .walk import Walker
 _INDEX = re.compile(r"\[\d+\]")
 
 
-class Cut(DecodeError):
+class FrameCut(DecodeError):
     """The frame was cut where it was captured. `path`, `offset` and `partial` say how far it can be read."""
 
 
 def cut_fault(direction: Direction, frame: bytes, api_key: int, api_version: int, missing: int) -> DecodeError:
     """What can be read of a frame behind whose kept bytes `missing` more were: the fault's `partial`. Another fault than
-    `Cut` if its header, or its API, cannot be read."""
+    `FrameCut` if its header, or its API, cannot be read."""
     try:
         walker, fault = _walked(direction, frame, api_key, api_version, missing)
     except DecodeError as other:
         return other
     path, offset = (fault.path, fault.offset) if fault is not None else ("(behind the message)", walker.position)
     text = f"cut at {len(frame)} of {len(frame) + missing} bytes"
-    return Cut(text, api=walker.plan.api, version=api_version, path=path, offset=offset, partial=walker.tree)
+    return FrameCut(text, api=walker.plan.api, version=api_version, path=path, offset=offset, partial=walker.tree)
 
 
 def first_error_in(frame: bytes, api_key: int, api_version: int, missing: int) -> int:

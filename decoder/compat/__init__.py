@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from .client_tracker import ClientSeen, Negotiation, Request, Use, Watch
-from .matrix import BrokerSeen, Limit, MatrixRow, brokers, matrix
+from .client_tracker import ClientTracker, Negotiation, ObservedClient, Request, VersionUse
+from .matrix import Limit, MatrixRow, ObservedBroker, brokers, matrix
 from .verdict import ClientReport, Reason, Report, Verdict, report
 
 __all__ = [
-    "BrokerSeen",
     "ClientReport",
-    "ClientSeen",
+    "ClientTracker",
     "Limit",
     "MatrixRow",
     "Negotiation",
+    "ObservedBroker",
+    "ObservedClient",
     "Reason",
     "Report",
     "Request",
-    "Use",
     "Verdict",
-    "Watch",
+    "VersionUse",
     "brokers",
     "matrix",
     "report",

@@ -1,6 +1,6 @@
 """What was seen of each client: the versions it used, how often and when, what it was offered, what was refused.
 
-`Watch` is fed with requests as an index lists them. Only ApiVersions exchanges, and Produce requests of versions
+`ClientTracker` is fed with requests as an index lists them. Only ApiVersions exchanges, and Produce requests of versions
 that may carry old message formats, have to be decoded.
 """
 
@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from ..connection.exchange import Exchange, State
-from ..connection.peers import About
+from ..connection.peers import PeerInfo
 from ..records import RecordsError, batches
 from ..reference import clients
 from ..reference.releases import served_from
@@ -56,7 +56,7 @@ class Negotiation(StrEnum):
 
 
 @dataclass(slots=True)
-class Use:
+class VersionUse:
     """One version of one API in use. `refused`: answered with UNSUPPORTED_VERSION, or with the connection's end where
     the broker does not offer it. `unanswered`: no answer, for whatever reason. Times in ns since the epoch."""
 
@@ -73,7 +73,7 @@ class Use:
         """The API's name."""
         return facts.api_name(self.api_key)
 
-    def add(self, other: Use) -> None:
+    def add(self, other: VersionUse) -> None:
         """Count another's as one's own."""
         self.first_ns = min(self.first_ns, other.first_ns) if self.count else other.first_ns
         self.last_ns = max(self.last_ns, other.last_ns)
@@ -82,7 +82,7 @@ class Use:
         self.unanswered += other.unanswered
 
 
-Uses = dict[tuple[int, int], Use]
+VersionUses = dict[tuple[int, int], VersionUse]
 
 
 @dataclass(slots=True)
@@ -93,9 +93,9 @@ class _Link:
     broker: str
     began: bool
     client_id: str = ""
-    about: About = field(default_factory=About)
+    about: PeerInfo = field(default_factory=PeerInfo)
     asked: bool = False
-    uses: Uses = field(default_factory=dict)
+    uses: VersionUses = field(default_factory=dict)
     formats: Counter[int] = field(default_factory=Counter)
 
     @property
@@ -112,7 +112,7 @@ class _Link:
 
 
 @dataclass(slots=True)
-class ClientSeen:
+class ObservedClient:
     """One client: connections of one host with one client id and one software.
 
     `offered` is by broker (as it told this client, or another one). `formats` counts the messages of old formats that
@@ -125,7 +125,7 @@ class ClientSeen:
     software_version: str
     negotiation: Negotiation = Negotiation.UNKNOWN
     connections: int = 0
-    uses: Uses = field(default_factory=dict)
+    uses: VersionUses = field(default_factory=dict)
     offered: dict[str, dict[int, Range]] = field(default_factory=dict)
     formats: Counter[int] = field(default_factory=Counter)
 
@@ -158,12 +158,12 @@ class ClientSeen:
         """The different ranges that the brokers it spoke to offer of an API, ascending; [] if nobody said."""
         return sorted({offer[api_key] for offer in self.offered.values() if api_key in offer})
 
-    def versions(self, api_key: int) -> dict[int, Use]:
+    def versions(self, api_key: int) -> dict[int, VersionUse]:
         """The versions of an API that it used, ascending."""
         return {use.version: use for _, use in sorted(self.uses.items()) if use.api_key == api_key}
 
 
-class Watch:
+class ClientTracker:
     """Takes in captures, one after the other, and tells who was there."""
 
     def __init__(self) -> None:
@@ -185,7 +185,7 @@ class Watch:
             link.client_id = seen.client_id
         use = link.uses.get((seen.api_key, seen.api_version))
         if use is None:
-            use = link.uses[seen.api_key, seen.api_version] = Use(seen.api_key, seen.api_version, first_ns=seen.time_ns)
+            use = link.uses[seen.api_key, seen.api_version] = VersionUse(seen.api_key, seen.api_version, first_ns=seen.time_ns)
         use.count += 1
         use.first_ns, use.last_ns = min(use.first_ns, seen.time_ns), max(use.last_ns, seen.time_ns)
         if seen.error == _UNSUPPORTED_VERSION:
@@ -219,7 +219,7 @@ class Watch:
             link = self._links[key] = _Link(host, seen.broker, began)
         return link
 
-    def clients(self) -> list[ClientSeen]:
+    def clients(self) -> list[ObservedClient]:
         """Everybody who was seen, by host, client id and software."""
         groups: dict[tuple[str, str, str, str], list[_Link]] = {}
         for link in self._links.values():
@@ -258,15 +258,15 @@ def _magics(data: bytes) -> Iterable[int]:
 
 def _client(
     host: str, client_id: str, name: str, version: str, links: list[_Link], offers: dict[str, dict[int, Range]]
-) -> ClientSeen:
-    seen = ClientSeen(host, client_id, name, version, connections=len(links))
+) -> ObservedClient:
+    seen = ObservedClient(host, client_id, name, version, connections=len(links))
     for link in links:
         seen.formats += link.formats
         offered = offers.get(link.broker)
         if offered is not None:
             seen.offered[link.broker] = offered
         for (key, number), use in link.uses.items():
-            seen.uses.setdefault((key, number), Use(key, number)).add(_judged(use, offered))
+            seen.uses.setdefault((key, number), VersionUse(key, number)).add(_judged(use, offered))
     if any(link.about.offered for link in links):
         seen.negotiation = Negotiation.ASKS
     elif any(link.asked for link in links):
@@ -276,7 +276,7 @@ def _client(
     return seen
 
 
-def _judged(use: Use, offered: dict[int, Range] | None) -> Use:
+def _judged(use: VersionUse, offered: dict[int, Range] | None) -> VersionUse:
     """The use with its silences judged: those of a version that the broker does not serve are refusals."""
     if not use.unanswered:
         return use

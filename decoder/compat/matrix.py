@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from ..reference import releases
 from ..schema import facts
-from .client_tracker import API_VERSIONS, ClientSeen, Range, Use
+from .client_tracker import API_VERSIONS, ObservedClient, Range, VersionUse
 
 
 class Limit(StrEnum):
@@ -29,7 +29,7 @@ class MatrixRow:
     could speak it is known only where it did."""
 
     api_key: int
-    uses: tuple[Use, ...]
+    uses: tuple[VersionUse, ...]
     offered: tuple[Range, ...]
     known: Range | None
     limit: Limit
@@ -53,7 +53,7 @@ class MatrixRow:
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerSeen:
+class ObservedBroker:
     """A broker as it describes itself. `releases`: what it may be, see `releases.release_of`."""
 
     address: str
@@ -70,12 +70,12 @@ class BrokerSeen:
         return names if not differs else f"nearest to {names} ({differs} API{'s' if differs > 1 else ''} differ)"
 
 
-def matrix(client: ClientSeen) -> list[MatrixRow]:
+def matrix(client: ObservedClient) -> list[MatrixRow]:
     """The APIs that a client used, by api key."""
     return [_row(client, key) for key in sorted({key for key, _ in client.uses})]
 
 
-def _row(client: ClientSeen, key: int) -> MatrixRow:
+def _row(client: ObservedClient, key: int) -> MatrixRow:
     uses, offered = tuple(client.versions(key).values()), tuple(client.ranges(key))
     known = facts.api(key).versions.every() if key in facts.api_keys() else ()
     if not offered:
@@ -87,7 +87,7 @@ def _row(client: ClientSeen, key: int) -> MatrixRow:
     return MatrixRow(key, uses, offered, (min(known), max(known)) if known else None, limit)
 
 
-def brokers(clients: Iterable[ClientSeen]) -> list[BrokerSeen]:
+def brokers(clients: Iterable[ObservedClient]) -> list[ObservedBroker]:
     """The brokers that said what they offer, by address."""
     offered: dict[str, dict[int, Range]] = {}
     for client in clients:
@@ -96,8 +96,8 @@ def brokers(clients: Iterable[ClientSeen]) -> list[BrokerSeen]:
     return [broker(address, ranges) for address, ranges in sorted(offered.items())]
 
 
-def broker(address: str, offered: dict[int, Range]) -> BrokerSeen:
+def broker(address: str, offered: dict[int, Range]) -> ObservedBroker:
     """A broker, with the releases it may be."""
     # An answer with ApiVersions alone is a refusal (KIP-511), and says nothing of the rest.
     told = {key for key in offered if key != API_VERSIONS}
-    return BrokerSeen(address, dict(sorted(offered.items())), tuple(releases.release_of(offered)) if told else ())
+    return ObservedBroker(address, dict(sorted(offered.items())), tuple(releases.release_of(offered)) if told else ())

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from ..reference import releases
-from ..reference.clients import Known, Software, parse_version
+from ..reference.clients import KnownVersion, Software, parse_version
 from ..reference.releases import Release, release_order
-from .client_tracker import API_VERSIONS, ClientSeen, Negotiation, Range, Use
+from .client_tracker import API_VERSIONS, Negotiation, ObservedClient, Range, VersionUse
 
 
 class Verdict(IntEnum):
@@ -37,7 +37,7 @@ class Reason:
 
     verdict: Verdict
     text: str
-    use: Use | None = None
+    use: VersionUse | None = None
     served: Range | None = None
     dropped_in: str = ""
     came_with: str = ""
@@ -48,7 +48,7 @@ class Reason:
 class ClientReport:
     """One client's verdict, and how sure it is; `remedies` are sentences, the smallest change first."""
 
-    client: ClientSeen
+    client: ObservedClient
     verdict: Verdict
     certainty: str
     reasons: list[Reason] = field(default_factory=list)
@@ -73,7 +73,7 @@ class Report:
         return sum(client.verdict is verdict for client in self.clients)
 
 
-def report(clients: Iterable[ClientSeen], against: str) -> Report:
+def report(clients: Iterable[ObservedClient], against: str) -> Report:
     """Judge clients against brokers of a release (``"4.0"``, ``"3.5-zk"``). KeyError if there is no such release."""
     release = releases.release(against)
     found = [_Judge(client, release).report() for client in clients]
@@ -84,11 +84,11 @@ def report(clients: Iterable[ClientSeen], against: str) -> Report:
 class _Judge:
     """One client against one release."""
 
-    def __init__(self, client: ClientSeen, release: Release) -> None:
+    def __init__(self, client: ObservedClient, release: Release) -> None:
         self.client, self.release = client, release
         self.software: Software | None = client.software
-        self.needed: Known | None = None
-        self.reaches: Known | None = None
+        self.needed: KnownVersion | None = None
+        self.reaches: KnownVersion | None = None
         if self.software is not None:
             self.needed = self.software.client.needed_for(release.number)
             self.reaches = self.software.client.oldest_broker(self.software.version)
@@ -137,7 +137,7 @@ class _Judge:
 
     # one version
 
-    def _judge(self, use: Use) -> None:
+    def _judge(self, use: VersionUse) -> None:
         if use.api_key == API_VERSIONS and self.release.negotiates:
             return  # an unknown version of it is answered with the known ones (KIP-35, KIP-511)
         if self.release.serves(use.api_key, use.version):
@@ -154,25 +154,25 @@ class _Judge:
             what = f"a {self.release.role} broker of Kafka {self.release.number} has no {use.api} v{use.version}"
             self._add(Verdict.MAY_BREAK, f"{what}; in another role that release has it", use, served, came_with=came)
             return
-        arrived = releases.arrived(use.api_key)
-        if served is None and arrived and self.client.negotiation is not Negotiation.NEVER:
-            came = arrived  # any version would do
+        introduced = releases.introduced(use.api_key)
+        if served is None and introduced and self.client.negotiation is not Negotiation.NEVER:
+            came = introduced  # any version would do
         what = (
-            f"{use.api}{f' v{use.version}' if came != arrived else ''} came with Kafka {came}"
+            f"{use.api}{f' v{use.version}' if came != introduced else ''} came with Kafka {came}"
             if came
             else f"no release up to {releases.releases()[-1]} has {use.api} v{use.version}"
         )
         verdict, sure = self._not_yet(use, served)
         self._add(verdict, f"{what}; {sure}", use, served, came_with=came or "")
 
-    def _add(self, verdict: Verdict, text: str, use: Use, served: Range | None, **where: str) -> None:
+    def _add(self, verdict: Verdict, text: str, use: VersionUse, served: Range | None, **where: str) -> None:
         if verdict is Verdict.WORKS:
             what, _, sure = text.partition("; ")
             self.fine.setdefault(sure, []).append(what)
         else:
             self.reasons.append(Reason(verdict, text, use, served, **where))
 
-    def _dropped(self, use: Use, served: Range | None) -> tuple[Verdict, str]:
+    def _dropped(self, use: VersionUse, served: Range | None) -> tuple[Verdict, str]:
         negotiation = self.client.negotiation
         if negotiation is Negotiation.NEVER:
             return Verdict.BREAKS, "the client does not ask what the broker offers, so it will go on using it"
@@ -198,7 +198,7 @@ class _Judge:
             return Verdict.MAY_BREAK, "its broker does not answer ApiVersions; asked by a newer one it may do more"
         return Verdict.MAY_BREAK, "what the broker offered was not seen: the client may know more"
 
-    def _not_yet(self, use: Use, served: Range | None) -> tuple[Verdict, str]:
+    def _not_yet(self, use: VersionUse, served: Range | None) -> tuple[Verdict, str]:
         if use.api_key == API_VERSIONS:
             return Verdict.MAY_BREAK, "such brokers close the connection on it: the client must be told their release"
         if self.client.negotiation is Negotiation.NEVER:
@@ -273,7 +273,7 @@ class _Judge:
                 found.append("or set the broker's release in the client's settings")
         return found
 
-    def _removal(self, use: Use) -> releases.Removal | None:
+    def _removal(self, use: VersionUse) -> releases.Removal | None:
         return releases.removed(use.api_key, use.version, self.release.number)
 
     def _made_for(self, dropped: list[Reason]) -> str:

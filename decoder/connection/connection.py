@@ -20,10 +20,10 @@ from ..codec.secrets import mask_token
 from ..schema import facts
 from ..wire.acks import produce_acks
 from ..wire.errors import DecodeError
-from ..wire.frame import MAX_FRAME, Direction, Framer, NotFrames
-from ..wire.resync import Judge, Search
+from ..wire.frame import MAX_FRAME, Direction, Framer, FramingError
+from ..wire.resync import FrameChecker, FrameSearch
 from .exchange import Exchange, State
-from .peers import About
+from .peers import PeerInfo
 from .topics import Topics
 
 PRODUCE = facts.api_key("Produce")
@@ -77,11 +77,11 @@ class Connection:
         kept; the exchange of a longer one has its beginning, and says what is missing (`Exchange.cut`)."""
         self.number, self.client, self.broker = number, client, broker
         self.topics = Topics() if topics is None else topics
-        self.about = About()
+        self.about = PeerInfo()
         self._limit = limit
         # The search for the start of a frame, by direction; None where frames are known.
-        self._searched: list[Search | None] = [Search(d, limit) if mid_stream else None for d in Direction]
-        self._judges: tuple[Judge, Judge] = (_Requests(), _Answers(self))
+        self._searched: list[FrameSearch | None] = [FrameSearch(d, limit) if mid_stream else None for d in Direction]
+        self._judges: tuple[FrameChecker, FrameChecker] = (_Requests(), _Answers(self))
         self._framers = (Framer(limit, keep), Framer(limit, keep))
         self._opaque: list[str | None] = [None, None]
         # Requests that wait for a response; _TOKEN stands for a raw SASL token, which is answered by another.
@@ -133,7 +133,7 @@ class Connection:
             take = self._request if direction is Direction.REQUEST else self._response
             try:
                 return [event for frame, started in framer.skip(count, time_ns) for event in take(frame, started)]
-            except NotFrames:
+            except FramingError:
                 pass
         return self.lost(direction, at_frame=False)
 
@@ -142,7 +142,7 @@ class Connection:
         rest = self._framers[direction].rest()
         searched = self._searched[direction]
         self._opaque[direction] = None
-        self._searched[direction] = None if at_frame else Search(direction, self._limit)
+        self._searched[direction] = None if at_frame else FrameSearch(direction, self._limit)
         given_up = (bytes(searched.data) if searched else b"") + rest
         return [Opaque(direction, given_up, 0, "cut off by missing bytes")] if given_up else []
 
@@ -183,7 +183,7 @@ class Connection:
         try:
             for frame, started in framer.feed(data, time_ns):
                 yield from take(frame, started)
-        except NotFrames as fault:
+        except FramingError as fault:
             self._opaque[direction] = str(fault)
             yield Opaque(direction, framer.rest(), time_ns, str(fault))
 
@@ -302,7 +302,7 @@ class Connection:
 
 
 class _Requests:
-    """A frame can stand among requests if it decodes. It is a `resync.Judge`."""
+    """A frame can stand among requests if it decodes. It is a `resync.FrameChecker`."""
 
     def may_begin(self, head: bytes) -> bool:
         return True
@@ -312,7 +312,7 @@ class _Requests:
 
 
 class _Answers:
-    """A frame can stand among responses if it is awaited and decodes. It is a `resync.Judge`."""
+    """A frame can stand among responses if it is awaited and decodes. It is a `resync.FrameChecker`."""
 
     def __init__(self, connection: Connection):
         self._connection = connection

@@ -52,7 +52,7 @@ class Missing:
 class Closed:
     """A connection ended.
 
-    `how`: "fin", "rst", "refused" (RST in answer to the SYN), "unreached" (no answer to the SYN), "login" or "tls" (see `IN_VAIN`), or "" when what
+    `how`: "fin", "rst", "refused" (RST in answer to the SYN), "unreached" (no answer to the SYN), "login" or "tls" (see `NEVER_ESTABLISHED`), or "" when what
     was captured ends before the connection does. `by`: who ended it, "client" or "broker", "plugin NAME" or
     "control API" where that told the proxy to, "" when not known.
     """
@@ -63,7 +63,7 @@ class Closed:
     by: str = ""
 
 
-IN_VAIN = ("refused", "unreached", "login", "tls")
+NEVER_ESTABLISHED = ("refused", "unreached", "login", "tls")
 """How connections end that were never established. The last two are the proxy's own doing: the broker did not take its login,
 or its TLS handshake with the broker failed."""
 

@@ -15,7 +15,7 @@ from ..codec.truncated_frame import first_error_in
 from ..schema import facts
 from ..wire.errors import BadUtf8, DecodeError, TrailingBytes, UnknownVersion
 from ..wire.frame import Direction
-from .peers import About
+from .peers import PeerInfo
 from .topics import Topics
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Exchange:
         response_time_ns: int | None = None,
         state: State = State.PENDING,
         topics: Topics | None = None,
-        about: About | None = None,
+        about: PeerInfo | None = None,
         request_cut: int = 0,
         response_cut: int = 0,
     ):
@@ -107,7 +107,7 @@ class Exchange:
         self._faults: list[DecodeError | None] = [None, None]
         self._error: int | None = None
 
-    def anew(self) -> Exchange:
+    def undecoded_copy(self) -> Exchange:
         """The same exchange with nothing decoded, so that what is decoded goes when this goes. `marks` are shared."""
         again = Exchange(
             connection=self.connection,
@@ -214,7 +214,7 @@ class Exchange:
         return self._error
 
     @property
-    def went_well(self) -> bool:
+    def succeeded(self) -> bool:
         """It was answered without an error code, and both frames are whole and decode without surplus bytes."""
         if self.state is not State.PAIRED:
             return False

@@ -11,7 +11,7 @@ _REQUEST = ("client_software_name", "client_software_version")
 _RESPONSE = ("api_keys.api_key", "api_keys.min_version", "api_keys.max_version")
 
 
-class About:
+class PeerInfo:
     """Learns from the ApiVersions exchanges of one connection (KIP-35, KIP-511).
 
     `software_name`, `software_version`: of the client; "" before it has said so, and for clients that never do

@@ -17,7 +17,7 @@ from ..codec.plan import extra_plan
 from ..codec.walk import Walker
 from ..records import Batch, Partial, RecordsError, batches
 from ..records.batch import CRC_FROM, HEADER_SIZE
-from ..reference.settings import known_in_clear, speaks_of_secrets
+from ..reference.settings import holds_credentials, holds_no_credentials
 from ..schema import facts
 from ..schema.notation import Definition
 from ..wire.errors import BadLength, DecodeError, Truncated, UnknownApi, UnknownVersion
@@ -40,7 +40,7 @@ _MASK = b"*"
 
 def secret_setting(name: object, value: object) -> bool:
     """Whether the setting of a ConfigRecord may be a credential."""
-    return not known_in_clear(str(name)) or speaks_of_secrets(str(value))
+    return not holds_no_credentials(str(name)) or holds_credentials(str(value))
 
 
 @cache

@@ -60,7 +60,7 @@ def apis(node: tree.Node, negated: bool = False) -> Apis:
         return ALL if negated is not node.negated else _holding(node.field)
     if isinstance(node, tree.Some | tree.Every):
         return ALL if negated else _holding(node.test.field)
-    if isinstance(node, tree.Pairs):
+    if isinstance(node, tree.SameTopicPartition):
         return ALL if negated else Apis(entities.apis("request", "topic") | entities.apis("response", "topic"))
     return ALL
 
@@ -108,28 +108,28 @@ def leaves(node: tree.Node) -> Iterator[Test | tree.Search]:
         yield from leaves(node.test if isinstance(node, tree.Some | tree.Every) else node.term)
 
 
-def first_unasked(node: tree.Node) -> Test | tree.Search | None:
+def first_needing_response(node: tree.Node) -> Test | tree.Search | None:
     """The first test that cannot be decided when only the request is known; None if there is none."""
     for leaf in sorted(leaves(node), key=lambda leaf: leaf.start):
-        if isinstance(leaf, tree.Search) or not leaf.field.asked:
+        if isinstance(leaf, tree.Search) or not leaf.field.known_at_request:
             return leaf
-        if isinstance(leaf.value, FieldValue) and not leaf.value.field.asked:
+        if isinstance(leaf.value, FieldValue) and not leaf.value.field.known_at_request:
             return leaf
     return None
 
 
-AFTERWARDS = frozenset({"pending", "no_response", "orphan", "cut", "carried", "changed", "noted", "rule"})
+COMPLETED_ONLY = frozenset({"pending", "no_response", "orphan", "cut", "carried", "changed", "noted", "rule"})
 """Fields of exchanges that have come to their end, or of recordings: where a message is just passing they say nothing."""
 
 
-def first_afterwards(node: tree.Node) -> str | None:
+def first_completed_only(node: tree.Node) -> str | None:
     """The first field that only says something of what is over; None if there is none."""
     for leaf in sorted(leaves(node), key=lambda leaf: leaf.start):
         if isinstance(leaf, tree.Search):
             continue
         fields = (leaf.field, leaf.value.field if isinstance(leaf.value, FieldValue) else leaf.field)
         for field in fields:
-            if isinstance(field, Field) and field.name in AFTERWARDS:
+            if isinstance(field, Field) and field.name in COMPLETED_ONLY:
                 return field.name
     return None
 
@@ -139,7 +139,7 @@ def names_topics(node: tree.Node) -> bool:
     return any(isinstance(leaf, tree.Search) or leaf.field.name == "topic" for leaf in leaves(node))
 
 
-def asks_time(node: tree.Node) -> bool:
+def needs_now(node: tree.Node) -> bool:
     """Whether it takes to know what time it is."""
     return any(
         isinstance(leaf, Test)

@@ -14,7 +14,7 @@ from datetime import tzinfo
 from typing import Any, Protocol
 
 from ..connection.exchange import State
-from ..connection.peers import About
+from ..connection.peers import PeerInfo
 from . import values
 from .evaluate import Now
 from .language import tree
@@ -48,7 +48,7 @@ class Columns(Protocol):
         """(client, broker) as ``host:port``, by the number in the column ``connection``."""
 
     @property
-    def abouts(self) -> Mapping[int, About]:
+    def peer_infos(self) -> Mapping[int, PeerInfo]:
         """What connections have said of their ends, as far as it is known, by the number in ``connection``."""
 
     def __len__(self) -> int: ...
@@ -97,7 +97,7 @@ class _Expression:
                 self.used[word] = None
         return expression
 
-    def asks_time(self) -> bool:
+    def needs_now(self) -> bool:
         """Make the name ``now`` known; False where nobody knows the time. To find it out may take long."""
         if self.now is not None and "now" not in self.names:
             self.names["now"] = self.now()
@@ -175,7 +175,7 @@ class _Expression:
             if name == "err":
                 return f"({self.column('error')} != 0)"
             return present if present is not None else self.always(True)
-        if name == "pending" and not self.asks_time():
+        if name == "pending" and not self.needs_now():
             return self.always(False)
         expression = self.column(_VALUE[name])
         if op in tree.ON_TEXT:
@@ -236,7 +236,7 @@ class _Expression:
 
     def compared(self, left: str, op: Op, right: str) -> str:
         """A field against another."""
-        if "pending" in (left, right) and not self.asks_time():
+        if "pending" in (left, right) and not self.needs_now():
             return self.always(False)
         terms = [present for name in (left, right) if (present := self.present(name)) is not None]
         return self.both([*terms, f"({self.column(_VALUE[left])} {_SIGN[op]} {self.column(_VALUE[right])})"])
@@ -257,10 +257,10 @@ class _Expression:
 
     def offered(self, which: int) -> Callable[[Any, Any], Any]:
         """A function from (connection, api key) to the lowest (0) or highest (1) version that the broker offers."""
-        abouts = self.columns.abouts
+        peer_infos = self.columns.peer_infos
 
         def bound(connection: int, api_key: int) -> int:
-            about = abouts.get(connection)
+            about = peer_infos.get(connection)
             found = about.range(api_key) if about is not None else None
             return _NOT_OFFERED if found is None else found[which]
 
@@ -281,7 +281,7 @@ class _Expression:
         known: Iterable[tuple[int, tuple[Any, ...]]]
         if test.field.name in _SAYS:
             says = _SAYS[test.field.name]
-            known = ((number, (says(about) or None,)) for number, about in self.columns.abouts.items())
+            known = ((number, (says(about) or None,)) for number, about in self.columns.peer_infos.items())
         else:
             of = _ENDS[test.field.name]
             known = ((number, tuple(of(*ends))) for number, ends in self.columns.ends.items())
@@ -306,7 +306,7 @@ _ENDS: dict[str, Callable[[str, str], Iterable[Any]]] = {
 }
 
 
-_SAYS: dict[str, Callable[[About], str]] = {
+_SAYS: dict[str, Callable[[PeerInfo], str]] = {
     "software": lambda about: about.software_name,
     "software.version": lambda about: about.software_version,
 }

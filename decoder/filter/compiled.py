@@ -10,8 +10,8 @@ from functools import cached_property
 from ..connection.exchange import Exchange
 from . import analysis, evaluate
 from .columns import Columns, ColumnTest
-from .entities import Part
-from .fast_reject import Quiet, quiet
+from .entities import MessagePart
+from .fast_reject import FastReject, fast_reject
 from .language.check import check, needs
 from .language.errors import FilterError
 from .language.fields import Need
@@ -42,9 +42,9 @@ class Filter:
     def _decide(self) -> evaluate.Decide:
         return evaluate.function(self.tree, self.zone, self.now)
 
-    def narrowed(self) -> Callable[[Exchange, Part], bool]:
+    def part_test(self) -> Callable[[Exchange, MessagePart], bool]:
         """Whether it is true of an exchange if it were about this part of a message alone: which ones are meant."""
-        return evaluate.narrowed(self.tree, self.zone, self.now)
+        return evaluate.part_test(self.tree, self.zone, self.now)
 
     @cached_property
     def needs(self) -> frozenset[Need]:
@@ -65,20 +65,20 @@ class Filter:
     def request_only(self) -> bool:
         """Whether it can be decided as soon as the request is known. Fields that look into both sides then look into
         the request: ``topic == orders`` is about the topics that the request names."""
-        return analysis.first_unasked(self.tree) is None
+        return analysis.first_needing_response(self.tree) is None
 
     def require_request_only(self) -> None:
         """FilterError that points at the first test that cannot be decided before the response is there."""
-        found = analysis.first_unasked(self.tree)
+        found = analysis.first_needing_response(self.tree)
         if found is not None:
             name = found.field.name if isinstance(found, Test) else "a search for a text"
             raise FilterError(f"{name} is not known before the response is there", self.text, found.start, found.end)
 
     @cached_property
-    def afterwards(self) -> str | None:
+    def completed_only(self) -> str | None:
         """The first field of it that only says something of exchanges that are over, not of messages that are just passing
         (such as `pending`, `changed`, `rule`); None if there is none."""
-        return analysis.first_afterwards(self.tree)
+        return analysis.first_completed_only(self.tree)
 
     @cached_property
     def _apis(self) -> analysis.Apis:
@@ -89,9 +89,9 @@ class Filter:
         return None if self._apis.outside else self._apis.keys
 
     @cached_property
-    def quiet(self) -> Quiet | None:
+    def fast_reject(self) -> FastReject | None:
         """When it is surely false, whatever else is in request and response; None if that cannot be said simply."""
-        return quiet(self.tree)
+        return fast_reject(self.tree)
 
     @cached_property
     def names_topics(self) -> bool:
@@ -99,9 +99,9 @@ class Filter:
         return analysis.names_topics(self.tree)
 
     @cached_property
-    def asks_time(self) -> bool:
+    def needs_now(self) -> bool:
         """Whether it takes `now` to decide it."""
-        return analysis.asks_time(self.tree)
+        return analysis.needs_now(self.tree)
 
     @cached_property
     def index_part(self) -> Node | None:

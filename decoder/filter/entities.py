@@ -38,7 +38,7 @@ FIND_COORDINATOR = facts.api_key("FindCoordinator")
 Values = tuple[Any, ...]
 
 
-class Pair(NamedTuple):
+class TopicPartition(NamedTuple):
     """A topic-partition of a body, or a topic alone (`partition` None). What is not known is None."""
 
     topic: str | None
@@ -49,7 +49,7 @@ class Pair(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class MessagePart:
     """An entry of an array of a message: what it is about, of all that the filter language can ask.
 
     `around`: the structs around it and itself, outermost (the message) first: path without indexes, plan, values. `side`:
@@ -57,7 +57,7 @@ class Part:
     """
 
     side: str
-    pair: Pair
+    pair: TopicPartition
     around: tuple[tuple[str, StructPlan, Values], ...]
 
     def named(self, name: str) -> list[Any] | None:
@@ -110,7 +110,7 @@ def _walk(struct: StructPlan, prefix: str = "") -> Iterator[tuple[str, FieldPlan
 
 
 @cache
-def places(of: Plan, name: str) -> tuple[str, ...]:
+def paths_of(of: Plan, name: str) -> tuple[str, ...]:
     """The paths of a plan that hold the values of the catalogue's field `name`."""
     entity, names = ENTITIES.get(name), NAMES.get(name, frozenset())
     if name == "errors":
@@ -136,21 +136,21 @@ def apis(side: str, name: str) -> frozenset[int]:
 
 def _holds(of: Plan, name: str) -> bool:
     if name in TOPIC_FIELDS:
-        return pairs_of(of) is not None
+        return topic_partitions_of(of) is not None
     if name in RECORD_FIELDS:
-        return bool(places(of, "record areas"))
+        return bool(paths_of(of, "record areas"))
     if of.api_key == FIND_COORDINATOR and name in COORDINATOR_KEYS.values():
         return True
-    return bool(places(of, name)) or (name == "producer.id" and bool(places(of, "record areas")))
+    return bool(paths_of(of, name)) or (name == "producer.id" and bool(paths_of(of, "record areas")))
 
 
 @cache
-def pairs_of(of: Plan) -> Callable[[Values], Iterator[Pair]] | None:
+def topic_partitions_of(of: Plan) -> Callable[[Values], Iterator[TopicPartition]] | None:
     """A function from a body's values to its topic-partitions; None if a body of this plan names no topics."""
     return _struct(of.root, False)
 
 
-def _struct(struct: StructPlan, in_topic: bool) -> Callable[..., Iterator[Pair]] | None:
+def _struct(struct: StructPlan, in_topic: bool) -> Callable[..., Iterator[TopicPartition]] | None:
     """A generator function over a struct's values: ``(values, topic, topic id, topic's error)``."""
     name = identity = error = partition = None
     several: list[int] = []
@@ -182,23 +182,23 @@ def _struct(struct: StructPlan, in_topic: bool) -> Callable[..., Iterator[Pair]]
 
     def walk(
         values: Values, topic: str | None = None, topic_id: bytes | None = None, topic_error: int | None = None
-    ) -> Iterator[Pair]:
+    ) -> Iterator[TopicPartition]:
         if introduces:
             topic = values[name] if name is not None else None
             topic_id = values[identity] if identity is not None else None
             topic_id = None if topic_id == ZERO_UUID else topic_id
             topic_error = values[error] if error is not None and partition is None else None
             if partition is None:
-                yield Pair(topic, topic_id, None, None, topic_error)
+                yield TopicPartition(topic, topic_id, None, None, topic_error)
         if partition is not None:
             code = values[error] if error is not None else None
-            yield Pair(topic, topic_id, values[partition], code, topic_error)
+            yield TopicPartition(topic, topic_id, values[partition], code, topic_error)
         for number in several:
             for each in values[number] or ():
-                yield Pair(topic, topic_id, each, None, topic_error)
+                yield TopicPartition(topic, topic_id, each, None, topic_error)
         for number in listed:
             for each in values[number] or ():
-                yield Pair(each, None, None, None, None)
+                yield TopicPartition(each, None, None, None, None)
         for number, array, inner in below:
             value = values[number]
             if value is not None:

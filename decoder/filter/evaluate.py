@@ -9,7 +9,7 @@ from typing import Any
 
 from ..connection.exchange import Exchange, State
 from . import values
-from .entities import Pair, Part
+from .entities import MessagePart, TopicPartition
 from .language import tree
 from .language.fields import Field, Kind
 from .language.paths import Path
@@ -38,12 +38,12 @@ def function(node: tree.Node, zone: tzinfo | None = None, now: Now | None = None
     return _Builder(zone, now, values.pairs).build(node)
 
 
-def narrowed(node: tree.Node, zone: tzinfo | None = None, now: Now | None = None) -> Callable[[Exchange, Part], bool]:
+def part_test(node: tree.Node, zone: tzinfo | None = None, now: Now | None = None) -> Callable[[Exchange, MessagePart], bool]:
     """The function from an exchange and a part of one of its messages to whether the filter is true, were this the only
     part: the only topic-partition, group, member, resource. What a part does not tell is as the exchange has it."""
-    only: list[Part] = []
+    only: list[MessagePart] = []
 
-    def pairs(exchange: Exchange) -> Iterator[Pair]:
+    def pairs(exchange: Exchange) -> Iterator[TopicPartition]:
         pair = only[0].pair
         if pair.topic is None and pair.topic_id is None:
             return values.pairs(exchange)
@@ -55,7 +55,7 @@ def narrowed(node: tree.Node, zone: tzinfo | None = None, now: Now | None = None
 
     decide = _Builder(zone, now, pairs, only).build(node)
 
-    def decide_of(exchange: Exchange, part: Part) -> bool:
+    def decide_of(exchange: Exchange, part: MessagePart) -> bool:
         only[:] = (part,)
         return decide(exchange)
 
@@ -67,8 +67,8 @@ class _Builder:
         self,
         zone: tzinfo | None,
         now: Now | None,
-        pairs: Callable[[Exchange], Iterator[Pair]],
-        only: list[Part] | None = None,
+        pairs: Callable[[Exchange], Iterator[TopicPartition]],
+        only: list[MessagePart] | None = None,
     ) -> None:
         self.zone, self.now, self.pairs, self.only = zone, now, pairs, only
 
@@ -80,7 +80,7 @@ class _Builder:
         if isinstance(node, tree.Not):
             inner = self.build(node.term)
             return lambda exchange: not inner(exchange)
-        if isinstance(node, tree.Pairs):
+        if isinstance(node, tree.SameTopicPartition):
             passes, pairs = self.pair(node.term), self.pairs
             return lambda exchange: any(passes(pair) for pair in pairs(exchange))
         if isinstance(node, tree.Some):
@@ -97,12 +97,12 @@ class _Builder:
         return predicate(test, self.zone)
 
     def values(self, test: Test) -> values.Many:
-        item, pairs = values.PAIR_FIELD.get(test.field.name), self.pairs
+        item, pairs = values.TOPIC_PARTITION_FIELD.get(test.field.name), self.pairs
         if item is None or isinstance(test.field, Path):
             return values.of_field(test.field) if self.only is None else self.of_part(test.field, self.only)
         return lambda exchange: (value for pair in pairs(exchange) if (value := pair[item]) is not None)
 
-    def of_part(self, field: Field | Path, only: list[Part]) -> Many:
+    def of_part(self, field: Field | Path, only: list[MessagePart]) -> Many:
         whole = values.of_field(field)
 
         def get(exchange: Exchange) -> Iterable[Any]:
@@ -166,9 +166,9 @@ class _Builder:
 
         return decide
 
-    def pair(self, node: tree.Node) -> Callable[[Pair], bool]:
+    def pair(self, node: tree.Node) -> Callable[[TopicPartition], bool]:
         if isinstance(node, Test):
-            item, fits, negated = values.PAIR_FIELD[node.field.name], self.predicate(node), node.negated
+            item, fits, negated = values.TOPIC_PARTITION_FIELD[node.field.name], self.predicate(node), node.negated
             return lambda pair: (value := pair[item]) is not None and fits(value) is not negated
         assert isinstance(node, tree.And | tree.Or)
         inner = [self.pair(term) for term in node.terms]

@@ -22,7 +22,7 @@ _CODES = frozenset({"err", "errors", "partition.err", "topic.err"})
 
 
 @dataclass
-class Quiet:
+class FastReject:
     """The filter is false if all of this is so. `errors`: every error code is 0; `throttle`: the throttle time is; the latency
     is not above `latency` (nanoseconds), the response's size not above `size`."""
 
@@ -31,9 +31,9 @@ class Quiet:
     latency: int = ANY
     size: int = ANY
 
-    def both(self, other: Quiet) -> Quiet:
+    def both(self, other: FastReject) -> FastReject:
         """What it takes for two filters to be false."""
-        return Quiet(
+        return FastReject(
             self.errors or other.errors,
             self.throttle or other.throttle,
             min(self.latency, other.latency),
@@ -41,7 +41,7 @@ class Quiet:
         )
 
 
-def quiet(node: tree.Node) -> Quiet | None:
+def fast_reject(node: tree.Node) -> FastReject | None:
     """When a filter is surely false; None if that cannot be said so simply."""
     asked = _Asked()
     return asked.of if asked.value(node) is False else None
@@ -51,7 +51,7 @@ def quiet(node: tree.Node) -> Quiet | None:
 class _Asked:
     """Finds the value of a filter for quiet responses (None: it depends), and what it takes to be quiet."""
 
-    of: Quiet = field(default_factory=Quiet)
+    of: FastReject = field(default_factory=FastReject)
 
     def value(self, node: tree.Node) -> bool | None:
         if isinstance(node, Test):
@@ -63,7 +63,7 @@ class _Asked:
             values = [self.value(term) for term in node.terms]
             settles = isinstance(node, tree.Or)
             return settles if settles in values else None if None in values else not settles
-        if isinstance(node, tree.Pairs):
+        if isinstance(node, tree.SameTopicPartition):
             return self.pair(node.term)
         if isinstance(node, tree.Every | tree.Some) and (passes := self.zero(node.test)) is not None:
             if isinstance(node, tree.Every):
@@ -86,8 +86,8 @@ class _Asked:
         """Whether there is a topic-partition of which all this is true."""
         if isinstance(term, tree.And | tree.Or):
             values = [self.pair(each) for each in term.terms]
-            quiet = False in values if isinstance(term, tree.And) else set(values) == {False}
-            return False if quiet else None
+            fast_reject = False in values if isinstance(term, tree.And) else set(values) == {False}
+            return False if fast_reject else None
         assert isinstance(term, Test)
         passes = self.zero(term)
         return False if passes is not None and passes is term.negated else None

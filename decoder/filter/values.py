@@ -16,7 +16,7 @@ from ..connection.hit_notes import rules_in
 from ..schema import facts
 from ..wire.errors import EncodeError
 from . import entities
-from .entities import Pair, Part
+from .entities import MessagePart, TopicPartition
 from .language.fields import Field, Kind
 from .language.literals import split_endpoint
 from .language.paths import Path, kind_of
@@ -142,7 +142,7 @@ def _flat(side: str, name: str, exchange: Exchange) -> Iterator[Any]:
     if message is None:
         return
     of = message.plan
-    ways = entities.places(of, name)
+    ways = entities.paths_of(of, name)
     if ways:
         for path, found in zip(ways, values_at(of, message.frame, message.body_start, ways), strict=True):
             yield from flattened(of, path, found)
@@ -173,7 +173,7 @@ def _areas(exchange: Exchange) -> Iterator[records.Batch | records.Message]:
     """The record batches and messages of an exchange, as far as they can be read."""
     for side in ("request", "response"):
         message = _message(exchange, side)
-        ways = entities.places(message.plan, "record areas") if message is not None else ()
+        ways = entities.paths_of(message.plan, "record areas") if message is not None else ()
         if message is None or not ways:
             continue
         for found in values_at(message.plan, message.frame, message.body_start, ways):
@@ -201,11 +201,11 @@ def _producer_ids(exchange: Exchange) -> Iterator[int]:
             yield entry.producer_id
 
 
-def pairs(exchange: Exchange) -> Iterator[Pair]:
+def pairs(exchange: Exchange) -> Iterator[TopicPartition]:
     """Every topic-partition of request and response; names are looked up by their ids."""
     for side in ("request", "response"):
         message = _message(exchange, side)
-        walk = entities.pairs_of(message.plan) if message is not None else None
+        walk = entities.topic_partitions_of(message.plan) if message is not None else None
         if message is None or walk is None:
             continue
         for pair in walk(message.values):
@@ -216,12 +216,12 @@ def pairs(exchange: Exchange) -> Iterator[Pair]:
                 yield pair
 
 
-PAIR_FIELD = {"topic": 0, "topic.id": 1, "partition": 2, "partition.err": 3, "topic.err": 4}
-"""Which item of a `Pair` a field is."""
+TOPIC_PARTITION_FIELD = {"topic": 0, "topic.id": 1, "partition": 2, "partition.err": 3, "topic.err": 4}
+"""Which item of a `TopicPartition` a field is."""
 
 
 def _of_pairs(name: str) -> Many:
-    item = PAIR_FIELD[name]
+    item = TOPIC_PARTITION_FIELD[name]
     return lambda exchange: (value for pair in pairs(exchange) if (value := pair[item]) is not None)
 
 
@@ -230,7 +230,7 @@ def _both(name: str) -> Many:
 
 
 MANY: dict[str, Many] = {
-    **{name: _of_pairs(name) for name in PAIR_FIELD},
+    **{name: _of_pairs(name) for name in TOPIC_PARTITION_FIELD},
     **{name: _both(name) for name in ("group", "member", "instance", "txn")},
     "ends": lambda e: (end for end in (end_of(e.client), end_of(e.broker)) if end is not None),
     "port": lambda e: (port for port in (port_of(e.client), port_of(e.broker)) if port is not None),
@@ -266,7 +266,7 @@ def at_path(path: Path) -> Many:
     return found
 
 
-def of_part(exchange: Exchange, part: Part, field: Field | Path) -> list[Any] | None:
+def of_part(exchange: Exchange, part: MessagePart, field: Field | Path) -> list[Any] | None:
     """The values of a field that a part of a message has for itself; None if it does not tell."""
     if exchange.api_key == entities.FIND_COORDINATOR and part.side == "response":
         return _of_coordinator(exchange, part, field)
@@ -282,7 +282,7 @@ def of_part(exchange: Exchange, part: Part, field: Field | Path) -> list[Any] | 
     return part.named(field.name) if field.many and field.name in entities.NAMES else None
 
 
-def _of_coordinator(exchange: Exchange, part: Part, field: Field | Path) -> list[Any] | None:
+def _of_coordinator(exchange: Exchange, part: MessagePart, field: Field | Path) -> list[Any] | None:
     """Of the entry of a FindCoordinator response: its key, where a filter asks for keys."""
     own = [
         value

@@ -127,7 +127,7 @@ class Inspector:
         """The detectors that want an exchange that is done."""
         route = self._route(exchange)
         try:
-            troubled = exchange.api_key in _BEGINNINGS or not exchange.went_well
+            troubled = exchange.api_key in _BEGINNINGS or not exchange.succeeded
         except Exception:  # a fault of the decoder: each detector that meets it says so
             troubled = True
         if troubled:

@@ -17,7 +17,7 @@ from .releases import release_order
 Version = tuple[int, ...]
 
 
-class Known(NamedTuple):
+class KnownVersion(NamedTuple):
     """`version` of the client and `release` of Kafka belong together; `source` says who says so."""
 
     release: str
@@ -44,16 +44,16 @@ class Client:
     ids: tuple[str, ...]
     wraps: str
     wrapped_version: str
-    works: tuple[Known, ...]
-    brokers: tuple[Known, ...]
+    works: tuple[KnownVersion, ...]
+    brokers: tuple[KnownVersion, ...]
     notes: tuple[Note, ...]
 
-    def needed_for(self, release: str) -> Known | None:
+    def needed_for(self, release: str) -> KnownVersion | None:
         """The oldest version known to work with a release; None when nothing is known."""
         fitting = [k for k in self.works if release_order(k.release) <= release_order(release)]
         return max(fitting, key=lambda k: release_order(k.release), default=None)
 
-    def oldest_broker(self, version: str) -> Known | None:
+    def oldest_broker(self, version: str) -> KnownVersion | None:
         """The oldest brokers that this version is known to work with; None when nothing is known."""
         mine = parse_version(version)
         fitting = [k for k in self.brokers if mine and parse_version(k.version) <= mine]
@@ -133,11 +133,11 @@ def _client(name: str, of: dict[str, list[tuple[str, str]]]) -> Client:
     def one(word: str, default: str = "") -> str:
         return of[word][0][0] if word in of else default
 
-    def known(word: str) -> tuple[Known, ...]:
+    def known(word: str) -> tuple[KnownVersion, ...]:
         entries = []
         for text, source in of.get(word, ()):
             release, _, version = text.partition(" from ")
-            entries.append(Known(release, version, source))
+            entries.append(KnownVersion(release, version, source))
         return tuple(entries)
 
     wraps, _, pattern = one("wraps").partition(" ")

@@ -119,7 +119,7 @@ class SettingText:
 Explanation = ErrorText | ApiText | KipText | SettingText
 
 
-class UnknownWord(BarnabasError, KeyError):
+class UnknownTerm(BarnabasError, KeyError):
     """Nothing is known by that name; `near` holds the nearest names."""
 
     def __init__(self, word: str, near: tuple[str, ...]) -> None:
@@ -133,7 +133,7 @@ class UnknownWord(BarnabasError, KeyError):
 def find(word: str) -> list[Explanation]:
     """Everything that `word` may mean: a number is an error code and an api key, or else a KIP.
 
-    UnknownWord if it is nothing.
+    UnknownTerm if it is nothing.
     """
     word = word.strip()
     if re.fullmatch(r"-?\d+", word):
@@ -148,7 +148,7 @@ def find(word: str) -> list[Explanation]:
     else:
         found = [_explained(kind, key) for kind, key in _names().get(_folded(word), ())]
     if not found:
-        raise UnknownWord(word, _near(word))
+        raise UnknownTerm(word, _near(word))
     return found
 
 

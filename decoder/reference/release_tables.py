@@ -55,7 +55,7 @@ def tables_of(definitions: Mapping[str, Definition], number: str) -> dict[tuple[
     }
 
 
-def take_in(
+def merge_release(
     known: Mapping[tuple[str, str], Release], definitions: Mapping[str, Definition], full: str
 ) -> tuple[dict[tuple[str, str], Release], list[str]]:
     """`known` with the tables of release `full` (``"4.4.0"``), and a line for each difference it makes.

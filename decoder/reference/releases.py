@@ -138,7 +138,7 @@ def since(api_key: int, version: int) -> str | None:
     return next((number for number, served in _served().items() if version in served.get(api_key, ())), None)
 
 
-def arrived(api_key: int) -> str | None:
+def introduced(api_key: int) -> str | None:
     """The release that brought an API, in whatever role; None if none has it."""
     return next((number for number, served in _served().items() if api_key in served), None)
 

@@ -25,12 +25,12 @@ def _in_clear() -> frozenset[str]:
     return frozenset(line for line in text.splitlines() if line and not line.startswith("#"))
 
 
-def known_in_clear(name: str) -> bool:
+def holds_no_credentials(name: str) -> bool:
     """Whether a setting is one of Kafka's own whose type says that it holds no credentials, also for one listener."""
     return len(name) <= MOST_NAME and _OF_A_LISTENER.sub("", name, count=1) in _in_clear()
 
 
-def speaks_of_secrets(text: str) -> bool:
+def holds_credentials(text: str) -> bool:
     """Whether a value, whatever its setting's name says, holds credentials: ``password=…``, ``user:password@host``, a
     private key; or is longer than what is searched."""
     return len(text) > MOST_VALUE or "PRIVATE KEY-----" in text or _has_user_info(text) or any(

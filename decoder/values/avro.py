@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from .errors import Misfit, MissingLibrary, SchemaError
+from .errors import MissingLibrary, SchemaError, SchemaMismatch
 from .plain import plain, too_deep
 from .walk_avro import Walk, walk_of, walk_through
 
@@ -43,7 +43,7 @@ class AvroSchema:
             value = fastavro.schemaless_reader(io.BytesIO(data), self._without_logical, None)
             return plain(value), "a logical type does not fit its value; the plain types are shown"
         except Exception as error:
-            raise Misfit(str(error) or type(error).__name__) from None
+            raise SchemaMismatch(str(error) or type(error).__name__) from None
 
 
 def avro_schema(text: str, name: str = "the Avro schema", references: Iterable[str] = ()) -> AvroSchema:

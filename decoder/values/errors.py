@@ -16,7 +16,7 @@ class MissingLibrary(SchemaError):
         super().__init__(f"{what} needs the library {library}: pip install 'barnabas[values]'")
 
 
-class Misfit(Exception):
+class SchemaMismatch(Exception):
     """A value does not fit its schema. Raised and caught inside this package only; `path` names the field."""
 
     def __init__(self, text: str, path: tuple[str, ...] = ()):
@@ -26,6 +26,6 @@ class Misfit(Exception):
     def __str__(self) -> str:
         return f"{'.'.join(self.path)}: {self.text}" if self.path else self.text
 
-    def inside(self, field: str) -> Misfit:
+    def inside(self, field: str) -> SchemaMismatch:
         """The same misfit, told by the struct that holds it."""
-        return Misfit(self.text, (field, *self.path))
+        return SchemaMismatch(self.text, (field, *self.path))

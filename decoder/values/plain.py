@@ -7,7 +7,7 @@ import math
 from datetime import date, datetime, time
 from typing import Any
 
-from .errors import Misfit
+from .errors import SchemaMismatch
 
 MOST_NESTED = 100
 """Levels of lists and objects that a value may have; deeper ones are not taken apart."""
@@ -42,15 +42,15 @@ def too_deep(value: Any) -> bool:
 
 
 def read_json(data: bytes) -> Any:
-    """The JSON value in `data`. Raises `Misfit` for what is none, or is nested too deep to be taken apart."""
+    """The JSON value in `data`. Raises `SchemaMismatch` for what is none, or is nested too deep to be taken apart."""
     try:
         value = json.loads(data.decode(), parse_constant=_no_constant)
     except RecursionError:
-        raise Misfit(f"JSON nested more than {MOST_NESTED} levels deep") from None
+        raise SchemaMismatch(f"JSON nested more than {MOST_NESTED} levels deep") from None
     except ValueError as error:  # JSONDecodeError, UnicodeDecodeError, numbers of too many digits
-        raise Misfit(f"not JSON: {error}") from None
+        raise SchemaMismatch(f"not JSON: {error}") from None
     if too_deep(value):
-        raise Misfit(f"JSON nested more than {MOST_NESTED} levels deep")
+        raise SchemaMismatch(f"JSON nested more than {MOST_NESTED} levels deep")
     return value
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from importlib import import_module
 from typing import Any
 
-from .errors import Misfit, MissingLibrary, SchemaError
+from .errors import MissingLibrary, SchemaError, SchemaMismatch
 from .plain import plain
 from .wire import message_indexes
 
@@ -50,7 +50,7 @@ class ProtobufSchema:
         message = None
         for index in indexes:
             if not 0 <= index < len(nested):
-                raise Misfit(f"{self._file.name} has no message at {'.'.join(map(str, indexes))}")
+                raise SchemaMismatch(f"{self._file.name} has no message at {'.'.join(map(str, indexes))}")
             message = nested[index]
             nested = list(message.nested_types)
         return message
@@ -70,7 +70,7 @@ class ProtobufSchema:
             unknown = len(unknown_fields.UnknownFieldSet(message))
             value = json_format.MessageToDict(message, preserving_proto_field_name=True, descriptor_pool=self._pool)
         except Exception as error:  # DecodeError, and what an Any or Timestamp without sense makes json_format raise
-            raise Misfit(f"{of.full_name}: {error}") from None
+            raise SchemaMismatch(f"{of.full_name}: {error}") from None
         fields = f"{unknown} field{'s' * (unknown != 1)}"
         return plain(value), f"{of.full_name}" + (f", which does not know {fields} of this value" if unknown else "")
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Protocol
 
-from .errors import Misfit, SchemaError
+from .errors import SchemaError, SchemaMismatch
 from .plain import read_json
 
 _DESCRIPTORS = (".desc", ".pb", ".protoset", ".fds", ".binpb")
@@ -27,7 +27,7 @@ class Schema(Protocol):
     def decode(self, data: bytes, *, framed: bool = False) -> tuple[Any, str]:
         """(the value as JSON can hold it, a note or ``""``); `framed`: `data` stood behind a schema id.
 
-        Raises `Misfit` when the bytes do not fit.
+        Raises `SchemaMismatch` when the bytes do not fit.
         """
 
 
@@ -50,7 +50,7 @@ class JsonSchema:
         self.name = name
 
     def decode(self, data: bytes, *, framed: bool = False) -> tuple[Any, str]:
-        """Raises `Misfit` for what is no JSON."""
+        """Raises `SchemaMismatch` for what is no JSON."""
         return read_json(data), ""
 
 
@@ -109,7 +109,7 @@ def read_schema(name: str, data: bytes, message: str | None = None) -> Schema:
 def _is_json(data: bytes) -> bool:
     try:
         read_json(data)
-    except Misfit:
+    except SchemaMismatch:
         return False
     return True
 

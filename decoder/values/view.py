@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
-from .errors import Misfit, SchemaError
+from .errors import SchemaError, SchemaMismatch
 from .plain import read_json
 from .schema import Schema, SchemaSource
 from .wire import Framed, unframe
@@ -76,7 +76,7 @@ def _framed(data: bytes, framed: Framed, registry: SchemaSource | None) -> View 
         return None
     try:
         value, note = _decode(schema, framed.payload, True)
-    except Misfit as error:
+    except SchemaMismatch as error:
         note = f"does not fit schema {framed.schema_id} ({schema.name}): {error}"
         return View("hex", data.hex(), None, framed.schema_id, note)
     return View(f"confluent-{schema.kind}", _json(value), value, framed.schema_id, note)
@@ -85,10 +85,10 @@ def _framed(data: bytes, framed: Framed, registry: SchemaSource | None) -> View 
 def _decode(schema: Schema, data: bytes, framed: bool) -> tuple[Any, str]:
     try:
         return schema.decode(data, framed=framed)
-    except Misfit:
+    except SchemaMismatch:
         raise
     except Exception as error:  # a schema is text from elsewhere, too: one without sense must not end a listing
-        raise Misfit(f"{type(error).__name__}: {error}") from None
+        raise SchemaMismatch(f"{type(error).__name__}: {error}") from None
 
 
 def _of_topic(registry: SchemaSource, topic: str | None, is_key: bool) -> Schema | str | None:
@@ -109,12 +109,12 @@ def _by_schema(data: bytes, framed: Framed | None, schema: Schema) -> View:
         try:
             value, note = _decode(schema, framed.payload, True)
             return View(f"confluent-{schema.kind}", _json(value), value, framed.schema_id, note)
-        except Misfit as error:
+        except SchemaMismatch as error:
             fault = str(error)
     try:
         value, note = _decode(schema, data, False)
         return View(schema.kind, _json(value), value, None, note)
-    except Misfit as error:
+    except SchemaMismatch as error:
         note = f"does not fit {schema.name}: {fault or error}"
         return View("hex", data.hex(), None, framed.schema_id if framed else None, note)
 
@@ -126,7 +126,7 @@ def _without_schema(data: bytes, framed: Framed, registry: SchemaSource | None) 
         try:
             value = read_json(framed.payload)
             return View("confluent-json", framed.payload.decode(), value, schema_id)
-        except Misfit:
+        except SchemaMismatch:
             pass
     missing = "no schema was given" if registry is None else "which is not known"
     return View("confluent", data.hex(), None, schema_id, f"schema {schema_id}, {missing}")
@@ -142,7 +142,7 @@ def _unaided(data: bytes) -> View:
     if text.lstrip()[:1] in ("{", "["):
         try:
             return View("json", text, read_json(data))
-        except Misfit as error:
+        except SchemaMismatch as error:
             return View("text", text, None, None, str(error) if "nested" in str(error) else "")
     return View("text", text)
 

@@ -1,6 +1,6 @@
 """The bounded walk of an Avro value: does it fit its schema, to the last byte, at bearable cost?
 
-A schema becomes nested functions ``(cursor, level)`` that move the cursor over one value each, or raise `Misfit`.
+A schema becomes nested functions ``(cursor, level)`` that move the cursor over one value each, or raise `SchemaMismatch`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .errors import Misfit, SchemaError
+from .errors import SchemaError, SchemaMismatch
 from .plain import MOST_NESTED
 
 MOST_VALUES = 250_000
@@ -30,7 +30,7 @@ class Cursor:
     def skip(self, size: int, what: str) -> None:
         """Move over `size` bytes that must be there."""
         if size < 0 or size > len(self.data) - self.at:
-            raise Misfit(f"{what} of {size} bytes at byte {self.at}, {len(self.data) - self.at} are left")
+            raise SchemaMismatch(f"{what} of {size} bytes at byte {self.at}, {len(self.data) - self.at} are left")
         self.at += size
 
     def number(self, longest: int) -> int:
@@ -38,30 +38,30 @@ class Cursor:
         value, start = 0, self.at
         for shift in range(0, 7 * longest, 7):
             if self.at >= len(self.data):
-                raise Misfit(f"the bytes end within a number at byte {start}")
+                raise SchemaMismatch(f"the bytes end within a number at byte {start}")
             byte = self.data[self.at]
             self.at += 1
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
                 return (value >> 1) ^ -(value & 1)
-        raise Misfit(f"a number of more than {longest} bytes at byte {start}")
+        raise SchemaMismatch(f"a number of more than {longest} bytes at byte {start}")
 
     def count(self) -> None:
         """One value more."""
         self.left -= 1
         if self.left < 0:
-            raise Misfit(f"more than {MOST_VALUES} values")
+            raise SchemaMismatch(f"more than {MOST_VALUES} values")
 
 
 Walk = Callable[[Cursor, int], None]
 
 
 def walk_through(walk: Walk, data: bytes) -> None:
-    """Raises `Misfit` unless `data` is exactly one value."""
+    """Raises `SchemaMismatch` unless `data` is exactly one value."""
     cursor = Cursor(data)
     walk(cursor, 0)
     if cursor.at != len(data):
-        raise Misfit(f"{len(data) - cursor.at} bytes are left over at byte {cursor.at}")
+        raise SchemaMismatch(f"{len(data) - cursor.at} bytes are left over at byte {cursor.at}")
 
 
 def walk_of(schema: Any) -> Walk:
@@ -123,7 +123,7 @@ def _sized(kind: str, decimal: bool) -> Walk:
         cursor.count()
         size = cursor.number(_LONG)
         if decimal and size > _MOST_DECIMAL:
-            raise Misfit(f"a decimal of {size} bytes at byte {cursor.at}")
+            raise SchemaMismatch(f"a decimal of {size} bytes at byte {cursor.at}")
         cursor.skip(size, f"a {kind}" if kind == "string" else "bytes")
 
     return walk
@@ -134,14 +134,14 @@ def _enum(symbols: int) -> Walk:
         cursor.count()
         index = cursor.number(_INT)
         if not 0 <= index < symbols:
-            raise Misfit(f"symbol {index} of an enum that has {symbols}, before byte {cursor.at}")
+            raise SchemaMismatch(f"symbol {index} of an enum that has {symbols}, before byte {cursor.at}")
 
     return walk
 
 
 def _deeper(level: int) -> int:
     if level >= MOST_NESTED:
-        raise Misfit(f"nested more than {MOST_NESTED} levels deep")
+        raise SchemaMismatch(f"nested more than {MOST_NESTED} levels deep")
     return level + 1
 
 
@@ -149,7 +149,7 @@ def _union(branches: list[Walk]) -> Walk:
     def walk(cursor: Cursor, level: int) -> None:
         index = cursor.number(_LONG)
         if not 0 <= index < len(branches):
-            raise Misfit(f"branch {index} of a union that has {len(branches)}, before byte {cursor.at}")
+            raise SchemaMismatch(f"branch {index} of a union that has {len(branches)}, before byte {cursor.at}")
         branches[index](cursor, _deeper(level))
 
     return walk
@@ -162,7 +162,7 @@ def _record(fields: list[tuple[str, Walk]]) -> Walk:
         for name, field in fields:
             try:
                 field(cursor, inner)
-            except Misfit as error:
+            except SchemaMismatch as error:
                 # The path grows on the way out, so that good bytes do not pay for it.
                 raise error.inside(name) from None
 
@@ -181,7 +181,7 @@ def _blocks(item: Walk, kind: str) -> Walk:
                 count = -count
                 size = cursor.number(_LONG)
                 if not 0 <= size <= len(cursor.data) - cursor.at:
-                    raise Misfit(f"a block of {size} bytes at byte {cursor.at}")
+                    raise SchemaMismatch(f"a block of {size} bytes at byte {cursor.at}")
             for _ in range(count):
                 if kind == "map":
                     cursor.skip(cursor.number(_LONG), "a map's key")

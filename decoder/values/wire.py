@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ..records import RecordsError
 from ..records.varint import read_varint
-from .errors import Misfit
+from .errors import SchemaMismatch
 
 HEAD = 5
 _MOST_INDEXES = 64  # messages nested that deep are nobody's
@@ -38,11 +38,11 @@ def message_indexes(payload: bytes) -> tuple[tuple[int, ...], int]:
         if count == 0:
             return (0,), at
         if not 0 < count <= _MOST_INDEXES:
-            raise Misfit(f"a list of {count} message indexes")
+            raise SchemaMismatch(f"a list of {count} message indexes")
         indexes = []
         for _ in range(count):
             index, at = read_varint(payload, at)
             indexes.append(index)
     except RecordsError as error:
-        raise Misfit(f"the message indexes cannot be read: {error}") from None
+        raise SchemaMismatch(f"the message indexes cannot be read: {error}") from None
     return tuple(indexes), at

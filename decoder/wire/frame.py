@@ -26,7 +26,7 @@ class Direction(IntEnum):
         return Direction(1 - self)
 
 
-class NotFrames(BarnabasError, ValueError):
+class FramingError(BarnabasError, ValueError):
     """The stream is not Kafka's framing; the text says what it looks like."""
 
 
@@ -42,7 +42,7 @@ def foreign_protocol(data: bytes) -> str | None:
 
 
 class Framer:
-    """Cuts a stream into frames. After `NotFrames` it stays failed: feed it no more.
+    """Cuts a stream into frames. After `FramingError` it stays failed: feed it no more.
 
     `keep`: of a frame no more than so many bytes are given. `missing`: how many are missing at the end of the frame that
     was given last, for that reason or because they were skipped.
@@ -100,20 +100,20 @@ class Framer:
         # Read as a size, a TLS hello is 369 MB: only as a stream's first frame is it told from a frame.
         looks = foreign_protocol(bytes(buffer[at : at + 8])) if self._first else None
         if looks or not 0 <= size <= self.limit:
-            raise NotFrames(f"not Kafka: {looks}" if looks else f"not a frame: size {size}")
+            raise FramingError(f"not Kafka: {looks}" if looks else f"not a frame: size {size}")
         return size
 
     def skip(self, count: int, time_ns: int = 0) -> Iterator[tuple[bytes, int]]:
-        """The next `count` bytes are not there. They belong to the frame whose size was fed, else `NotFrames`; the
+        """The next `count` bytes are not there. They belong to the frame whose size was fed, else `FramingError`; the
         frame, if they complete it."""
         if not self._rest:
             have = len(self._buffer) - self._start
             if have < 4:
-                raise NotFrames("bytes are missing where a frame begins")
+                raise FramingError("bytes are missing where a frame begins")
             self._rest = 4 + self._size(self._start) - have
         if count > self._rest:
             self._rest = 0
-            raise NotFrames("bytes are missing behind the end of a frame")
+            raise FramingError("bytes are missing behind the end of a frame")
         return self._pass(count, time_ns)
 
     def _pass(self, count: int, time_ns: int) -> Iterator[tuple[bytes, int]]:

@@ -38,7 +38,7 @@ _CLEAR, _OTHER = 0, 1
 """Kinds of possible frames: requests with a clear client id, and all others."""
 
 
-class Judge(Protocol):
+class FrameChecker(Protocol):
     """Says which frames (without their size) can stand in a stream."""
 
     def may_begin(self, head: bytes) -> bool:
@@ -62,7 +62,7 @@ def client_id_of_head(data: bytes | bytearray, at: int, limit: int = MAX_FRAME) 
     return text if all(32 <= byte < 127 for byte in text) else None
 
 
-class Search:
+class FrameSearch:
     """Looks for the start of a frame in bytes that come piece by piece.
 
     Every position is judged once, and once more when the frame that would start there is whole; decoding such frames
@@ -80,7 +80,7 @@ class Search:
         self._unfinished: list[tuple[int, int, int]] = []
         self._spent = [0, 0]  # by kind
 
-    def feed(self, data: bytes | bytearray | memoryview, judge: Judge) -> int | None:
+    def feed(self, data: bytes | bytearray | memoryview, judge: FrameChecker) -> int | None:
         """Where in `self.data` a frame starts, or None if the bytes at hand do not tell."""
         self.data += data
         end = self._base + len(self.data)
@@ -102,7 +102,7 @@ class Search:
             heapify(self._unfinished)
         return given_up
 
-    def _scan(self, judge: Judge) -> int | None:
+    def _scan(self, judge: FrameChecker) -> int | None:
         data, head = self.data, HEAD[self.direction]
         for match in _PLAUSIBLE[self.direction].finditer(data, self._next - self._base):
             at = match.start()
@@ -130,7 +130,7 @@ class Search:
         self._next = self._base + max(0, len(data) - head + 1)
         return None
 
-    def _confirmed(self, at: int, stop: int, kind: int, judge: Judge) -> bool:
+    def _confirmed(self, at: int, stop: int, kind: int, judge: FrameChecker) -> bool:
         cost = stop - at
         if self._spent[kind] + cost > _FREE_TRIES + _TRIES * (self._base + stop):
             return False

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 from ...decoder import Exchange, Topics, TrailingBytes, decode_response
 from ...decoder.codec.message import Message
 from ...decoder.filter import Filter
-from ...decoder.filter.entities import Part
+from ...decoder.filter.entities import MessagePart
 from ..rules.given import Given
 from .fault_plan import Fate
 
@@ -37,7 +37,7 @@ class Scene:
 
     seen: Seen
     random: random.Random
-    selects: Callable[[Exchange, Part], bool]
+    selects: Callable[[Exchange, MessagePart], bool]
     count: int
     """How often the rule has fired, this time included."""
 

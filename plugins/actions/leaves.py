@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 from ...decoder import Topics
 from ...decoder.codec.message import Message
 from ...decoder.codec.plan import ZERO_UUID, FieldPlan, StructPlan
-from ...decoder.filter.entities import PARTITION, Pair, Part
+from ...decoder.filter.entities import PARTITION, MessagePart, TopicPartition
 
-NOWHERE = Pair(None, None, None, None, None)
+NOWHERE = TopicPartition(None, None, None, None, None)
 
 
 class Leaf(NamedTuple):
@@ -23,7 +23,7 @@ class Leaf(NamedTuple):
     field: FieldPlan
     value: Any
     depth: int
-    part: Part
+    part: MessagePart
 
 
 def leaves(message: Message, topics: Topics | None = None) -> Iterator[Leaf]:
@@ -31,13 +31,13 @@ def leaves(message: Message, topics: Topics | None = None) -> Iterator[Leaf]:
     yield from _walk(whole_part(message, topics), "", 0, topics)
 
 
-def whole_part(message: Message, topics: Topics | None = None) -> Part:
+def whole_part(message: Message, topics: Topics | None = None) -> MessagePart:
     """A message as the part that all others are in."""
     root, values = message.plan.root, message.values
-    return Part(message.plan.kind, _pair(root, values, NOWHERE, topics), (("", root, values),))
+    return MessagePart(message.plan.kind, _pair(root, values, NOWHERE, topics), (("", root, values),))
 
 
-def _walk(part: Part, prefix: str, depth: int, topics: Topics | None) -> Iterator[Leaf]:
+def _walk(part: MessagePart, prefix: str, depth: int, topics: Topics | None) -> Iterator[Leaf]:
     _, plan, values = part.around[-1]
     for field, value in zip(plan.fields, values, strict=False):
         path = prefix + field.name
@@ -50,16 +50,16 @@ def _walk(part: Part, prefix: str, depth: int, topics: Topics | None) -> Iterato
             yield from _walk(inside(part, field, value, topics), f"{path}.", depth, topics)
 
 
-def inside(part: Part, field: FieldPlan, values: tuple[Any, ...], topics: Topics | None) -> Part:
+def inside(part: MessagePart, field: FieldPlan, values: tuple[Any, ...], topics: Topics | None) -> MessagePart:
     """The part that stands in a field of another part: a struct, or an entry of an array of structs."""
     struct = field.struct
     assert struct is not None
     steps = f"{part.around[-1][0]}{field.name}."
     pair = _pair(struct, values, part.pair, topics)
-    return Part(part.side, pair, (*part.around, (steps, struct, values)))
+    return MessagePart(part.side, pair, (*part.around, (steps, struct, values)))
 
 
-def _pair(plan: StructPlan, values: tuple[Any, ...], pair: Pair, topics: Topics | None) -> Pair:
+def _pair(plan: StructPlan, values: tuple[Any, ...], pair: TopicPartition, topics: Topics | None) -> TopicPartition:
     """What a struct says of the topic-partition it is about, added to what those around it said."""
     for field, value in zip(plan.fields, values, strict=False):
         if field.array or field.struct is not None:

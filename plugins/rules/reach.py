@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 
 from ...decoder.filter import Filter
 from ...decoder.filter.analysis import apis, leaves
-from ...decoder.filter.language.tree import And, FieldValue, Node, Op, Pairs, Test
+from ...decoder.filter.language.tree import And, FieldValue, Node, Op, SameTopicPartition, Test
 from ...decoder.filter.predicates import predicate
 from ...decoder.schema import facts
 from .when import ALWAYS, When
@@ -113,13 +113,13 @@ def _implied(term: Node, of: Filter, there: list[Node], narrow: Filter) -> bool:
     if all(isinstance(leaf, Test) and leaf.field.name == "api" for leaf in leaves(term)):
         wide, keys = apis(term), narrow.apis()
         return keys is not None and (not keys & wide.keys if wide.outside else keys <= wide.keys)
-    inner = {_text(each, of) for each in _terms(term.term if isinstance(term, Pairs) else term)}
+    inner = {_text(each, of) for each in _terms(term.term if isinstance(term, SameTopicPartition) else term)}
     return any(
-        inner <= {_text(each, narrow) for each in _terms(other.term)} for other in there if isinstance(other, Pairs)
+        inner <= {_text(each, narrow) for each in _terms(other.term)} for other in there if isinstance(other, SameTopicPartition)
     )
 
 
 def _text(node: Node, of: Filter) -> str:
-    if isinstance(node, Pairs):
+    if isinstance(node, SameTopicPartition):
         node = node.term
     return " ".join(of.text[node.start : node.end].split())

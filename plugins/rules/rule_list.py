@@ -11,7 +11,7 @@ from ... import decoder
 from ...decoder import Exchange
 from ...decoder.filter import Filter
 from ...decoder.filter.analysis import leaves as tests
-from ...decoder.filter.fast_reject import Quiet
+from ...decoder.filter.fast_reject import FastReject
 from ...decoder.filter.language.fields import Kind, Need
 from ...decoder.filter.language.paths import Path
 from ...decoder.filter.language.patterns import within
@@ -85,7 +85,7 @@ class Standing:
         seed = rule.when.seed if rule.when.seed is not None else zlib.crc32(rule.name.encode())
         # A stream of its own, so that what an action draws does not change which matches fire.
         self.random = random.Random(seed ^ 0x5EED)
-        self.selects = rule.filter.narrowed()
+        self.selects = rule.filter.part_test()
         self.steady = steady(rule.filter)
         self.by_header_prefix = by_header_prefix(rule.filter)
         self.whole_fetches = not rule.late and fetch_sessions.names_topics(rule.filter)
@@ -119,14 +119,14 @@ class RuleBook:
         """Api keys whose requests are of use until the response is there, and are of no other."""
         return self._late - {API_VERSIONS}
 
-    def quiet(self, api_key: int) -> Quiet | None:
+    def fast_reject(self, api_key: int) -> FastReject | None:
         """When no rule is about a response of an API; None if each has to be judged."""
-        found = Quiet()
+        found = FastReject()
         for each in self._standing:
             if each.rule.late and api_key in each.apis:
-                if (quiet := each.rule.filter.quiet) is None:
+                if (fast_reject := each.rule.filter.fast_reject) is None:
                     return None
-                found = found.both(quiet)
+                found = found.both(fast_reject)
         return found
 
     def steady(self, api_key: int) -> bool:

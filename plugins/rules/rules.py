@@ -87,9 +87,9 @@ def _rule(given: Given, number: int) -> Rule:
     wanted = fields["match"].filter("match")
     if why := reach.never(wanted):
         fields["match"].wrong(f"the match is never true: {why}")
-    if wanted.afterwards:
+    if wanted.completed_only:
         what = "is not known when rules are asked, while a message passes: it is for recordings and lists"
-        fields["match"].wrong(f"{wanted.afterwards!r} {what}")
+        fields["match"].wrong(f"{wanted.completed_only!r} {what}")
     do = actions.read(fields["do"], wanted)
     found = when.read(fields["when"]) if "when" in fields else ALWAYS
     return Rule(name, wanted.text, do, found)

@@ -23,7 +23,7 @@ from ..addressing.node_endpoint_scanner import ENDPOINTS
 from ..events import Address
 from .interest.api_version_bitmap import api_version_bitmap
 from .interest.header_prefix import PrefixReaders
-from .interest.response_interest import Quiet, ResponseInterest
+from .interest.response_interest import FastReject, ResponseInterest
 
 ADDRESS_APIS = frozenset(facts.api_key(name) for name in ("Metadata", "FindCoordinator", "DescribeCluster"))
 """Responses that tell a client where brokers are."""
@@ -83,7 +83,7 @@ class ScanRules(NamedTuple):
     """Requests that pass: an `api_version_bitmap`."""
     kept: bytes
     """Requests of which the bytes are kept for when the response is there."""
-    quiet: Quiet
+    quiet: FastReject
     """When responses to kept requests are of no concern."""
     request_prefixes: PrefixReaders
     """Requests of which the header prefix does."""

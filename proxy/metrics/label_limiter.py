@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, Metric
 from ...captures.recording.index import Record
 from ...decoder import Exchange
 from ...decoder.codec.message import Message
-from ...decoder.filter.entities import pairs_of
+from ...decoder.filter.entities import topic_partitions_of
 from ...decoder.schema import facts
 
 APART = 100
@@ -76,7 +76,7 @@ def api_label(key: int) -> str:
 def topics_of(exchange: Exchange) -> Iterator[str]:
     """The topics that a request names; by id, where the name of the id was not seen."""
     message: Message | None = exchange.request_message
-    read = pairs_of(message.plan) if message is not None else None
+    read = topic_partitions_of(message.plan) if message is not None else None
     if message is None or read is None:
         return
     for pair in read(message.values):

@@ -158,7 +158,7 @@ static int remember_requests(Chunk *c, int64_t limit, int64_t *last, int64_t *id
     return 1;
 }
 
-/* How a response is seen to be quiet; what response_interest.Quiet says, for the last api key and version asked for. */
+/* How a response is seen to be quiet; what response_interest.FastReject says, for the last api key and version asked for. */
 typedef struct {
     uint32_t keyver;
     int known, can;

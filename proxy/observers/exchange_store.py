@@ -62,7 +62,7 @@ class ExchangeStore:
             exchange.marks["sizes"] = exchange.request_size, exchange.response_size
             cost = 0
         self.newest += 1
-        kept = exchange.anew()
+        kept = exchange.undecoded_copy()
         if left_out:
             kept.request = kept.response = None
         self._kept.append(Stored(self.newest, kept, cost + EACH, left_out))
@@ -91,7 +91,7 @@ class ExchangeStore:
 
     def described(self, stored: Stored, bodies: bool, values: bool) -> dict[str, Any]:
         """An exchange as JSON can hold it: its number as `id`, what rules and people did to it as `notes`."""
-        exchange = stored.exchange.anew()
+        exchange = stored.exchange.undecoded_copy()
         found = {"id": stored.number, **exchange.to_dict(bodies=bodies and not stored.left_out, values=values)}
         marks = exchange.marks
         found["notes"] = list(marks.get("notes", ()))
@@ -166,7 +166,7 @@ class Question:
         return not self._backwards and self._at > self._store.newest
 
     def _means(self, stored: Stored) -> bool:
-        return self._wanted is None or self._wanted(stored.exchange.anew())
+        return self._wanted is None or self._wanted(stored.exchange.undecoded_copy())
 
     def _take(self, stored: Stored) -> bool:
         """Whether there is room for more."""

@@ -15,7 +15,7 @@ import struct
 import time
 from typing import TYPE_CHECKING, Any
 
-from ...decoder.connection.peers import About
+from ...decoder.connection.peers import PeerInfo
 from ...decoder.wire.frame import MAX_FRAME, Direction, foreign_protocol
 from ..addressing.address_map import reason
 from ..addressing.down_brokers import refused
@@ -95,7 +95,7 @@ class Connection(Link):
         """How many requests the proxy has sent here itself."""
         self.asking = 0
         """Requests of plugins' own that wait for their responses here."""
-        self.about = About()
+        self.about = PeerInfo()
         """What both ends have said of themselves, where rules ask for it."""
         self.pass_cache = PassCache()
         self.answer_bytes = 0
@@ -111,7 +111,7 @@ class Connection(Link):
         """When to log in again (monotonic seconds; 0: never)."""
         self.ended_by = ""  # "client" or "broker": whose end was the first; or who else asked for it
         self.started = time.monotonic()
-        self.failed = ""  # how the broker was not reached: see `decoder.connection.events.IN_VAIN`
+        self.failed = ""  # how the broker was not reached: see `decoder.connection.events.NEVER_ESTABLISHED`
         self.tried: list[Address] | None = None
         """Of a connection to whichever bootstrap broker can be reached: those that cannot; None: it is for this broker alone."""
         self._addresses: list[SocketAddress] = []
@@ -271,7 +271,7 @@ class Connection(Link):
         return self.relay.bootstrap.next(self.tried)
 
     def give_up(self, failed: str) -> None:
-        """Nothing will flow: see `decoder.connection.events.IN_VAIN`."""
+        """Nothing will flow: see `decoder.connection.events.NEVER_ESTABLISHED`."""
         if self.state in _DECIDED:
             return
         # Observers hear of it as of a connection that the broker ended after the client's first words.

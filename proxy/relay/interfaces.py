@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ...decoder import Exchange
-from ...decoder.connection.peers import About
+from ...decoder.connection.peers import PeerInfo
 from ...plugins.actions.fault_plan import Fate
 from ...plugins.versions.dialect import Dialect
 from ...plugins.versions.pretence import Pretence
@@ -147,7 +147,7 @@ class Connection(Protocol):
     @property
     def pass_cache(self) -> PassCache: ...
     @property
-    def about(self) -> About: ...
+    def about(self) -> PeerInfo: ...
     @property
     def failed(self) -> str: ...
     @property

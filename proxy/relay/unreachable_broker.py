@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ...decoder import peek_request
 from ...decoder.schema import facts
-from ...decoder.wire.frame import Framer, NotFrames
+from ...decoder.wire.frame import Framer, FramingError
 from ..events import ClientTried
 from ..ring.clock import now_ns
 from ..ring.ring import NONE, Kind
@@ -75,7 +75,7 @@ class UnreachableBroker:
             for frame, _ in self._framer.feed(data):
                 if len(self._requests) < SHOWN:
                     self._requests.append(_named(frame))
-        except NotFrames as error:
+        except FramingError as error:
             self._requests.append(str(error))
             return True
         return False

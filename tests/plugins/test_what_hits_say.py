@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from barnabas import decoder
 from barnabas.decoder import Exchange
-from barnabas.decoder.connection.peers import About
+from barnabas.decoder.connection.peers import PeerInfo
 from barnabas.decoder.schema import facts
 from barnabas.plugins.actions.fault_plan import Fate
 from barnabas.plugins.rules.rule_list import RuleBook, exchange_of
@@ -18,7 +18,7 @@ SET_OF_0 = bytes.fromhex("0000000000000000 00000010 54c1a6a4 00 00 ffffffff 0000
 HEARTBEAT = {"group_id": "g", "generation_id": 1, "member_id": "m"}
 
 
-def fate_of(do: Any, api: str, version: int, fields: dict[str, Any], about: About | None = None) -> tuple[Exchange, Fate]:
+def fate_of(do: Any, api: str, version: int, fields: dict[str, Any], about: PeerInfo | None = None) -> tuple[Exchange, Fate]:
     key = facts.api_key(api)
     exchange = exchange_of(decoder.encode_request(key, version, fields, correlation_id=7, client_id="c"))
     exchange.about = about
@@ -27,8 +27,8 @@ def fate_of(do: Any, api: str, version: int, fields: dict[str, Any], about: Abou
     return exchange, fate
 
 
-def offering(produce: int) -> About:
-    about = About()
+def offering(produce: int) -> PeerInfo:
+    about = PeerInfo()
     about.offered = {0: (0, produce)}
     return about
 

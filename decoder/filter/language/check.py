@@ -25,7 +25,7 @@ _WHOLE = re.compile(r"[+-]?\d{1,20}")
 _I64 = 1 << 63
 
 
-def check(node: tree.Written, text: str, zone: tzinfo | None = None) -> tree.Node:
+def check(node: tree.SyntaxNode, text: str, zone: tzinfo | None = None) -> tree.Node:
     """The meaning of a filter; FilterError for names and values that do not fit.
 
     `zone`: of times without an offset; None: the local zone.
@@ -46,10 +46,10 @@ class _Checker:
     def __init__(self, text: str, zone: tzinfo | None) -> None:
         self.text, self.zone = text, zone
 
-    def error(self, message: str, at: tree.Written | tree.Word | tree.Range | tree.Several) -> FilterError:
+    def error(self, message: str, at: tree.SyntaxNode | tree.Word | tree.Range | tree.ValueSet) -> FilterError:
         return FilterError(message, self.text, at.start, at.end)
 
-    def node(self, node: tree.Written) -> tree.Node:
+    def node(self, node: tree.SyntaxNode) -> tree.Node:
         if isinstance(node, tree.Comparison):
             return self.bare(node)
         if isinstance(node, tree.Text):
@@ -144,9 +144,9 @@ class _Checker:
         if op in tree.ON_TEXT and kind not in _TEXTS:
             raise self.error(f"{op} works on texts and names, and {field.name} is {_a(kind)}", node)
 
-    def value(self, field: Field | Path, op: Op, value: tree.Word | tree.Range | tree.Several) -> tree.Value:
+    def value(self, field: Field | Path, op: Op, value: tree.Word | tree.Range | tree.ValueSet) -> tree.Value:
         if op is Op.IN:
-            items = value.items if isinstance(value, tree.Several) else (value,)
+            items = value.items if isinstance(value, tree.ValueSet) else (value,)
             return tuple(self.item(field, item) for item in items)
         assert isinstance(value, tree.Word)
         if op is Op.MATCHES:
@@ -280,13 +280,13 @@ def _positive(node: tree.Node) -> bool:
     return isinstance(node, tree.And | tree.Or) and any(map(_positive, node.terms))
 
 
-def _together(terms: Iterable[tree.Node], node: tree.And[tree.Written]) -> tree.Node:
+def _together(terms: Iterable[tree.Node], node: tree.And[tree.SyntaxNode]) -> tree.Node:
     """A conjunction, its tests about topic-partitions joined so that one topic-partition must pass all of them."""
     flat: list[tree.Node] = []
     for term in terms:
         if isinstance(term, tree.And):
             flat.extend(term.terms)
-        elif isinstance(term, tree.Pairs):
+        elif isinstance(term, tree.SameTopicPartition):
             inner = term.term
             flat.extend(inner.terms if isinstance(inner, tree.And) else [inner])
         else:
@@ -295,7 +295,7 @@ def _together(terms: Iterable[tree.Node], node: tree.And[tree.Written]) -> tree.
     if len(pure) < 2 or not any(map(_positive, pure)):
         return tree.And(tuple(flat), node.start, node.end)
     inner = tree.And(tuple(pure), min(t.start for t in pure), max(t.end for t in pure))
-    joined = tree.Pairs(inner, inner.start, inner.end)
+    joined = tree.SameTopicPartition(inner, inner.start, inner.end)
     others = tuple(term for term in flat if not _pure(term))
     if not others:
         return joined

@@ -78,7 +78,7 @@ class Field:
     needs: frozenset[Need] = _INDEX
     synonyms: tuple[str, ...] = ()
     many: bool = False
-    asked: bool = False
+    known_at_request: bool = False
     scope: Scope = Scope.EXCHANGE
 
     @property
@@ -88,9 +88,9 @@ class Field:
 
 
 def _index(
-    name: str, kind: Kind, meaning: str, example: str, *synonyms: str, asked: bool = False, many: bool = False
+    name: str, kind: Kind, meaning: str, example: str, *synonyms: str, known_at_request: bool = False, many: bool = False
 ) -> Field:
-    return Field(name, kind, meaning, example, _INDEX, synonyms, many, asked)
+    return Field(name, kind, meaning, example, _INDEX, synonyms, many, known_at_request)
 
 
 def _body(
@@ -108,9 +108,9 @@ def _body(
 
 FIELDS: tuple[Field, ...] = (
     _index("api", Kind.API, "the API, by name in any case or by key", "api in {JoinGroup, SyncGroup}",
-           "kafka.api_key", "kafka.request_key", "api_key", asked=True),
+           "kafka.api_key", "kafka.request_key", "api_key", known_at_request=True),
     _index("ver", Kind.INTEGER, "version of the request", "ver > broker.max",
-           "kafka.api_version", "kafka.request.version", "version", "api_version", asked=True),
+           "kafka.api_version", "kafka.request.version", "version", "api_version", known_at_request=True),
     _index("err", Kind.ERROR, "first error code of the response that is not 0, by name or number; 0 if there is none",
            "err == NOT_LEADER_OR_FOLLOWER", "kafka.error", "error"),
     _index("retriable", Kind.FLAG, "err is one that clients may retry", "err and not retriable"),
@@ -123,24 +123,24 @@ FIELDS: tuple[Field, ...] = (
     _index("no_response", Kind.FLAG, "no response is due, or the connection ended before it", "no_response"),
     _index("orphan", Kind.FLAG, "a response whose request was not seen", "orphan"),
     _index("size.req", Kind.SIZE, "size of the request, as its 4 size bytes say", "size.req > 1MB",
-           "request_size", asked=True),
+           "request_size", known_at_request=True),
     _index("size.resp", Kind.SIZE, "size of the response", "size.resp >= 16KiB", "response_size"),
     _index("size", Kind.SIZE, "both sizes together", "size > 1MB", "kafka.len"),
     _index("time", Kind.TIME, "when the request came (of an orphan: the response)", "time in 12:01:00..12:01:30",
-           "frame.time", asked=True),
-    _index("conn", Kind.INTEGER, "number of the connection", "conn == 17", "tcp.stream", "connection", asked=True),
-    _index("corr", Kind.INTEGER, "correlation id", "corr == 42", "kafka.correlation_id", "correlation_id", asked=True),
+           "frame.time", known_at_request=True),
+    _index("conn", Kind.INTEGER, "number of the connection", "conn == 17", "tcp.stream", "connection", known_at_request=True),
+    _index("corr", Kind.INTEGER, "correlation id", "corr == 42", "kafka.correlation_id", "correlation_id", known_at_request=True),
     _index("client", Kind.TEXT, "client id", 'client ~ "^stock-"', "kafka.client_id", "client_id", "client.id",
-           asked=True),
+           known_at_request=True),
     _index("addr", Kind.ADDRESS, "the client's address: host, host:port, :port or network", "addr == 10.0.0.0/8",
-           "client.addr", asked=True),
+           "client.addr", known_at_request=True),
     _index("broker", Kind.ADDRESS, "the broker's address: host, host:port, :port or network", "broker == kafka-2:9092",
-           "broker.addr", asked=True),
+           "broker.addr", known_at_request=True),
     _index("ends", Kind.ADDRESS, "the client's or the broker's address", "ends == 10.0.0.7", "ip.addr", "ip.host",
-           asked=True, many=True),
-    _index("client.port", Kind.INTEGER, "the client's port", "client.port == 50312", asked=True),
-    _index("broker.port", Kind.INTEGER, "the broker's port", "broker.port == 9092", asked=True),
-    _index("port", Kind.INTEGER, "either end's port", "port == 9092", "tcp.port", asked=True, many=True),
+           known_at_request=True, many=True),
+    _index("client.port", Kind.INTEGER, "the client's port", "client.port == 50312", known_at_request=True),
+    _index("broker.port", Kind.INTEGER, "the broker's port", "broker.port == 9092", known_at_request=True),
+    _index("port", Kind.INTEGER, "either end's port", "port == 9092", "tcp.port", known_at_request=True, many=True),
     _index("undecoded", Kind.FLAG, "a frame could not be decoded", "undecoded", "_ws.malformed"),
     _index("cut", Kind.FLAG, "only the beginning of a frame was kept (a snap length)", "cut"),
     _index("surplus", Kind.FLAG, "bytes stand behind the end of a message", "surplus"),
@@ -150,13 +150,13 @@ FIELDS: tuple[Field, ...] = (
           ("rules",), many=True),
     _index("carried", Kind.FLAG, "the request came over from an earlier segment of the recording", "carried"),
     Field("software", Kind.TEXT, "name of the client's software, as it told (KIP-511)", "software contains java",
-          _CONNECTION, ("client.software",), asked=True),
+          _CONNECTION, ("client.software",), known_at_request=True),
     Field("software.version", Kind.TEXT, "version of the client's software", "software.version startswith 3.",
-          _CONNECTION, ("client.software.version",), asked=True),
+          _CONNECTION, ("client.software.version",), known_at_request=True),
     Field("broker.min", Kind.INTEGER, "lowest version of this API that the broker offers", "ver < broker.min",
-          _CONNECTION, asked=True),
+          _CONNECTION, known_at_request=True),
     Field("broker.max", Kind.INTEGER, "highest version of this API that the broker offers", "ver > broker.max",
-          _CONNECTION, asked=True),
+          _CONNECTION, known_at_request=True),
     _body("topic", Kind.TEXT, "topics by name, in request or response; by id, if the name of the id was seen",
           "topic == orders", "kafka.topic_name", "topic.name", scope=Scope.PAIR),
     _body("topic.id", Kind.UUID, "topics by id, in base64 or hexadecimal", "topic.id == 7zQDgnPnSmy2ZFBXZAkmCA",

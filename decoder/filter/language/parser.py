@@ -12,7 +12,7 @@ from __future__ import annotations
 from .errors import FilterError
 from .lexer import Token, TokenKind, tokens
 from .literals import UNITS
-from .tree import And, Comparison, Not, Or, Quantified, Range, Several, Text, Word, Written
+from .tree import And, Comparison, Not, Or, Quantified, Range, SyntaxNode, Text, ValueSet, Word
 
 MAX_DEPTH = 50
 """How deep parentheses and ``not`` may stand within each other."""
@@ -26,7 +26,7 @@ NEGATED = {"!=": "==", "!~": "~"}
 KEYWORDS = frozenset({*WORDS, "and", "or", "not", "in", "any", "all"})
 
 
-def parse(text: str) -> Written:
+def parse(text: str) -> SyntaxNode:
     """The tree of a filter; FilterError says what is wrong where."""
     return _Parser(text).whole()
 
@@ -59,7 +59,7 @@ class _Parser:
     def shown(self, token: Token) -> str:
         return "the end" if token.kind is TokenKind.END else repr(self.text[token.start : token.end][:60])
 
-    def whole(self) -> Written:
+    def whole(self) -> SyntaxNode:
         if self.ended:
             raise self.error("the filter is empty; try: api == Produce and err != 0", self.token)
         node = self.either()
@@ -68,14 +68,14 @@ class _Parser:
             raise self.error(f"{self.shown(self.token)} does not belong here; {hint}", self.token)
         return node
 
-    def either(self) -> Written:
+    def either(self) -> SyntaxNode:
         terms = [self.both()]
         while self.token.is_word("or") or self.token.is_sign("||"):
             self.take()
             terms.append(self.both())
         return terms[0] if len(terms) == 1 else Or(tuple(terms), terms[0].start, terms[-1].end)
 
-    def both(self) -> Written:
+    def both(self) -> SyntaxNode:
         terms = [self.negation()]
         while self.token.is_word("and") or self.token.is_sign("&&"):
             self.take()
@@ -87,7 +87,7 @@ class _Parser:
         if self.depth > MAX_DEPTH:
             raise self.error(f"more than {MAX_DEPTH} levels of parentheses and not", token)
 
-    def negation(self) -> Written:
+    def negation(self) -> SyntaxNode:
         token = self.token
         if token.is_word("not") or token.is_sign("!"):
             self.deeper(self.take())
@@ -123,7 +123,7 @@ class _Parser:
             raise self.error(f"expected ) and not {self.shown(wrong)}", wrong)
         return self.take().end
 
-    def test(self) -> Written:
+    def test(self) -> SyntaxNode:
         token = self.take()
         if token.kind is TokenKind.STRING:
             word = Word(token.value, True, token.start, token.end)
@@ -180,7 +180,7 @@ class _Parser:
             return low
         return Range(low, self.value(self.take()))
 
-    def members(self, after: Token) -> Word | Range | Several:
+    def members(self, after: Token) -> Word | Range | ValueSet:
         """What stands behind ``in``."""
         if not self.token.is_sign("{"):
             return self.item(after)
@@ -193,7 +193,7 @@ class _Parser:
             if wrong.kind is TokenKind.END:
                 raise self.error("this { is never closed", opening)
             raise self.error(f"expected , or }} and not {self.shown(wrong)}", wrong)
-        return Several(tuple(items), opening.start, self.take().end)
+        return ValueSet(tuple(items), opening.start, self.take().end)
 
 
 def _is_number(text: str) -> bool:

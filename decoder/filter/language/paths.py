@@ -39,7 +39,7 @@ class Path:
         return frozenset({Need(self.side)})
 
     @property
-    def asked(self) -> bool:
+    def known_at_request(self) -> bool:
         return self.side == "request"
 
     @property

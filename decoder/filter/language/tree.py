@@ -1,8 +1,8 @@
-"""The two trees of a filter: as it was written (`Written`, from the parser), and what it means (`Node`, from `check`): fields
+"""The two trees of a filter: as it was written (`SyntaxNode`, from the parser), and what it means (`Node`, from `check`): fields
 looked up, values typed. `Node` is the one that every back end reads; both have the same `Not`, `And` and `Or`.
 
 Immutable; nodes know their place. A `Test` is true of an exchange if any of the field's values passes (a single-valued field has one or none);
-`negated` is the opposite of that. Within `Pairs`, tests are about one topic-partition at a time.
+`negated` is the opposite of that. Within `SameTopicPartition`, tests are about one topic-partition at a time.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True)
-class Several:
+class ValueSet:
     """``{a, b, 1..3}``"""
 
     items: tuple[Word | Range, ...]
@@ -90,7 +90,7 @@ class Comparison:
     field: Word
     operator: str
     negated: bool
-    value: Word | Range | Several | None
+    value: Word | Range | ValueSet | None
     start: int
     end: int
 
@@ -114,7 +114,7 @@ class Text:
     end: int
 
 
-Written = Union[Comparison, Quantified, Text, "Not[Written]", "And[Written]", "Or[Written]"]
+SyntaxNode = Union[Comparison, Quantified, Text, "Not[SyntaxNode]", "And[SyntaxNode]", "Or[SyntaxNode]"]
 
 
 # what it means
@@ -202,7 +202,7 @@ class Search:
 
 
 @dataclass(frozen=True, slots=True)
-class Pairs:
+class SameTopicPartition:
     """There is one topic-partition of which `term` is true; in `term` are only And, Or and Test."""
 
     term: Node
@@ -210,4 +210,4 @@ class Pairs:
     end: int
 
 
-Node = Union[Test, Every, Some, Search, Pairs, "Not[Node]", "And[Node]", "Or[Node]"]
+Node = Union[Test, Every, Some, Search, SameTopicPartition, "Not[Node]", "And[Node]", "Or[Node]"]

@@ -15,7 +15,7 @@ from ...codec.message_view import MessageView
 from ...connection.connection import expects_no_response
 from ...connection.exchange import Exchange, State
 from ...connection.hit_notes import causes_in
-from ...connection.peers import About
+from ...connection.peers import PeerInfo
 from ...schema import facts
 from ...wire.errors import DecodeError
 from .finding import AFTER_RULES, RULES
@@ -80,7 +80,7 @@ class ClientConnection:
         self.rules: tuple[str, ...] = ()
         self.opened_ns, self.established = opened_ns, established
         self.client_id: str | None = None
-        self.about = About()
+        self.about = PeerInfo()
         self.closed_ns: int | None = None
         self.how = self.by = ""
         self.requests = self.answers = self.lost = 0

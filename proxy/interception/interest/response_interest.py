@@ -15,8 +15,8 @@ from typing import Any
 from ....decoder.codec.decode import FAULTS
 from ....decoder.codec.plan import plan
 from ....decoder.codec.project import error_paths, reader
-from ....decoder.filter.entities import places
-from ....decoder.filter.fast_reject import Quiet as QuietFilter
+from ....decoder.filter.entities import paths_of
+from ....decoder.filter.fast_reject import FastReject as QuietFilter
 from ....decoder.schema import facts
 from ....decoder.wire.errors import DecodeError
 from ....plugins.rules.rule_list import RuleBook
@@ -24,7 +24,7 @@ from .api_version_bitmap import api_version_bitmap
 from .header_prefix import PrefixReaders, asked_paths, may_have_records
 
 NOTHING = api_version_bitmap(())
-Quiet = tuple[tuple[tuple[Callable[[bytes, int], Any] | None, int, int, int] | None, ...] | None, ...]
+FastReject = tuple[tuple[tuple[Callable[[bytes, int], Any] | None, int, int, int] | None, ...] | None, ...]
 """By api key and version: (reader, header version, latency, size). A response to a request that was kept is of no concern if
 it comes within this latency (nanoseconds), is not larger than this size, and if all that the reader (see `skim`) finds is 0;
 without reader, nothing needs to be read."""
@@ -43,9 +43,9 @@ class ResponseInterest:
             if self.apis
             else NOTHING
         )
-        rows = {key: _row(key, found) for key in self.apis if (found := book.quiet(key)) is not None}
+        rows = {key: _row(key, found) for key in self.apis if (found := book.fast_reject(key)) is not None}
         self.quiet = tuple(rows.get(key) for key in range(max(rows, default=-1) + 1))
-        """See `Quiet`."""
+        """See `FastReject`."""
         thin = frozenset(key for key in self.apis if book.by_header_prefix(key))
         self.prefix_readers = _prefix_readers("request", thin), _prefix_readers("response", thin)
         """Of which requests and responses a prefix does (see `header_prefix.PrefixReaders`)."""
@@ -69,19 +69,19 @@ def _prefix_readers(kind: str, keys: frozenset[int]) -> PrefixReaders:
 
 
 def way(key: int, version: int, wanted: QuietFilter) -> Any:
-    """One item of `Quiet`; None for a version that is not known."""
+    """One item of `FastReject`; None for a version that is not known."""
     try:
         of = plan("response", key, version)
     except DecodeError:
         return None
     paths = error_paths(of) if wanted.errors else ()
-    paths += places(of, "throttle") if wanted.throttle else ()
+    paths += paths_of(of, "throttle") if wanted.throttle else ()
     # Bytes that cannot be read are for others to tell of, so they are read in any case.
     return reader(of, paths), of.header_version, wanted.latency, wanted.size
 
 
-def is_quiet(quiet: Quiet, keyver: int, frame: bytes, latency: int, size: int | None = None) -> bool:
-    """Whether a response (size first) is of no concern: see `Quiet`. False says nothing. `size`: if it is not the frame's,
+def is_quiet(quiet: FastReject, keyver: int, frame: bytes, latency: int, size: int | None = None) -> bool:
+    """Whether a response (size first) is of no concern: see `FastReject`. False says nothing. `size`: if it is not the frame's,
     as that of a header prefix."""
     key, version = keyver >> 16, keyver & 0xFFFF
     row = quiet[key] if key < len(quiet) else None

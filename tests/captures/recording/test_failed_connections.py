@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from barnabas.captures import Recorder, open_capture
-from barnabas.decoder.connection.events import IN_VAIN, Closed, Opened
+from barnabas.decoder.connection.events import NEVER_ESTABLISHED, Closed, Opened
 from barnabas.decoder.findings import Inspector
 from barnabas.proxy.events import Event, LoginFailed
 from barnabas.proxy.negotiation.handshake import Security
@@ -35,7 +35,7 @@ def found(path: Path) -> dict[str, Any]:
     return {finding.id: finding for finding in inspector.findings()}
 
 
-@pytest.mark.parametrize("failed", IN_VAIN)
+@pytest.mark.parametrize("failed", NEVER_ESTABLISHED)
 def test_how_it_was_in_vain_is_kept(failed: str, tmp_path: Path) -> None:
     path = recorded(tmp_path / "a", failed)
     for place in (path, tmp_path / "b"):

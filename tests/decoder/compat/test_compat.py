@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from barnabas import decoder
 from barnabas.decoder import Exchange, State
-from barnabas.decoder.compat import Limit, Negotiation, Request, Verdict, Watch, brokers, matrix, report
+from barnabas.decoder.compat import ClientTracker, Limit, Negotiation, Request, Verdict, brokers, matrix, report
 from barnabas.decoder.records import Record, encode_batch, encode_messages
 from barnabas.decoder.reference import releases
 from barnabas.decoder.schema import facts
@@ -14,10 +14,10 @@ UNSUPPORTED = facts.error_code("UNSUPPORTED_VERSION")
 
 
 class Script:
-    """Writes what clients said into a `Watch`."""
+    """Writes what clients said into a `ClientTracker`."""
 
     def __init__(self) -> None:
-        self.watch = Watch()
+        self.watch = ClientTracker()
         self.watch.capture(own=True)
         self.at = 0
         self.connection = 0

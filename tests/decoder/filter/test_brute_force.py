@@ -185,7 +185,7 @@ def test_topic_and_partition_are_of_the_same_pair(sample: Sample) -> None:
     assert len(pairs) > len(sample) // 7
     topics = [HELD["topic"](exchange) for exchange in sample]
     # A topic with the partition of another one too: those are what a test on each field alone would get wrong.
-    crossed = [(a[0], b[1]) for each in found for a in pairs_of(each) for b in pairs_of(each) if a != b]
+    crossed = [(a[0], b[1]) for each in found for a in topic_partitions_of(each) for b in topic_partitions_of(each) if a != b]
     for topic, partition in [*pairs[:: len(pairs) // 25], *crossed[:: max(1, len(crossed) // 25)]]:
         wanted = f"partition == {partition} and topic == {shown(topic)}"
         expected = [any(r.get("topic") == topic and r["partition"] == partition for r in each) for each in found]
@@ -201,7 +201,7 @@ def test_topic_and_partition_are_of_the_same_pair(sample: Sample) -> None:
         assert selected(wanted, sample) == expected
 
 
-def pairs_of(each: list[Row]) -> list[tuple[str, int]]:
+def topic_partitions_of(each: list[Row]) -> list[tuple[str, int]]:
     return [(r["topic"], r["partition"]) for r in each if r.get("topic")]
 
 

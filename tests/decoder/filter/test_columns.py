@@ -12,7 +12,7 @@ import pytest
 from barnabas.captures.reading.selection import IndexColumns
 from barnabas.captures.recording.index import DTYPE, Head, Index, IndexEncoder
 from barnabas.decoder import Exchange
-from barnabas.decoder.connection.peers import About
+from barnabas.decoder.connection.peers import PeerInfo
 from barnabas.decoder.filter import compile
 from barnabas.decoder.filter.language.parser import MAX_DEPTH
 from generated_filters import ALL_TESTS, CONNECTION_TESTS, INDEX_TESTS, Sample, exchanges, filters
@@ -56,15 +56,15 @@ def columns(sample: list[Exchange]) -> IndexColumns:
 def told(sample: Sample) -> tuple[Sample, IndexColumns]:
     """Exchanges whose connections have said what they are, one and all."""
     columns = IndexColumns(indexed(sample), {})
-    abouts: dict[int, About] = {}
+    peer_infos: dict[int, PeerInfo] = {}
     for number in range(4):
-        about = abouts[number] = About()
+        about = peer_infos[number] = PeerInfo()
         about.software_name, about.software_version = ("judge", "librdkafka", "", "a")[number], f"1.{number}"
         about.offered = {key: (key % 3, number + 3) for key in range(number, 95)} if number else None
     copies = Sample(copy.copy(exchange) for exchange in sample)
     for exchange in copies:
-        exchange.about = abouts.get(exchange.connection)
-    columns.abouts = abouts
+        exchange.about = peer_infos.get(exchange.connection)
+    columns.peer_infos = peer_infos
     return copies, columns
 
 

@@ -49,11 +49,11 @@ def calm() -> Sample:
 
 def holds(text: str, calm: Sample) -> bool:
     wanted = compile(text)
-    quiet = wanted.quiet
-    if quiet is None:
+    fast_reject = wanted.fast_reject
+    if fast_reject is None:
         return False
     for exchange in calm:
-        if (exchange.latency_ns or 0) <= quiet.latency and (exchange.response_size or 0) <= quiet.size:
+        if (exchange.latency_ns or 0) <= fast_reject.latency and (exchange.response_size or 0) <= fast_reject.size:
             assert not wanted(exchange), exchange
     return True
 
@@ -66,6 +66,6 @@ def test_quiet_responses_pass_no_filter(calm: Sample, text: str) -> None:
 def test_what_is_quiet(calm: Sample) -> None:
     """The filters that rules are made of are among those that can be said so; those that ask for the usual are not."""
     assert [text for text in UNUSUAL if not holds(text, calm)] == list(UNUSUAL[-9:])
-    assert [name for name in ("latency", "size") if getattr(compile("latency > 1s and err").quiet, name) != ANY] == [
+    assert [name for name in ("latency", "size") if getattr(compile("latency > 1s and err").fast_reject, name) != ANY] == [
         "latency"
     ]

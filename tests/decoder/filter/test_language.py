@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from barnabas import decoder
 from barnabas.decoder import Exchange, State, Topics
-from barnabas.decoder.connection.peers import About
+from barnabas.decoder.connection.peers import PeerInfo
 from barnabas.decoder.filter import FIELDS, FilterError, compile
 from barnabas.decoder.filter.language.check import check
 from barnabas.decoder.filter.language.fields import BY_NAME
@@ -197,7 +197,7 @@ def test_false(produce: Exchange, text: str) -> None:
 def test_what_depends_on_the_connection() -> None:
     made = exchange(1, 12, {})
     assert not compile("ver > broker.max or ver <= broker.max")(made)
-    made.about = About()
+    made.about = PeerInfo()
     made.about.offered = {1: (4, 11), 3: (0, 12)}
     made.about.software_name, made.about.software_version = "apache-kafka-java", "3.9.0"
     assert compile("ver > broker.max and not ver < broker.min and broker.max == 11")(made)

@@ -7,7 +7,7 @@ import zipfile
 
 import pytest
 from barnabas.decoder.reference import explain, releases
-from barnabas.decoder.reference.explain import ApiText, ErrorText, KipText, SettingText, UnknownWord, find
+from barnabas.decoder.reference.explain import ApiText, ErrorText, KipText, SettingText, UnknownTerm, find
 from barnabas.decoder.reference.explanations import texts
 from barnabas.decoder.reference.explanations.blocks import BlockError, Rule, parse
 from barnabas.decoder.schema import facts
@@ -136,7 +136,7 @@ def test_two_meanings(word: str, names: list[str]):
     ],
 )
 def test_unknown_words(word: str, near: str | None):
-    with pytest.raises(UnknownWord) as raised:
+    with pytest.raises(UnknownTerm) as raised:
         find(word)
     assert (near in raised.value.near) if near else raised.value.near == ()
 

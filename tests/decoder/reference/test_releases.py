@@ -43,18 +43,18 @@ def test_they_equal_what_the_jars_say(version):
     assert {role for _, role in found} == roles
     for (number, role), table in found.items():
         assert table.offers == release(f"{number}-{role}").offers
-    assert release_tables.take_in(releases.read(FILE.read_text()), definitions(version), version)[1] == []
+    assert release_tables.merge_release(releases.read(FILE.read_text()), definitions(version), version)[1] == []
 
 
 def test_a_release_that_is_not_known_gets_a_table_of_its_own():
     known = releases.read(FILE.read_text())
     older = {key: table for key, table in known.items() if key[0] != "4.4"}
-    tables, lines = release_tables.take_in(older, definitions("4.4.0"), "4.4.0")
+    tables, lines = release_tables.merge_release(older, definitions("4.4.0"), "4.4.0")
     assert tables == known
     assert "release 4.4 kraft: ApiVersions 0-5 (before: 0-4)" in lines
     assert "release 4.4 kraft: UnregisterController 0-0 (before: none)" in lines
     # a patch release that differs from its minor release stands on its own
-    tables, lines = release_tables.take_in(known, definitions("4.3.1"), "4.4.7")
+    tables, lines = release_tables.merge_release(known, definitions("4.3.1"), "4.4.7")
     assert ("4.4.7", "kraft") in tables and tables["4.4", "kraft"] == known["4.4", "kraft"]
     assert tables["4.4.7", "kraft"].offers == known["4.3", "kraft"].offers
 
@@ -111,7 +111,7 @@ def test_what_is_offered_and_not_served():
 
 def test_when_a_version_came_and_went():
     assert since(0, 3) == "0.11.0" and since(3, 0) == "0.8.0" and since(68, 0) == "3.7" and since(3, 99) is None
-    assert releases.arrived(22) == "0.11.0" and releases.arrived(999) is None
+    assert releases.introduced(22) == "0.11.0" and releases.introduced(999) is None
     assert removed(1, 3) == ("4.0", "3.9", "KIP-896") and removed(0, 2).release == "4.0"
     assert removed(4, 7) == ("4.0", "3.9", "KIP-500")
     assert removed(1, 3, by="3.9") is None and removed(1, 3, by="4.3-controller").kip == "KIP-896"

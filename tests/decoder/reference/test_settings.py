@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from barnabas.decoder.reference.settings import MOST_VALUE, known_in_clear, speaks_of_secrets
+from barnabas.decoder.reference.settings import MOST_VALUE, holds_credentials, holds_no_credentials
 
 
 @pytest.mark.parametrize(
@@ -12,7 +12,7 @@ from barnabas.decoder.reference.settings import MOST_VALUE, known_in_clear, spea
      "jdbc:postgresql://me:x@db/y", "me:x@db:5432", "-----BEGIN PRIVATE KEY-----", "x" * (MOST_VALUE + 1)],
 )  # fmt: skip
 def test_values_that_hold_credentials(value: str) -> None:
-    assert speaks_of_secrets(value)
+    assert holds_credentials(value)
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ def test_values_that_hold_credentials(value: str) -> None:
               "delete", "TLSv1.3", "max tokens", "x" * MOST_VALUE],
 )  # fmt: skip
 def test_values_that_hold_none(value: str) -> None:
-    assert not speaks_of_secrets(value)
+    assert not holds_credentials(value)
 
 
 @pytest.mark.parametrize(
@@ -31,4 +31,4 @@ def test_values_that_hold_none(value: str) -> None:
      ("ldap.bind.pwd", False), ("vendor.setting", False), ("retention.ms" * 1000, False), ("", False)],
 )  # fmt: skip
 def test_names(name: str, clear: bool) -> None:
-    assert known_in_clear(name) is clear
+    assert holds_no_credentials(name) is clear

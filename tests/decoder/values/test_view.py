@@ -7,7 +7,7 @@ import sys
 
 import pytest
 from barnabas.decoder.values import SchemaError, SchemaFiles, View, json_schema, unframe, view, wire
-from barnabas.decoder.values.errors import Misfit
+from barnabas.decoder.values.errors import SchemaMismatch
 from barnabas.decoder.values.plain import MOST_NESTED, plain
 from harness.steps import assert_linear, steps
 from hypothesis import given
@@ -76,7 +76,7 @@ def test_message_indexes(payload, indexes, behind):
 
 @pytest.mark.parametrize("payload", [b"", b"\x02", b"\x01", b"\xfe\xff\xff\xff\x0f", b"\xff" * 9, b"\x04\x02"])
 def test_message_indexes_that_are_none(payload):
-    with pytest.raises(Misfit):
+    with pytest.raises(SchemaMismatch):
         wire.message_indexes(payload)
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 from barnabas import decoder
-from barnabas.decoder.filter.fast_reject import Quiet
+from barnabas.decoder.filter.fast_reject import FastReject
 from barnabas.decoder.schema import facts
 from barnabas.plugins.rules.rule_list import RuleBook
 from barnabas.plugins.rules.rules import Rule
@@ -178,7 +178,7 @@ def test_responses_to_kept_requests(seed: int) -> None:
     """
     chance = random.Random(seed)
     parts = [(HEARTBEAT, 4), (HEARTBEAT, 0), (PRODUCE, 11), (PRODUCE, 2), (FETCH, 16)]
-    wanted = Quiet(errors=True, throttle=True, latency=600 * 10**9, size=400)
+    wanted = FastReject(errors=True, throttle=True, latency=600 * 10**9, size=400)
     ways = {key: tuple(response_interest.way(key, version, wanted) for version in range(18)) for key, _ in parts}
     quiet = tuple(ways.get(key) for key in range(max(ways) + 1))
     passed = stopped = 0

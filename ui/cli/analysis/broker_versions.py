@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from .... import __version__
 from ....decoder import DecodeError, Message, encode_request, read_response
-from ....decoder.compat import BrokerSeen
+from ....decoder.compat import ObservedBroker
 from ....decoder.compat.matrix import broker as broker_seen
 from ....decoder.connection import api_versions
 from ....decoder.schema import facts
@@ -34,7 +34,7 @@ class _Closed(Exception):
 class Asked:
     """What a cluster said: its brokers as far as they answered, and what went wrong with the others."""
 
-    brokers: list[BrokerSeen] = field(default_factory=list)
+    brokers: list[ObservedBroker] = field(default_factory=list)
     node_ids: dict[str, int] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
@@ -64,7 +64,7 @@ def ask_cluster(address: Address) -> Asked:
     return found
 
 
-def _ask(address: Address, metadata: bool) -> tuple[BrokerSeen, dict[int, Address] | None]:
+def _ask(address: Address, metadata: bool) -> tuple[ObservedBroker, dict[int, Address] | None]:
     version = api_versions.newest()
     try:
         try:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from ....decoder.compat import ClientReport, ClientSeen, Reason, Report, Verdict
+from ....decoder.compat import ClientReport, ObservedClient, Reason, Report, Verdict
 from ...safe import visible
 from ...times import moment
 from ..common.html_page import page, row, table, text
@@ -21,12 +21,12 @@ def counted(found: Report) -> str:
     return f"{breaks} break{'s' * (breaks == 1)}, {may} may break, {work} work{'s' * (work == 1)}"
 
 
-def seen_when(client: ClientSeen) -> str:
+def seen_when(client: ObservedClient) -> str:
     """When a client was there."""
     return f"from {moment(client.first_ns)} to {moment(client.last_ns)}"
 
 
-def _software(client: ClientSeen) -> str:
+def _software(client: ObservedClient) -> str:
     return visible(client.said) or (client.software.text if client.software else "not said")
 
 

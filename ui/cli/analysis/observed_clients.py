@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ....captures import Row
-from ....decoder.compat import ClientSeen, Request, Watch
+from ....decoder.compat import ClientTracker, ObservedClient, Request
 from ....decoder.compat.client_tracker import API_VERSIONS, NEWEST_OLD_FORMAT, PRODUCE
 from ..common.opening import open_or_fail
 
 
-def watch(paths: Iterable[Path]) -> tuple[list[ClientSeen], list[str]]:
+def watch(paths: Iterable[Path]) -> tuple[list[ObservedClient], list[str]]:
     """The clients of all these captures together, and what is not right with the files. Raises Failure."""
-    seen = Watch()
+    seen = ClientTracker()
     notes: list[str] = []
     for path in paths:
         with open_or_fail(path) as capture:

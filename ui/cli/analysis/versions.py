@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ....decoder.compat import BrokerSeen, ClientSeen, Limit, MatrixRow, brokers, matrix
+from ....decoder.compat import Limit, MatrixRow, ObservedBroker, ObservedClient, brokers, matrix
 from ....decoder.schema import facts
 from ...safe import visible
 from ..common import address
@@ -78,14 +78,14 @@ def terminal() -> Console:
     return console if console.is_terminal else Console(width=1000, highlight=False, emoji=False, markup=False)
 
 
-def who(client: ClientSeen) -> str:
+def who(client: ObservedClient) -> str:
     """A client in one line, safe for a terminal."""
     name = f"'{visible(client.client_id)}'" if client.client_id else "(no client id)"
     software = visible(client.said) or (client.software.text if client.software else "software not said")
     return f"{name}  {software}  {client.host or 'address unknown'}"
 
 
-def _title(client: ClientSeen) -> Text:
+def _title(client: ObservedClient) -> Text:
     from rich.text import Text
 
     asks = {
@@ -99,7 +99,7 @@ def _title(client: ClientSeen) -> Text:
     )
 
 
-def _table(client: ClientSeen) -> Table:
+def _table(client: ObservedClient) -> Table:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="dim")
@@ -122,7 +122,7 @@ def _cells(row: MatrixRow) -> tuple[str, ...]:
     return str(row.api_key), row.api, used, offered, known, highest, limit, refused
 
 
-def _client_dict(client: ClientSeen) -> dict[str, Any]:
+def _client_dict(client: ObservedClient) -> dict[str, Any]:
     return {
         **identity(client),
         "apis": [
@@ -142,7 +142,7 @@ def _client_dict(client: ClientSeen) -> dict[str, Any]:
     }
 
 
-def identity(client: ClientSeen) -> dict[str, Any]:
+def identity(client: ObservedClient) -> dict[str, Any]:
     """Who a client is and when it was there, for JSON."""
     return {
         "client_id": client.client_id or None,
@@ -181,7 +181,7 @@ def _of_broker(where: address.Address, as_json: bool) -> None:
         print(f"barnabas: {visible(problem)}", file=sys.stderr)
 
 
-def _print_brokers(console: Console, found: list[BrokerSeen], node_ids: dict[str, int]) -> None:
+def _print_brokers(console: Console, found: list[ObservedBroker], node_ids: dict[str, int]) -> None:
     from rich.text import Text
 
     if found:
@@ -219,14 +219,14 @@ def _range(ends: tuple[int, int] | None) -> str:
     return "-" if ends is None else f"{ends[0]}-{ends[1]}" if ends[0] != ends[1] else str(ends[0])
 
 
-def _differing(found: Iterable[BrokerSeen]) -> set[int]:
+def _differing(found: Iterable[ObservedBroker]) -> set[int]:
     """The api keys of which brokers offer different ranges."""
     tables = [broker.offered for broker in found]
     keys = {key for table in tables for key in table}
     return {key for key in keys if len({table.get(key) for table in tables}) > 1}
 
 
-def _broker_dict(broker: BrokerSeen) -> dict[str, Any]:
+def _broker_dict(broker: ObservedBroker) -> dict[str, Any]:
     return {
         "address": broker.address,
         "releases": [match.name for match in broker.releases],

@@ -45,7 +45,7 @@ def explain(
     """
     try:
         found = texts.find(word)
-    except texts.UnknownWord as unknown:
+    except texts.UnknownTerm as unknown:
         near = f"did you mean {' or '.join(unknown.near)}?" if unknown.near else f"known are {_KINDS_OF_EACH}"
         raise Failure(f"nothing is known by the name {visible(word)}; {near}") from None
     if as_json:

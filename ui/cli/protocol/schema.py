@@ -200,7 +200,7 @@ def import_(
         merged = importer.union(release, merged) if keep else importer.union(merged, release)
         if number := re.search(r"-(\d+\.\d+)([\d.]*)\.jar$", jar.name):
             merged = importer.since_release(merged, current, number[1])
-            tables, lines = release_tables.take_in(tables, release, number[1] + number[2])
+            tables, lines = release_tables.merge_release(tables, release, number[1] + number[2])
             for line in lines:
                 typer.echo(f"  {line}")
     files, before = importer.schema_files(merged), importer.schema_files(current)

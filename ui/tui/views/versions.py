@@ -10,7 +10,7 @@ from textual.binding import BindingType
 from textual.widget import Widget
 
 from ....captures import Capture
-from ....decoder.compat import ClientSeen, Limit, MatrixRow, Request, Watch, brokers, matrix
+from ....decoder.compat import ClientTracker, Limit, MatrixRow, ObservedClient, Request, brokers, matrix
 from ....decoder.compat.client_tracker import API_VERSIONS, NEWEST_OLD_FORMAT, PRODUCE
 from ....decoder.schema import facts
 from ...safe import fit, visible
@@ -29,10 +29,10 @@ class Clients:
 
     def __init__(self, capture: Capture):
         self._capture = capture
-        self._watch = Watch()
+        self._watch = ClientTracker()
         self._watch.capture(all(segment.own is not None for segment in capture.segments))
         self.done = 0
-        self._known: list[ClientSeen] = []
+        self._known: list[ObservedClient] = []
         self._known_at = -1
 
     @property
@@ -56,7 +56,7 @@ class Clients:
                     watch.produced(seen, self._capture.exchange(row))
                 self.done += 1
 
-    def clients(self) -> list[ClientSeen]:
+    def clients(self) -> list[ObservedClient]:
         """Everybody who was seen so far."""
         if self._known_at != self.done:
             self._known, self._known_at = self._watch.clients(), self.done
@@ -77,7 +77,7 @@ class VersionsScreen(View):
         super().__init__()
         self.first = 0
         self.chosen = 0
-        self._seen: list[ClientSeen] = []
+        self._seen: list[ObservedClient] = []
         self._tables: list[dict[int, MatrixRow]] = []
         self._keys: list[int] = []
         self._known_at = -1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ....connection.exchange import Exchange, State
-from ....reference.clients import Known, software
+from ....reference.clients import KnownVersion, software
 from ....reference.releases import release_of, release_order
 from ....schema import facts
 from ...engine.counters import BoundedDict
@@ -74,7 +74,7 @@ class ClosedOnFirstRequest(EndingDetector):
 class _Seen:
     """One client at one broker that is older than what the client is known to need."""
 
-    def __init__(self, conn: ClientConnection, called: str, need: Known, release: str) -> None:
+    def __init__(self, conn: ClientConnection, called: str, need: KnownVersion, release: str) -> None:
         self.conn, self.called, self.need, self.release = conn, called, need, release
         self.worked = False
 
