@@ -29,14 +29,14 @@ from .model.session import Session
 from .model.settings import Settings
 from .shell import View
 from .views import PLACES
-from .widgets.painted import AsciiFilter
 from .widgets.palette import THEMES
+from .widgets.styled import AsciiFilter
 
 if TYPE_CHECKING:
     from ...captures import Capture
     from ...decoder.values import SchemaSource
     from ...proxy.control import Control
-    from .held.holding import Holding
+    from .dialogs.intercept import Holding
 
 LIVE_SECONDS = 0.125
 STATUS_SECONDS = 1.0
@@ -265,7 +265,7 @@ class BarnabasApp(App[None]):
     def holding(self) -> Holding:
         """What is intercepted, and the queue of what is held."""
         if self._holding is None:
-            from .held.holding import Holding
+            from .dialogs.intercept import Holding
 
             self._holding = Holding(self)
         return self._holding

@@ -12,7 +12,7 @@ from textual.widgets import Static
 
 from .keys import bar_words
 from .views import PLACES
-from .widgets.painted import Bar, KeyBar, TabLine
+from .widgets.styled import Bar, KeyBar, TabLine
 
 if TYPE_CHECKING:
     from ...captures import Capture

@@ -11,7 +11,7 @@ from typing import TextIO
 from ...captures import Capture, Row
 from ..safe import fit, visible
 from ..times import day, heading
-from .exchange.columns import layout
+from .model.columns import layout
 
 _WIDTH = 130
 _POLL_SECONDS = 0.25

@@ -14,14 +14,14 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from ..safe import visible
-from .held.held_queue import held_cells
 from .keys import bar_words, bindings
+from .model.held_queue import held_cells
 from .model.session import Session
-from .widgets.painted import Bar, KeyBar, TabLine
+from .widgets.styled import Bar, KeyBar, TabLine
 
 if TYPE_CHECKING:
     from .app import BarnabasApp
-    from .exchange.columns import Cell
+    from .model.columns import Cell
 
 
 class View(Screen[None]):

@@ -12,10 +12,10 @@ from barnabas.captures import Capture
 from barnabas.ui.tui.app import BarnabasApp
 from barnabas.ui.tui.dialogs.help import HelpScreen
 from barnabas.ui.tui.exchange.detail import DetailScreen
+from barnabas.ui.tui.exchange.exchange_list import ExchangeList
 from barnabas.ui.tui.keys import KEYS, KeyConflict, keymap
 from barnabas.ui.tui.model.settings import BadSettings, parse_settings, read_settings
 from barnabas.ui.tui.views import PLACES
-from barnabas.ui.tui.widgets.exchange_list import ExchangeList
 from barnabas.ui.tui.widgets.field_tree import FieldTree
 from barnabas.ui.tui.widgets.hex_view import HexView
 from textual import events

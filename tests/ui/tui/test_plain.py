@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 
 from barnabas.captures import Capture, Recorder, open_capture
-from barnabas.ui.tui.exchange.columns import duration, size
+from barnabas.ui.tui.model.columns import duration, size
 from barnabas.ui.tui.plain import line, plain_lines, titles
 from harness.recordings import RecordingBuilder
 from harness.waiting import PATIENCE, until

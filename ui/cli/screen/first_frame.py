@@ -67,7 +67,7 @@ class Reading:
         self._capture, self._began = capture, time.monotonic()
 
     def __call__(self) -> str:
-        from ...tui.exchange.columns import size
+        from ...tui.model.columns import size
 
         read, known = self._capture.progress
         if not self._capture.live or not read:

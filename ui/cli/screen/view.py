@@ -13,7 +13,7 @@ from .first_frame import look, screen_options
 
 if TYPE_CHECKING:
     from ....proxy.control.starting import ControlAccess
-    from ...attached import Attached
+    from ...attached_proxy import Attached
 
 NEWEST = "newest"
 """What ``--attach`` without an address stands for."""
@@ -127,7 +127,7 @@ def ui(
 
 def _fed(feed: str, plain: bool, options: dict[str, Any]) -> None:
     from ....proxy.metrics.feed.client import FeedError
-    from ...fed import Feeding
+    from ...feed_capture import Feeding
     from ...tui.app import on_terminal, run
     from ..proxy.feed import joined_token
 
@@ -176,7 +176,7 @@ def _prepared(url: str, record: Path | None) -> tuple[str, str]:
 
 def _found(url: str, record: Path | None) -> tuple[ControlAccess, Attached, Path]:
     from ....proxy.control import Control, ControlError
-    from ...attached import Attached, NotRecording
+    from ...attached_proxy import Attached, NotRecording
     from ...safe import visible
     from ..proxy.control import access_to
 

@@ -14,7 +14,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static, TextArea
 
 from ...safe import fit, visible
-from ..exchange.columns import Cell
+from ..model.columns import Cell
 from ..widgets.line_list import LineList, Table
 
 MOST = 14

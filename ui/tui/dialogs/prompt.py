@@ -11,9 +11,9 @@ from textual.widgets import Input
 
 from ....decoder.filter import FilterError
 from ...safe import fit, visible
-from ..exchange.columns import Cell
 from ..keys import KEYS, Key, shown
-from ..model.terms import meant
+from ..model.columns import Cell
+from ..model.filter_terms import meant
 from ..widgets.palette import THEMES
 from .dialogs import ChoiceBox
 

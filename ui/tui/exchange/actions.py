@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 def dialogue(app: BarnabasApp, row: Row | None) -> None:
     """The connection of a row."""
-    from .dialogue import DialogueScreen
+    from .conversation import DialogueScreen
 
     if row is not None:
         app.push_screen(DialogueScreen(app.session.capture, row))
@@ -20,7 +20,7 @@ def dialogue(app: BarnabasApp, row: Row | None) -> None:
 
 def compare(app: BarnabasApp, row: Row | None) -> None:
     """Choose one side of a comparison; with the second one, show it. The same one twice: with the one before of its API."""
-    from .compare import CompareScreen, before_it
+    from .comparison import CompareScreen, before_it
 
     if row is None:
         return

@@ -14,8 +14,8 @@ from ....decoder import Direction, Exchange
 from ....decoder.wire.payload_bytes import payload_ranges
 from ...safe import fit, visible
 from ..dialogs.dialogs import Pick
-from ..model.terms import cell_term
-from .columns import Column
+from ..model.columns import Column
+from ..model.filter_terms import cell_term
 from .field_list import Field
 
 if TYPE_CHECKING:

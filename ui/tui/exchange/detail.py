@@ -24,14 +24,14 @@ from ...safe import fit, visible
 from ...times import clock
 from ..dialogs.dialogs import Ask, Pages, Pick
 from ..keys import bar_words, bindings
+from ..model.columns import Cell, api, client_name, duration, result
+from ..model.filter_terms import api_term, both, field_term
 from ..model.rows import RowView, brief, notes_on
-from ..model.terms import api_term, both, field_term
 from ..widgets.field_tree import FieldTree
 from ..widgets.hex_view import HexView
-from ..widgets.painted import Bar, KeyBar
 from ..widgets.palette import Palette
+from ..widgets.styled import Bar, KeyBar
 from . import actions
-from .columns import Cell, api, client_name, duration, result
 from .field_list import Tree, field_at
 from .fields import request_tree, response_tree
 

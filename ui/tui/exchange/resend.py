@@ -29,9 +29,9 @@ from ...safe import visible
 from ...times import clock
 from ..dialogs.dialogs import Confirm
 from ..keys import bar_words, bindings
-from ..widgets.painted import Bar, KeyBar
+from ..model.columns import duration
+from ..widgets.styled import Bar, KeyBar
 from .body_fields import BadValue, body_tree, from_yaml, to_yaml
-from .columns import duration
 from .edit_tree import EditTree
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from ....captures import Capture
 from ....decoder.findings import Finding, Traffic
 from ....decoder.findings.models.groups import Groups
 from ....proxy.supervisor.interpreter import python
-from .story import Story
+from .analysis import Story
 
 _SIZE = struct.Struct("<Q")
 _GROWN = struct.Struct("<Q?")

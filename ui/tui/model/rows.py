@@ -21,7 +21,7 @@ from ....decoder import Exchange
 from ....decoder.schema import facts
 from ...safe import fit, visible
 from ...times import clock, zone
-from ..exchange.columns import Cell, api, client_name, duration, result, sizes
+from .columns import Cell, api, client_name, duration, result, sizes
 
 if TYPE_CHECKING:
     from ....captures.recording.index import Index

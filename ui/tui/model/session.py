@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...safe import visible
-from ..held.held_queue import HeldQueue
+from .held_queue import HeldQueue
 
 if TYPE_CHECKING:
     from ....captures import Capture, Row
     from ....proxy.control import Control
-    from .story import Story
-    from .survey import Survey
+    from .analysis import Story
+    from .statistics import Survey
 
 class Marks:
     """Comments by exchange; "" is a mark without a comment."""
@@ -127,7 +127,7 @@ class Session:
     def survey(self) -> Survey:
         """Counts of everything in the index, made at the first look."""
         if self._survey is None:
-            from .survey import Survey
+            from .statistics import Survey
 
             self._survey = Survey(self.capture)
         return self._survey
@@ -141,7 +141,7 @@ class Session:
 
                 self._story = FarStory(self.capture)
             else:
-                from .story import Story
+                from .analysis import Story
 
                 self._story = Story(self.capture)
         return self._story

@@ -79,7 +79,7 @@ def parse_settings(text: str) -> Settings:
     theme = found.get("theme", "")
     if theme and theme not in THEMES:
         raise BadSettings(f"there is no theme {theme!r}; there are {', '.join(THEMES)}")
-    from ..exchange.columns import TITLES
+    from .columns import TITLES
 
     columns = _texts(found.get("columns", []), "columns")
     for title in columns:

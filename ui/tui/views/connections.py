@@ -11,14 +11,14 @@ from textual.widget import Widget
 from ...safe import fit, visible
 from ...times import clock
 from ..exchange.actions import dialogue
-from ..exchange.columns import Cell, duration, size
 from ..keys import bindings
+from ..model.columns import Cell, duration, size
+from ..model.filter_terms import quoted
 from ..model.rows import finder
-from ..model.survey import ConnectionCount
-from ..model.terms import quoted
+from ..model.statistics import ConnectionCount
 from ..shell import View
 from ..widgets.line_list import LineList, Table
-from ..widgets.painted import Titles
+from ..widgets.styled import Titles
 
 _MOST = 2000
 

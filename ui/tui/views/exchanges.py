@@ -11,13 +11,13 @@ from textual.widget import Widget
 
 from ...safe import visible
 from ..exchange import actions
-from ..exchange.columns import TITLES, Cell, is_problem
+from ..exchange.exchange_list import ColumnTitles, ExchangeList
 from ..keys import bindings
+from ..model.columns import TITLES, Cell, is_problem
+from ..model.filter_terms import PROBLEMS, both, cell_term, meant, without
 from ..model.rows import Look, Looks, RowView, about_row, finder, is_slow
 from ..model.session import Session
-from ..model.terms import PROBLEMS, both, cell_term, meant, without
 from ..shell import View
-from ..widgets.exchange_list import ColumnTitles, ExchangeList
 from ..widgets.filter_bar import FilterBar
 from ..widgets.line_list import LineList
 

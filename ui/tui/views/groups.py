@@ -11,12 +11,12 @@ from textual.widget import Widget
 from ....decoder.findings.models.group import Group, Member, Step
 from ...safe import fit, visible
 from ...times import clock
-from ..exchange.columns import Cell, duration
 from ..keys import bindings
-from ..model.terms import quoted
+from ..model.columns import Cell, duration
+from ..model.filter_terms import quoted
 from ..shell import View
 from ..widgets.line_list import LineList, Table
-from ..widgets.painted import Picture, Titles
+from ..widgets.styled import Picture, Titles
 
 _REBALANCES = 6
 _RANK = {

@@ -20,17 +20,17 @@ from ....proxy.control import ControlError
 from ...safe import fit, visible
 from ..dialogs.dialogs import Confirm, Find, Name
 from ..exchange.body_fields import BadValue, body_tree, from_yaml, to_yaml
-from ..exchange.columns import Cell, duration
 from ..exchange.edit_tree import EditTree
 from ..exchange.field_list import Tree
-from ..held.held_bytes import HeldBytes
-from ..held.held_queue import HeldFrame, HeldQueue
 from ..keys import bindings
+from ..model.columns import Cell, duration
+from ..model.held_queue import HeldFrame, HeldQueue
 from ..shell import View
 from ..widgets.field_tree import FieldTree
 from ..widgets.hex_view import HexView
 from ..widgets.line_list import LineList, Table
-from ..widgets.painted import Picture, Titles
+from ..widgets.styled import Picture, Titles
+from .held_bytes import HeldBytes
 
 AT_THE_EDITOR = 900.0
 """Seconds that a frame waits at least while somebody edits it as a text."""

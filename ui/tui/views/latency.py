@@ -12,13 +12,13 @@ from textual.widget import Widget
 from ....decoder.schema import facts
 from ...safe import fit
 from ...times import clock
-from ..exchange.columns import Cell, duration
 from ..keys import bindings
-from ..model.survey import ALL, BUCKETS, ApiCount, Bin, Histogram, bucket_ns
-from ..model.terms import api_term, both, stamp
+from ..model.columns import Cell, duration
+from ..model.filter_terms import api_term, both, stamp
+from ..model.statistics import ALL, BUCKETS, ApiCount, Bin, Histogram, bucket_ns
 from ..shell import View
 from ..widgets.line_list import LineList, Table
-from ..widgets.painted import Picture, Titles, bars, side_bar
+from ..widgets.styled import Picture, Titles, bars, side_bar
 
 GRAPHS = ("rate", "p99", "errors")
 _LABEL = 9

@@ -8,7 +8,7 @@ from textual.widget import Widget
 
 from ...safe import visible
 from ...times import clock
-from ..exchange.columns import Cell
+from ..model.columns import Cell
 from ..shell import View
 from ..widgets.line_list import Table
 

@@ -16,13 +16,13 @@ from ....decoder.filter import compile
 from ....decoder.findings import Finding
 from ...safe import fit, visible
 from ...times import period
-from ..exchange.columns import Cell
 from ..exchange.detail import DetailScreen
 from ..keys import bindings
+from ..model.columns import Cell
 from ..model.rows import RowView, brief
 from ..shell import View
 from ..widgets.line_list import LineList, Table
-from ..widgets.painted import Picture, Titles
+from ..widgets.styled import Picture, Titles
 
 ROLES = {"high": "error", "medium": "undecoded", "low": "waiting", "info": "muted"}
 

@@ -12,11 +12,11 @@ from textual.widget import Widget
 from ....proxy.control import ControlError
 from ...safe import fit, visible
 from ..dialogs.dialogs import Confirm, Write
-from ..exchange.columns import Cell
 from ..keys import bindings
+from ..model.columns import Cell
 from ..shell import View
 from ..widgets.line_list import LineList, Table
-from ..widgets.painted import Picture, Titles
+from ..widgets.styled import Picture, Titles
 
 EVERY_SECONDS = 1.0
 NEW_RULE = """\

@@ -14,12 +14,12 @@ from ....decoder.compat import ClientTracker, Limit, MatrixRow, ObservedClient, 
 from ....decoder.compat.client_tracker import API_VERSIONS, NEWEST_OLD_FORMAT, PRODUCE
 from ....decoder.schema import facts
 from ...safe import fit, visible
-from ..exchange.columns import Cell
 from ..keys import bindings
-from ..model.terms import api_term, quoted
+from ..model.columns import Cell
+from ..model.filter_terms import api_term, quoted
 from ..shell import View
 from ..widgets.line_list import LineList, Table
-from ..widgets.painted import Picture, Titles
+from ..widgets.styled import Picture, Titles
 
 _CELL = 18
 

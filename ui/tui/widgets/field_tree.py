@@ -17,7 +17,7 @@ from textual.strip import Strip
 from ...safe import fit
 from ..exchange.field_list import Field, Tree, visible_fields
 from ..keys import bindings
-from .painted import Painted
+from .styled import Painted
 
 
 class FieldTree(ScrollView, Painted, can_focus=True):

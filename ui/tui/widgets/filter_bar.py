@@ -17,11 +17,11 @@ from textual.message import Message
 from textual.widgets import Input
 
 from ...safe import fit, visible
-from .painted import Picture
+from .styled import Picture
 
 if TYPE_CHECKING:
     from ....decoder.filter import Candidate, FilterError
-    from ..exchange.columns import Cell
+    from ..model.columns import Cell
 
 MOST = 200
 
@@ -267,7 +267,7 @@ class FilterBar(Vertical):
     def _meant(self, text: str) -> tuple[str, FilterError | None]:
         """What a text means, and what is wrong with it."""
         from ....decoder.filter import FilterError
-        from ..model.terms import meant
+        from ..model.filter_terms import meant
 
         try:
             return (meant(text, self.saved) if text.strip() else ""), None

@@ -13,7 +13,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from ..keys import bindings
-from .painted import Painted
+from .styled import Painted
 
 Range = tuple[int, int]
 

@@ -14,9 +14,9 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from ...safe import fit
-from ..exchange.columns import Cell
 from ..keys import bindings
-from .painted import Painted
+from ..model.columns import Cell
+from .styled import Painted
 
 
 class Lines(Protocol):

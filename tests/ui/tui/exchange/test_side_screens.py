@@ -8,9 +8,9 @@ from barnabas.captures import Capture
 from barnabas.captures.diff.field_pairs import pairs
 from barnabas.decoder import Message
 from barnabas.decoder.schema import facts
-from barnabas.ui.tui.exchange.compare import CompareScreen
+from barnabas.ui.tui.exchange.comparison import CompareScreen
+from barnabas.ui.tui.exchange.conversation import DialogueScreen
 from barnabas.ui.tui.exchange.detail import DetailScreen
-from barnabas.ui.tui.exchange.dialogue import DialogueScreen
 from textual.pilot import Pilot
 
 from ..awaiting import text_of, until

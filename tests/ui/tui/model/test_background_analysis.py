@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 from barnabas.captures import Capture
 from barnabas.ui.tui.model import background_analysis
+from barnabas.ui.tui.model.analysis import Story
 from barnabas.ui.tui.model.background_analysis import FarStory
-from barnabas.ui.tui.model.story import Story
 from harness.waiting import until
 
 

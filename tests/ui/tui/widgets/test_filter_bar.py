@@ -8,9 +8,9 @@ import pytest
 from barnabas.captures import Capture
 from barnabas.decoder.filter import FilterError, compile
 from barnabas.decoder.filter.language.lexer import TokenKind, tokens
+from barnabas.ui.tui.model.filter_terms import both, cell_term, field_term, meant, quoted, without
 from barnabas.ui.tui.model.rows import RowView
 from barnabas.ui.tui.model.settings import parse_settings
-from barnabas.ui.tui.model.terms import both, cell_term, field_term, meant, quoted, without
 from barnabas.ui.tui.widgets.filter_bar import History
 from harness.slices import thin
 from harness.story import HOSTILE

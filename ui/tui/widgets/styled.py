@@ -25,7 +25,7 @@ from ..keys import Words
 from .palette import DARK, Palette
 
 if TYPE_CHECKING:
-    from ..exchange.columns import Cell
+    from ..model.columns import Cell
 
 class Painted(Widget):
     """A widget whose styles come from `palette`, by role."""

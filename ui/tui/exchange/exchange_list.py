@@ -13,10 +13,10 @@ from textual.strip import Strip
 from ....captures import Row
 from ...safe import fit
 from ...times import heading
-from ..exchange.columns import USUAL, Cell, Column, layout
+from ..model.columns import USUAL, Cell, Column, layout
 from ..model.rows import RowView
-from .line_list import LineList
-from .painted import Painted
+from ..widgets.line_list import LineList
+from ..widgets.styled import Painted
 
 
 class ColumnTitles(Painted):

@@ -11,9 +11,9 @@ from ....decoder import DecodeError, decode_request, decode_response
 from ....proxy.control import ControlError
 from ...safe import visible
 from ..exchange.field_list import field_at
+from ..model.held_queue import HeldFrame
 from ..widgets.field_tree import FieldTree
 from ..widgets.hex_view import HexView, Range
-from .held_queue import HeldFrame
 
 if TYPE_CHECKING:
     from ....proxy.control import Control

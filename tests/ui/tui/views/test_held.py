@@ -13,7 +13,7 @@ from barnabas.captures import Capture
 from barnabas.proxy.control import ControlError
 from barnabas.proxy.control.held import HeldFrame
 from barnabas.ui.tui.app import BarnabasApp
-from barnabas.ui.tui.held.held_queue import LEASE_SECONDS
+from barnabas.ui.tui.model.held_queue import LEASE_SECONDS
 from barnabas.ui.tui.widgets.field_tree import FieldTree
 from barnabas.ui.tui.widgets.hex_view import HexView
 from harness.wire import with_size

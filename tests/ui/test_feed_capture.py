@@ -12,8 +12,8 @@ from barnabas.decoder import Exchange, State
 from barnabas.decoder.filter import compile
 from barnabas.proxy.metrics.feed.client import Batch, FeedReader
 from barnabas.proxy.metrics.feed.sender import FeedSender
-from barnabas.ui import fed
-from barnabas.ui.fed import FedCapture
+from barnabas.ui import feed_capture
+from barnabas.ui.feed_capture import FedCapture
 from barnabas.ui.tui.app import BarnabasApp
 from barnabas.ui.tui.exchange.detail import DetailScreen
 
@@ -91,7 +91,7 @@ def test_a_proxy_that_was_started_anew_has_other_connections(feed: Feed) -> None
 
 
 def test_no_more_is_kept_than_there_is_room_for(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fed, "MOST", 2)
+    monkeypatch.setattr(feed_capture, "MOST", 2)
     feed.send(exchange(1, 7, "a", 0), exchange(2, 7, "a", 0))
     feed.send(exchange(3, 7, "a", 0))
     assert len(feed.capture.rows()) == 2 and "not kept 1" in feed.capture.status()

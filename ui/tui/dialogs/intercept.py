@@ -20,8 +20,8 @@ from textual.widgets import Input, Static
 from ....decoder.filter import FilterError, compile
 from ....proxy.control import ControlError
 from ...safe import visible
+from ..model.held_queue import LEASE_SECONDS
 from ..widgets.palette import DARK, Palette
-from .held_queue import LEASE_SECONDS
 
 if TYPE_CHECKING:
     from ..app import BarnabasApp

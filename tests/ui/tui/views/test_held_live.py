@@ -12,7 +12,7 @@ import pytest
 from barnabas.proxy import ProxyConfig
 from barnabas.proxy.control import Control, ControlConfig
 from barnabas.ui.testing.cluster import EmbeddedCluster
-from barnabas.ui.tui.held.held_queue import LEASE_SECONDS
+from barnabas.ui.tui.model.held_queue import LEASE_SECONDS
 from browsing.terminal import terminal
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import ClusterMetadata

@@ -19,10 +19,10 @@ from ....decoder.schema import facts
 from ...safe import visible
 from ...times import clock
 from ..keys import bar_words, bindings
+from ..model.columns import Cell, api, duration, result, size
 from ..model.rows import RowView, finder
 from ..widgets.line_list import LineList
-from ..widgets.painted import Bar, KeyBar
-from .columns import Cell, api, duration, result, size
+from ..widgets.styled import Bar, KeyBar
 
 if TYPE_CHECKING:
     from ..app import BarnabasApp

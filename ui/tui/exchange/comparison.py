@@ -13,9 +13,9 @@ from ....captures.diff.field_pairs import Pair, pairs
 from ...safe import fit, visible
 from ...times import clock
 from ..keys import bar_words, bindings
+from ..model.columns import Cell, api, client_name, duration, result
 from ..widgets.line_list import LineList
-from ..widgets.painted import Bar, KeyBar, Titles
-from .columns import Cell, api, client_name, duration, result
+from ..widgets.styled import Bar, KeyBar, Titles
 
 if TYPE_CHECKING:
     from ..app import BarnabasApp
