@@ -16,7 +16,7 @@ from ...safe import fit, visible
 from ..dialogs.dialogs import Pick
 from ..model.columns import Column
 from ..model.filter_terms import cell_term
-from .field_list import Field
+from ..widgets.field_tree import Field
 
 if TYPE_CHECKING:
     from ..app import BarnabasApp

@@ -27,12 +27,11 @@ from ..keys import bar_words, bindings
 from ..model.columns import Cell, api, client_name, duration, result
 from ..model.filter_terms import api_term, both, field_term
 from ..model.rows import RowView, brief, notes_on
-from ..widgets.field_tree import FieldTree
+from ..widgets.field_tree import FieldTree, Tree, field_at
 from ..widgets.hex_view import HexView
 from ..widgets.palette import Palette
 from ..widgets.styled import Bar, KeyBar
 from . import actions
-from .field_list import Tree, field_at
 from .fields import request_tree, response_tree
 
 if TYPE_CHECKING:

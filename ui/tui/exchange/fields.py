@@ -39,14 +39,11 @@ from ....decoder.schema import facts
 from ....decoder.values import SchemaSource, view
 from ...safe import visible
 from ...times import moment
-from .field_list import Field, Tree, headline
+from ..widgets.field_tree import Field, Tree, headline
 
 if TYPE_CHECKING:
     from ....decoder.codec.present import TopicName
     from ....decoder.values import SchemaSource
-
-__all__ = ["meaning"]
-
 
 LONG = 12
 """Items of structs that are all walked through."""

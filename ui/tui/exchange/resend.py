@@ -31,8 +31,7 @@ from ..dialogs.dialogs import Confirm
 from ..keys import bar_words, bindings
 from ..model.columns import duration
 from ..widgets.styled import Bar, KeyBar
-from .body_fields import BadValue, body_tree, from_yaml, to_yaml
-from .edit_tree import EditTree
+from .body_editor import BadValue, EditTree, body_tree, from_yaml, to_yaml
 
 if TYPE_CHECKING:
     from ..app import BarnabasApp

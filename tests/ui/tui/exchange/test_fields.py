@@ -12,8 +12,8 @@ from barnabas.decoder import Exchange, State, records
 from barnabas.decoder.records import Record
 from barnabas.decoder.schema import facts
 from barnabas.ui.tui.exchange import fields
-from barnabas.ui.tui.exchange.field_list import Field, Tree, field_at, visible_fields
 from barnabas.ui.tui.exchange.fields import meaning, record_fields, request_tree, response_tree
+from barnabas.ui.tui.widgets.field_tree import Field, Tree, field_at, visible_fields
 from harness.recordings import produce
 from harness.story import PRIVATE, batch
 

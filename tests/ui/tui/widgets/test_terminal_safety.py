@@ -11,7 +11,7 @@ import pytest
 from barnabas.captures import Capture
 from barnabas.ui.safe import visible
 from barnabas.ui.tui.app import BarnabasApp
-from barnabas.ui.tui.exchange.body_fields import from_yaml, to_yaml
+from barnabas.ui.tui.exchange.body_editor import from_yaml, to_yaml
 from browsing.hostile import MARK, OFTEN, SEQUENCES, obeyed, record
 from browsing.terminal import terminal
 from harness.story import HOSTILE

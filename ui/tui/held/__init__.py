@@ -1,1 +1,0 @@
-"""Frames that wait in the proxy for a decision."""
