@@ -83,14 +83,14 @@ class Inspector:
                 event.connection, event.client, event.broker, event.time_ns, event.established
             )
             conn.complete, conn.tls = event.complete, event.tls
-            self._tell(self._on_opened, lambda d: d.opened(conn))
+            self._notify(self._on_opened, lambda d: d.opened(conn))
         elif isinstance(event, Closed):
             ended = self.traffic.connections.get(event.connection)
             if ended is not None:
                 self.traffic.closed(ended, event.time_ns, event.how, event.by)
                 by = event.by
                 self.traffic.causes = ended.rules if not by else () if by in ("client", "broker") else (by,)
-                self._tell(self._on_closed, lambda d: d.closed(ended))
+                self._notify(self._on_closed, lambda d: d.closed(ended))
                 self.traffic.causes = ()
         elif isinstance(event, NonKafkaData):
             self.stray(event.connection, event.opaque)
@@ -110,7 +110,7 @@ class Inspector:
         for detector in self._route(exchange).requests:
             try:
                 detector.request(conn, exchange)
-            except Exception as error:  # see `_tell`
+            except Exception as error:  # see `_notify`
                 self._fault(detector, error, exchange)
 
     def done(self, exchange: Exchange) -> None:
@@ -120,7 +120,7 @@ class Inspector:
         for detector in self._concerned(conn, exchange):
             try:
                 detector.done(conn, exchange)
-            except Exception as error:  # see `_tell`
+            except Exception as error:  # see `_notify`
                 self._fault(detector, error, exchange)
 
     def _concerned(self, conn: ClientConnection, exchange: Exchange) -> tuple[Listener, ...]:
@@ -150,7 +150,7 @@ class Inspector:
         conn = self.traffic.connections.get(connection)
         if conn is not None:
             conn.troubled = True
-            self._tell(self._on_stray, lambda d: d.stray(conn, opaque))
+            self._notify(self._on_stray, lambda d: d.stray(conn, opaque))
 
     def look(self, exchange: Exchange) -> None:
         """A whole exchange at once, where requests and responses do not come one by one."""
@@ -159,10 +159,10 @@ class Inspector:
         if exchange.state is not State.PENDING:
             self.done(exchange)
 
-    def _tell(self, wanted: list[Listener], tell: Callable[[Listener], None]) -> None:
+    def _notify(self, wanted: list[Listener], callback: Callable[[Listener], None]) -> None:
         for detector in wanted:
             try:
-                tell(detector)
+                callback(detector)
             except Exception as error:  # a fault of ours must not end the inspection
                 self._fault(detector, error)
 
@@ -190,7 +190,7 @@ class Inspector:
         for detector in self._detectors:
             try:
                 detector.finish(self.traffic.now_ns)
-            except Exception as error:  # see `_tell`; findings may be asked for again and again, and this counts once
+            except Exception as error:  # see `_notify`; findings may be asked for again and again, and this counts once
                 if detector.id not in self._faults:
                     self._fault(detector, error)
             detector.beside(found)

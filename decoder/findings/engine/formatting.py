@@ -56,9 +56,9 @@ def topic_id_text(topic_id: bytes) -> str:
     return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
 
 
-def topic_name(exchange: Exchange, told: str | bytes) -> str:
+def topic_name(exchange: Exchange, topic: str | bytes) -> str:
     """The name of a topic that is told by name or by id; the id as Kafka writes it if its name was not seen."""
-    if isinstance(told, str):
-        return told
-    known = exchange.topics.name(told) if exchange.topics is not None else None
-    return known or topic_id_text(told)
+    if isinstance(topic, str):
+        return topic
+    known = exchange.topics.name(topic) if exchange.topics is not None else None
+    return known or topic_id_text(topic)

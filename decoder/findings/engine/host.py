@@ -7,7 +7,7 @@ import ipaddress
 _NAMES_OF_SELF = ("localhost", "localhost.localdomain", "ip6-localhost")
 
 
-def told(host: str | None, port: int) -> str:
+def host_port(host: str | None, port: int) -> str:
     """``host:port``, IPv6 in brackets."""
     return f"[{host}]:{port}" if host and ":" in host else f"{host or ''}:{port}"
 

@@ -326,12 +326,12 @@ class Traffic:
         message = exchange.response_view
         if message is None:
             return
-        told = brokers_of(message)
+        brokers = brokers_of(message)
         cluster_id = message["cluster_id"] if any(f.name == "cluster_id" for f in message.plan.root.fields) else None
         # Before Metadata v2 no cluster id is told: brokers that are named together are one cluster.
         cluster = self._clusters.get(cluster_id) if cluster_id else None
         if cluster is None:
-            cluster = next((self._by_address[a] for _, a in told if a in self._by_address), None)
+            cluster = next((self._by_address[a] for _, a in brokers if a in self._by_address), None)
             if cluster is None or (cluster_id and cluster.id and cluster.id != cluster_id):
                 cluster = self.cluster_of(conn.broker)
                 if cluster_id and cluster.id and cluster.id != cluster_id:
@@ -340,7 +340,7 @@ class Traffic:
             if cluster_id:
                 self._clusters[cluster_id] = cluster
         self._by_address[conn.broker] = cluster
-        for _, address in told:
+        for _, address in brokers:
             self._by_address[address] = cluster
         cluster.learn(message, exchange.response_time_ns or 0)
         for original in exchange.marks.get("broker_response", ()):

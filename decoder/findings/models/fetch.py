@@ -156,14 +156,14 @@ class FetchReader(Model):
         found = FetchExchange()
         found.exchange = exchange
 
-        def told(name: str, missing: int) -> int:
+        def field(name: str, missing: int) -> int:
             at = shape.root.get(name)
             return missing if at is None else values[at]
 
-        found.max_wait_ms, found.min_bytes = told("max_wait_ms", 0), told("min_bytes", 0)
-        found.max_bytes = told("max_bytes", 0x7FFFFFFF)
-        found.read_committed = told("isolation_level", 0) == 1
-        found.session_epoch = told("session_epoch", -1)
+        found.max_wait_ms, found.min_bytes = field("max_wait_ms", 0), field("min_bytes", 0)
+        found.max_bytes = field("max_bytes", 0x7FFFFFFF)
+        found.read_committed = field("isolation_level", 0) == 1
+        found.session_epoch = field("session_epoch", -1)
         found.asked = dict(_asked(exchange, values, shape))
         back = _shape("response", answered.api_version, "responses")
         root = answered.values
@@ -224,7 +224,7 @@ def _answered(exchange: Exchange, values: tuple[Any, ...], shape: _Shape) -> Ite
     for topic in values[shape.root["responses"]] or ():
         name = topic_name(exchange, topic[name_at])
         for p in topic[shape.topic["partitions"]] or ():
-            apart = p[diverging] if diverging is not None else None
+            diverges = p[diverging] if diverging is not None else None
             yield PartitionData(
                 (name, p[at["partition_index"]]),
                 p[at["error_code"]],
@@ -232,7 +232,7 @@ def _answered(exchange: Exchange, values: tuple[Any, ...], shape: _Shape) -> Ite
                 p[stable] if stable is not None else -1,
                 p[start] if start is not None else -1,
                 p[replica] if replica is not None else -1,
-                (apart[0], apart[1]) if apart is not None and apart[0] >= 0 else None,
+                (diverges[0], diverges[1]) if diverges is not None and diverges[0] >= 0 else None,
                 p[at["records"]],
             )
 

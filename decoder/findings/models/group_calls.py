@@ -171,10 +171,10 @@ class Call:
             return None
         offered = rows(message, "protocols")
         try:
-            told = embedded.subscription(offered[0]["metadata"], self.asked["protocol_type"]) if offered else {}
+            subscribed = embedded.subscription(offered[0]["metadata"], self.asked["protocol_type"]) if offered else {}
         except (DecodeError, KeyError):
             return None
-        return tuple(sorted(told["topics"])) if told.get("topics") is not None else None
+        return tuple(sorted(subscribed["topics"])) if subscribed.get("topics") is not None else None
 
     @property
     def subscription(self) -> object:

@@ -92,25 +92,25 @@ class OfferedVersions(Model):
         self.before: BoundedDict[str, tuple[Table, int]] = BoundedDict()
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
-        told = self.told(conn)
+        own_table = self.of_connection(conn)
         known = self.tables.get(conn.broker)
-        if told is None or known == told:
+        if own_table is None or known == own_table:
             return
         if known is not None:
             self.before.of(conn.broker, lambda: (known, conn.last_ns))
         self.tables.pop(conn.broker, None)
-        self.tables.of(conn.broker, lambda: dict(told))
+        self.tables.of(conn.broker, lambda: dict(own_table))
         self.traffic.forget_kinds()
 
     @staticmethod
-    def told(conn: ClientConnection) -> Table | None:
+    def of_connection(conn: ClientConnection) -> Table | None:
         """What this very connection was told. A refused ApiVersions names ApiVersions alone: that is no table."""
         offered = conn.about.offered
         return offered if offered is not None and METADATA in offered else None
 
     def of(self, conn: ClientConnection) -> Table | None:
         """What is known of the connection's broker, from any connection."""
-        return self.told(conn) or self.tables.get(conn.broker)
+        return self.of_connection(conn) or self.tables.get(conn.broker)
 
     def judge(self, conn: ClientConnection, exchange: Exchange) -> VersionCheck:
         """How the version of an exchange fits."""
@@ -119,8 +119,8 @@ class OfferedVersions(Model):
         return self._judged[1]
 
     def _judge(self, conn: ClientConnection, api_key: int, version: int) -> VersionCheck:
-        told = self.told(conn)
-        table = told or self.tables.get(conn.broker)
+        own_table = self.of_connection(conn)
+        table = own_table or self.tables.get(conn.broker)
         if table is None:
             unknown = current(api_key, version) or api_key not in facts.api_keys()
             return VersionCheck(VersionFit.UNKNOWN if unknown else VersionFit.NOWHERE)
@@ -132,7 +132,7 @@ class OfferedVersions(Model):
             return VersionCheck(VersionFit.ELSEWHERE, ends, other)
         # What the broker names and does not serve (Produce of Kafka 4), no client can be blamed for.
         low, high = table.get(api_key, (0, -1))
-        return VersionCheck(VersionFit.IGNORED if told and not low <= version <= high else VersionFit.OUTSIDE, ends)
+        return VersionCheck(VersionFit.IGNORED if own_table and not low <= version <= high else VersionFit.OUTSIDE, ends)
 
     def _elsewhere(self, conn: ClientConnection, api_key: int, version: int) -> str:
         cluster = conn.cluster

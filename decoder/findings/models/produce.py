@@ -149,11 +149,11 @@ def _results(exchange: Exchange) -> list[PartitionProduceResponse]:
         name = topic_name(exchange, each[name_at])
         for one in each[parts_at] or ():
             error = one[error_at]
-            found.append(PartitionProduceResponse(name, one[index_at], error, *(_said(plan, part, one) if error else ("", -1))))
+            found.append(PartitionProduceResponse(name, one[index_at], error, *(_error_details(plan, part, one) if error else ("", -1))))
     return found
 
 
-def _said(plan: Plan, part: dict[str, int], values: tuple[Any, ...]) -> tuple[str, int]:
+def _error_details(plan: Plan, part: dict[str, int], values: tuple[Any, ...]) -> tuple[str, int]:
     """The broker's words about an error, and the leader that it names."""
     text, leader = "", -1
     if "error_message" in part:

@@ -74,7 +74,7 @@ class MetadataIgnored(Detector):
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
         # By client: when it was last told of a topic.
-        self._told: BoundedDict[tuple[str, str], BoundedDict[str, int]] = BoundedDict()
+        self._metadata_ns: BoundedDict[tuple[str, str], BoundedDict[str, int]] = BoundedDict()
         self._tallies: BoundedDict[object, _Tally] = BoundedDict()
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
@@ -82,11 +82,11 @@ class MetadataIgnored(Detector):
         if exchange.api_key == METADATA:
             message = exchange.response_view if exchange.state is State.PAIRED else None
             if message is not None and exchange.response_time_ns:
-                told = self._told.of(who, BoundedDict)
+                metadata_ns = self._metadata_ns.of(who, BoundedDict)
                 for name in message.lists_at("topics.name")[0]:
                     if name:
-                        told.pop(name, None)
-                        told.of(name, lambda: exchange.response_time_ns or 0)
+                        metadata_ns.pop(name, None)
+                        metadata_ns.of(name, lambda: exchange.response_time_ns or 0)
             return
         for topic, _, partition, _code in failed(exchange, self.CODES):
             self._refused(conn, exchange, who, topic, partition)
@@ -96,9 +96,9 @@ class MetadataIgnored(Detector):
     ) -> None:
         cluster = conn.cluster
         node, leader = cluster.node_at(conn.broker), cluster.leaders.get((topic, partition))
-        told = self._told.of(who, BoundedDict).get(topic, 0)
+        metadata_ns = self._metadata_ns.of(who, BoundedDict).get(topic, 0)
         sent = exchange.request_time_ns or 0
-        if node is None or leader is None or leader.node in (-1, node) or not leader.time_ns <= told < sent:
+        if node is None or leader is None or leader.node in (-1, node) or not leader.time_ns <= metadata_ns < sent:
             return
         key = conn.identity, topic, partition, conn.broker
         tally = self._tallies.of(key, _Tally)

@@ -33,7 +33,7 @@ def asks_for_all(message: MessageView) -> bool:
     return topics is None or (message.api_version == 0 and not topics)
 
 
-class Told(NamedTuple):
+class TopicMetadata(NamedTuple):
     """What a Metadata response says of a topic."""
 
     name: str
@@ -50,7 +50,7 @@ def _topic_at(version: int) -> tuple[int, dict[str, int]]:
     return at, {f.name: i for i, f in enumerate(struct.fields)}
 
 
-def told(exchange: Exchange) -> Iterator[Told]:
+def topics_of(exchange: Exchange) -> Iterator[TopicMetadata]:
     """The topics of a Metadata response."""
     message = exchange.response_view
     if exchange.state is not State.PAIRED or message is None:
@@ -60,7 +60,7 @@ def told(exchange: Exchange) -> Iterator[Told]:
         name = topic[names["name"]]
         if not name and "topic_id" in names and any(topic[names["topic_id"]]):
             name = topic_name(exchange, topic[names["topic_id"]])
-        yield Told(name or "", topic[names["error_code"]], topic[names["partitions"]] or ())
+        yield TopicMetadata(name or "", topic[names["error_code"]], topic[names["partitions"]] or ())
 
 
 class MetadataStorm(Detector):
@@ -207,7 +207,7 @@ class UnknownTopicLoop(Detector):
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if not exchange.error and not self._sought:
             return
-        for topic in told(exchange):
+        for topic in topics_of(exchange):
             key = conn.identity, topic.name
             if topic.error not in UNKNOWN:
                 if key in self._sought:
@@ -270,7 +270,7 @@ class InvalidTopicName(Detector):
         if exchange.state is not State.PAIRED or not exchange.error:
             return
         if exchange.api_key == METADATA:
-            refused = [t.name for t in told(exchange) if t.error == INVALID_TOPIC]
+            refused = [t.name for t in topics_of(exchange) if t.error == INVALID_TOPIC]
         else:
             message = exchange.response_view
             topics = message.to_dict()["topics"] if message else ()
@@ -330,7 +330,7 @@ class TopicMadeByAsking(Detector):
         # Before version 4 every request lets the broker create.
         allowed = message.api_version < 4 or message.values[1]
         time_ns = exchange.response_time_ns or 0
-        for topic in told(exchange):
+        for topic in topics_of(exchange):
             key = id(conn.cluster), topic.name
             if topic.error in UNKNOWN or topic.error == LEADER_NOT_AVAILABLE:
                 if allowed and not asks_for_all(message):

@@ -25,8 +25,8 @@ class MisroutedClient(Detector):
         asked, answer = exchange.request_view, exchange.response_view
         if exchange.state is not State.PAIRED or asked is None or answer is None or answer["error_code"] != _REFUSED:
             return
-        said = asked.to_dict()
-        cluster, node = said.get("cluster_id"), said.get("node_id", -1)
+        fields = asked.to_dict()
+        cluster, node = fields.get("cluster_id"), fields.get("node_id", -1)
         found = self.report(
             (conn.identity, cluster, node, conn.broker),
             exchange,

@@ -73,10 +73,10 @@ class Throttled(Detector):
         if self._held:
             self._meanwhile(conn, exchange)
         taken = self.waits.taken
-        told = taken.throttle_ms if taken is not None else throttle_ms(exchange)
+        throttle = taken.throttle_ms if taken is not None else throttle_ms(exchange)
         refused = exchange.api_key in MUTATIONS and exchange.error == QUOTA_EXCEEDED
-        if told > 0 or refused:
-            self._throttled(conn, exchange, told, refused)
+        if throttle > 0 or refused:
+            self._throttled(conn, exchange, throttle, refused)
 
     def _meanwhile(self, conn: ClientConnection, exchange: Exchange) -> None:
         for kind in (PRODUCE, FETCH, -1):
@@ -90,7 +90,7 @@ class Throttled(Detector):
                 held.meanwhile += 1
                 return
 
-    def _throttled(self, conn: ClientConnection, exchange: Exchange, told: int, refused: bool) -> None:
+    def _throttled(self, conn: ClientConnection, exchange: Exchange, throttle: int, refused: bool) -> None:
         time_ns = exchange.response_time_ns or 0
         kind = exchange.api_key if exchange.api_key in (PRODUCE, FETCH) else -1
         key = conn.identity, kind
@@ -98,14 +98,14 @@ class Throttled(Detector):
         if held is None:
             held = self._held[key] = _Held(conn, first_ns=time_ns)
         covered = held.until.get(conn.broker, 0)
-        if told > 0 and kept_back(conn, exchange, told):
-            began, until = time_ns - told * 1_000_000, time_ns
+        if throttle > 0 and kept_back(conn, exchange, throttle):
+            began, until = time_ns - throttle * 1_000_000, time_ns
             held.kept_back += 1
         else:
-            began, until = time_ns, time_ns + told * 1_000_000
+            began, until = time_ns, time_ns + throttle * 1_000_000
         held.kept_ns += max(0, until - max(began, covered))
         held.until[conn.broker] = max(covered, until)
-        held.worst_ms = max(held.worst_ms, told)
+        held.worst_ms = max(held.worst_ms, throttle)
         held.refused += refused
         quota = (
             "producer_byte_rate"

@@ -119,7 +119,7 @@ class GrowingLag(FetchDetector):
             if falling is not None:
                 behind.setdefault(place[0], {})[place[1]] = falling
         for topic, partitions in behind.items():
-            self._tell(conn, topic, partitions)
+            self._report(conn, topic, partitions)
 
     def _falling(self, track: _Track) -> _Falling | None:
         points = [*track.points, track.last]
@@ -134,7 +134,7 @@ class GrowingLag(FetchDetector):
         grows = late > middle > early and last.lag - first.lag >= max(self.LAG, first.lag // 4)
         return _Falling(first, last) if grows else None
 
-    def _tell(self, conn: ClientConnection, topic: str, partitions: dict[int, _Falling]) -> None:
+    def _report(self, conn: ClientConnection, topic: str, partitions: dict[int, _Falling]) -> None:
         worst, case = max(partitions.items(), key=lambda item: item[1].last.lag)
         lasting = max(f.last.time_ns - f.first.time_ns for f in partitions.values()) / SECOND
         taken = sum(f.last.offset - f.first.offset for f in partitions.values()) / lasting

@@ -52,7 +52,7 @@ class _Assigned(GroupDetector):
     def judge(self, group: Group, counts: dict[str, int], call: Call) -> None:
         """`counts`: partitions by member id, two members at least."""
 
-    def told(self, group: Group, counts: dict[str, int], call: Call, seen: str, why: str, remedy: str) -> Finding:
+    def report_group(self, group: Group, counts: dict[str, int], call: Call, seen: str, why: str, remedy: str) -> Finding:
         """One finding per group; it says how it is now."""
         finding = self.report(group, call.exchange, why, remedy, seen=seen, assignor=group.assignor, **call.facts)
         finding.seen = seen
@@ -85,7 +85,7 @@ class AssignmentSkew(_Assigned):
             return
         member = max(counts, key=lambda m: counts[m])
         topics = {m.topics for m in group.live if m.topics is not None}
-        finding = self.told(
+        finding = self.report_group(
             group,
             counts,
             call,
@@ -115,7 +115,7 @@ class IdleMembers(_Assigned):
         total = sum(counts.values())
         if not idle or len(counts) <= total:
             return
-        self.told(
+        self.report_group(
             group,
             counts,
             call,

@@ -72,10 +72,10 @@ class MissedHeartbeats(GroupDetector):
     def _make(self, group: Group, member: Member, silent: int, call: Call | None, what: str) -> Finding:
         session = session_ms(member)
         lost = silent > session * 1e6
-        told = "" if member.protocol == "classic" else " (the broker's default)"
+        note = "" if member.protocol == "classic" else " (the broker's default)"
         return self.finding(
             f"{member.who} of group {group.id!r} {what} {duration(silent)}; its session timeout is "
-            f"{duration(session * 1e6)}{told}"
+            f"{duration(session * 1e6)}{note}"
             + (", so the coordinator took it for dead" if lost else ": little more and it is taken for dead"),
             "a member without a heartbeat for session.timeout.ms is put out of its group: a rebalance, and its "
             "records are read again by others. Java, librdkafka and the Python clients send heartbeats whatever the "
@@ -147,8 +147,8 @@ class PollIntervalExceeded(GroupDetector):
         now, limit = call.asked_ns, member.rebalance_timeout_ms
         polled = max(member.synced_ns, member.first_ns)
         fetched = self.groups.fetched.get(member.conn.identity, 0)
-        told = bool(fetched) and "rdkafka" not in member.conn.software  # librdkafka fetches ahead, polled or not
-        if told:
+        polls_seen = bool(fetched) and "rdkafka" not in member.conn.software  # librdkafka fetches ahead, polled or not
+        if polls_seen:
             polled = max(polled, fetched)
         if "poll" in reason.lower() and ("timeout" in reason.lower() or "interval" in reason.lower()):
             away = self._away[call.group, member.conn.identity] = _Away(member, call, limit, polled, reason)
@@ -157,7 +157,7 @@ class PollIntervalExceeded(GroupDetector):
         unpolled = now - polled
         if limit <= 0 or unpolled < limit * self.NEARLY * 1e6:
             limit = -1  # aiokafka puts another timeout into JoinGroup
-            if not told or unpolled < self.UNPOLLED_NS or not member.assignment:
+            if not polls_seen or unpolled < self.UNPOLLED_NS or not member.assignment:
                 return
         self._away[call.group, member.conn.identity] = _Away(member, call, limit, polled)
 
@@ -200,12 +200,12 @@ class PollIntervalExceeded(GroupDetector):
         limit = away.limit_ms
         back = now_ns - call.asked_ns
         pause = max(max(limit, 0) * 1_000_000 + back, now_ns - away.since_ns if limit < 0 else 0)
-        said = f", with the reason {reason!r}" if reason else ""
+        stated = f", with the reason {reason!r}" if reason else ""
         again = f" and joined again {duration(back)} later" if back else ""
-        told = f", {duration(limit * 1e6)}" if limit > 0 else " (which its JoinGroup does not tell)"
+        known_limit = f", {duration(limit * 1e6)}" if limit > 0 else " (which its JoinGroup does not tell)"
         return self.finding(
-            f"{member.who} left group {call.group.id!r} by itself{said}, stayed connected{again}: its application did "
-            f"not poll for max.poll.interval.ms{told}; the pause was at least {duration(pause)}",
+            f"{member.who} left group {call.group.id!r} by itself{stated}, stayed connected{again}: its application did "
+            f"not poll for max.poll.interval.ms{known_limit}; the pause was at least {duration(pause)}",
             "a consumer that is not polled for max.poll.interval.ms (KIP-62; in JoinGroup it is the rebalance timeout) "
             "leaves its group: a rebalance, commits of what it was working on are refused with UNKNOWN_MEMBER_ID, and "
             "others read the same records again.",

@@ -112,7 +112,7 @@ class HeldUpJoin(GroupDetector):
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
-        self._told: deque[Rebalance] = deque(maxlen=200)
+        self._reported: deque[Rebalance] = deque(maxlen=200)
 
     def asked(self, call: Call) -> None:
         self._look(call.group, call.asked_ns, call)
@@ -151,10 +151,10 @@ class HeldUpJoin(GroupDetector):
             f"{'; then the group went on without it' if out else ''}"
         )
         member = late[0]
-        if rebalance in self._told:
+        if rebalance in self._reported:
             finding = self._found[group]
         else:
-            self._told.append(rebalance)
+            self._reported.append(rebalance)
             exchange = call.exchange if call else next(iter(group.waiting.values()))
             finding = self.report(
                 group,
@@ -204,21 +204,21 @@ class SlowRebalance(GroupDetector):
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
-        self._told: deque[Rebalance] = deque(maxlen=200)
+        self._reported: deque[Rebalance] = deque(maxlen=200)
 
     def answered(self, call: Call) -> None:
         if call.error or not call.answer:
             return
         group = call.group
         last = group.last_formed()
-        if last is None or last in self._told or not last.first_join_ns:
+        if last is None or last in self._reported or not last.first_join_ns:
             return
         joining = last.formed_ns - last.first_join_ns
         assigning = last.leader_sync_ns - last.formed_ns if last.leader_sync_ns else 0
         unexplained = joining >= self.JOIN_NS and not laggards(group, last) and not last.expected
         if not unexplained and assigning < self.SYNC_NS:
             return
-        self._told.append(last)
+        self._reported.append(last)
         leader = group.members.get(group.leader)
         if assigning >= self.SYNC_NS:
             who = leader.who if leader else "its leader"

@@ -38,23 +38,23 @@ class UnknownMember(GroupDetector):
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
-        self._told: BoundedDict[tuple[Group, Identity], deque[int]] = BoundedDict(2000)
+        self._refusals: BoundedDict[tuple[Group, Identity], deque[int]] = BoundedDict(2000)
 
     def answered(self, call: Call) -> None:
         if call.error not in GONE_CODES or call.commits or call.leaves:
             return
         key = call.group, call.conn.identity
-        told = self._told.get(key)
-        if told is None:
-            told = self._told[key] = deque(maxlen=1000)
-        told.append(call.answered_ns)
-        while told[-1] - told[0] > self.WINDOW_NS:
-            told.popleft()
-        if len(told) < self.TIMES:
+        refusals = self._refusals.get(key)
+        if refusals is None:
+            refusals = self._refusals[key] = deque(maxlen=1000)
+        refusals.append(call.answered_ns)
+        while refusals[-1] - refusals[0] > self.WINDOW_NS:
+            refusals.popleft()
+        if len(refusals) < self.TIMES:
             return
         name = facts.error_name(call.error)
         seen = (
-            f"{call.conn.who} was told {len(told)} times in {duration(told[-1] - told[0])} that it is no member of group "
+            f"{call.conn.who} was told {len(refusals)} times in {duration(refusals[-1] - refusals[0])} that it is no member of group "
             f"{call.group_id!r} (last {name} to {call.api} v{call.exchange.api_version}, "
             f"member {call.member_id or 'without an id'}, generation {call.generation})"
         )
@@ -72,7 +72,7 @@ class UnknownMember(GroupDetector):
             **call.facts,
         )
         finding.seen = seen
-        finding.count = max(finding.count, len(told))
+        finding.count = max(finding.count, len(refusals))
         if finding.count >= self.MANY:
             finding.severity = Severity.HIGH
 
@@ -239,10 +239,10 @@ class GroupRefused(GroupDetector):
 
     def answered(self, call: Call) -> None:
         if call.error in _REFUSED and not call.commits and not call.leaves:
-            told = call.asked.get("session_timeout_ms", -1)
+            refusals = call.asked.get("session_timeout_ms", -1)
             asked = (
-                f"; it asks for a session timeout of {told} ms"
-                if told > 0 and "SESSION" in _REFUSED[call.error]
+                f"; it asks for a session timeout of {refusals} ms"
+                if refusals > 0 and "SESSION" in _REFUSED[call.error]
                 else ""
             )
             self._refused(call.conn, call.exchange, call.group_id, call.error, asked)

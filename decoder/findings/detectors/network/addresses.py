@@ -9,7 +9,7 @@ from ....schema import facts
 from ....wire.errors import DecodeError
 from ...engine.detector import Detector
 from ...engine.finding import Finding, Severity
-from ...engine.host import is_loopback, is_number, is_private, is_unspecified, same_place, split, told
+from ...engine.host import host_port, is_loopback, is_number, is_private, is_unspecified, same_place, split
 from ...engine.traffic import ClientConnection, Traffic, brokers_of
 from .refusals import DETECTORS as _REFUSALS
 
@@ -47,17 +47,17 @@ def _named(message: MessageView) -> list[tuple[int, str]]:
     else:
         paths = ("node_id", "host", "port")
     found = message.lists_at(*paths)
-    return [(node, told(host, port)) for node, host, port in zip(*found, strict=True) if node >= 0]
+    return [(node, host_port(host, port)) for node, host, port in zip(*found, strict=True) if node >= 0]
 
 
 class _Seeker:
     """A client that asks where brokers are: what it was told, and what it did with it."""
 
-    __slots__ = ("asked", "conn", "connections", "exchange", "first_ns", "last_ns", "told", "wants")
+    __slots__ = ("addresses", "asked", "conn", "connections", "exchange", "first_ns", "last_ns", "wants")
 
     def __init__(self, conn: ClientConnection) -> None:
         self.conn = conn
-        self.told: dict[str, int] = {}
+        self.addresses: dict[str, int] = {}
         self.exchange: Exchange | None = None
         self.wants = False
         self.again()
@@ -71,8 +71,8 @@ class _Seeker:
         if now - self.last_ns > _PATIENCE_NS:
             self.again()
         if exchange.api_key == _METADATA:
-            self.told = {}
-        self.told.update((address, node) for node, address in answers)
+            self.addresses = {}
+        self.addresses.update((address, node) for node, address in answers)
         self.connections += not self.asked or self.conn.number != conn.number
         self.conn, self.exchange, self.wants = conn, exchange, self.wants or wants
         self.asked += 1
@@ -144,12 +144,12 @@ class UnreachableAdvertisedAddress(Detector):
         if self._tried[key] < self.REFUSALS or key in self._reached:
             return
         for (host, _), seeker in self._seekers.items():
-            for address, node in seeker.told.items() if host == conn.client_host else ():
+            for address, node in seeker.addresses.items() if host == conn.client_host else ():
                 # Behind a proxy clients are told its address, and what was tried is the broker's own.
                 tried = same_place(address, conn.broker) or seeker.conn.cluster.node_at(conn.broker) == node
                 if tried and not self._got_there(seeker, address, node):
                     word = "is refused" if conn.how == "refused" else "gets no answer"
-                    found = self._say(seeker, address, node, conn.closed_ns)
+                    found = self._report(seeker, address, node, conn.closed_ns)
                     found.count = max(found.count, self._tried[key])
                     where = address if same_place(address, conn.broker) else conn.broker
                     found.seen = (
@@ -162,15 +162,15 @@ class UnreachableAdvertisedAddress(Detector):
         """Told and told again, and nothing comes of it."""
         if not seeker.wants or seeker.asked < self.HINTED:
             return
-        if any(self._got_there(seeker, address, node) for address, node in seeker.told.items()):
+        if any(self._got_there(seeker, address, node) for address, node in seeker.addresses.items()):
             return  # at least one could be reached, so the addresses are of the right kind
         lasted = seeker.last_ns - seeker.first_ns
         stuck = seeker.asked >= self.LOOKUPS and seeker.connections >= self.CONNECTIONS and lasted >= self.LOOKUP_NS
-        for address, node in seeker.told.items():
+        for address, node in seeker.addresses.items():
             if not stuck and (lasted < self.HINTED_NS or not _hint(seeker.conn, address)):
                 continue
             seconds = lasted / 1e9
-            found = self._say(seeker, address, node, seeker.last_ns)
+            found = self._report(seeker, address, node, seeker.last_ns)
             found.count = max(found.count, seeker.asked)
             found.seen = (
                 f"{seeker.conn.who} is told by {seeker.conn.where} that broker {node} is at {address}, never "
@@ -184,7 +184,7 @@ class UnreachableAdvertisedAddress(Detector):
         cluster = seeker.conn.cluster
         return any(h == host and cluster.node_at(broker) == node for h, broker in self._reached)
 
-    def _say(self, seeker: _Seeker, address: str, node: int, time_ns: int | None) -> Finding:
+    def _report(self, seeker: _Seeker, address: str, node: int, time_ns: int | None) -> Finding:
         hint = _hint(seeker.conn, address)
         return self.report(
             (seeker.conn.client_host, seeker.conn.client_id, address),
@@ -296,26 +296,26 @@ class FlappingBrokerAddress(Detector):
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
-        self._said: dict[tuple[str, str, str, int], tuple[str, str, int]] = {}
+        self._moves: dict[tuple[str, str, str, int], tuple[str, str, int]] = {}
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.state is not State.PAIRED:
             return
         for node, address in named(exchange):
             key = conn.broker, conn.client_host, conn.client_id or "", node
-            before, now, returns = self._said.get(key, ("", address, 0))
+            before, now, returns = self._moves.get(key, ("", address, 0))
             if address != now:
                 returns = returns + 1 if address == before else 0
                 before, now = now, address
-            elif key in self._said:
+            elif key in self._moves:
                 continue
-            self._said[key] = before, now, returns
-            if len(self._said) > MOST_ADDRESSES:
-                del self._said[next(iter(self._said))]
+            self._moves[key] = before, now, returns
+            if len(self._moves) > MOST_ADDRESSES:
+                del self._moves[next(iter(self._moves))]
             if returns >= self.RETURNS:
-                self._say(conn, exchange, node, before, now)
+                self._report(conn, exchange, node, before, now)
 
-    def _say(self, conn: ClientConnection, exchange: Exchange, node: int, before: str, now: str) -> None:
+    def _report(self, conn: ClientConnection, exchange: Exchange, node: int, before: str, now: str) -> None:
         found = self.report(
             (conn.cluster.id, conn.broker, node),
             exchange,

@@ -153,14 +153,14 @@ class UnusedConnections(Detector):
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
         self._unused: BoundedDict[tuple[str, str], list[int]] = BoundedDict(4096)  # count, first
-        self._spoke: BoundedDict[int, bool] = BoundedDict(8192)
+        self._unframed: BoundedDict[int, bool] = BoundedDict(8192)
 
     def stray(self, conn: ClientConnection, opaque: object) -> None:
-        self._spoke[conn.number] = True  # TLS, SASL without frames
+        self._unframed[conn.number] = True  # TLS, SASL without frames
 
     def closed(self, conn: ClientConnection) -> None:
-        spoke = self._spoke.pop(conn.number, False)
-        if spoke or conn.requests or not conn.established or not conn.how or conn.lost:
+        unframed = self._unframed.pop(conn.number, False)
+        if unframed or conn.requests or not conn.established or not conn.how or conn.lost:
             return
         key, at = (conn.client_host, conn.broker), conn.closed_ns or 0
         sums = self._unused.get(key)

@@ -54,27 +54,27 @@ class Ending(Enum):
 class ConnectionStart:
     """What was said on one connection, as far as it matters here.
 
-    `heads`: the first bytes of each direction that are no frames. `closed_on`: the request that was unanswered at
+    `first_bytes`: those of each direction that are no frames. `closed_on`: the request that was unanswered at
     the end. `token`: raw SASL tokens (SaslHandshake v0, GSSAPI of 0.9) were seen.
     """
 
-    __slots__ = ("answered", "broken", "closed_on", "heads", "sasl", "token", "well")
+    __slots__ = ("answered", "broken", "closed_on", "first_bytes", "sasl", "token", "works")
 
     def __init__(self) -> None:
         self.answered = 0
-        self.broken = self.sasl = self.token = self.well = False
-        self.heads = [b"", b""]
+        self.broken = self.sasl = self.token = self.works = False
+        self.first_bytes = [b"", b""]
         self.closed_on: Exchange | None = None
 
     def of(self, conn: ClientConnection) -> Ending:
         """What it means, once the connection has ended (or as far as can be told before)."""
-        if self.well or self.broken or conn.lost:
+        if self.works or self.broken or conn.lost:
             return Ending.FINE
-        asked, told = self.heads
-        if asked and not conn.requests:
-            return self._not_asked(asked, told)
-        if told and not self.answered:
-            name = protocol(told, Direction.RESPONSE)
+        request, response = self.first_bytes
+        if request and not conn.requests:
+            return self._not_asked(request, response)
+        if response and not self.answered:
+            name = protocol(response, Direction.RESPONSE)
             return Ending.TLS_PORT if name == TLS else Ending.FOREIGN if name else Ending.FINE
         if conn.closed_ns is None or not conn.how or not conn.established or conn.by == "client":
             return Ending.FINE
@@ -92,17 +92,17 @@ class ConnectionStart:
         return Ending.BEFORE_SASL if known and not self.sasl and last.api_key not in _SASL else Ending.FINE
 
     @staticmethod
-    def _not_asked(asked: bytes, told: bytes) -> Ending:
-        name = protocol(asked, Direction.REQUEST)
+    def _not_asked(request: bytes, response: bytes) -> Ending:
+        name = protocol(request, Direction.REQUEST)
         if name == TLS:
-            return Ending.TLS_SESSION if protocol(told, Direction.RESPONSE) == TLS else Ending.TLS_REFUSED
+            return Ending.TLS_SESSION if protocol(response, Direction.RESPONSE) == TLS else Ending.TLS_REFUSED
         if name:
             return Ending.FOREIGN
-        return Ending.SIZE if not 0 <= announced(asked) <= MOST_REQUEST else Ending.FINE
+        return Ending.SIZE if not 0 <= announced(request) <= MOST_REQUEST else Ending.FINE
 
 
 class Endings(Model):
-    """Follows connections until they work. `talks`: of those that do not yet, by number. `heard`: the one that has just got bytes
+    """Follows connections until they work. `starts`: of those that do not yet, by number. `unframed`: the one that has just got bytes
     that are no frames. `ended`: the one that has just ended. `works_since`: the last answer that was the first real one on its connection."""
 
     id = "endings"
@@ -110,51 +110,51 @@ class Endings(Model):
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
-        self.talks: dict[int, ConnectionStart] = {}
-        self.heard: ConnectionStart | None = None
+        self.starts: dict[int, ConnectionStart] = {}
+        self.unframed: ConnectionStart | None = None
         self.ended: ConnectionStart | None = None
         self.works_since: Exchange | None = None
         self._worked: dict[tuple[str, str], None] = {}
 
     def opened(self, conn: ClientConnection) -> None:
         if conn.established:
-            self.talks[conn.number] = ConnectionStart()
+            self.starts[conn.number] = ConnectionStart()
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
-        talk = self.talks.get(conn.number)
-        if talk is None or talk.well:
+        start = self.starts.get(conn.number)
+        if start is None or start.works:
             return
         if exchange.state is State.PAIRED:
-            talk.answered += 1
-            talk.sasl = talk.sasl or exchange.api_key in _SASL
+            start.answered += 1
+            start.sasl = start.sasl or exchange.api_key in _SASL
             if exchange.api_key != _API_VERSIONS and exchange.api_key not in _SASL:
-                self._works(conn, talk)
+                self._works(conn, start)
                 self.works_since = exchange
         elif exchange.state is State.ORPHAN or (exchange.api_key == _PRODUCE and expects_no_response(exchange)):
-            talk.well = True
-        elif talk.closed_on is None:
-            talk.closed_on = exchange
+            start.works = True
+        elif start.closed_on is None:
+            start.closed_on = exchange
 
     def stray(self, conn: ClientConnection, opaque: Opaque) -> None:
-        self.heard = None
-        talk = self.talks.get(conn.number)
-        if talk is None or talk.well:
+        self.unframed = None
+        start = self.starts.get(conn.number)
+        if start is None or start.works:
             return
         if opaque.framed:
-            talk.token = True
+            start.token = True
         elif opaque.reason.startswith("not ") or "ended inside" in opaque.reason:
-            if not talk.heads[opaque.direction]:
-                talk.heads[opaque.direction] = opaque.data[: 8 * KEPT]
-                self.heard = talk
+            if not start.first_bytes[opaque.direction]:
+                start.first_bytes[opaque.direction] = opaque.data[: 8 * KEPT]
+                self.unframed = start
         else:
-            talk.broken = True  # bytes are missing: whatever comes may be the middle of something
+            start.broken = True  # bytes are missing: whatever comes may be the middle of something
 
     def closed(self, conn: ClientConnection) -> None:
-        talk = self.talks.pop(conn.number, None)
-        self.ended = None if talk is None or talk.well else talk
+        start = self.starts.pop(conn.number, None)
+        self.ended = None if start is None or start.works else start
 
-    def _works(self, conn: ClientConnection, talk: ConnectionStart) -> None:
-        talk.well, talk.heads = True, [b"", b""]
+    def _works(self, conn: ClientConnection, start: ConnectionStart) -> None:
+        start.works, start.first_bytes = True, [b"", b""]
         self._worked[conn.client_host, conn.broker] = None
         if len(self._worked) > MOST_PAIRS:
             del self._worked[next(iter(self._worked))]
@@ -164,31 +164,31 @@ class Endings(Model):
         return (conn.client_host, conn.broker) in self._worked
 
 
-_OF_TALKS = {"stray": "heard", "closed": "ended"}
+_OF_STARTS = {"stray": "unframed", "closed": "ended"}
 """What `EndingDetector` is told of a connection."""
 
 
 class EndingDetector(Detector):
-    """A detector of connections that never worked: override `heard` and `ended`."""
+    """A detector of connections that never worked: override `unframed` and `ended`."""
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
         self.endings = traffic.model(Endings)
 
     def hears(self, name: str) -> bool:
-        own = _OF_TALKS.get(name)
+        own = _OF_STARTS.get(name)
         return super().hears(name) if own is None else overrides(self, EndingDetector, name, own)
 
     def stray(self, conn: ClientConnection, opaque: Opaque) -> None:
-        if self.endings.heard is not None:
-            self.heard(conn, self.endings.heard)
+        if self.endings.unframed is not None:
+            self.unframed(conn, self.endings.unframed)
 
     def closed(self, conn: ClientConnection) -> None:
         if self.endings.ended is not None:
             self.ended(conn, self.endings.ended, self.endings.ended.of(conn))
 
-    def heard(self, conn: ClientConnection, talk: ConnectionStart) -> None:
+    def unframed(self, conn: ClientConnection, start: ConnectionStart) -> None:
         """Bytes that are no frames came in; the connection goes on."""
 
-    def ended(self, conn: ClientConnection, talk: ConnectionStart, how: Ending) -> None:
+    def ended(self, conn: ClientConnection, start: ConnectionStart, how: Ending) -> None:
         """A connection ended that never worked."""

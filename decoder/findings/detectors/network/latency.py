@@ -256,9 +256,9 @@ class SlowBroker(Detector):
                     continue
                 other = others[len(others) // 2]
                 if usual >= self.FACTOR * other and usual - other >= self.OVER_NS:
-                    self._tell(broker, api_key, usual, other, len(others))
+                    self._update(broker, api_key, usual, other, len(others))
 
-    def _tell(self, broker: str, api_key: int, usual: float, other: float, count: int) -> None:
+    def _update(self, broker: str, api_key: int, usual: float, other: float, count: int) -> None:
         conn, exchange = self._links[broker]
         if broker not in self._found:
             self.report(

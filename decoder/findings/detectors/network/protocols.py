@@ -41,10 +41,10 @@ class TlsOnPlaintextPort(EndingDetector):
     severity = Severity.HIGH
     title = "a client begins TLS on a listener without TLS"
 
-    def ended(self, conn: ClientConnection, talk: ConnectionStart, how: Ending) -> None:
+    def ended(self, conn: ClientConnection, start: ConnectionStart, how: Ending) -> None:
         if how is not Ending.TLS_REFUSED or not conn.how:
             return
-        size = announced(talk.heads[0])
+        size = announced(start.first_bytes[0])
         found = self.report(
             (conn.client_host, conn.broker),
             None,
@@ -70,12 +70,12 @@ class PlaintextOnTlsPort(EndingDetector):
     severity = Severity.HIGH
     title = "a client sends requests in clear to a listener that wants TLS"
 
-    def ended(self, conn: ClientConnection, talk: ConnectionStart, how: Ending) -> None:
+    def ended(self, conn: ClientConnection, start: ConnectionStart, how: Ending) -> None:
         if how is not Ending.TLS_PORT:
             return
-        first = talk.closed_on
+        first = start.closed_on
         asked = f"{first.api} v{first.api_version}" if first else "the first request"
-        said = alert(talk.heads[1])
+        tls_alert = alert(start.first_bytes[1])
         found = self.report(
             (conn.client_host, conn.broker),
             first,
@@ -87,7 +87,7 @@ class PlaintextOnTlsPort(EndingDetector):
         )
         found.seen = (
             f"{conn.who} sends {asked} in clear, and {conn.where} answers with TLS"
-            f"{f' (alert {said.name})' if said else ''}; {_times(found.count)}"
+            f"{f' (alert {tls_alert.name})' if tls_alert else ''}; {_times(found.count)}"
         )
 
 
@@ -99,25 +99,25 @@ class TlsHandshakeFailed(EndingDetector):
     title = "a TLS handshake is refused by an alert"
 
     def stray(self, conn: ClientConnection, opaque: Opaque) -> None:
-        talk = self.endings.talks.get(conn.number)
-        if talk is None or not talk.heads[0] or protocol(talk.heads[0], Direction.REQUEST) != TLS:
+        start = self.endings.starts.get(conn.number)
+        if start is None or not start.first_bytes[0] or protocol(start.first_bytes[0], Direction.REQUEST) != TLS:
             return
-        said = alert(opaque.data)
-        if said is None or not said.fatal:
+        tls_alert = alert(opaque.data)
+        if tls_alert is None or not tls_alert.fatal:
             return
         sender = "the client" if opaque.direction is Direction.REQUEST else "the broker"
-        why, remedy = _ALERTS.get(said.name, ("the sender of the alert cannot go on", "look into its log"))
+        why, remedy = _ALERTS.get(tls_alert.name, ("the sender of the alert cannot go on", "look into its log"))
         found = self.report(
-            (conn.client_host, conn.broker, sender, said.name),
+            (conn.client_host, conn.broker, sender, tls_alert.name),
             None,
             f"{why}. No Kafka request can be sent.",
             remedy,
             time_ns=opaque.time_ns,
-            alert=said.name,
+            alert=tls_alert.name,
             sender=sender,
             **conn.facts,
         )
-        found.seen = f"TLS between {_of(conn)} and {conn.where} fails: {sender} sends {said.name} {_times(found.count)}"
+        found.seen = f"TLS between {_of(conn)} and {conn.where} fails: {sender} sends {tls_alert.name} {_times(found.count)}"
 
 
 class TlsTraffic(EndingDetector):
@@ -127,8 +127,8 @@ class TlsTraffic(EndingDetector):
     severity = Severity.INFO
     title = "connections are encrypted, so nothing that is said on them can be looked at"
 
-    def heard(self, conn: ClientConnection, talk: ConnectionStart) -> None:
-        if conn.requests or talk.of(conn) is not Ending.TLS_SESSION:
+    def unframed(self, conn: ClientConnection, start: ConnectionStart) -> None:
+        if conn.requests or start.of(conn) is not Ending.TLS_SESSION:
             return
         self.report(
             (conn.client_host, conn.broker),
@@ -149,17 +149,17 @@ class ForeignProtocol(EndingDetector):
     severity = Severity.MEDIUM
     title = "one side of a connection speaks another protocol than Kafka's"
 
-    def heard(self, conn: ClientConnection, talk: ConnectionStart) -> None:
-        self._look(conn, talk, talk.of(conn))
+    def unframed(self, conn: ClientConnection, start: ConnectionStart) -> None:
+        self._look(conn, start, start.of(conn))
 
-    def _look(self, conn: ClientConnection, talk: ConnectionStart, how: Ending) -> None:
+    def _look(self, conn: ClientConnection, start: ConnectionStart, how: Ending) -> None:
         if how is not Ending.FOREIGN:
             return
-        asked = "" if conn.requests else protocol(talk.heads[0], Direction.REQUEST)
+        asked = "" if conn.requests else protocol(start.first_bytes[0], Direction.REQUEST)
         if asked:
-            self._client(conn, asked, talk.heads[0])
+            self._client(conn, asked, start.first_bytes[0])
         else:
-            self._server(conn, protocol(talk.heads[1], Direction.RESPONSE) or "")
+            self._server(conn, protocol(start.first_bytes[1], Direction.RESPONSE) or "")
 
     def _client(self, conn: ClientConnection, name: str, data: bytes) -> None:
         size = announced(data)
@@ -213,13 +213,13 @@ class FrameSize(EndingDetector):
     """Bytes: librdkafka's receive.message.max.bytes unless set."""
 
     def stray(self, conn: ClientConnection, opaque: Opaque) -> None:
-        talk = self.endings.talks.get(conn.number)
-        if opaque.framed or talk is None or talk.broken:
+        start = self.endings.starts.get(conn.number)
+        if opaque.framed or start is None or start.broken:
             return
         size = announced(opaque.data)
         side = opaque.direction
         if "not a frame" in opaque.reason or ("ended inside" in opaque.reason and size > MOST_REQUEST):
-            if protocol(opaque.data, side) and not (conn.requests if side is Direction.REQUEST else talk.answered):
+            if protocol(opaque.data, side) and not (conn.requests if side is Direction.REQUEST else start.answered):
                 return  # it has a name
             if side is Direction.REQUEST and 0 <= size <= 1 << 29:
                 self._request(conn, size, None, opaque.time_ns)

@@ -115,7 +115,7 @@ class ClosedAtOnce(EndingDetector):
         if self.endings.works_since is exchange:
             self._rows.pop((conn.client_host, conn.broker), None)
 
-    def ended(self, conn: ClientConnection, talk: ConnectionStart, how: Ending) -> None:
+    def ended(self, conn: ClientConnection, start: ConnectionStart, how: Ending) -> None:
         reset = how is Ending.UNANSWERED and conn.how == "rst" and conn.by == "broker" and self.endings.worked(conn)
         if how is not Ending.EMPTY and not reset:
             return
@@ -129,7 +129,7 @@ class ClosedAtOnce(EndingDetector):
         now = conn.closed_ns or 0
         found = self.report(
             key,
-            talk.closed_on,
+            start.closed_on,
             "a broker that has reached max.connections, max.connections.per.ip or "
             "max.connection.creation.rate (KIP-402, KIP-612) closes what comes; so does a load balancer or a "
             "port forward that has no live broker behind it.",
@@ -141,10 +141,10 @@ class ClosedAtOnce(EndingDetector):
             **conn.facts,
         )
         found.count = max(found.count, row.times)
-        said = "before anything was said" if talk.closed_on is None else "after the first request"
+        when = "before anything was said" if start.closed_on is None else "after the first request"
         found.seen = (
             f"{conn.where} {'resets' if conn.how == 'rst' else 'closes'} {row.times} connections of "
-            f"{conn.client_host or 'a client'} in {(now - row.first_ns) / 1e9:.0f} s, {said}"
+            f"{conn.client_host or 'a client'} in {(now - row.first_ns) / 1e9:.0f} s, {when}"
         )
 
 

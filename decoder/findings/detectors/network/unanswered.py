@@ -48,7 +48,7 @@ class UnansweredRequest(Detector):
         self._without: BoundedDict[int, list[Exchange]] = BoundedDict(1024)
         # Requests that were passed over: a broker that answers out of order still sends the answer, as an orphan.
         self._skipped: BoundedDict[tuple[int, int], tuple[ClientConnection, Exchange, int]] = BoundedDict(1000)
-        self._told: BoundedDict[tuple[int, int], bool] = BoundedDict(
+        self._reported: BoundedDict[tuple[int, int], bool] = BoundedDict(
             4096
         )  # connection, correlation id: told while it waited
 
@@ -109,7 +109,7 @@ class UnansweredRequest(Detector):
         waited = until_ns - (exchange.request_time_ns or until_ns)
         key = conn.identity, conn.broker
         waiting = conn.number, exchange.correlation_id
-        if waiting in self._told and key in self._found:
+        if waiting in self._reported and key in self._found:
             finding = self._found[key]
         else:
             finding = self.report(
@@ -123,7 +123,7 @@ class UnansweredRequest(Detector):
                 "drop idle connections, and at proxies",
                 **conn.facts_of(exchange),
             )
-        self._told[waiting] = True
+        self._reported[waiting] = True
         if waited < finding.about.get("waited_ms", -1):
             return
         finding.about["waited_ms"] = waited // 1_000_000

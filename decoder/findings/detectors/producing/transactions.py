@@ -43,7 +43,7 @@ def transactional_id(exchange: Exchange) -> str | None:
 class _Open:
     """A transaction that has not ended. `conn`: the connection that its first request came on."""
 
-    __slots__ = ("api", "api_version", "conn", "gone_ns", "said", "since_ns", "timeout_ms")
+    __slots__ = ("api", "api_version", "conn", "gone_ns", "reported", "since_ns", "timeout_ms")
 
     def __init__(self, conn: ClientConnection, exchange: Exchange, timeout_ms: int | None) -> None:
         self.conn = conn
@@ -51,7 +51,7 @@ class _Open:
         self.timeout_ms = timeout_ms
         self.api, self.api_version = exchange.api, exchange.api_version
         self.gone_ns = 0  # when the client went away
-        self.said = False
+        self.reported = False
 
 
 class OpenTooLong(ProduceDetector):
@@ -152,10 +152,10 @@ class OpenTooLong(ProduceDetector):
         age = now_ns - transaction.since_ns
         if age <= self._limit(transaction) or transaction.gone_ns:
             return
-        if transaction.said:
+        if transaction.reported:
             finding = self._found[(name, "long")]
         else:
-            transaction.said = True
+            transaction.reported = True
             finding = self._report("long", name, transaction, transaction.since_ns)
         finding.about["longest_ns"] = max(finding.about["longest_ns"], age)
         timeout = (

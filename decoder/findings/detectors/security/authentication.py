@@ -42,16 +42,16 @@ def masked(text: str | None, secret: bytes = b"") -> str:
 
     `secret`: the token that was sent; its parts are taken out wherever they stand.
     """
-    said = text or ""
+    reason = text or ""
     for part in re.split(rb"[\0\x01,\s]", secret):
         value = part.partition(b"=")[2] or part
         for piece in {part, value}:
             word = piece.decode("utf-8", "replace")
             if len(word) >= 4:
-                said = said.replace(word, "***")
-    said = _SECRETIVE.sub(r"\1\2***", said)
-    said = _LONG.sub(lambda m: m[0] if _PLAIN_WORD.fullmatch(m[0]) else "***", said)
-    return said if len(said) <= 200 else said[:199] + "…"
+                reason = reason.replace(word, "***")
+    reason = _SECRETIVE.sub(r"\1\2***", reason)
+    reason = _LONG.sub(lambda m: m[0] if _PLAIN_WORD.fullmatch(m[0]) else "***", reason)
+    return reason if len(reason) <= 200 else reason[:199] + "…"
 
 
 class _State:
@@ -152,9 +152,9 @@ class SaslAuthenticationFailed(_Authenticates):
             return
         again = state.granted
         asked = exchange.request_view
-        said = masked(answer["error_message"], asked["auth_bytes"] if asked is not None else b"")
+        reason = masked(answer["error_message"], asked["auth_bytes"] if asked is not None else b"")
         mechanism = state.mechanism or "SASL"
-        why, remedy = _cause(mechanism, said)
+        why, remedy = _cause(mechanism, reason)
         found = self.report(
             (conn.identity, conn.broker, mechanism, state.user),
             exchange,
@@ -164,20 +164,20 @@ class SaslAuthenticationFailed(_Authenticates):
             error=facts.error_name(_FAILED),
             mechanism=mechanism,
             user=state.user,
-            said=said,
+            said=reason,
             reauthentication=again,
             **conn.facts_of(exchange),
         )
         user = f" as {state.user!r}" if state.user else ""
         found.seen = (
             f"{conn.where} refuses {conn.who}{user} with {mechanism}"
-            f"{' on re-authentication' if again else ''}: {said or 'no reason given'}{_tries(found)}"
+            f"{' on re-authentication' if again else ''}: {reason or 'no reason given'}{_tries(found)}"
         )
 
 
-def _cause(mechanism: str, said: str) -> tuple[str, str]:
+def _cause(mechanism: str, reason: str) -> tuple[str, str]:
     """Why a mechanism fails, and what to do, as far as the broker's words tell."""
-    if _CLOCK.search(said):
+    if _CLOCK.search(reason):
         return (
             "The broker finds the token or ticket out of its time: it has expired, or the clocks of client, broker "
             "and issuer disagree.",
@@ -297,8 +297,8 @@ class RequestBeforeAuthentication(EndingDetector):
         super().__init__(traffic)
         self._rows: dict[tuple[str, str], int] = {}
 
-    def ended(self, conn: ClientConnection, talk: ConnectionStart, how: Ending) -> None:
-        first = talk.closed_on
+    def ended(self, conn: ClientConnection, start: ConnectionStart, how: Ending) -> None:
+        first = start.closed_on
         if how is not Ending.BEFORE_SASL or first is None or self.endings.worked(conn):
             return
         pair = conn.client_host, conn.broker

@@ -86,9 +86,9 @@ class AuthorizationFailed(Detector):
                 if asked is None:
                     asked = exchange.request_view.to_dict() if exchange.request_view else {}
                 name = _named(kind, asked, exchange)
-            self._say(conn, exchange, code, kind, name)
+            self._count(conn, exchange, code, kind, name)
 
-    def _say(self, conn: ClientConnection, exchange: Exchange, code: int, kind: str, name: str | None) -> None:
+    def _count(self, conn: ClientConnection, exchange: Exchange, code: int, kind: str, name: str | None) -> None:
         error = facts.error_name(code)
         key = conn.identity, conn.cluster.id, code
         known = self._found.get(key)

@@ -33,8 +33,8 @@ class ClosedOnFirstRequest(EndingDetector):
         super().__init__(traffic)
         self._closed: BoundedDict[tuple[str, str], list[int]] = BoundedDict()
 
-    def ended(self, conn: ClientConnection, talk: ConnectionStart, how: Ending) -> None:
-        first = talk.closed_on
+    def ended(self, conn: ClientConnection, start: ConnectionStart, how: Ending) -> None:
+        first = start.closed_on
         if how is not Ending.UNANSWERED or first is None or self.endings.worked(conn):
             return
         pair = conn.client_host, conn.broker

@@ -16,7 +16,7 @@ def differences(one: Table, other: Table) -> list[int]:
     return sorted(key for key in {*one, *other} if one.get(key) != other.get(key))
 
 
-def _said(keys: list[int], one: Table, other: Table) -> str:
+def _differences_text(keys: list[int], one: Table, other: Table) -> str:
     shown = ", ".join(
         f"{facts.api_name(k)} {version_range(one.get(k))} and {version_range(other.get(k))}" for k in keys[:3]
     )
@@ -63,9 +63,9 @@ class MixedVersions(Detector):
             "that takes the first broker's answer for all will fail at the others. Where brokers differ for long, "
             "or something in between edits ApiVersions, behaviour depends on which broker leads a partition.",
             "finish the upgrade; look at what the client meets with `version-of-another-broker`",
-            seen=f"{who} and {self._broker(other)} of one cluster offer different versions: {_said(keys, old, new)}"
+            seen=f"{who} and {self._broker(other)} of one cluster offer different versions: {_differences_text(keys, old, new)}"
             if one != other
-            else f"{who} has changed what it offers: {_said(keys, old, new)}",
+            else f"{who} has changed what it offers: {_differences_text(keys, old, new)}",
             time_ns=time_ns,
             brokers=[one] if one == other else [one, other],
             cluster=cluster,

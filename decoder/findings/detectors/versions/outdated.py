@@ -218,11 +218,11 @@ class FarBehind(Detector):
                 used[key] = max(version, used.get(key, 0))
             if table is None or len(used) < self.APIS or client.counts.total() < self.REQUESTS:
                 continue
-            spoke = [since(key, version) for key, version in used.items() if key in table]
+            brought_by = [since(key, version) for key, version in used.items() if key in table]
             could = [since(key, table[key][1]) for key in used if key in table]
-            known = [name for name in spoke if name in order]
+            known = [name for name in brought_by if name in order]
             most = max((order[name] for name in could if name in order), default=0)
-            if not known or len(known) < len(spoke) or most - max(order[n] for n in known) < self.RELEASES:
+            if not known or len(known) < len(brought_by) or most - max(order[n] for n in known) < self.RELEASES:
                 self._found.pop(identity, None)
                 continue
             level = max(known, key=order.__getitem__)
@@ -287,7 +287,7 @@ class CompressionOff(Detector):
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if not self._concerned(conn.software):
             return
-        table = OfferedVersions.told(conn)
+        table = OfferedVersions.of_connection(conn)
         if table is None or PRODUCE not in table:
             return
         found = [a for a in areas(exchange) if a[_MAGIC_AT] == 2]

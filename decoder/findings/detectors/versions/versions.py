@@ -399,8 +399,8 @@ class NoApiVersions(Detector):
             **conn.facts,
         )
         finding.count = sum(used.values())
-        spoke = ", ".join(f"{facts.api_name(key)} v{version}" for key, version in sorted(used)[:6])
-        finding.seen = f"{conn.who} never asks ApiVersions; {finding.count} requests were answered: {spoke}"
+        listed = ", ".join(f"{facts.api_name(key)} v{version}" for key, version in sorted(used)[:6])
+        finding.seen = f"{conn.who} never asks ApiVersions; {finding.count} requests were answered: {listed}"
         finding.about["used"] = {facts.api_name(key): version for key, version in sorted(used)}
 
     def closed(self, conn: ClientConnection) -> None:
