@@ -28,7 +28,7 @@ class Step(StrEnum):
     SYNC = "S"
     SYNCED = "s"
     HEARTBEAT = "h"
-    TOLD = "r"
+    REBALANCE = "r"
     """told that the group rebalances"""
     COMMIT = "c"
     ERROR = "!"
@@ -142,7 +142,7 @@ class Rebalance:
     began_ns: int
     cause: Cause
     who: str
-    said: str
+    reason: str
     expected: set[str]
     conn: ClientConnection | None = None
     generation: int = -1
@@ -200,11 +200,11 @@ class Group:
         behind = any(m.state in (State.JOINED, State.SYNCING) for m in live)
         return "CompletingRebalance" if behind else "Stable"
 
-    def begin(self, time_ns: int, cause: Cause, who: Member | None, said: str | None = None) -> Rebalance:
+    def begin(self, time_ns: int, cause: Cause, who: Member | None, reason: str | None = None) -> Rebalance:
         """A rebalance begins, unless one is under way."""
         if self.rebalance is None:
             expected = {m.member_id for m in self.live if m is not who and m.state is not State.JOINING}
-            self.rebalance = Rebalance(time_ns, cause, who.who if who else "", said or "", expected)
+            self.rebalance = Rebalance(time_ns, cause, who.who if who else "", reason or "", expected)
             self.rebalance.conn = who.conn if who else None
             self.rebalances.append(self.rebalance)
         return self.rebalance

@@ -116,7 +116,7 @@ def _leader_sync(group: Group, call: Call) -> None:
 def _refused(group: Group, call: Call) -> None:
     member, now = call.member, call.answered_ns
     if call.error == REBALANCE_IN_PROGRESS and member is not None:
-        member.step(now, Step.TOLD)
+        member.step(now, Step.REBALANCE)
         member.state = State.STABLE if member.waits else member.state
         if group.rebalance is None and not call.commits and member.generation >= group.generation:
             silent = _silent_member(group, member, now)

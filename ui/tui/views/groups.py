@@ -22,14 +22,14 @@ _REBALANCES = 6
 _RANK = {
     step: rank
     for rank, step in enumerate((
-        Step.HEARTBEAT, Step.COMMIT, Step.SYNCED, Step.JOINED, Step.SYNC, Step.TOLD, Step.JOIN, Step.CLOSED,
+        Step.HEARTBEAT, Step.COMMIT, Step.SYNCED, Step.JOINED, Step.SYNC, Step.REBALANCE, Step.JOIN, Step.CLOSED,
         Step.DROPPED, Step.LEAVE, Step.ERROR,
     ))
 }  # fmt: skip
 """Where several things happen in one stretch, the last of these is shown."""
 _ROLES = {
     Step.HEARTBEAT: "muted", Step.COMMIT: "muted", Step.SYNCED: "ok", Step.JOINED: "ok", Step.SYNC: "name",
-    Step.TOLD: "waiting", Step.JOIN: "name", Step.CLOSED: "undecoded", Step.DROPPED: "error", Step.LEAVE: "number",
+    Step.REBALANCE: "waiting", Step.JOIN: "name", Step.CLOSED: "undecoded", Step.DROPPED: "error", Step.LEAVE: "number",
     Step.ERROR: "error",
 }  # fmt: skip
 LEGEND = (
@@ -184,7 +184,7 @@ class GroupsScreen(View):
                 (f"waits for {visible(', '.join(waits))}  " if waits else "", "error"),
                 (f"because {visible(each.cause)}", ""),
                 (f": {visible(each.who)}" if each.who else "", "muted"),
-                (f" ({visible(each.said)})" if each.said else "", "muted"),
+                (f" ({visible(each.reason)})" if each.reason else "", "muted"),
             ])  # fmt: skip
         related = [f for f in self.session.story.findings() if f.about.get("group") == group.id]
         for finding in reversed(related[:2]):  # the worst on top
