@@ -56,9 +56,9 @@ def exchanges(generator: Generator, seed: int = 5) -> Sample:
             if chosen.random() < 0.1:
                 if exchange.request:
                     exchange.request = exchange.request[:-1] if chosen.random() < 0.5 else exchange.request + b"more"
-                exchange.marks["changed"] = True
+                exchange.marks.changed = True
             if chosen.random() < 0.1:
-                exchange.marks["notes"] = ["a rule"]
+                exchange.marks.notes = ["a rule"]
             found.append(exchange)
     return found
 

@@ -203,7 +203,7 @@ class Transcriber(Skimmer):
                 continue
             if exchange is None:
                 exchange = self._exchange(conversation, pending, data)
-                exchange.marks["request_offset"] = pending.place
+                exchange.marks.request_offset = pending.place
                 pending.kept = data, exchange
             yield Carried(self._connections[conversation.number].open, exchange, data)
 
@@ -312,12 +312,12 @@ class Transcriber(Skimmer):
         if data:
             masked = data[:4] + self._without_secrets(exchange, Direction.RESPONSE)
             self._now = (conversation, pending) if request else None
-            exchange.marks["response_offset"] = self._write(conversation, 1, time_ns, masked)
+            exchange.marks.response_offset = self._write(conversation, 1, time_ns, masked)
             self._now = None
         carried = pending.kept[1] if pending.kept else None
-        exchange.marks["request_offset"] = pending.place
+        exchange.marks.request_offset = pending.place
         if carried is not None:
-            exchange.marks |= carried.marks
+            exchange.marks.request_offset, exchange.marks.carried = carried.marks.request_offset, carried.marks.carried
         self.recording.done(exchange)
         self.counts["exchanges"] += 1
 
@@ -331,8 +331,8 @@ class Transcriber(Skimmer):
         self._secret_requests.pop(id(pending), None)
         kept = pending.kept
         if kept is not None and kept[1] is not None:
-            pending.place = kept[1].marks["request_offset"]
-            if kept[1].marks.get("carried"):
+            pending.place = kept[1].marks.request_offset
+            if kept[1].marks.carried:
                 pending.flags |= CARRIED
         self.counts["exchanges"] += 1
         if max(pending.place, place) < 0:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ...decoder import Exchange, ExchangeDone, RequestSeen, Topics
 from ...decoder.connection.events import Closed, ConnectionEvent
+from ...decoder.connection.exchange import BrokerLeg
 from ..foreign.frame_pieces import Pieces
 from ..foreign.index_builder import foreign_notes
 from ..pcap.packet_comments import MARK
@@ -213,9 +214,8 @@ class EventReader:
     def _leg(self, leg: LegSeen) -> None:
         """Give a frame of the broker leg to its exchange."""
         stream = self._streams.get(leg.frame.connection)
-        name = _mark(leg)
         for exchange in stream.decoder.pending() if stream else ():
-            if exchange.correlation_id == leg.frame.correlation_id and name not in exchange.marks:
+            if exchange.correlation_id == leg.frame.correlation_id and exchange.marks.leg(leg.frame.direction) is None:
                 self._attach(exchange, leg)
                 return
         self._early.setdefault((leg.frame.connection, leg.frame.correlation_id), []).append(leg)
@@ -227,13 +227,9 @@ class EventReader:
             self._attach(exchange, leg)
 
     def _attach(self, exchange: Exchange, leg: LegSeen) -> None:
-        exchange.marks["changed"] = True
-        exchange.marks[_mark(leg)] = [leg.data]
-        if leg.frame.size > len(leg.data):
-            exchange.marks[f"{_mark(leg)}_cut"] = leg.frame.size - len(leg.data)
+        exchange.marks.changed = True
         notes = [comment for comment in leg.comments if not comment.startswith(MARK)]
-        if notes:
-            exchange.marks[f"{_mark(leg)}_notes"] = notes
+        exchange.marks.set_leg(leg.frame.direction, BrokerLeg(leg.data, leg.frame.size - len(leg.data), notes))
 
     # how it is going
 
@@ -263,10 +259,6 @@ class EventReader:
     def note(self) -> str | None:
         """What is not right with what was read, or None."""
         return "; ".join(self._notes) or None
-
-
-def _mark(leg: LegSeen) -> str:
-    return "broker_response" if leg.frame.direction else "broker_request"
 
 
 def _unreadable(path: Path, error: OSError) -> str:

@@ -137,7 +137,7 @@ class Follower:
         waiting = [e for s in self._flows.values() for e in s.decoder.pending()]
         if not self._own:
             return sorted(waiting, key=lambda e: (e.request_time_ns, e.connection))
-        return sorted(waiting, key=lambda e: int(e.marks.get("request_offset", -1)))
+        return sorted(waiting, key=lambda e: e.marks.request_offset)
 
     def _awaited(self, flow: Flow, correlation_id: int) -> bool:
         stream = self._flows.get(id(flow))
@@ -269,7 +269,8 @@ class Follower:
         correlation_id = int.from_bytes(data.data[8:12], "big", signed=True)
         for exchange in stream.decoder.pending():
             if exchange.correlation_id == correlation_id and exchange.request_time_ns == data.time_ns:
-                exchange.marks |= {"request_offset": data.offset, "carried": True, "segment": self._name}
+                marks = exchange.marks
+                marks.request_offset, marks.carried, marks.segment = data.offset, True, self._name
                 size = 4 + int.from_bytes(data.data[:4], "big")
                 stream.repeated = max(size - data.length, 0)
                 return True
@@ -292,24 +293,29 @@ class Follower:
     def _located(self, stream: Stream, exchange: Exchange, direction: int, size: int) -> Iterator[ConnectionEvent]:
         chunks = self._take(stream, direction, size + 4)
         marks = exchange.marks
-        marks["segment"] = self._name
-        name = "response_offset" if direction else "request_offset"
+        marks.segment = self._name
+        if self._own:
+            offset = chunks[0][0].offset if chunks else -1
+        else:
+            offset = self.pieces.add([(chunk.at + start, length) for chunk, start, length in chunks])
+        if direction:
+            marks.response_offset = offset
+        else:
+            marks.request_offset = offset
         if not self._own:
-            marks[name] = self.pieces.add([(chunk.at + start, length) for chunk, start, length in chunks])
             return
-        marks[name] = chunks[0][0].offset if chunks else -1
         if direction == 0 and exchange.correlation_id in stream.changed:
-            marks["changed"] = True
+            marks.changed = True
         if not chunks or not chunks[0][0].comments:
             return
         yield from self._missing(stream, chunks[0][0])
         for comment in chunks[0][0].comments:
             if comment.startswith(CARRIED_COMMENT):
-                marks["carried"] = True
+                marks.carried = True
                 if comment.endswith(", changed"):
-                    marks["changed"] = True
+                    marks.changed = True
             elif not comment.startswith(MARK):
-                marks.setdefault("notes", []).append(comment)
+                marks.notes.append(comment)
 
     def _missing(self, stream: Stream, data: Data) -> Iterator[ConnectionEvent]:
         found = missing(data.comments, stream.decoder.number, Direction(data.direction), data.time_ns)
@@ -335,7 +341,7 @@ class Follower:
             stream.changed.add(leg.frame.correlation_id)
             for exchange in stream.decoder.pending():
                 if exchange.correlation_id == leg.frame.correlation_id:
-                    exchange.marks["changed"] = True
+                    exchange.marks.changed = True
         yield LegSeen(leg.frame, b"".join(leg.parts)[4:], leg.comments)
 
 

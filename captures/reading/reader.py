@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ...decoder import Exchange, decode_request_header
+from ...decoder.connection.exchange import BrokerLeg
 from ..foreign.index_builder import ForeignIndex
 from ..pcap.packet_comments import MARK
 from ..pcap.pcapng import CaptureReader
@@ -235,9 +236,9 @@ class CaptureFile:
             state=STATES[record.flags & STATE_MASK],
         )
         marks = exchange.marks
-        marks["segment"] = self.path.name
+        marks.segment = self.path.name
         if self.gone:
-            marks["notes"] = [REMOVED.format(name=self.path.name)]
+            marks.notes = [REMOVED.format(name=self.path.name)]
             exchange.request_time_ns = record.time_ns if record.request_offset >= 0 else None
             if record.response_offset >= 0:
                 exchange.response_time_ns = record.time_ns + max(record.latency_ns, 0)
@@ -247,7 +248,7 @@ class CaptureFile:
             exchange.request_time_ns = record.time_ns
             exchange.request = self._frame(record.request_offset, record.request_size, notes)
             exchange.request_cut = _cut(exchange.request, record.request_size)
-            marks["request_offset"] = record.request_offset
+            marks.request_offset = record.request_offset
             if exchange.request and not exchange.request_cut and len(exchange.client_id or "") >= MAX_STRING:  # cut in the table
                 exchange.client_id = decode_request_header(exchange.request)[0].get("client_id")
         if record.response_offset >= 0:
@@ -255,25 +256,20 @@ class CaptureFile:
             exchange.response_time_ns = record.time_ns + (max(record.latency_ns, 0) if has_request else 0)
             exchange.response = self._frame(record.response_offset, record.response_size, notes)
             exchange.response_cut = _cut(exchange.response, record.response_size)
-            marks["response_offset"] = record.response_offset
+            marks.response_offset = record.response_offset
         if record.flags & CHANGED:
-            marks["changed"] = True
+            marks.changed = True
             for leg in self._legs(record):
-                name = "broker_response" if leg.direction else "broker_request"
                 about: list[str] = []
                 frame = self._frame(leg.offset, leg.size, about)
                 if frame is None:
                     notes.extend(about)
                     continue
-                marks.setdefault(name, []).append(frame)
-                if leg.size > len(frame):
-                    marks[f"{name}_cut"] = leg.size - len(frame)
-                if about:
-                    marks[f"{name}_notes"] = about
+                marks.set_leg(leg.direction, BrokerLeg(frame, leg.size - len(frame), about))
         if record.flags & CARRIED:
-            marks["carried"] = True
+            marks.carried = True
         if notes:
-            marks["notes"] = notes
+            marks.notes = notes
         return exchange
 
     def _legs(self, record: Record) -> list[LegFrame]:

@@ -180,7 +180,7 @@ class Selection:
         exchange.about = self._abouts.get(self._recording(segment), {}).get(exchange.connection)
         flags = self.capture.segments[segment].index.record(within).flags
         # The frames' comments tell more than what the index counts as a note, and nothing of what was carried over.
-        exchange.marks["noted"], exchange.marks["carried"] = bool(flags & NOTED), bool(flags & CARRIED)
+        exchange.marks.noted, exchange.marks.carried = bool(flags & NOTED), bool(flags & CARRIED)
         return exchange
 
     def _decide(self, number: int) -> bool:

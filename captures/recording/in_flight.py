@@ -58,7 +58,7 @@ class Carried(NamedTuple):
 
     @property
     def offset(self) -> int:
-        return int(self.exchange.marks.get("request_offset", -1))
+        return self.exchange.marks.request_offset
 
     @property
     def time_ns(self) -> int:
@@ -71,7 +71,7 @@ class Carried(NamedTuple):
     @property
     def comments(self) -> tuple[str, ...]:
         marks = self.exchange.marks
-        return CARRIED_COMMENT + (", changed" if marks.get("changed") else ""), *marks.get("notes", ())
+        return CARRIED_COMMENT + (", changed" if marks.changed else ""), *marks.notes
 
     def entry(self) -> InFlight:
         exchange = self.exchange
@@ -82,4 +82,4 @@ class Carried(NamedTuple):
         index.exchange(self.exchange, flags, pending=True)
 
     def moved(self, offset: int) -> None:
-        self.exchange.marks |= {"request_offset": offset, "carried": True}
+        self.exchange.marks.request_offset, self.exchange.marks.carried = offset, True

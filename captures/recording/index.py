@@ -164,7 +164,7 @@ class IndexEncoder:
     def exchange(self, exchange: Exchange, flags: int = 0, pending: bool = False) -> int:
         """Add the record of an exchange; return its flags.
 
-        Reads `exchange.marks`: request_offset, response_offset, and the truth of changed, notes and carried.
+        Reads `exchange.marks`: request_offset, response_offset, changed, has_notes and carried.
         `pending` leaves a response out that this segment does not hold.
         """
         marks = exchange.marks
@@ -184,17 +184,15 @@ class IndexEncoder:
             flags |= UNDECODED
         if exchange.request_cut or (exchange.response_cut and not pending):
             flags |= CUT
-        for mark, flag in (("changed", CHANGED), ("notes", NOTED), ("carried", CARRIED)):
-            if marks.get(mark):
-                flags |= flag
+        flags |= CHANGED * marks.changed | NOTED * marks.has_notes | CARRIED * marks.carried
         flags |= STATES.index(State.PENDING if pending else exchange.state)
         time_ns = exchange.request_time_ns if exchange.request is not None else exchange.response_time_ns
         latency_ns = None if pending else exchange.latency_ns
         self.records += RECORD.pack(
             time_ns or 0,
             -1 if latency_ns is None else max(latency_ns, 0),
-            marks.get("request_offset", -1),
-            -1 if pending else marks.get("response_offset", -1),
+            marks.request_offset,
+            -1 if pending else marks.response_offset,
             exchange.request_size or 0,
             0 if pending else exchange.response_size or 0,
             exchange.correlation_id,

@@ -226,9 +226,9 @@ class NativeRecorder:
         recorder = self._native.ConnectionRecorder(self._context, connection.open.number & 0xFFFFFFFF)
         for exchange, data in connection.in_flight.values():
             marks = exchange.marks
-            flags = CARRIED if marks.get("carried") else 0
+            flags = CARRIED if marks.carried else 0
             time_ns = exchange.request_time_ns or 0
-            if not recorder.push(data, time_ns, marks["request_offset"], flags, exchange.request_cut):
+            if not recorder.push(data, time_ns, marks.request_offset, flags, exchange.request_cut):
                 connection.backoff.again()
                 return False
         if not give_to_recorder(connection.decoder, recorder):
@@ -245,9 +245,9 @@ class NativeRecorder:
         if self._recording.path is None or len(waiting) != decoder.in_flight or waiting != decoder.pending():
             return False
         return all(
-            e.marks.get("request_offset", -1) >= 0
-            and not e.marks.get("notes")
-            and not e.marks.get("changed")
+            e.marks.request_offset >= 0
+            and not e.marks.notes
+            and not e.marks.changed
             and knows(e.api_key, e.api_version)
             for e in waiting
         )
@@ -265,9 +265,9 @@ class NativeRecorder:
             for event in events if not cut else decoder.skip(Direction.REQUEST, cut, time_ns):
                 if isinstance(event, RequestSeen):
                     exchange = event.exchange
-                    exchange.marks["request_offset"] = offset
+                    exchange.marks.request_offset = offset
                     if flags & CARRIED:
-                        exchange.marks["carried"] = True
+                        exchange.marks.carried = True
                     connection.in_flight[id(exchange)] = exchange, data
         give_to_decoder(decoder, rests)
 

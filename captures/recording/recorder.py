@@ -302,15 +302,15 @@ class Recorder:
         frame = self._masked(exchange, Direction.REQUEST, frame)
         data = _sized(frame, exchange.request_cut)
         if exchange.correlation_id in connection.changed:
-            exchange.marks["changed"] = True
-        exchange.marks["request_offset"] = self._frame(connection, exchange, 0, exchange.request_time_ns or 0, data)
+            exchange.marks.changed = True
+        exchange.marks.request_offset = self._frame(connection, exchange, 0, exchange.request_time_ns or 0, data)
         connection.in_flight[id(exchange)] = exchange, data
 
     def _done(self, connection: RecordedConnection, exchange: Exchange) -> None:
         if exchange.response is not None:
             data = _sized(self._masked(exchange, Direction.RESPONSE, exchange.response), exchange.response_cut)
             time_ns = exchange.response_time_ns or 0
-            exchange.marks["response_offset"] = self._frame(connection, exchange, 1, time_ns, data)
+            exchange.marks.response_offset = self._frame(connection, exchange, 1, time_ns, data)
         flags = self._recording.done(exchange)
         connection.in_flight.pop(id(exchange), None)
         connection.notes.pop(exchange.correlation_id, None)
@@ -329,7 +329,7 @@ class Recorder:
         cut = exchange.response_cut if direction else exchange.request_cut
         offset = self._recording.write(connection.open, CLIENT_LEG, direction, time_ns, data, tuple(notes), lost, cut)
         if notes:  # after the writing: if that began a segment, the request was carried over without them
-            exchange.marks["notes"] = [*exchange.marks.get("notes", ()), *notes]
+            exchange.marks.notes = [*exchange.marks.notes, *notes]
         return offset
 
     def _opaque(self, connection: RecordedConnection, event: Opaque) -> None:
@@ -354,7 +354,7 @@ class Recorder:
     def _mark_changed(self, connection: RecordedConnection, correlation_id: int) -> None:
         for exchange, _ in connection.in_flight.values():
             if exchange.correlation_id == correlation_id:
-                exchange.marks["changed"] = True
+                exchange.marks.changed = True
 
     def _masked(self, exchange: Exchange, direction: Direction, frame: bytes) -> bytes:
         """A frame of an exchange as it is written."""

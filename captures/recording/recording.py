@@ -206,7 +206,7 @@ class Recording:
         self._lost_at_pause = self.unrecorded
         self._give_up(segment, files)
         for carried in self._in_flight():
-            carried.exchange.marks["request_offset"] = -1
+            carried.exchange.marks.request_offset = -1
         self._tell(
             "paused",
             f"cannot write to {self.directory}: {error.strerror or error}. Traffic goes on unrecorded; "
@@ -309,7 +309,7 @@ class Recording:
     def done(self, exchange: Exchange) -> int:
         """Put an exchange into the index; returns its flags. One that is in no segment is left out."""
         marks = exchange.marks
-        if max(marks.get("request_offset", -1), marks.get("response_offset", -1)) < 0:
+        if max(marks.request_offset, marks.response_offset) < 0:
             return IndexEncoder().exchange(exchange)
         return self.index.exchange(exchange)
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from ...decoder import Exchange, ExchangeDone, RequestSeen
+from ...decoder import Direction, Exchange, ExchangeDone, RequestSeen
 from ...decoder.connection.events import ConnectionEvent, NonKafkaData, Opened
+from ...decoder.connection.exchange import BrokerLeg
 from .fields import NAMES, Kind
 from .free_text import scrubbed
 from .messages import Frames
@@ -117,18 +118,12 @@ class Redaction:
             return self.frames.blanked(frame, head)
 
     def _marks(self, exchange: Exchange, new: Exchange) -> None:
-        marks = exchange.marks
-        if "broker_request" in marks and "broker_request" not in new.marks:
-            new.marks["broker_request"] = [
-                self._leg(exchange, frame, 8, self.frames.request) for frame in marks["broker_request"]
-            ]
-        if "broker_response" in marks and "broker_response" not in new.marks:
-            new.marks["broker_response"] = [
-                self._leg(exchange, frame, 4, self.frames.response) for frame in marks["broker_response"]
-            ]
-        for name in ("notes", "broker_request_notes", "broker_response_notes"):
-            if name in marks:
-                notes = marks[name]
-                if self.kinds & NAMES:
-                    notes = [scrubbed(note, self.pseudonyms) for note in notes]
-                new.marks[name] = list(notes)
+        for direction, head, change in ((Direction.REQUEST, 8, self.frames.request), (Direction.RESPONSE, 4, self.frames.response)):
+            leg, done = exchange.marks.leg(direction), new.marks.leg(direction)
+            if leg is not None:
+                frame = done.frame if done else self._leg(exchange, leg.frame, head, change)
+                new.marks.set_leg(direction, BrokerLeg(frame, notes=self._notes(leg.notes)))
+        new.marks.notes = self._notes(exchange.marks.notes)
+
+    def _notes(self, notes: list[str]) -> list[str]:
+        return [scrubbed(note, self.pseudonyms) for note in notes] if self.kinds & NAMES else list(notes)

@@ -27,7 +27,6 @@ KEPT = first_bytes.KEPT
 _TOKEN = b"\x60"  # what a GSSAPI token begins with; masked again by the recorder
 _BETWEEN = ("no frame found yet", "in front of the first frame", "cut off by missing bytes")
 _ONE_FILE = 1 << 62
-_LEGS = "broker_request", "broker_response"
 
 
 class Writer:
@@ -181,7 +180,7 @@ class Writer:
         """The notes that were not written yet."""
         if number in self._unsaid:
             self.recorder.note(number, exchange.correlation_id, self._unsaid.pop(number))
-        notes = list(exchange.marks.get("notes", ()))
+        notes = list(exchange.marks.notes)
         for note in notes[self._notes.get(id(exchange), 0) :]:
             self.recorder.note(number, exchange.correlation_id, note)
         if notes:
@@ -190,15 +189,13 @@ class Writer:
     def _leg(self, number: int, exchange: Exchange, direction: Direction) -> None:
         """The frame of the broker leg, where it was another one."""
         request = direction is Direction.REQUEST
-        frames = exchange.marks.get(_LEGS[direction])
-        if not frames or (request and id(exchange) in self._legs):
+        leg = exchange.marks.leg(direction)
+        if leg is None or (request and id(exchange) in self._legs):
             return
         if request:
             self._legs.add(id(exchange))
         time_ns = (exchange.request_time_ns if request else exchange.response_time_ns) or 0
-        note = "; ".join(exchange.marks.get(_LEGS[direction] + "_notes", ()))
-        cut = exchange.marks.get(_LEGS[direction] + "_cut", 0)
-        self.recorder.broker_leg(number, direction, time_ns, sized(frames[0], cut), note)
+        self.recorder.broker_leg(number, direction, time_ns, sized(leg.frame, leg.cut), "; ".join(leg.notes))
 
     def _non_kafka(self, number: int, event: NonKafkaData) -> None:
         opaque = event.opaque

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,56 @@ class State(StrEnum):
     """a response whose request was never seen"""
 
 
+@dataclass(slots=True)
+class BrokerLeg:
+    """A message as it passed between proxy and broker, where the client's differs. `frame` lacks its last `cut` bytes."""
+
+    frame: bytes
+    cut: int = 0
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Marks:
+    """What is known of an exchange besides its frames, set by whoever recorded, read or inspected it.
+
+    `segment`, `request_offset`, `response_offset`: the file it was read from and where its frames start in it, -1 for none.
+    `changed`: the proxy changed it. `carried`: its request was repeated from an earlier segment. `notes`: what rules, plugins
+    and people did to it; `noted`: whether there are any, where only that is known. `sizes`: of request and response, where the
+    frames are not all there. `rules`: who caused it to fail, `after_rules`: somebody did something to its client before.
+    """
+
+    segment: str = ""
+    request_offset: int = -1
+    response_offset: int = -1
+    changed: bool = False
+    carried: bool = False
+    noted: bool | None = None
+    notes: list[str] = field(default_factory=list)
+    sizes: tuple[int | None, int | None] | None = None
+    broker_request: BrokerLeg | None = None
+    broker_response: BrokerLeg | None = None
+    rules: tuple[str, ...] = ()
+    after_rules: bool = False
+
+    @property
+    def has_notes(self) -> bool:
+        return bool(self.notes) if self.noted is None else self.noted
+
+    def every_notes(self) -> list[list[str]]:
+        """The notes of the exchange and of its broker legs."""
+        return [self.notes, *(leg.notes for leg in (self.broker_request, self.broker_response) if leg is not None)]
+
+    def leg(self, direction: int) -> BrokerLeg | None:
+        return self.broker_response if direction else self.broker_request
+
+    def set_leg(self, direction: int, leg: BrokerLeg) -> None:
+        if direction:
+            self.broker_response = leg
+        else:
+            self.broker_request = leg
+
+
 UNREAD_SIDE: Any = object()
 """In place of a message that nobody has asked for yet."""
 
@@ -42,7 +93,7 @@ class Exchange:
     """A request frame, its response frame, and lazily what they say.
 
     Frames exclude the 4 size bytes; ``request_size``/``response_size`` are the values of those 4 bytes. Times are
-    nanoseconds since the epoch. ``marks`` is free for whoever holds the exchange (file offsets, rule names). ``about``
+    nanoseconds since the epoch. ``marks`` is what others know of it (see `Marks`). ``about``
     is what the connection has said of its two ends so far, shared by its exchanges; None where nobody followed it.
     ``request_cut`` and ``response_cut`` say how many bytes of a frame were not kept behind those that are there; such a
     frame has no message.
@@ -101,7 +152,7 @@ class Exchange:
         self.state = state
         self.topics = topics
         self.about = about
-        self.marks: dict[str, Any] = {}
+        self.marks = Marks()
         self._messages: list[Any] = [UNREAD_SIDE, UNREAD_SIDE]
         self._views: list[MessageView | None] = [None, None]
         self._faults: list[DecodeError | None] = [None, None]

@@ -35,8 +35,7 @@ def leaves(exchange: Exchange) -> Iterator[str]:
             for _, name in error_names(message):
                 yield name
     yield from _leaves(exchange.to_dict())
-    for note in exchange.marks.get("notes", ()):
-        yield str(note)
+    yield from exchange.marks.notes
     for pair in values.pairs(exchange):
         yield pair.topic or ""
 

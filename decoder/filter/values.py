@@ -46,10 +46,6 @@ def _range(which: int) -> One:
     return bound
 
 
-def _mark(name: str) -> One:
-    return lambda exchange: bool(exchange.marks.get(name))
-
-
 def _state(state: State) -> One:
     return lambda exchange: exchange.state is state
 
@@ -104,9 +100,9 @@ ONE: dict[str, One] = {
     "undecoded": lambda e: e.undecoded is not None,
     "cut": lambda e: e.cut is not None,
     "surplus": is_surplus,
-    "changed": _mark("changed"),
-    "noted": lambda e: bool(e.marks.get("noted", e.marks.get("notes"))),
-    "carried": _mark("carried"),
+    "changed": lambda e: e.marks.changed,
+    "noted": lambda e: e.marks.has_notes,
+    "carried": lambda e: e.marks.carried,
     "software": lambda e: (e.about.software_name or None) if e.about is not None else None,
     "software.version": lambda e: (e.about.software_version or None) if e.about is not None else None,
     "broker.min": _range(0),
@@ -120,8 +116,7 @@ ONE: dict[str, One] = {
 
 def _sizes(exchange: Exchange) -> tuple[int | None, int | None]:
     """Of request and response. Who holds an exchange without all of its bytes knows them (`marks`)."""
-    known: tuple[int | None, int | None] | None = exchange.marks.get("sizes")
-    return known or (exchange.request_size, exchange.response_size)
+    return exchange.marks.sizes or (exchange.request_size, exchange.response_size)
 
 
 def _message(exchange: Exchange, side: str) -> Message | None:
@@ -236,7 +231,7 @@ MANY: dict[str, Many] = {
     "port": lambda e: (port for port in (port_of(e.client), port_of(e.broker)) if port is not None),
     "errors": lambda e: _flat("response", "errors", e),
     "producer.id": _producer_ids,
-    "rule": lambda e: rules_in(e.marks.get("notes")),
+    "rule": lambda e: rules_in(e.marks.notes),
     "codec": lambda e: (entry.codec for entry in _areas(e)),
     "magic": lambda e: (entry.magic for entry in _areas(e)),
 }

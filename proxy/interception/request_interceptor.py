@@ -110,7 +110,7 @@ class RequestInterceptor:
             self.remember(prefix, 0, size)
             return True
         exchange = exchange_of(connection, prefix, now)
-        exchange.marks["sizes"] = size, None
+        exchange.marks.sizes = size, None
         if exchange.request_message is None or rules.concerns(exchange):
             return False
         connection.pass_cache.keep(exchange, rules)

@@ -32,7 +32,7 @@ def kept_exchange(connection: Connection, kept: tuple[bytes, int, int], answer: 
     frame, came, size = kept
     exchange = exchange_of(connection, frame, came)
     if size + 4 != len(frame):  # its prefix
-        exchange.marks["sizes"] = size, answer
+        exchange.marks.sizes = size, answer
     return exchange
 
 
@@ -219,7 +219,7 @@ class ResponseInterceptor:
         if not is_quiet(connection.relay.editor.response_interest.quiet, key << 16 | version, prefix, now - kept[1], size):
             exchange = kept_exchange(connection, kept, size)
             exchange.response, exchange.response_time_ns, exchange.state = prefix[4:], now, State.PAIRED
-            exchange.marks["sizes"] = kept[2], size
+            exchange.marks.sizes = kept[2], size
             if exchange.response_message is None or rules.concerns(exchange, late=True):
                 return False
         tail: NodeEndpointScanner | None = None

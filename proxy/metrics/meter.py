@@ -144,10 +144,10 @@ class Gauge:
         number = exchange.correlation_id
         if number in followed.changed:
             followed.changed.discard(number)
-            exchange.marks["changed"] = True
+            exchange.marks.changed = True
         if number in followed.noted:
             followed.noted.discard(number)
-            exchange.marks["notes"] = True
+            exchange.marks.noted = True
 
     def broker_leg(self, conn: int, direction: int, time_ns: int, frame: bytes, note: str = "") -> None:
         followed = self._connections.get(conn)

@@ -59,7 +59,7 @@ class ExchangeStore:
         left_out = cost > size // 2
         if left_out:
             # Larger than is reasonable to keep: its header only.
-            exchange.marks["sizes"] = exchange.request_size, exchange.response_size
+            exchange.marks.sizes = exchange.request_size, exchange.response_size
             cost = 0
         self.newest += 1
         kept = exchange.undecoded_copy()
@@ -80,7 +80,7 @@ class ExchangeStore:
         for those that are not here (yet, or any more)."""
         known: dict[tuple[int, str], list[Stored]] = {}
         for stored in self._kept:
-            for note in stored.exchange.marks.get("notes", ()):
+            for note in stored.exchange.marks.notes:
                 known.setdefault((stored.exchange.connection, note), []).append(stored)
         found: list[int | None] = []
         for connection, note, when in wanted:
@@ -94,10 +94,10 @@ class ExchangeStore:
         exchange = stored.exchange.undecoded_copy()
         found = {"id": stored.number, **exchange.to_dict(bodies=bodies and not stored.left_out, values=values)}
         marks = exchange.marks
-        found["notes"] = list(marks.get("notes", ()))
-        found["changed"] = bool(marks.get("changed"))
-        if stored.left_out:
-            found["request_size"], found["response_size"] = marks["sizes"]
+        found["notes"] = list(marks.notes)
+        found["changed"] = marks.changed
+        if stored.left_out and marks.sizes is not None:
+            found["request_size"], found["response_size"] = marks.sizes
             found["left_out"] = True
         return found
 

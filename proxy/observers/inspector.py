@@ -19,6 +19,7 @@ from ... import decoder
 from ...decoder import Direction, Exchange, Opaque, RequestSeen
 from ...decoder.connection.connection import Event as Told
 from ...decoder.connection.events import Closed, ConnectionEvent, Missing, NonKafkaData, Opened
+from ...decoder.connection.exchange import BrokerLeg
 from ...decoder.findings import Finding, Inspector, Severity
 from ..events import Address, FindingSeen, NotInspected, show
 from ..ring.clock import now_ns
@@ -123,24 +124,21 @@ class Inspection:
         early = self._early[conn]
         for event in events:
             if isinstance(event, RequestSeen) and (texts := early.pop(event.exchange.correlation_id & 0xFFFFFFFF, None)):
-                event.exchange.marks.setdefault("notes", []).extend(texts)
+                event.exchange.marks.notes.extend(texts)
 
     def broker_leg(self, conn: int, direction: int, time_ns: int, frame: bytes, note: str = "") -> None:
-        name = "broker_response" if direction else "broker_request"
         at = 4 if direction else 8
         correlation_id = int.from_bytes(frame[at : at + 4], "big", signed=True)
         for exchange in self._pending(conn):
             if exchange.correlation_id == correlation_id:
-                exchange.marks["changed"] = True
-                exchange.marks[name] = [frame[4:]]
-                if note:
-                    exchange.marks[f"{name}_notes"] = [note]
+                exchange.marks.changed = True
+                exchange.marks.set_leg(direction, BrokerLeg(frame[4:], notes=[note] if note else []))
                 return
 
     def note(self, conn: int, correlation_id: int, text: str) -> None:
         for exchange in self._pending(conn):
             if exchange.correlation_id == correlation_id:
-                exchange.marks.setdefault("notes", []).append(text)
+                exchange.marks.notes.append(text)
                 return
         early = self._early.setdefault(conn, {})
         early.setdefault(correlation_id & 0xFFFFFFFF, []).append(text)

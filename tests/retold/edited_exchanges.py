@@ -38,7 +38,7 @@ def copied(exchange: Exchange, *, after: float = 0, answered_after: float = 0, *
             assert message is not None
             changed[side] = message.replace(changed[side]).encode()
     made = Exchange(**(values | changed))
-    made.marks.update(exchange.marks)
+    made.marks = replace(exchange.marks)
     return made
 
 

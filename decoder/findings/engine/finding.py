@@ -10,7 +10,6 @@ from typing import Any
 from ...connection.exchange import Exchange, State
 from ...schema.facts import error_name
 
-RULES, AFTER_RULES = "rules", "after_rules"
 """Marks of exchanges: the rules and plugins that did something to it; whether one did something to its client before."""
 KEPT = 5
 """Exchanges that a finding keeps; the others are counted."""
@@ -73,8 +72,8 @@ class Finding:
         """Add evidence: the exchange (the first `KEPT` are kept), or the time of something that is none. `rules`: what did the
         latter, or ended the connection before the exchange was answered."""
         if exchange is not None:
-            rules = exchange.marks.get(RULES, ()) or (tuple(rules) if exchange.state is State.NO_RESPONSE else ())
-            self.others += not rules and not exchange.marks.get(AFTER_RULES, False)
+            rules = exchange.marks.rules or (tuple(rules) if exchange.state is State.NO_RESPONSE else ())
+            self.others += not rules and not exchange.marks.after_rules
             time_ns = exchange.request_time_ns if exchange.request_time_ns is not None else exchange.response_time_ns
             if len(self.exchanges) < KEPT:
                 self.exchanges.append(exchange)

@@ -18,7 +18,6 @@ from ...connection.hit_notes import causes_in
 from ...connection.peers import PeerInfo
 from ...schema import facts
 from ...wire.errors import DecodeError
-from .finding import AFTER_RULES, RULES
 
 M = TypeVar("M")
 
@@ -26,7 +25,6 @@ MOST_TOUCHED = 10_000
 """Clients of which it is remembered that rules did something to them."""
 MOST_WAITING = 32
 """Requests of a connection that are looked at when an answer belongs to none of them."""
-_NOTES = "notes", "broker_request_notes", "broker_response_notes"
 """Marks with notes; of a response that was not given, only the broker's leg has one."""
 _METADATA = facts.api_key("Metadata")
 _BROKERS = ("brokers.node_id", "brokers.host", "brokers.port")
@@ -199,9 +197,8 @@ class Cluster:
 
 def _causes_of_waiting(conn: ClientConnection) -> tuple[str, ...]:
     """The rules and plugins that did something to requests that still wait, the `MOST_WAITING` that have waited longest."""
-    asked = islice(conn.waiting.values(), MOST_WAITING)
-    notes = (each.marks[name] for each in asked for name in _NOTES if name in each.marks)
-    return tuple(dict.fromkeys(cause for note in notes for cause in causes_in(note)))
+    known_at_request = islice(conn.waiting.values(), MOST_WAITING)
+    return tuple(dict.fromkeys(cause for each in known_at_request for notes in each.marks.every_notes() for cause in causes_in(notes)))
 
 
 def brokers_of(message: MessageView) -> list[tuple[int, str]]:
@@ -291,18 +288,17 @@ class Traffic:
     def mark_injected(self, conn: ClientConnection, exchange: Exchange) -> None:
         """Mark an exchange that rules or plugins did something to, or to its client before."""
         marks = exchange.marks
-        noted = [marks[name] for name in _NOTES if name in marks]
-        if noted and (found := [cause for notes in noted for cause in causes_in(notes)]):
-            marks[RULES] = tuple(dict.fromkeys(found))
+        if found := [cause for notes in marks.every_notes() for cause in causes_in(notes)]:
+            marks.rules = tuple(dict.fromkeys(found))
             conn.rules = tuple(dict.fromkeys((*conn.rules, *found)))
             if len(self._touched) < MOST_TOUCHED:
                 self._touched.add((conn.client_host, exchange.client_id))
         elif conn.rules and exchange.state is State.NO_RESPONSE and not expects_no_response(exchange):
-            marks[RULES] = conn.rules  # it waited behind what they did
+            marks.rules = conn.rules  # it waited behind what they did
         elif exchange.state is State.ORPHAN and (waiting := _causes_of_waiting(conn)):
-            marks[RULES] = waiting  # they gave an answer, or its request, another correlation id
+            marks.rules = waiting  # they gave an answer, or its request, another correlation id
         elif self._touched and (conn.client_host, exchange.client_id) in self._touched:
-            marks[AFTER_RULES] = True
+            marks.after_rules = True
 
     def forget_kinds(self) -> None:
         """On all connections: see `ClientConnection.forget_kinds`."""
@@ -343,10 +339,10 @@ class Traffic:
         for _, address in brokers:
             self._by_address[address] = cluster
         cluster.learn(message, exchange.response_time_ns or 0)
-        for original in exchange.marks.get("broker_response", ()):
+        if (original := exchange.marks.broker_response) is not None:
             # Behind a proxy clients are told other addresses than the brokers have.
             try:
-                real = MessageView(decode_response(original, api_key=_METADATA, api_version=exchange.api_version))
+                real = MessageView(decode_response(original.frame, api_key=_METADATA, api_version=exchange.api_version))
             except DecodeError:
                 return
             for node, address in brokers_of(real):

@@ -153,9 +153,9 @@ def version_range(ends: tuple[int, int] | None) -> str:
 
 def brokers_version(exchange: Exchange) -> int:
     """The version at which the broker was asked: a proxy may have translated the request."""
-    for frame in exchange.marks.get("broker_request", ()):
-        if len(frame) >= 4 and int.from_bytes(frame[:2], "big") == exchange.api_key:
-            return int.from_bytes(frame[2:4], "big")
+    leg = exchange.marks.broker_request
+    if leg is not None and len(leg.frame) >= 4 and int.from_bytes(leg.frame[:2], "big") == exchange.api_key:
+        return int.from_bytes(leg.frame[2:4], "big")
     return exchange.api_version
 
 

@@ -155,8 +155,8 @@ def test_snaplen(tmp_path: Path) -> None:
         assert found == [(i, "paired", i == 2) for i in range(6)]  # the cut request has its row: its head is there
         exchanges = list(capture.exchanges())
         assert [exchange.response for exchange in exchanges] == [metadata_answer(i)[4:] for i in range(6)]
-        assert "cut" in exchanges[2].marks["notes"][0]
-        told = [h.exchange.correlation_id for h in capture.events() if isinstance(h, RequestSeen)]
+        assert "cut" in exchanges[2].marks.notes[0]
+        restrict = [h.exchange.correlation_id for h in capture.events() if isinstance(h, RequestSeen)]
         assert told == [0, 1, 3, 4, 5]  # who reads whole messages does without it
 
 

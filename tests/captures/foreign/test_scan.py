@@ -163,7 +163,7 @@ def test_cut_packets_keep_their_rows(tmp_path: Path) -> None:
         exchange = capture.exchange(rows[3])
         assert exchange.client_id == "stock-1"
         assert exchange.request == metadata_request(3, 600)[4:42]
-        assert "cut when it was captured" in exchange.marks["notes"][0]
+        assert "cut when it was captured" in exchange.marks.notes[0]
         assert exchange.request_size == rows[3].request_size
         assert (
             exchange.cut

@@ -63,7 +63,7 @@ def test_a_place_that_is_not_in_the_file_is_a_frame_that_is_not_there(segment: P
     with open_capture(segment) as capture:
         exchange = capture.exchange(2)
         assert (exchange.request if field == "request_offset" else exchange.response) is None
-        assert any("cannot be read back" in note for note in exchange.marks["notes"])
+        assert any("cannot be read back" in note for note in exchange.marks.notes)
         assert [e.api_key for e in capture.exchanges()] == [r.api_key for r in sorted(capture.rows(), key=lambda r: r.time_ns)]
 
 

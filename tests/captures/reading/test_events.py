@@ -137,7 +137,7 @@ def test_the_same_exchange_object_is_seen_and_done(tmp_path: Path) -> None:
             asked[event.exchange.correlation_id] = event.exchange
         elif isinstance(event, ExchangeDone):
             assert asked[event.exchange.correlation_id] is event.exchange
-            carried += bool(event.exchange.marks.get("carried"))
+            carried += bool(event.exchange.marks.carried)
     assert carried > 20
 
 

@@ -11,6 +11,7 @@ from barnabas.captures.pcap import pcapng
 from barnabas.captures.pcap.packet_comments import MARK
 from barnabas.captures.recording.segment import check
 from barnabas.decoder import Direction
+from barnabas.decoder.connection.exchange import BrokerLeg
 from barnabas.decoder.schema import facts
 from harness.recordings import metadata_answer, metadata_request
 from harness.wire import with_size
@@ -149,7 +150,7 @@ def test_rows_and_exchanges(session: Session) -> None:
         assert exchange.response == metadata_answer(1, error=3)[4:]
         assert (exchange.error, exchange.latency_ns, exchange.state) == (3, second.latency_ns, "paired")
         assert (exchange.client, exchange.connection, exchange.client_id) == ("10.0.0.1:50004", 4, "stock-1")
-        assert exchange.marks["request_offset"] == second.request_offset
+        assert exchange.marks.request_offset == second.request_offset
 
 
 def test_files_are_private(session: Session) -> None:
@@ -186,11 +187,10 @@ def test_two_legs(session: Session, complaints, tshark) -> None:
     with open_capture(path) as capture:
         assert [row.changed for row in capture.rows()] == [False, True, False]
         marks = [capture.exchange(i).marks for i in range(3)]
-    assert marks[1]["broker_request"] == [metadata_request(1, 9)[4:]]
-    assert marks[1]["broker_response"] == [metadata_answer(1, 30_000)[4:]]
-    assert (marks[1]["broker_request_notes"], marks[1]["broker_response_notes"]) == (["rule: bigger"], ["rule: cut"])
-    assert not any("notes" in each for each in marks)  # those are of the exchange, and the index flags them
-    assert "broker_request" not in marks[0] and "broker_request" not in marks[2]
+    assert marks[1].broker_request == BrokerLeg(metadata_request(1, 9)[4:], notes=["rule: bigger"])
+    assert marks[1].broker_response == BrokerLeg(metadata_answer(1, 30_000)[4:], notes=["rule: cut"])
+    assert not any(each.notes for each in marks)  # those are of the exchange, and the index flags them
+    assert marks[0].broker_request is marks[2].broker_request is None
 
 
 def test_secrets_of_a_leg_with_another_version(session: Session) -> None:
@@ -250,7 +250,7 @@ def test_notes_become_comments(session: Session) -> None:
     assert comments[1:] == [("answered by  [31m'leader moved'", " " + MARK + "opaque, forged")]
     with open_capture(path) as capture:
         assert capture.rows()[0].noted
-        assert capture.exchange(0).marks["notes"][0].startswith("answered by")
+        assert capture.exchange(0).marks.notes[0].startswith("answered by")
 
 
 def test_lost_bytes_are_told(session: Session, tshark) -> None:

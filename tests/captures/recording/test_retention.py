@@ -228,7 +228,7 @@ def test_a_reader_goes_on(tmp_path: Path, record: Record) -> None:
         assert [row.correlation_id for row in capture.rows()][: len(rows)] == rows
         gone = capture.exchange(0)
         assert gone.request is None and gone.response is None and gone.api == "Metadata"
-        assert "was removed" in gone.marks["notes"][0] and capture.segments[0].path.name in gone.marks["notes"][0]
+        assert "was removed" in gone.marks.notes[0] and capture.segments[0].path.name in gone.marks.notes[0]
         assert gone.to_dict()["request"] is None
         last = capture.exchange(len(rows) - 1)
         assert last.request is not None

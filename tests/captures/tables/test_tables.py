@@ -66,12 +66,12 @@ def expected(directory: Path) -> list[dict[str, Any]]:
             row = exchange.to_dict(bodies=False)
             found.append(
                 {
-                    "segment": exchange.marks["segment"].removesuffix(".part"),
+                    "segment": exchange.marks.segment.removesuffix(".part"),
                     "time_ns": row["time_ns"],
                     "connection": row["conn"],
                     "error_code": exchange.error,
                     "undecoded": row["undecoded"] is not None,
-                    "changed": "changed" in exchange.marks,
+                    "changed": exchange.marks.changed,
                     **{
                         key: row[key]
                         for key in tables.EXCHANGES

@@ -46,8 +46,8 @@ def merge(paths: Iterable[Path], out: Path, shifts: Iterable[int] = ()) -> Merge
 
 def said(exchange: Exchange, connection: bool = True) -> tuple[Any, ...]:
     """Everything of an exchange but its place in a file."""
-    notes = tuple(exchange.marks.get("notes", ()))
-    legs = tuple(tuple(exchange.marks.get(name, ())) for name in ("broker_request", "broker_response"))
+    notes = tuple(exchange.marks.notes)
+    legs = tuple(leg and leg.frame for leg in (exchange.marks.broker_request, exchange.marks.broker_response))
     ends = (exchange.connection, exchange.client) if connection else ()
     return (
         exchange.request, exchange.request_time_ns, exchange.response, exchange.response_time_ns, exchange.api_key,

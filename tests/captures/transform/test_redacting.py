@@ -153,7 +153,7 @@ def test_one_name_is_replaced_alike_everywhere(planted: Path, redact: Callable[.
         assert (acls["resource_name"], acls["acls"][0]["principal"]) == (topic, f"User:{user}")
         config = by_api["DescribeConfigs"].to_dict()["response"]["results"][0]["configs"][0]
         assert config["value"] == f"SSL://{redaction.pseudonyms.name(HOST)}:9093"
-        notes = capture.exchange(1).marks["notes"]
+        notes = capture.exchange(1).marks.notes
         assert any(note.startswith(f"rule for {topic} ") for note in notes)
         offsets = next(
             entry

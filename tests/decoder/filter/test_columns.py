@@ -35,9 +35,9 @@ def indexed(found: Sequence[Exchange]) -> Index:
         encoder.connection(number, 0, client, broker)
     for exchange in found:
         if exchange.request is not None:
-            exchange.marks["request_offset"] = 64
+            exchange.marks.request_offset = 64
         if exchange.response is not None:
-            exchange.marks["response_offset"] = 128
+            exchange.marks.response_offset = 128
         encoder.exchange(exchange)
     return Index.from_encoder(encoder, Head(0, 0, "0" * 32, -1, -1, -1))
 

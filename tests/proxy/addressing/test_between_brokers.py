@@ -74,4 +74,4 @@ def test_addresses_are_the_proxys(testbed: Testbed, tmp_path: Path, key: int, ve
     with open_capture(tmp_path / "r") as capture:
         changed = [exchange for exchange in capture.exchanges() if exchange.api_key == key]
         assert [addresses(key, version, b"\0\0\0\0" + (e.request or b"")) for e in changed] == [original] * 3
-        assert all(exchange.marks["changed"] for exchange in changed)
+        assert all(exchange.marks.changed for exchange in changed)

@@ -59,9 +59,9 @@ def test_a_request_waits_alone_and_goes_on_edited(
     assert desk.call("POST", f"/v1/held/{held['id']}/resume")[0] == 404
     desk.proxy.stop()
     with open_capture(tmp_path / "rec") as capture:
-        (exchange,) = [each for each in capture.exchanges() if each.marks.get("changed")]
+        (exchange,) = [each for each in capture.exchanges() if each.marks.changed]
         assert exchange.request == heartbeat(1, "held")[4:]  # what the client sent
-        assert exchange.marks["broker_request"] == [first[4:]]  # what the broker got
+        assert exchange.marks.broker_request.frame == first[4:]  # what the broker got
 
 
 def test_a_response_waits_and_goes_on_edited(shared_desk: Desk, testbed: Testbed) -> None:
@@ -113,7 +113,7 @@ def test_nothing_instead(
     with open_capture(tmp_path / "rec") as capture:
         (dropped,) = [each for each in capture.exchanges() if each.request == heartbeat(2, "held")[4:]]
         assert dropped.response is None
-        notes = [*dropped.marks.get("notes", ()), *dropped.marks.get("broker_response_notes", ())]
+        notes = [note for notes in dropped.marks.every_notes() for note in notes]
         assert any("dropped by hand" in str(note) for note in notes)
         assert causes_in(notes) == [BY_HAND]
 

@@ -197,7 +197,7 @@ def test_edit_request_and_response(faulty: Faulty, tmp_path: Path) -> None:
         (exchange,) = capture.exchanges()
     assert exchange.request_message is not None and exchange.request_message["group_id"] == "g"  # as the client sent it
     assert exchange.error == 22
-    assert exchange.marks["changed"]
+    assert exchange.marks.changed
 
 
 def test_respond_without_a_broker(faulty: Faulty) -> None:

@@ -35,4 +35,4 @@ def test_a_hit_that_changed_nothing(testbed: Testbed, tmp_path: Path) -> None:
     proxy.stop()
     with open_capture(tmp_path / "r") as capture:
         (exchange,) = capture.exchanges()
-    assert exchange.marks["notes"][-1] == f"rule 'r' (hit 1): {said}"
+    assert exchange.marks.notes[-1] == f"rule 'r' (hit 1): {said}"

@@ -203,11 +203,9 @@ def brief(row: Row) -> list[Cell]:
     ]
 
 
-def notes_on(exchange: Exchange) -> list[Any]:
+def notes_on(exchange: Exchange) -> list[str]:
     """What rules have noted on either leg."""
-    marks = exchange.marks
-    names = ("notes", "broker_request_notes", "broker_response_notes")
-    return [note for name in names for note in marks.get(name) or ()]
+    return [note for notes in exchange.marks.every_notes() for note in notes]
 
 
 def sort(view: RowView, capture: Capture, by: tuple[str, bool] | None) -> None:

@@ -236,8 +236,8 @@ class BrokenBrokerAddress(Detector):
         if exchange.state is not State.PAIRED:
             return
         # Behind a proxy the client's copy names the proxy's listeners; the fault would be in the original.
-        copies = [_read(original, exchange) for original in exchange.marks.get("broker_response", ())]
-        for answers in copies or [named(exchange)]:
+        original = exchange.marks.broker_response
+        for answers in [_read(original.frame, exchange) if original else named(exchange)]:
             owner: dict[str, int] = {}
             for node, address in answers:
                 host, port = split(address)

@@ -120,7 +120,7 @@ class UnsupportedVersion(Detector):
 
     @staticmethod
     def _reason(exchange: Exchange, check: VersionCheck) -> tuple[str, str]:
-        if noted := exchange.marks.get("notes"):
+        if noted := exchange.marks.notes:
             return (
                 f"noted on it by the proxy, which may have answered itself: {'; '.join(map(str, noted))}.",
                 "if that is a rule's doing, it is what the rule is for; if it could not be translated, use a broker or a "

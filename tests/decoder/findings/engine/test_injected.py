@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from barnabas import decoder
 from barnabas.decoder import Exchange
 from barnabas.decoder.connection.events import Closed, Opened
-from barnabas.decoder.connection.exchange import State
+from barnabas.decoder.connection.exchange import BrokerLeg, State
 from barnabas.decoder.connection.hit_notes import BY_HAND, FOR_TOPICS, hit_note
 from barnabas.decoder.findings import Finding, Inspector
 from barnabas.decoder.schema import facts
@@ -30,7 +28,7 @@ def heartbeats(count: int, error: str, notes: list[str] | None = None, client: s
     ]  # fmt: skip
     for exchange in made:
         if notes:
-            exchange.marks["notes"] = list(notes)
+            exchange.marks.notes = list(notes)
     return made
 
 
@@ -70,30 +68,36 @@ def test_a_session_that_the_proxy_ended_is_its_own_doing() -> None:
 @pytest.mark.parametrize(
     ("mark", "note", "causes"),
     [
-        ("broker_response_notes", "edited by hand", [BY_HAND]),
-        ("broker_response_notes", f"{NOTED[0]}, edited by hand", ["auth", BY_HAND]),
-        ("broker_response_notes", "addresses, dropped by hand", [BY_HAND]),
+        ("broker_response", "edited by hand", [BY_HAND]),
+        ("broker_response", f"{NOTED[0]}, edited by hand", ["auth", BY_HAND]),
+        ("broker_response", "addresses, dropped by hand", [BY_HAND]),
         ("notes", "answered by hand, not forwarded", [BY_HAND]),
-        ("broker_request_notes", "plugin 'tenant': changed", ["plugin tenant"]),
-        ("broker_response_notes", "addresses", []),
+        ("broker_request", "plugin 'tenant': changed", ["plugin tenant"]),
+        ("broker_response", "addresses", []),
         ("notes", "a topic that was edited by handwriting", []),
     ],
 )
 def test_what_stands_on_either_leg(mark: str, note: str, causes: list[str]) -> None:
     exchanges = heartbeats(3, "GROUP_AUTHORIZATION_FAILED")
     for exchange in exchanges:
-        exchange.marks[mark] = [note]
+        marks = exchange.marks
+        if mark == "notes":
+            marks.notes = [note]
+        elif mark == "broker_request":
+            marks.broker_request = BrokerLeg(exchange.request, notes=[note])
+        else:
+            marks.broker_response = BrokerLeg(exchange.response, notes=[note])
     findings = found(*exchanges)
     assert findings and all(each.rules == causes and each.injected is bool(causes) for each in findings)
 
 
 @pytest.mark.parametrize("injected", [True, False])
 def test_a_request_that_a_rule_left_without_an_answer(injected: bool) -> None:
-    notes: dict[str, Any] = {"notes": [hit_note("drop", 1, "response dropped")]} if injected else {}
+    notes = [hit_note("drop", 1, "response dropped")] if injected else []
     inspector = Inspector()
     inspector.feed(Opened(1, "10.0.0.1:5000", "10.0.1.1:9092", SECOND))
     (exchange,) = heartbeats(1, "NONE")
-    exchange.marks |= notes
+    exchange.marks.notes = notes
     exchange.response = exchange.response_time_ns = None
     exchange.state = State.PENDING
     inspector.request(exchange)
@@ -113,7 +117,7 @@ def test_an_answer_that_a_rule_gave_another_correlation_id(touched: str) -> None
     first, exchange = heartbeats(2, "NONE")
     if touched != "none":
         noted = exchange if touched == "the request that waits" else first
-        noted.marks["notes"] = [hit_note("corrupt", 1, "correlation damaged")]
+        noted.marks.notes = [hit_note("corrupt", 1, "correlation damaged")]
     inspector.look(first)
     answer, exchange.response, exchange.state = exchange.response, None, State.PENDING
     inspector.request(exchange)

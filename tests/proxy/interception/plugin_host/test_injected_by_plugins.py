@@ -89,7 +89,7 @@ def test_a_recording_says_whose_doing_it_is(recorded: tuple[Path, list[Any]], by
     by_group: dict[str, list[Any]] = {}
     for exchange in exchanges:
         if exchange.api_key == HEARTBEAT and exchange.request_message is not None:
-            by_group.setdefault(exchange.request_message["group_id"], []).append(exchange.marks.get("rules", ()))
+            by_group.setdefault(exchange.request_message["group_id"], []).append(exchange.marks.rules)
     for what in (*DONE, *UNANSWERED):
         assert by_group[what] == [("plugin Chaos",)] * len(by_group[what]), what
     assert by_group["noted"] == [()] * 3 and by_group["left alone"] == [()] * 4

@@ -104,7 +104,7 @@ def test_what_rules_did_is_in_the_flags() -> None:
     line = Line()
     line.hello()
     noted = exchange(1)
-    noted.marks["notes"] = True
+    noted.marks.noted = True
     line.sender.add(line.sender.encode(noted), 0.0, lambda: 1)
     line.flush()
     assert next(iter(line.carry()[1])).flags & NOTED

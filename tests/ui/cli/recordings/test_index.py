@@ -95,7 +95,7 @@ def test_a_damaged_segment(run, recording: Path, segment: Path) -> None:
     lines = [json.loads(line) for line in decoded.stdout.splitlines()]
     assert len(lines) == 4 and lines[1]["response"] is None and lines[1]["request"] is not None
     with open_capture(recording) as capture:
-        assert f"the packet at byte {place} is damaged" in capture.exchange(1).marks["notes"][0]
+        assert f"the packet at byte {place} is damaged" in capture.exchange(1).marks.notes[0]
     for path in paths(segment):
         path.unlink()
     assert not verify(segment, write=True).is_well and not paths(segment)[0].exists()

@@ -138,7 +138,7 @@ def test_cut_and_merge(barnabas: Invoke, tmp_path: Path) -> None:
     one = barnabas("merge", "one.pcapng", "a", "b")
     assert one.exit_code == 0
     with open_capture(tmp_path / "one.pcapng") as capture:
-        notes = [note for e in capture.exchanges() for note in e.marks.get("notes", ()) if note.startswith("from ")]
+        notes = [note for e in capture.exchanges() for note in e.marks.notes if note.startswith("from ")]
     assert len(notes) == 10
     assert "from b, connection 7" in notes
 

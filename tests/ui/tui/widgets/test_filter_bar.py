@@ -129,7 +129,7 @@ def test_a_field_of_a_message_becomes_a_filter(story: Capture, numbers: dict[str
 def test_every_cell_of_every_row_gives_a_filter_that_selects_the_row(story: Capture) -> None:
     for row in story.rows():
         exchange = story.exchange(row)
-        exchange.marks.setdefault("noted", row.noted)
+        exchange.marks.noted = row.noted
         for field in ("client", "addr", "broker", "api", "err", "time", "latency", "size", "ver", "conn", "corr"):
             term = cell_term(row, field)
             if term and not term.startswith("pending"):

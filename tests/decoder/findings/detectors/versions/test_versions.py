@@ -13,7 +13,7 @@ import pytest
 from barnabas import decoder
 from barnabas.decoder import Exchange
 from barnabas.decoder.connection.events import Closed, Opened
-from barnabas.decoder.connection.exchange import State
+from barnabas.decoder.connection.exchange import BrokerLeg, State
 from barnabas.decoder.findings import Severity
 from retold.edited_exchanges import (
     SECOND,
@@ -224,12 +224,12 @@ def test_a_broker_that_has_nothing_newer_is_not_the_clients_fault() -> None:
 NEWER = {"Produce": 3, "Fetch": 4, "ListOffsets": 1}
 
 
-def marked(mark: str, value: Callable[[Exchange], list[Any]]) -> Edit:
+def marked(mark: str, value: Callable[[Exchange], Any]) -> Edit:
     """A proxy has noted something on the exchange."""
 
     def edit(exchange: Exchange) -> Exchange:
         made = copied(exchange)
-        made.marks[mark] = value(exchange)
+        setattr(made.marks, mark, value(exchange))
         return made
 
     return edit
@@ -239,7 +239,7 @@ def test_what_a_proxy_translates_the_broker_never_sees() -> None:
     """The other leg of an exchange says at which version the broker was asked."""
     happened = recording("versions-old-kafka-python-round")
     for api, version in NEWER.items():
-        frame = marked("broker_request", lambda e, v=version: [with_version(e.request, v)])
+        frame = marked("broker_request", lambda e, v=version: BrokerLeg(with_version(e.request, v)))
         happened = edited(happened, lambda e, frame=frame: frame(e) if e.request is not None else e, api)
     assert findings(happened, "removed-in-kafka-4") == findings(happened, "old-record-format") == []
 
@@ -259,7 +259,7 @@ def test_an_old_broker_gives_what_it_stores_to_a_new_client_that_is_translated_f
             request=decoder.encode_request(1, 4, asked, correlation_id=e.correlation_id, client_id=e.client_id),
             response=decoder.encode_response(1, 4, given, correlation_id=e.correlation_id),
         )
-        return marked("broker_request", lambda _: [e.request])(made)
+        return marked("broker_request", lambda _: BrokerLeg(e.request))(made)
 
     happened = edited(recording("versions-old-kafka-python-round"), translated, "Fetch")
     assert [f.about["api"] for f in findings(happened, "old-record-format")] == ["Produce"]
