@@ -21,8 +21,7 @@ from .codec.project import project
 from .connection.connection import Connection, ExchangeDone, Opaque, RequestSeen
 from .connection.exchange import Exchange, State
 from .connection.topics import Topics
-from .schema import drafts, facts, previews
-from .wire.errors import (
+from .errors import (
     BadLength,
     BadUtf8,
     DecodeError,
@@ -33,6 +32,7 @@ from .wire.errors import (
     UnknownApi,
     UnknownVersion,
 )
+from .schema import drafts, facts, previews
 from .wire.frame import Direction
 
 __all__ = [

@@ -16,9 +16,9 @@ from typing import Any
 from ...decoder import DecodeError, Direction, Exchange, Message, State, encode_request, encode_response
 from ...decoder.codec.plan import FieldPlan, StructPlan
 from ...decoder.codec.walk import Span
+from ...decoder.errors import EncodeError
 from ...decoder.records import Partial, RecordsError, batches
 from ...decoder.schema import facts
-from ...decoder.wire.errors import EncodeError
 from ..reading.capture import Capture
 from .wireshark import Wireshark, fields
 

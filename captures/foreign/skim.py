@@ -19,8 +19,8 @@ from ...decoder.codec.decode import FAULTS
 from ...decoder.codec.skim import Skim, first_code, skim
 from ...decoder.codec.truncated_frame import first_error_in
 from ...decoder.connection.connection import expects_no_response, plausible_request
+from ...decoder.errors import DecodeError
 from ...decoder.schema import facts
-from ...decoder.wire.errors import DecodeError
 from ...decoder.wire.frame import MAX_FRAME, foreign_protocol
 from ..native.accelerator import native
 from ..recording.index import CUT, MAX_STRING, RECORD, STATES, SURPLUS, UNDECODED, IndexEncoder

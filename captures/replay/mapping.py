@@ -17,8 +17,8 @@ from ...decoder import embedded
 from ...decoder.codec.message import Message
 from ...decoder.codec.plan import ZERO_UUID
 from ...decoder.embedded.payload import leading_int16
+from ...decoder.errors import DecodeError, EncodeError
 from ...decoder.schema import facts
-from ...decoder.wire.errors import DecodeError, EncodeError
 from .rewrite import Scope, pairs
 from .roles import Role
 

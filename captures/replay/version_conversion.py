@@ -11,11 +11,11 @@ from ...decoder.codec.codec import encode_request
 from ...decoder.codec.encode import value_from
 from ...decoder.codec.message import Message, shown_value
 from ...decoder.codec.plan import ZERO_UUID, StructPlan, plan, snake_case
+from ...decoder.errors import EncodeError
 from ...decoder.records import Message as OldMessage
 from ...decoder.records import RecordsError, batches, encode_batch
 from ...decoder.schema import facts
 from ...decoder.schema.notation import Field
-from ...decoder.wire.errors import EncodeError
 from .roles import Role, Tree, tree
 
 API_VERSIONS, PRODUCE = facts.api_key("ApiVersions"), facts.api_key("Produce")

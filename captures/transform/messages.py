@@ -21,8 +21,8 @@ from ...decoder.embedded import INTERNAL
 from ...decoder.embedded.groups import STREAMS_ASSIGNOR
 from ...decoder.embedded.payload import decode, definition, leading_int16, newest
 from ...decoder.embedded.topics import CLUSTER_METADATA_ID, COORDINATORS, of_control
+from ...decoder.errors import DecodeError, TrailingBytes, Truncated
 from ...decoder.schema import facts
-from ...decoder.wire.errors import DecodeError, TrailingBytes, Truncated
 from .batches import BLANK, rewritten
 from .fields import NAMES, Branch, Kind, Means, Place, Tree, tree
 from .free_text import scrubbed

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+from ..errors import DecodeError, TrailingBytes, Truncated
 from ..schema import facts
-from ..wire.errors import DecodeError, TrailingBytes, Truncated
 from .decode import FAULTS, decoder
 from .encode import encode_struct, values_from
 from .message import Message

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from ..wire.errors import EncodeError
+from ..errors import EncodeError
 from .decode import FIXED, LENGTH_FORMAT
 from .plan import FieldPlan, StructPlan
 

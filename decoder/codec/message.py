@@ -10,8 +10,8 @@ from functools import cache
 from operator import itemgetter
 from typing import Any, Protocol
 
+from ..errors import EncodeError
 from ..schema import facts
-from ..wire.errors import EncodeError
 from .encode import UNKNOWN_TAGS, value_from
 from .plan import FieldPlan, Plan, StructPlan
 from .splice import Splicer

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from ..errors import UnknownApi, UnknownVersion
 from ..schema import facts
 from ..schema.notation import Definition, Field
-from ..wire.errors import UnknownApi, UnknownVersion
 
 ZERO_UUID = bytes(16)
 

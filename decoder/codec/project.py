@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any
 
+from ..errors import EncodeError
 from ..native.accelerator import description, native
-from ..wire.errors import EncodeError
 from .decode import FAULTS, python_decoder
 from .message import Message, is_error_code, shown_value
 from .plan import FieldPlan, Plan, StructPlan, plan

@@ -11,9 +11,9 @@ from functools import cache
 from typing import Any
 
 from ..embedded import metadata_log
+from ..errors import DecodeError
 from ..reference.settings import MOST_NAME, SENSITIVE, holds_credentials, holds_no_credentials
 from ..schema import facts
-from ..wire.errors import DecodeError
 from ..wire.frame import Direction
 from .codec import decode_request, decode_response, guess_request, peek_request
 from .decode import decoder

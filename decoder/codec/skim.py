@@ -9,8 +9,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
 
+from ..errors import DecodeError
 from ..schema.facts import api_key as key_of
-from ..wire.errors import DecodeError
 from .plan import plan
 from .project import _cached, error_paths
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ..wire.errors import DecodeError
+from ..errors import DecodeError
 from ..wire.frame import Direction
 from .codec import decode_request_header, read_header
 from .plan import plan

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct as _struct
 from typing import Any, NamedTuple
 
-from ..wire.errors import BadLength, BadUtf8, DecodeError, LimitExceeded, Truncated
+from ..errors import BadLength, BadUtf8, DecodeError, LimitExceeded, Truncated
 from .decode import FAULTS, FIXED, FREE_ITEMS, LENGTH_FORMAT, Bad, item_passer, most_items, uvarint
 from .encode import UNKNOWN_TAGS
 from .plan import FieldPlan, Plan, StructPlan

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 from ..codec.codec import UNSUPPORTED_VERSION, decode_body, encode_request, read_response
 from ..codec.plan import API_VERSIONS
+from ..errors import DecodeError
 from ..schema import facts
-from ..wire.errors import DecodeError
 
 Range = tuple[int, int]
 _ERROR = slice(4, 6)

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 from ..codec.codec import decode_request_header, is_request, is_response
 from ..codec.secrets import mask_token
+from ..errors import DecodeError
 from ..schema import facts
 from ..wire.acks import produce_acks
-from ..wire.errors import DecodeError
 from ..wire.frame import MAX_FRAME, Direction, Framer, FramingError
 from ..wire.resync import FrameChecker, FrameSearch
 from .exchange import Exchange, State

@@ -13,8 +13,8 @@ from ..codec.message_view import MessageView
 from ..codec.present import Presenter, payloads
 from ..codec.project import first_error
 from ..codec.truncated_frame import first_error_in
+from ..errors import BadUtf8, DecodeError, TrailingBytes, UnknownVersion
 from ..schema import facts
-from ..wire.errors import BadUtf8, DecodeError, TrailingBytes, UnknownVersion
 from ..wire.frame import Direction
 from .peers import PeerInfo
 from .topics import Topics

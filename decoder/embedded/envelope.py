@@ -11,7 +11,7 @@ from typing import Any
 from ..codec.codec import decode_request, decode_response
 from ..codec.message import Message
 from ..codec.secrets import shown
-from ..wire.errors import TrailingBytes
+from ..errors import TrailingBytes
 from .payload import decode, fields_of, leading_int16
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from .. import records
 from ..codec.message import Message
+from ..errors import DecodeError
 from ..schema import facts
-from ..wire.errors import DecodeError
 from . import envelope, groups, sasl, telemetry, topics
 from .payload import Payload
 

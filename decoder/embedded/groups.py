@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..wire.errors import BadLength, DecodeError, Truncated, UnknownVersion
+from ..errors import BadLength, DecodeError, Truncated, UnknownVersion
 from .payload import decode, fields_of, leading_int16, newest
 
 _SUBSCRIPTION = {"consumer": "ConsumerProtocolSubscription", "connect": "ConnectSubscription"}

@@ -15,12 +15,12 @@ from functools import cache
 from ..codec.decode import Bad, uvarint
 from ..codec.plan import extra_plan
 from ..codec.walk import Walker
+from ..errors import BadLength, DecodeError, Truncated, UnknownApi, UnknownVersion
 from ..records import Batch, Partial, RecordsError, batches
 from ..records.batch import CRC_FROM, HEADER_SIZE
 from ..reference.settings import holds_credentials, holds_no_credentials
 from ..schema import facts
 from ..schema.notation import Definition
-from ..wire.errors import BadLength, DecodeError, Truncated, UnknownApi, UnknownVersion
 
 TOPIC = "__cluster_metadata"
 TOPIC_ID = uuid.UUID(int=1)

@@ -10,9 +10,9 @@ from ..codec.codec import read_values
 from ..codec.encode import encode_struct, values_from
 from ..codec.message import Message
 from ..codec.plan import extra_plan
+from ..errors import Truncated, UnknownApi
 from ..schema import facts
 from ..schema.notation import Definition
-from ..wire.errors import Truncated, UnknownApi
 
 
 class Payload(NamedTuple):

@@ -11,7 +11,7 @@ import struct
 from typing import Any, NamedTuple
 
 from .. import records
-from ..wire.errors import BadLength, BadUtf8, DecodeError, Truncated
+from ..errors import BadLength, BadUtf8, DecodeError, Truncated
 
 LIMIT = 8 << 20
 """Most bytes a push may decompress to; brokers refuse more than 1 MiB unless told otherwise."""

@@ -11,9 +11,9 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+from ..errors import DecodeError, UnknownApi, UnknownVersion
 from ..schema import facts
 from ..schema.notation import Definition
-from ..wire.errors import DecodeError, UnknownApi, UnknownVersion
 from .masking import masked
 from .metadata_log import TOPIC_ID, record_head, types
 from .payload import decode, fields_of, leading_int16, newest

@@ -13,8 +13,8 @@ from ..codec.plan import Plan
 from ..codec.project import field_at, values_at
 from ..connection.exchange import Exchange, State
 from ..connection.hit_notes import rules_in
+from ..errors import EncodeError
 from ..schema import facts
-from ..wire.errors import EncodeError
 from . import entities
 from .entities import MessagePart, TopicPartition
 from .language.fields import Field, Kind

@@ -16,7 +16,7 @@ from ..codec.encode import encode_struct, values_from
 from ..codec.message import Message, steps
 from ..codec.plan import FieldPlan, Plan, StructPlan, compile_plan
 from ..codec.walk import Span, Walker
-from ..wire.errors import EncodeError, TrailingBytes, UnknownApi, UnknownVersion
+from ..errors import EncodeError, TrailingBytes, UnknownApi, UnknownVersion
 from . import facts
 from .notation import Definition, parse
 

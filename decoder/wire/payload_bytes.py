@@ -6,8 +6,8 @@ from .. import records
 from ..codec.codec import decode_request_header
 from ..codec.message import Message
 from ..codec.present import RECORD_APIS
+from ..errors import DecodeError
 from ..records.batch import HEADER_SIZE
-from .errors import DecodeError
 from .frame import Direction
 
 Range = tuple[int, int]

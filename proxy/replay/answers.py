@@ -11,8 +11,8 @@ from ...captures.replay.script import Call, Script
 from ...decoder import Exchange, TrailingBytes, decode_response
 from ...decoder.codec.message import Message
 from ...decoder.codec.message_view import MessageView
+from ...decoder.errors import DecodeError
 from ...decoder.schema import facts
-from ...decoder.wire.errors import DecodeError
 from .resolving import Resolver
 from .settings import SECOND, Settings
 

@@ -16,8 +16,8 @@ from ...connection.connection import expects_no_response
 from ...connection.exchange import Exchange, State
 from ...connection.hit_notes import causes_in
 from ...connection.peers import PeerInfo
+from ...errors import DecodeError
 from ...schema import facts
-from ...wire.errors import DecodeError
 
 M = TypeVar("M")
 

@@ -14,8 +14,8 @@ from ... import embedded
 from ...codec.message_view import MessageView
 from ...codec.plan import StructPlan
 from ...connection.exchange import Exchange
+from ...errors import DecodeError
 from ...schema import facts
-from ...wire.errors import DecodeError
 from ..engine.formatting import topic_name
 from ..engine.traffic import ClientConnection
 from .group import Group, Member

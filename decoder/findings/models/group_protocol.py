@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ... import embedded
-from ...wire.errors import DecodeError
+from ...errors import DecodeError
 from ..engine.formatting import topic_name
 from .group import Assignment, Cause, Group, Member, State, Step
 from .group_calls import FENCED_INSTANCE_ID, GONE_CODES, MEMBER_ID_REQUIRED, REBALANCE_IN_PROGRESS, Call, rows

@@ -13,8 +13,8 @@ from typing import NamedTuple
 from ...codec.codec import UNSUPPORTED_VERSION
 from ...codec.plan import API_VERSIONS, plan
 from ...connection.exchange import Exchange, State
+from ...errors import DecodeError
 from ...schema import facts
-from ...wire.errors import DecodeError
 from ..engine.counters import BoundedDict, DurationHistogram
 from ..engine.detector import Model
 from ..engine.traffic import ClientConnection, Traffic

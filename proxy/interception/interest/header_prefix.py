@@ -17,7 +17,7 @@ from typing import Any
 
 from ....decoder.codec.message import is_error_code
 from ....decoder.codec.plan import SIZES, FieldPlan, Plan, StructPlan, plan
-from ....decoder.wire.errors import DecodeError
+from ....decoder.errors import DecodeError
 
 MOST = 1 << 20
 """Bytes of a prefix; a message that has more is not followed."""

@@ -9,9 +9,9 @@ import pytest
 from barnabas.captures.replay.version_conversion import Lossy, answer_at, at_version, candidates
 from barnabas.decoder import decode_body, decode_request, encode_body, encode_request
 from barnabas.decoder.codec.message import Message
+from barnabas.decoder.errors import DecodeError, EncodeError
 from barnabas.decoder.records import Record, batches, encode_messages
 from barnabas.decoder.schema import facts
-from barnabas.decoder.wire.errors import DecodeError, EncodeError
 
 ORDERS = uuid.UUID(int=7)
 

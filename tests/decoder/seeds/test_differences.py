@@ -16,9 +16,9 @@ import pytest
 from barnabas.decoder.codec.decode import decoder
 from barnabas.decoder.codec.encode import encode_struct
 from barnabas.decoder.codec.plan import FieldPlan, Plan, StructPlan, compile_plan, extra_plan, plan, snake_case
+from barnabas.decoder.errors import UnknownApi
 from barnabas.decoder.schema import drafts, facts
 from barnabas.decoder.schema.notation import Definition, Field, Versions, parse
-from barnabas.decoder.wire.errors import UnknownApi
 from harness.generator import Generator
 
 HERE = Path(__file__).parent

@@ -27,9 +27,9 @@ from textual.widgets import Input, Static
 from ....decoder.codec.encode import UNKNOWN_TAGS, value_from
 from ....decoder.codec.message import is_error_code
 from ....decoder.codec.plan import FieldPlan, Plan, StructPlan, plan
+from ....decoder.errors import EncodeError
 from ....decoder.reference.explain import meaning
 from ....decoder.schema import facts
-from ....decoder.wire.errors import EncodeError
 from ....errors import BarnabasError
 from ...safe import visible
 from ..widgets.field_tree import Field, FieldTree, Tree, headline

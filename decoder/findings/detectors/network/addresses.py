@@ -5,8 +5,8 @@ from __future__ import annotations
 from ....codec.codec import decode_response
 from ....codec.message_view import MessageView
 from ....connection.exchange import Exchange, State
+from ....errors import DecodeError
 from ....schema import facts
-from ....wire.errors import DecodeError
 from ...engine.detector import Detector
 from ...engine.finding import Finding, Severity
 from ...engine.host import host_port, is_loopback, is_number, is_private, is_unspecified, same_place, split

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...errors import BarnabasError
+from ..errors import BarnabasError
 
 
 class DecodeError(BarnabasError, ValueError):
