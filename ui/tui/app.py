@@ -25,6 +25,7 @@ from textual.screen import Screen
 from ..safe import visible, visible_lines
 from .first_frame import Opened, Opening
 from .keys import bindings, help_words
+from .model.held_queue import HeldQueuePoller
 from .model.session import Session
 from .model.settings import Settings
 from .shell import View
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from ...captures import Capture
     from ...decoder.values import SchemaSource
     from ...proxy.control import Control
-    from .dialogs.intercept import Holding
+    from .model.rows import RowView
 
 LIVE_SECONDS = 0.125
 STATUS_SECONDS = 1.0
@@ -105,7 +106,6 @@ class BarnabasApp(App[None]):
         self._views: dict[int, View] = {}
         self._looked, self._unseen = 0.0, False
         self.view = 0
-        self._holding: Holding | None = None
 
     def get_default_screen(self) -> Screen[Any]:
         return super().get_default_screen() if self._open is None else Opening(visible(self._title))
@@ -147,7 +147,7 @@ class BarnabasApp(App[None]):
         if self.session.live or self.session.status is not None:
             self.set_interval(STATUS_SECONDS, self._describe)
         if self.session.control is not None:
-            self.holding.begin()
+            HeldQueuePoller(self, self.session.held, self.session.tell, self.held_changed)
         warm = partial(_warm, len(self.session.capture.rows()) > SMALL)
         self.set_timer(0.5, partial(self.run_worker, warm, thread=True, exit_on_error=False))
         # Paused when there is nothing to do: a file that has been read must cost nothing.
@@ -156,7 +156,8 @@ class BarnabasApp(App[None]):
 
     def _make(self, number: int) -> Screen[Any]:
         if number not in self._views:
-            self._views[number] = PLACES[number - 1].make()
+            place = PLACES[number - 1]
+            self._views[number] = getattr(import_module(f".views.{place.module}", __package__), place.cls)()
         return self._views[number]
 
     # --- what is new ---------------------------------------------------------------------------------------
@@ -251,28 +252,50 @@ class BarnabasApp(App[None]):
             self.switch_mode(str(number))
             self.work()
 
-    async def show_exchanges(self, text: str = "", number: int | None = None) -> None:
-        """The first view, with a filter or with the cursor on an exchange; None changes neither."""
+    def show_exchanges(self, text: str = "", number: int | None = None) -> None:
+        """The first view, with a filter or with the cursor on an exchange; "" and None change neither."""
+        # The screen that asks for it is taken away: not while it is at work.
+        self.call_later(self._show_exchanges, text, number)
+
+    def _show_exchanges(self, text: str, number: int | None) -> None:
         self.action_view(1)
         screen = self._make(1)
         while len(self.screen_stack) > 1:
             self.pop_screen()
         screen.show_filter(text, number)  # type: ignore[attr-defined]
 
+    def clear_filter(self) -> None:
+        """The first view, with all exchanges."""
+        self.call_later(self._clear_filter)
+
+    def _clear_filter(self) -> None:
+        self.action_view(1)
+        if self.current is not None:
+            self.current.action_clear()  # type: ignore[attr-defined]
+
+    def open_exchange(self, view: RowView, position: int, left: Callable[[int | None], None] | None = None) -> None:
+        """Show an exchange in detail."""
+        from .exchange.detail import DetailScreen
+
+        self.push_screen(DetailScreen(self.session.capture, view, position), left)
+
     # --- frames that are held ------------------------------------------------------------------------------
 
-    @property
-    def holding(self) -> Holding:
-        """What is intercepted, and the queue of what is held."""
-        if self._holding is None:
-            from .dialogs.intercept import Holding
-
-            self._holding = Holding(self)
-        return self._holding
+    def held_changed(self) -> None:
+        """Show the queue of held frames as it is now."""
+        current = self.current
+        if current is None or self.screen is not current:
+            return
+        if current.context in ("held", "exchanges"):
+            current.look()
+        else:
+            current.describe()
 
     def action_intercept(self) -> None:
-        if not self.screen.is_modal:
-            self.holding.ask_what()
+        from .dialogs.intercept import ask_intercept
+
+        if not self.screen.is_modal and self.current is not None:
+            ask_intercept(self.current, self.current.wanted)
 
     def notify(self, message: str, *, markup: bool = False, **options: Any) -> None:
         """Say something in the corner. What is said may hold words of the traffic: they are no markup, and no controls."""

@@ -10,13 +10,13 @@ from textual.app import ComposeResult
 from textual.screen import Screen
 from textual.widgets import Static
 
+from .application import application
 from .keys import bar_words
 from .views import PLACES
 from .widgets.styled import Bar, KeyBar, TabLine
 
 if TYPE_CHECKING:
     from ...captures import Capture
-    from .app import BarnabasApp
 
 
 class Opened(NamedTuple):
@@ -51,8 +51,7 @@ class Opening(Screen[None]):
         yield self.key_bar
 
     def on_mount(self) -> None:
-        app: BarnabasApp = self.app  # type: ignore[assignment]
-        self.key_bar.keys(*bar_words(("exchanges", "list", "app"), app.settings.keys))
+        self.key_bar.keys(*bar_words(("exchanges", "list", "app"), application(self.app).settings.keys))
 
     def on_key(self, event: events.Key) -> None:
         event.stop()

@@ -9,22 +9,22 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Center, Middle
-from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Static
 
 from ..safe import visible
+from .application import AppScreen
 from .keys import bar_words, bindings
 from .model.held_queue import held_cells
 from .model.session import Session
+from .views import PLACES
 from .widgets.styled import Bar, KeyBar, TabLine
 
 if TYPE_CHECKING:
-    from .app import BarnabasApp
     from .model.columns import Cell
 
 
-class View(Screen[None]):
+class View(AppScreen[None]):
     """A screen behind a number key. A subclass gives `number`, `context` (of its keys), its widgets (`body`), and
     `take_in`, which is called when it comes up and whenever something new may be there while it is shown."""
 
@@ -42,6 +42,8 @@ class View(Screen[None]):
     wants_story: ClassVar[bool] = False
     """Whether the view shows what `Session.story` tells, which is then worked on more quickly."""
     wants_survey: ClassVar[bool] = False
+    wanted: str = ""
+    """Of a view with a filter: the filter as it was typed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,16 +51,6 @@ class View(Screen[None]):
         self.empty_note = Static(Text(""), markup=False)
         self.tabs: TabLine | None = None
         self._panes: list[Widget] = []
-
-    @property
-    def barnabas(self) -> BarnabasApp:
-        """The application, typed."""
-        return self.app  # type: ignore[return-value]
-
-    @property
-    def session(self) -> Session:
-        """What is looked at."""
-        return self.barnabas.session
 
     # --- for subclasses ------------------------------------------------------------------------------------
 
@@ -84,8 +76,6 @@ class View(Screen[None]):
     # --- the frame -----------------------------------------------------------------------------------------
 
     def compose(self) -> ComposeResult:
-        from .views import PLACES
-
         self.tabs = TabLine(tuple((p.name, p.short) for p in PLACES), self.number)
         yield self.header
         yield self.tabs

@@ -156,7 +156,7 @@ def test_snaplen(tmp_path: Path) -> None:
         exchanges = list(capture.exchanges())
         assert [exchange.response for exchange in exchanges] == [metadata_answer(i)[4:] for i in range(6)]
         assert "cut" in exchanges[2].marks.notes[0]
-        restrict = [h.exchange.correlation_id for h in capture.events() if isinstance(h, RequestSeen)]
+        told = [h.exchange.correlation_id for h in capture.events() if isinstance(h, RequestSeen)]
         assert told == [0, 1, 3, 4, 5]  # who reads whole messages does without it
 
 

@@ -11,8 +11,11 @@ import pytest
 from barnabas.captures import Capture
 from barnabas.ui.tui.app import BarnabasApp
 from barnabas.ui.tui.dialogs.help import HelpScreen
+from barnabas.ui.tui.exchange.comparison import CompareScreen
+from barnabas.ui.tui.exchange.conversation import DialogueScreen
 from barnabas.ui.tui.exchange.detail import DetailScreen
 from barnabas.ui.tui.exchange.exchange_list import ExchangeList
+from barnabas.ui.tui.exchange.resend import ResendScreen
 from barnabas.ui.tui.keys import KEYS, KeyConflict, keymap
 from barnabas.ui.tui.model.settings import BadSettings, parse_settings, read_settings
 from barnabas.ui.tui.views import PLACES
@@ -26,9 +29,10 @@ from .driving import drive, exchanges
 
 
 def owner(context: str) -> Any:
-    fixed = {"app": BarnabasApp, "list": ExchangeList, "detail": DetailScreen, "tree": FieldTree, "hex": HexView}
-    if context in ("dialogue", "compare", "resend"):
-        return getattr(import_module(f"barnabas.ui.tui.exchange.{context}"), f"{context.title()}Screen")
+    fixed = {
+        "app": BarnabasApp, "list": ExchangeList, "detail": DetailScreen, "tree": FieldTree, "hex": HexView,
+        "dialogue": DialogueScreen, "compare": CompareScreen, "resend": ResendScreen,
+    }  # fmt: skip
     if context in fixed:
         return fixed[context]
     if context == "view":

@@ -1,5 +1,4 @@
-"""What the application does about held frames whatever view is shown: asks the proxy for them, says what is held, and asks what is
-to be held: a filter, which side of exchanges, and for how long at most.
+"""What is to be held: a filter, which side of exchanges, and for how long at most. The proxy is asked for it in a thread.
 
 Intercepts that were made here end with the screen: a queue that nobody looks at would only make clients wait.
 """
@@ -7,7 +6,7 @@ Intercepts that were made here end with the screen: a queue that nobody looks at
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from rich.text import Text
 from textual import on
@@ -18,13 +17,11 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from ....decoder.filter import FilterError, compile
-from ....proxy.control import ControlError
+from ....proxy.control import Control, ControlError
 from ...safe import visible
+from ..application import AppScreen
 from ..model.held_queue import LEASE_SECONDS
 from ..widgets.palette import DARK, Palette
-
-if TYPE_CHECKING:
-    from ..app import BarnabasApp
 
 SIDES = {"request": (True, False), "response": (False, True), "both": (True, True)}
 LONGEST = 3600.0
@@ -114,115 +111,77 @@ class InterceptBox(ModalScreen[Wanted | None]):
         self.dismiss(None)
 
 
-LOOK_SECONDS = 0.25
+def ask_intercept(screen: AppScreen[Any], text: str) -> None:
+    """Ask what is to be held, beginning with the filter `text`."""
+    session, queue = screen.session, screen.session.held
+    if session.control is None:
+        screen.notify("This is a recording: frames are held in a proxy that runs (--attach).", timeout=4)
+    elif not session.allow_edit:
+        screen.notify("Read-only: start with --allow-edit, or :edit on.", severity="warning", timeout=3)
+    else:
+        own = [each for each in queue.intercepts if each["id"] in queue.own]
+        side, seconds = "request", 30.0
+        if own:
+            text, seconds = own[-1]["filter"], own[-1]["timeout"]
+            side = "both" if own[-1]["request"] and own[-1]["response"] else "request" if own[-1]["request"] else "response"
+        screen.app.push_screen(InterceptBox(text, side, seconds), lambda wanted: _asked(screen, wanted))
 
 
-class Holding:
-    """One per application."""
+def _asked(screen: AppScreen[Any], wanted: Wanted | None) -> None:
+    if wanted is None:
+        return
+    if not wanted.filter:
+        remove_intercepts(screen)
+        return
+    queue = screen.session.held
+    old = sorted(queue.own)
 
-    def __init__(self, app: BarnabasApp):
-        self._app, self._queue = app, app.session.held
+    def change(control: Control) -> None:
+        made = control.intercept(
+            wanted.filter, request=wanted.request, response=wanted.response, timeout=wanted.seconds,
+            lease=LEASE_SECONDS,
+        )  # fmt: skip
+        queue.take_over(int(made["id"]))
+        for number in old:
+            _remove(control, number)
+            queue.own.discard(number)
 
-    def begin(self) -> None:
-        """Look at the proxy's queue from now on."""
-        if self._app.session.control is not None:
-            self._app.set_interval(LOOK_SECONDS, self._look)
+    _do(screen, change, f"intercepted: {visible(wanted.filter)}")
 
-    def _look(self) -> None:
-        if self._queue.due():
-            self._app.run_worker(self._ask, thread=True, group="queue", exit_on_error=False)
 
-    def _ask(self) -> None:
-        said = self._queue.ask()
-        self._app.call_from_thread(self._take, *said)
+def remove_intercepts(screen: AppScreen[Any]) -> None:
+    """Hold nothing any more, whoever wanted it."""
+    queue = screen.session.held
+    numbers = [int(each["id"]) for each in queue.intercepts]
 
-    def _take(self, intercepts: list[Any], held: list[Any], fault: str) -> None:
-        before = len(self._queue), self._queue.fault, bool(self._queue.intercepts)
-        new, gone = self._queue.take(intercepts, held, fault)
-        for frame in new:
-            self._app.session.tell(f"held: {frame.name()}, connection {frame.said['connection']}")
-        for frame in gone:
-            if frame.left() < 1:
-                self._app.session.tell(f"held {frame.name()}: nobody decided, so it went on as it came", True)
-        if new or gone or len(self._queue) or before != (len(self._queue), fault, bool(intercepts)):
-            self.changed()
+    def change(control: Control) -> None:
+        for number in numbers:
+            _remove(control, number)
+        queue.own.clear()
 
-    def changed(self) -> None:
-        """Show how the queue is now."""
-        current = self._app.current
-        if current is None or self._app.screen is not current:
-            return
-        if current.context in ("held", "exchanges"):
-            current.look()
+    if numbers:
+        _do(screen, change, "nothing is intercepted any more")
+
+
+def _do(screen: AppScreen[Any], change: Callable[[Control], None], done: str) -> None:
+    """Ask the proxy for a change, in a thread."""
+    app, session = screen.app, screen.session
+    control = session.control
+    assert control is not None
+
+    def work() -> None:
+        try:
+            change(control)
+        except ControlError as error:
+            app.call_from_thread(app.notify, visible(str(error)), severity="error", timeout=6, markup=False)
         else:
-            current.describe()
+            app.call_from_thread(session.tell, done)
+        session.held.soon()
 
-    # --- keys ----------------------------------------------------------------------------------------------
-
-    def ask_what(self) -> None:
-        """Ask what is to be held, beginning with the filter of the list."""
-        session, app = self._app.session, self._app
-        if session.control is None:
-            app.notify("This is a recording: frames are held in a proxy that runs (--attach).", timeout=4)
-        elif not session.allow_edit:
-            app.notify("Read-only: start with --allow-edit, or :edit on.", severity="warning", timeout=3)
-        else:
-            text = getattr(app.current, "wanted", "")
-            own = [each for each in self._queue.intercepts if each["id"] in self._queue.own]
-            side, seconds = "request", 30.0
-            if own:
-                text, seconds = own[-1]["filter"], own[-1]["timeout"]
-                side = "both" if own[-1]["request"] and own[-1]["response"] else "request" if own[-1]["request"] else "response"
-            app.push_screen(InterceptBox(text, side, seconds), self._asked)
-
-    def _asked(self, wanted: Wanted | None) -> None:
-        if wanted is None:
-            return
-        if not wanted.filter:
-            self.nothing()
-            return
-        old = sorted(self._queue.own)
-
-        def change(control: Any) -> None:
-            made = control.intercept(
-                wanted.filter, request=wanted.request, response=wanted.response, timeout=wanted.seconds,
-                lease=LEASE_SECONDS,
-            )  # fmt: skip
-            self._queue.take_over(int(made["id"]))
-            for number in old:
-                _remove(control, number)
-                self._queue.own.discard(number)
-
-        self._do(change, f"intercepted: {visible(wanted.filter)}")
-
-    def nothing(self) -> None:
-        """Nothing is intercepted any more, whoever wanted it."""
-        numbers = [int(each["id"]) for each in self._queue.intercepts]
-
-        def change(control: Any) -> None:
-            for number in numbers:
-                _remove(control, number)
-            self._queue.own.clear()
-
-        if numbers:
-            self._do(change, "nothing is intercepted any more")
-
-    def _do(self, change: Callable[[Any], None], told: str) -> None:
-        app = self._app
-
-        def work() -> None:
-            try:
-                change(app.session.control)
-            except ControlError as error:
-                app.call_from_thread(app.notify, visible(str(error)), severity="error", timeout=6, markup=False)
-            else:
-                app.call_from_thread(app.session.tell, told)
-            self._queue.soon()
-
-        app.run_worker(work, thread=True, group="held", exit_on_error=False)
+    app.run_worker(work, thread=True, group="held", exit_on_error=False)
 
 
-def _remove(control: Any, number: int) -> None:
+def _remove(control: Control, number: int) -> None:
     try:
         control.remove_intercept(number)
     except ControlError as error:

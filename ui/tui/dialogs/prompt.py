@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
-from textual.app import ComposeResult
+from textual.app import App, ComposeResult
 from textual.screen import ModalScreen, Screen
 from textual.widgets import Input
 
 from ....decoder.filter import FilterError
 from ...safe import fit, visible
+from ..application import Application, application
 from ..keys import KEYS, Key, shown
 from ..model.columns import Cell
 from ..model.filter_terms import meant
 from ..widgets.palette import THEMES
 from .dialogs import ChoiceBox
-
-if TYPE_CHECKING:
-    from ..app import BarnabasApp
 
 
 class Command(NamedTuple):
@@ -27,41 +25,35 @@ class Command(NamedTuple):
     name: str
     takes: str
     meaning: str
-    run: Callable[[BarnabasApp, str], str]
+    run: Callable[[Application, str], str]
 
 
-def _filter(app: BarnabasApp, text: str) -> str:
+def _filter(app: Application, text: str) -> str:
     try:
         if text:
             meant(text, app.settings.filters)
     except FilterError as fault:
         return str(fault)
-    app.call_later(app.show_exchanges, text) if text else app.call_later(_clear, app)
+    app.show_exchanges(text) if text else app.clear_filter()
     return ""
 
 
-def _clear(app: BarnabasApp) -> None:
-    app.action_view(1)
-    if app.current is not None:
-        app.current.action_clear()  # type: ignore[attr-defined]
-
-
-def _theme(app: BarnabasApp, text: str) -> str:
+def _theme(app: Application, text: str) -> str:
     if text not in THEMES:
         return f"there is no theme {text!r}; there are {', '.join(THEMES)}"
     app.use_theme(text)
     return ""
 
 
-def _go(app: BarnabasApp, text: str) -> str:
+def _go(app: Application, text: str) -> str:
     count = len(app.session.capture.rows())
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= count:
         return f"a number from 1 to {count}"
-    app.call_later(app.show_exchanges, "", int(text) - 1)
+    app.show_exchanges("", int(text) - 1)
     return ""
 
 
-def _edit(app: BarnabasApp, text: str) -> str:
+def _edit(app: Application, text: str) -> str:
     if text not in ("on", "off"):
         return "on or off"
     if app.session.control is None:
@@ -104,11 +96,6 @@ class Prompt(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         yield ChoiceBox("Do", "a part of a name, or: filter err", "Enter: do it  Esc: back", self._fitting, self._take)
 
-    @property
-    def barnabas(self) -> BarnabasApp:
-        """The application, typed."""
-        return self.app  # type: ignore[return-value]
-
     def _fitting(self, text: str) -> list[list[Cell]]:
         word, _, rest = text.strip().partition(" ")
         wanted = text.lower().split()
@@ -125,7 +112,7 @@ class Prompt(ModalScreen[None]):
             if isinstance(each, Command):
                 rows.append([(fit(f"{each.name} {each.takes}", 34), "name"), (f" {each.meaning}", "muted")])
             else:
-                keys = shown(self.barnabas.settings.keys.get(each.id, each.keys))
+                keys = shown(application(self.app).settings.keys.get(each.id, each.keys))
                 rows.append([(fit(each.id.partition(".")[2].replace("_", " "), 20), "name"), (fit(keys, 14), "key"),
                              (f" {each.words}", "muted")])  # fmt: skip
         return rows
@@ -133,20 +120,20 @@ class Prompt(ModalScreen[None]):
     def _take(self, position: int) -> None:
         if position >= len(self._found):
             return
-        chosen, app = self._found[position], self.barnabas
+        chosen = self._found[position]
         _, _, rest = self.query_one(Input).value.strip().partition(" ")
         if isinstance(chosen, Command):
-            fault = chosen.run(app, rest.strip())
+            fault = chosen.run(application(self.app), rest.strip())
             if fault:
                 self.notify(visible(f"{chosen.name}: {fault}"), severity="error", timeout=4)
                 return
             self.dismiss()
             return
         self.dismiss()
-        self.app.call_later(_act, app, self._below, chosen.action)
+        self.app.call_later(_act, self.app, self._below, chosen.action)
 
 
-async def _act(app: BarnabasApp, screen: Screen[object], action: str) -> None:
+async def _act(app: App[Any], screen: Screen[object], action: str) -> None:
     """Do an action where its key would have been heard: the widget with the focus, the screen, the application."""
     name = action.partition("(")[0]
     for target in (screen.focused, screen, app):

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.screen import Screen
 
 from ....captures import Capture, Row
 from ....captures.diff.field_pairs import Pair, pairs
 from ...safe import fit, visible
 from ...times import clock
+from ..application import AppScreen
 from ..keys import bar_words, bindings
 from ..model.columns import Cell, api, client_name, duration, result
 from ..widgets.line_list import LineList
 from ..widgets.styled import Bar, KeyBar, Titles
-
-if TYPE_CHECKING:
-    from ..app import BarnabasApp
 
 _WIDE = 100
 """From this width on the values get more room than the names."""
@@ -80,7 +77,7 @@ def widths(width: int) -> tuple[int, int]:
     return name, max((width - name - 4) // 2, 8)
 
 
-class CompareScreen(Screen[None]):
+class CompareScreen(AppScreen[None]):
     """Row `a` on the left, `b` on the right."""
 
     DEFAULT_CSS = "CompareScreen { layout: vertical; } CompareScreen PairList { height: 1fr; }"
@@ -96,11 +93,6 @@ class CompareScreen(Screen[None]):
         self.found: list[tuple[str, list[Pair]]] = []
         self.headline, self.titles, self.list = Bar(id="headline"), Titles(), PairList()
         self.about, self.key_bar = Bar(id="about"), KeyBar()
-
-    @property
-    def barnabas(self) -> BarnabasApp:
-        """The application, typed."""
-        return self.app  # type: ignore[return-value]
 
     def compose(self) -> ComposeResult:
         yield self.headline

@@ -6,11 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.screen import Screen
 
 from ....captures import Capture, Row
 from ....decoder import Message
@@ -18,14 +17,12 @@ from ....decoder.codec.plan import StructPlan
 from ....decoder.schema import facts
 from ...safe import visible
 from ...times import clock
+from ..application import AppScreen
 from ..keys import bar_words, bindings
 from ..model.columns import Cell, api, duration, result, size
 from ..model.rows import RowView, finder
 from ..widgets.line_list import LineList
 from ..widgets.styled import Bar, KeyBar
-
-if TYPE_CHECKING:
-    from ..app import BarnabasApp
 
 _ENTITIES = frozenset({"topicName", "groupId", "transactionalId"})
 _MOST = 3
@@ -192,7 +189,7 @@ class DialogueList(LineList):
         return self.source.row(position)
 
 
-class DialogueScreen(Screen[None]):
+class DialogueScreen(AppScreen[None]):
     """The connection of `row`, with the cursor on its request."""
 
     DEFAULT_CSS = "DialogueScreen { layout: vertical; } DialogueScreen DialogueList { height: 1fr; }"
@@ -209,11 +206,6 @@ class DialogueScreen(Screen[None]):
         self.headline, self.about, self.key_bar = Bar(id="headline"), Bar(id="about"), KeyBar()
         self.list = DialogueList(capture)
         self._placed = False
-
-    @property
-    def barnabas(self) -> BarnabasApp:
-        """The application, typed."""
-        return self.app  # type: ignore[return-value]
 
     def compose(self) -> ComposeResult:
         yield self.headline
@@ -283,11 +275,9 @@ class DialogueScreen(Screen[None]):
     # --- keys ----------------------------------------------------------------------------------------------
 
     def on_line_list_opened(self, event: LineList.Opened) -> None:
-        from .detail import DetailScreen
-
         position = self.view.position(self.list.lines[event.position].number)
         if position is not None:
-            self.app.push_screen(DetailScreen(self.capture, self.view, position))
+            self.barnabas.open_exchange(self.view, position)
 
     def action_error(self) -> None:
         """To the next response with an error code, around the end."""
@@ -302,7 +292,7 @@ class DialogueScreen(Screen[None]):
     def action_filter(self) -> None:
         """The same connection in the list of exchanges."""
         number = self.list.lines[self.list.cursor].number if self.list.lines else self.start.number
-        self.app.call_later(self.barnabas.show_exchanges, f"conn == {self.connection}", number)
+        self.barnabas.show_exchanges(f"conn == {self.connection}", number)
 
     def action_back(self) -> None:
         self.dismiss()

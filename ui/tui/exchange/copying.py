@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
+
+from textual.app import App
 
 from ....captures import Row
 from ....captures.export.dump import masked
@@ -17,9 +19,6 @@ from ..dialogs.dialogs import Pick
 from ..model.columns import Column
 from ..model.filter_terms import cell_term
 from ..widgets.field_tree import Field
-
-if TYPE_CHECKING:
-    from ..app import BarnabasApp
 
 SHOWN = 60
 
@@ -59,7 +58,7 @@ def of_exchange(row: Row, exchange: Exchange, values: bool) -> list[Form]:
     return [*found, Form("filter for this exchange", f"conn == {row.connection} and corr == {row.correlation_id}")]
 
 
-def copy_one(app: BarnabasApp, forms: list[Form]) -> None:
+def copy_one(app: App[Any], forms: list[Form]) -> None:
     """Ask which, and copy it."""
     forms = [form for form in forms if form.text]
 
@@ -74,7 +73,7 @@ def copy_one(app: BarnabasApp, forms: list[Form]) -> None:
     app.push_screen(Pick("Copy", lines, "copy it"), chosen)
 
 
-def copy(app: BarnabasApp, form: Form) -> None:
+def copy(app: App[Any], form: Form) -> None:
     """Into the clipboard."""
     text = form.text if isinstance(form.text, str) else form.text()
     app.copy_to_clipboard(text)

@@ -6,13 +6,12 @@ from __future__ import annotations
 
 import json
 import textwrap
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container
-from textual.screen import Screen
 
 from ....captures import Capture, Row
 from ....captures.reading.selection import select
@@ -22,6 +21,7 @@ from ....decoder.reference import explain
 from ....decoder.schema import facts
 from ...safe import fit, visible
 from ...times import clock
+from ..application import AppScreen
 from ..dialogs.dialogs import Ask, Pages, Pick
 from ..keys import bar_words, bindings
 from ..model.columns import Cell, api, client_name, duration, result
@@ -33,9 +33,6 @@ from ..widgets.palette import Palette
 from ..widgets.styled import Bar, KeyBar
 from . import actions
 from .fields import request_tree, response_tree
-
-if TYPE_CHECKING:
-    from ..app import BarnabasApp
 
 AROUND = 3000
 """Rows that are looked at on either side."""
@@ -131,7 +128,7 @@ STACKED_BELOW = 100
 """Columns; narrower than this, the response stands below the request."""
 
 
-class DetailScreen(Screen[int]):
+class DetailScreen(AppScreen[int]):
     """Shows the exchange at a position of a `RowView`; gives back the position it was left at."""
 
     DEFAULT_CSS = """
@@ -162,11 +159,6 @@ class DetailScreen(Screen[int]):
         self.key_bar = KeyBar()
         self.chosen = self.response
         self._wanted = ""
-
-    @property
-    def barnabas(self) -> BarnabasApp:
-        """The application, typed."""
-        return self.app  # type: ignore[return-value]
 
     def compose(self) -> ComposeResult:
         yield self.title_bar
@@ -395,7 +387,7 @@ class DetailScreen(Screen[int]):
             self.notify("There is no filter for this field.", timeout=2)
             return
         text = both(api_term(row.api_key), term) if term.startswith(("req.", "resp.", "any(", "not ")) else term
-        self.app.call_later(self.barnabas.show_exchanges, text if wanted else f"not ({term})", row.number)
+        self.barnabas.show_exchanges(text if wanted else f"not ({term})", row.number)
 
     def _term(self) -> str:
         """The filter for the value of the field under the cursor; "" where there is none."""
@@ -413,25 +405,25 @@ class DetailScreen(Screen[int]):
     def action_stream(self) -> None:
         """Its connection alone, with the cursor on it."""
         if self.row is not None:
-            self.app.call_later(self.barnabas.show_exchanges, f"conn == {self.row.connection}", self.row.number)
+            self.barnabas.show_exchanges(f"conn == {self.row.connection}", self.row.number)
 
     def action_dialogue(self) -> None:
-        actions.dialogue(self.barnabas, self.row)
+        actions.dialogue(self, self.row)
 
     def action_compare(self) -> None:
         """With the exchange that was chosen before, else at once with the one before of its API."""
-        actions.compare_here(self.barnabas, self.row)
+        actions.compare_here(self, self.row)
 
     def action_resend(self) -> None:
-        actions.send_again(self.barnabas, self.row)
+        actions.send_again(self, self.row)
 
     def action_export(self) -> None:
-        actions.export_row(self.barnabas, self.row, self.values_shown, "", len(self.barnabas.session.capture.rows()))
+        actions.export_row(self, self.row, self.values_shown, "", len(self.session.capture.rows()))
 
     def action_copy_as(self) -> None:
         from .copying import of_field
 
-        actions.copy_row(self.barnabas, self.row, self.values_shown, of_field(self.chosen.current, self._term()))
+        actions.copy_row(self, self.row, self.values_shown, of_field(self.chosen.current, self._term()))
 
     def action_copy(self, whole: int) -> None:
         """Put the field's value, or the exchange, into the terminal's clipboard. What is hidden stays hidden."""

@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 from ....captures import Capture, Row, open_capture
 from ....captures.export import Format, NoProgram, case, dump, program, write, written
@@ -19,10 +19,8 @@ from ....decoder import Exchange
 from ....decoder.filter import compile
 from ...safe import fit, visible
 from ...times import zone
+from ..application import AppScreen
 from ..dialogs.dialogs import Ask, Confirm, Pick
-
-if TYPE_CHECKING:
-    from ..app import BarnabasApp
 
 
 class Form(NamedTuple):
@@ -94,37 +92,39 @@ def _rows(source: Path, target: Path, shown: str) -> str:
         return f"{write(file, Format.JSONL, rows, options.columns):,} exchanges"
 
 
-def export(app: BarnabasApp, ways: list[Form]) -> None:
+def export(screen: AppScreen[Any], ways: list[Form]) -> None:
     """Ask how, and where to; a file that is there is replaced only when that is wanted."""
 
     def chosen(position: int | None) -> None:
         if position is not None:
             way = ways[position]
-            app.push_screen(Ask(f"Write {way.words} to", way.name), lambda name: _named(app, way, name))
+            screen.app.push_screen(Ask(f"Write {way.words} to", way.name), lambda name: _named(screen, way, name))
 
-    app.push_screen(Pick("Export", [[(fit(way.words, 44), "name"), (way.name, "muted")] for way in ways], "choose a file"), chosen)
+    screen.app.push_screen(Pick("Export", [[(fit(way.words, 44), "name"), (way.name, "muted")] for way in ways], "choose a file"), chosen)
 
 
-def _named(app: BarnabasApp, way: Form, name: str | None) -> None:
+def _named(screen: AppScreen[Any], way: Form, name: str | None) -> None:
     if name is None or not name.strip():
         return
     path = Path(name.strip()).expanduser()
     if os.path.lexists(path):
-        sure = lambda yes: _write(app, way, path) if yes else None  # noqa: E731
-        app.push_screen(Confirm(f"{path} is there already. Replace it?"), sure)
+        sure = lambda yes: _write(screen, way, path) if yes else None  # noqa: E731
+        screen.app.push_screen(Confirm(f"{path} is there already. Replace it?"), sure)
     else:
-        _write(app, way, path)
+        _write(screen, way, path)
 
 
-def _write(app: BarnabasApp, way: Form, path: Path) -> None:
+def _write(screen: AppScreen[Any], way: Form, path: Path) -> None:
     if not way.long:
-        _told(app, *_made(way, path))
+        _told(screen, *_made(way, path))
         return
-    app.notify(f"Writing {visible(str(path))} ...", timeout=2, markup=False)
+    screen.notify(f"Writing {visible(str(path))} ...", timeout=2, markup=False)
+
+    app = screen.app
 
     def work() -> None:
         said = _made(way, path)
-        app.call_from_thread(_told, app, *said)
+        app.call_from_thread(_told, screen, *said)
 
     app.run_worker(work, thread=True, group="export", exit_on_error=False)
 
@@ -141,6 +141,6 @@ def _made(way: Form, path: Path) -> tuple[str, bool]:
         return visible(str(error)), True
 
 
-def _told(app: BarnabasApp, text: str, wrong: bool) -> None:
-    app.session.tell(f"export: {text}", wrong)
-    app.notify(text, severity="error" if wrong else "information", timeout=5, markup=False)
+def _told(screen: AppScreen[Any], text: str, wrong: bool) -> None:
+    screen.session.tell(f"export: {text}", wrong)
+    screen.notify(text, severity="error" if wrong else "information", timeout=5, markup=False)

@@ -11,11 +11,10 @@ import socket
 import time
 from dataclasses import dataclass
 from time import monotonic
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.screen import Screen
 
 from ....captures import Row
 from ....captures.replay.policy import Policy, administrative
@@ -27,14 +26,12 @@ from ....errors import BarnabasError
 from ....proxy.control import ControlError
 from ...safe import visible
 from ...times import clock
+from ..application import AppScreen
 from ..dialogs.dialogs import Confirm
 from ..keys import bar_words, bindings
 from ..model.columns import duration
 from ..widgets.styled import Bar, KeyBar
 from .body_editor import BadValue, EditTree, body_tree, from_yaml, to_yaml
-
-if TYPE_CHECKING:
-    from ..app import BarnabasApp
 
 CONNECT_SECONDS, ANSWER_SECONDS = 10.0, 60.0
 _READS = re.compile(r"Describe|List|Get|Find|Metadata|ApiVersions|Fetch|OffsetFetch|OffsetForLeaderEpoch|.*Describe$")
@@ -143,7 +140,7 @@ _NEWEST = 5000
 """Rows among which the new exchange is looked for."""
 
 
-class ResendScreen(Screen[None]):
+class ResendScreen(AppScreen[None]):
     """The request of a row; what is sent goes through the proxy that is attached to."""
 
     DEFAULT_CSS = "ResendScreen { layout: vertical; } ResendScreen EditTree { height: 1fr; }"
@@ -160,11 +157,6 @@ class ResendScreen(Screen[None]):
         self.headline, self.about, self.key_bar = Bar(id="headline"), Bar(id="about"), KeyBar()
         self.tree_of = EditTree("Request", id="fields")
         self._what = ("request", message.api_key, message.api_version)
-
-    @property
-    def barnabas(self) -> BarnabasApp:
-        """The application, typed."""
-        return self.app  # type: ignore[return-value]
 
     def compose(self) -> ComposeResult:
         yield self.headline
@@ -209,7 +201,7 @@ class ResendScreen(Screen[None]):
             return ""
 
         edit(
-            self.barnabas, "Edit the request", to_yaml(*self._what, self.shown, self.edits), take,
+            self.app, "Edit the request", to_yaml(*self._what, self.shown, self.edits), take,
             remarks="What is left out keeps its bytes.", done=self._show,
         )  # fmt: skip
 
@@ -226,16 +218,16 @@ class ResendScreen(Screen[None]):
         except (EncodeError, KeyError, IndexError, OverflowError) as error:
             self.notify(visible(str(error)), severity="error", timeout=6, markup=False)
             return
-        app, row, control = self.barnabas, self.row, self.barnabas.session.control
+        app, row, control = self.app, self.row, self.session.control
         assert control is not None
 
         def work() -> None:
             try:
                 done = send(listener(control.brokers(), row), message)
             except (NotSent, ControlError) as error:
-                app.call_from_thread(_failed, app, f"#{row.number + 1} sent again: {error}")
+                app.call_from_thread(_failed, self, f"#{row.number + 1} sent again: {error}")
             else:
-                app.call_from_thread(_done, app, row, done)
+                app.call_from_thread(_done, self, row, done)
 
         app.run_worker(work, thread=True, group="resend", exit_on_error=False)
         self.dismiss()
@@ -244,42 +236,42 @@ class ResendScreen(Screen[None]):
         self.dismiss()
 
 
-def resend(app: BarnabasApp, row: Row, exchange: Exchange) -> None:
+def resend(screen: AppScreen[Any], row: Row, exchange: Exchange) -> None:
     """Show what would be sent, or say why it cannot be."""
-    session = app.session
+    session = screen.session
     message = exchange.request_message
     reason = why_not(exchange)
     if session.control is None:
-        app.notify("This is a recording: barnabas replay sends it to a broker.", timeout=4)
+        screen.notify("This is a recording: barnabas replay sends it to a broker.", timeout=4)
     elif not session.allow_edit:
-        app.notify("Read-only: start with --allow-edit, or :edit on.", severity="warning", timeout=3)
+        screen.notify("Read-only: start with --allow-edit, or :edit on.", severity="warning", timeout=3)
     elif reason or message is None:
-        app.notify(visible(reason or "its request cannot be read"), severity="warning", timeout=5, markup=False)
+        screen.notify(visible(reason or "its request cannot be read"), severity="warning", timeout=5, markup=False)
     else:
-        app.push_screen(ResendScreen(row, message))
+        screen.app.push_screen(ResendScreen(row, message))
 
 
-def _failed(app: BarnabasApp, text: str) -> None:
-    app.session.tell(text, True)
-    app.notify(visible(text), severity="error", timeout=8, markup=False)
+def _failed(screen: AppScreen[Any], text: str) -> None:
+    screen.session.tell(text, True)
+    screen.notify(visible(text), severity="error", timeout=8, markup=False)
 
 
-def _done(app: BarnabasApp, row: Row, done: Sent) -> None:
+def _done(screen: AppScreen[Any], row: Row, done: Sent) -> None:
     outcome = (f"! {done.error}" if done.error else "ok") if done.answered else "no answer is due"
     text = f"#{row.number + 1} sent again from {done.client}: {outcome}, {duration(done.latency_ns)}"
-    app.session.tell(text)
-    app.notify(text, timeout=4, markup=False)
+    screen.session.tell(text)
+    screen.notify(text, timeout=4, markup=False)
     until = monotonic() + LOOKED_FOR
 
     def look() -> None:
         """The new exchange, as soon as the recording has it."""
-        rows = app.session.capture.rows()
+        rows = screen.session.capture.rows()
         for number in range(len(rows) - 1, max(len(rows) - 1 - _NEWEST, -1), -1):
             if rows[number].client == done.client:
-                app.notify(f"It is #{number + 1}: :go {number + 1} shows it.", timeout=5)
-                app.session.tell(f"#{row.number + 1} sent again is #{number + 1}")
+                screen.notify(f"It is #{number + 1}: :go {number + 1} shows it.", timeout=5)
+                screen.session.tell(f"#{row.number + 1} sent again is #{number + 1}")
                 return
         if monotonic() < until:
-            app.set_timer(LOOK_SECONDS, look)
+            screen.app.set_timer(LOOK_SECONDS, look)
 
     look()

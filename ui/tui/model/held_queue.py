@@ -11,12 +11,15 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from textual.app import App
+
 from ...safe import visible
 
 if TYPE_CHECKING:
     from ....proxy.control import Control
 
-QUIET_SECONDS, BUSY_SECONDS = 2.0, 0.25
+QUIET_SECONDS, BUSY_SECONDS, POLL_SECONDS = 2.0, 0.25, 0.25
+"""Between two questions: while nothing is intercepted, and otherwise; and between two looks whether it is time."""
 LEASE_SECONDS = 10.0
 """After which the proxy takes back what a screen has intercepted that was killed."""
 Json = dict[str, Any]
@@ -177,3 +180,31 @@ def held_cells(queue: HeldQueue) -> list[tuple[str, str]]:
         return [("  intercept ON", "waiting")] if queue.intercepts else []
     oldest = min(queue.frames, key=lambda frame: frame.left())
     return [(f"  HELD {len(queue)}, {oldest.left():.0f} s left ", "warning")]
+
+
+class HeldQueuePoller:
+    """Asks the proxy for the queue while `app` runs. What comes and goes is logged; `changed()`: the queue is another."""
+
+    def __init__(
+        self, app: App[Any], queue: HeldQueue, log: Callable[[str, bool], None], changed: Callable[[], None]
+    ) -> None:
+        self._app, self._queue, self._log, self._changed = app, queue, log, changed
+        app.set_interval(POLL_SECONDS, self._poll)
+
+    def _poll(self) -> None:
+        if self._queue.due():
+            self._app.run_worker(self._ask, thread=True, group="queue", exit_on_error=False)
+
+    def _ask(self) -> None:
+        self._app.call_from_thread(self._take, *self._queue.ask())
+
+    def _take(self, intercepts: list[Json], held: list[Json], fault: str) -> None:
+        before = len(self._queue), self._queue.fault, bool(self._queue.intercepts)
+        new, gone = self._queue.take(intercepts, held, fault)
+        for frame in new:
+            self._log(f"held: {frame.name()}, connection {frame.said['connection']}", False)
+        for frame in gone:
+            if frame.left() < 1:
+                self._log(f"held {frame.name()}: nobody decided, so it went on as it came", True)
+        if new or gone or len(self._queue) or before != (len(self._queue), fault, bool(intercepts)):
+            self._changed()

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import NamedTuple
-
-from ..shell import View
 
 
 class Place(NamedTuple):
@@ -15,11 +12,6 @@ class Place(NamedTuple):
     short: str
     module: str
     cls: str
-
-    def make(self) -> View:
-        """The screen."""
-        made: View = getattr(import_module(f".{self.module}", __name__), self.cls)()
-        return made
 
 
 PLACES: tuple[Place, ...] = (

@@ -135,7 +135,7 @@ class ConnectionsScreen(View):
         self._about()
 
     def on_line_list_opened(self, event: LineList.Opened) -> None:
-        self.app.call_later(self.barnabas.show_exchanges, self._filters[event.position])
+        self.barnabas.show_exchanges(self._filters[event.position])
 
     def action_dialogue(self) -> None:
         """The connection under the cursor, from its first exchange on."""
@@ -146,7 +146,7 @@ class ConnectionsScreen(View):
         capture = self.session.capture
         first = next(iter(finder(capture, text)(0, len(capture.rows()))), None)
         if first is not None:
-            dialogue(self.barnabas, capture.rows()[first])
+            dialogue(self, capture.rows()[first])
 
     def action_group(self) -> None:
         self.by_client = not self.by_client

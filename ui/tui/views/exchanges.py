@@ -36,8 +36,6 @@ class ExchangesScreen(View):
     def __init__(self) -> None:
         super().__init__()
         self.errors_only = False
-        self.wanted = ""
-        """The filter as it was typed."""
         self._lit = ""
         self._began = 0.0
 
@@ -133,13 +131,11 @@ class ExchangesScreen(View):
         self._about()
 
     def on_line_list_opened(self, event: LineList.Opened) -> None:
-        from ..exchange.detail import DetailScreen
-
         if not self.capture.has_frames:
             self.notify("A feed has summaries only. Messages are in recordings: barnabas ui --attach newest.", timeout=4)
             return
         self.list.following = False
-        self.app.push_screen(DetailScreen(self.capture, self.view, event.position), self._came_back)
+        self.barnabas.open_exchange(self.view, event.position, self._came_back)
 
     def _came_back(self, position: int | None) -> None:
         if position is not None:
@@ -324,22 +320,22 @@ class ExchangesScreen(View):
             self.show_filter(f"conn == {row.connection}", None)
 
     def action_dialogue(self) -> None:
-        actions.dialogue(self.barnabas, self.list.current)
+        actions.dialogue(self, self.list.current)
 
     def action_compare(self) -> None:
-        actions.compare(self.barnabas, self.list.current)
+        actions.compare(self, self.list.current)
 
     def action_resend(self) -> None:
-        actions.send_again(self.barnabas, self.list.current)
+        actions.send_again(self, self.list.current)
 
     def action_export(self) -> None:
-        actions.export_row(self.barnabas, self.list.current, False, self._meant(), len(self.view))
+        actions.export_row(self, self.list.current, False, self._meant(), len(self.view))
 
     def action_copy_as(self) -> None:
         from ..exchange.copying import of_cell
 
         row, column = self.list.current, self.list.column
-        actions.copy_row(self.barnabas, row, False, [] if row is None or column is None else of_cell(row, column))
+        actions.copy_row(self, row, False, [] if row is None or column is None else of_cell(row, column))
 
     def show_filter(self, text: str, number: int | None) -> None:
         """Show what `text` selects ("" changes nothing), with the cursor on row `number` of the capture."""

@@ -209,7 +209,7 @@ class GroupsScreen(View):
             return
         member = self.members[event.position]
         text = f"conn == {member.conn.number} and group == {quoted(group.id)}"
-        self.app.call_later(self.barnabas.show_exchanges, text)
+        self.barnabas.show_exchanges(text)
 
     def action_zoom(self, step: int) -> None:
         self.zoom = max(0, min(self.zoom + step, 12))

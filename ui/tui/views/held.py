@@ -19,6 +19,7 @@ from ....decoder.schema import facts
 from ....proxy.control import ControlError
 from ...safe import fit, visible
 from ..dialogs.dialogs import Confirm, Find, Name
+from ..dialogs.intercept import remove_intercepts
 from ..exchange.body_editor import BadValue, EditTree, body_tree, from_yaml, to_yaml
 from ..keys import bindings
 from ..model.columns import Cell, duration
@@ -391,7 +392,7 @@ class HeldScreen(View):
         self.session.tell(text)
         self.queue.forget(number)
         self.queue.soon()
-        self.barnabas.holding.changed()
+        self.barnabas.held_changed()
 
     def _refused(self, frame: HeldFrame, name: str, error: ControlError) -> None:
         gone = error.status == 404
@@ -468,7 +469,7 @@ class HeldScreen(View):
 
         def sure(yes: bool | None) -> None:
             if yes:
-                self.barnabas.holding.nothing()
+                remove_intercepts(self)
 
         count = len(self.queue.frames)
         waiting = f" What is held ({count}) goes on as it came." if count else ""

@@ -241,7 +241,7 @@ class LatencyScreen(View):
         if self.brush is not None:
             start, end = self._times(*self.brush)
             text = both(text, f"time in {stamp(start)}..{stamp(end + 999)}")
-        self.app.call_later(self.barnabas.show_exchanges, text)
+        self.barnabas.show_exchanges(text)
 
 
 def octaves(histogram: Histogram) -> list[tuple[int, int, int]]:

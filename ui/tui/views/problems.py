@@ -16,7 +16,6 @@ from ....decoder.filter import compile
 from ....decoder.findings import Finding
 from ...safe import fit, visible
 from ...times import period
-from ..exchange.detail import DetailScreen
 from ..keys import bindings
 from ..model.columns import Cell
 from ..model.rows import RowView, brief
@@ -140,7 +139,7 @@ class ProblemsScreen(View):
             return
         first = next(row.number for _, row in self._evidence(finding) if row is not None)
         view = RowView(self.session.capture.rows(), found)
-        self.app.push_screen(DetailScreen(self.session.capture, view, view.position(first) or 0))
+        self.barnabas.open_exchange(view, view.position(first) or 0)
 
     def action_evidence(self) -> None:
         finding = self.current
@@ -155,7 +154,7 @@ class ProblemsScreen(View):
             for connection, ids in by_connection.items()
         ]
         text = parts[0] if len(parts) == 1 else " or ".join(f"({part})" for part in parts)
-        self.app.call_later(self.barnabas.show_exchanges, text)
+        self.barnabas.show_exchanges(text)
 
 
 def _words(exchange: Exchange) -> str:

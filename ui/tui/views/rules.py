@@ -206,7 +206,7 @@ class RulesScreen(View):
         self.app.push_screen(Confirm(f"Remove the rule {name!r}?"), sure)
 
     def action_hits(self) -> None:
-        self.app.call_later(self.barnabas.show_exchanges, "noted")
+        self.barnabas.show_exchanges("noted")
 
     def on_line_list_opened(self, event: LineList.Opened) -> None:
         self.action_edit()

@@ -217,4 +217,4 @@ class VersionsScreen(View):
     def on_line_list_opened(self, event: LineList.Opened) -> None:
         client, key = self._seen[self.chosen], self._keys[event.position]
         who = f"client == {quoted(client.client_id)}" if client.client_id else "not client"
-        self.app.call_later(self.barnabas.show_exchanges, f"{who} and {api_term(key)}")
+        self.barnabas.show_exchanges(f"{who} and {api_term(key)}")
