@@ -18,12 +18,12 @@ class NotRecording(BarnabasError):
     """The proxy records nothing that could be shown."""
 
 
-class Attached:
+class AttachedProxy:
     """Asks the proxy once a second how it is, and hears its events, in threads of its own."""
 
     def __init__(self, control: Control):
         self.control = control
-        self.tell: Callable[[str, bool], None] = lambda text, warning: None
+        self.add_to_log: Callable[[str, bool], None] = lambda text, warning: None
         """Where events go."""
         self._said: dict[str, Any] = control.status()
         self._fault = ""
@@ -77,6 +77,6 @@ class Attached:
                 if self._ended.is_set():
                     return
                 if event["event"] != Counts.__name__:  # the status line has them
-                    self.tell(event["text"], event["warning"])
+                    self.add_to_log(event["text"], event["warning"])
         except ControlError as error:
-            self.tell(str(error), True)
+            self.add_to_log(str(error), True)

@@ -37,7 +37,7 @@ class _Segment:
         return self.index.count
 
 
-class FedCapture(Capture):
+class FeedCapture(Capture):
     """The rows of a feed. `receive` takes its events, in any one thread; `refresh` shows what has come."""
 
     has_frames: ClassVar[bool] = False
@@ -147,11 +147,11 @@ class FedCapture(Capture):
         self._strings.close()
 
 
-class Feeding:
+class FeedListener:
     """Hears a feed in a thread of its own. The first answer is waited for: FeedError when none comes."""
 
     def __init__(self, address: Address, token: str):
-        self.capture = FedCapture(address)
+        self.capture = FeedCapture(address)
         self._events = subscribe(address, token, reader=FeedReader(token))
         first = next(self._events)
         self.capture.receive(first)

@@ -12,7 +12,7 @@ from ..proxy import Proxy, events
 from ..proxy.control import Control
 
 
-class Watch:
+class EventListener:
     """Hears a proxy's events in a thread and keeps the latest state of each kind."""
 
     def __init__(self, proxy: Proxy):
@@ -20,7 +20,7 @@ class Watch:
         self.counts: events.Counts | None = None
         self.hits: dict[str, int] = {}
         self.warnings: list[str] = []
-        self.tell: Callable[[str, bool], None] = lambda text, warning: None
+        self.add_to_log: Callable[[str, bool], None] = lambda text, warning: None
         """Where events go besides; set by the screen."""
         self.ended = threading.Event()
         self._thread = threading.Thread(target=self._hear, name="watch", daemon=True)
@@ -35,7 +35,7 @@ class Watch:
             elif event.warning:
                 self.warnings.append(event.text)
             if not isinstance(event, events.Counts):
-                self.tell(event.text, event.warning)
+                self.add_to_log(event.text, event.warning)
         self.ended.set()
 
     def join(self, seconds: float) -> None:
@@ -68,12 +68,12 @@ def open_when_there(directory: Path, seconds: float = 10.0) -> Capture:
             time.sleep(0.05)
 
 
-def watch(proxy: Proxy, record: Path, *, title: str) -> Watch:
+def show_live(proxy: Proxy, record: Path, *, title: str) -> EventListener:
     """Show the screen until the user quits it."""
     from .tui.app import BarnabasApp
     from .tui.model.settings import BadSettings, Settings, read_settings
 
-    watching = Watch(proxy)
+    listener = EventListener(proxy)
     control = None
     if proxy.control is not None:
         control = Control(proxy.control.access.url, proxy.control.access.token)
@@ -84,10 +84,10 @@ def watch(proxy: Proxy, record: Path, *, title: str) -> Watch:
         settings, fault = Settings(), str(error)
     with open_when_there(record) as capture:
         app = BarnabasApp(
-            capture, title=title, live=True, status=watching.status, control=control, settings=settings
+            capture, title=title, live=True, status=listener.status, control=control, settings=settings
         )  # fmt: skip
-        watching.tell = app.session.tell
+        listener.add_to_log = app.session.add_to_log
         if fault:
-            app.session.tell(fault, True)
+            app.session.add_to_log(fault, True)
         app.run()
-    return watching
+    return listener

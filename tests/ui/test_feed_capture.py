@@ -13,7 +13,7 @@ from barnabas.decoder.filter import compile
 from barnabas.proxy.metrics.feed.client import Batch, FeedReader
 from barnabas.proxy.metrics.feed.sender import FeedSender
 from barnabas.ui import feed_capture
-from barnabas.ui.feed_capture import FedCapture
+from barnabas.ui.feed_capture import FeedCapture
 from barnabas.ui.tui.app import BarnabasApp
 from barnabas.ui.tui.exchange.detail import DetailScreen
 
@@ -33,9 +33,9 @@ def exchange(number: int, connection: int, client_id: str | None, code: int) -> 
 class Feed:
     """A feed's sender and a capture behind its reader; every datagram arrives but those with a batch in `dropped`."""
 
-    def __init__(self, epoch: int = 5, capture: FedCapture | None = None):
+    def __init__(self, epoch: int = 5, capture: FeedCapture | None = None):
         self.sender, self.reader = FeedSender("t", epoch), FeedReader("t")
-        self.capture = capture or FedCapture(("127.0.0.1", 19095))
+        self.capture = capture or FeedCapture(("127.0.0.1", 19095))
         self.batches: list[Batch] = []
         self.sender.receive(self.reader.hello(0.0), PEER, 0.0, 1)
 

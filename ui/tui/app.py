@@ -147,7 +147,7 @@ class BarnabasApp(App[None]):
         if self.session.live or self.session.status is not None:
             self.set_interval(STATUS_SECONDS, self._describe)
         if self.session.control is not None:
-            HeldQueuePoller(self, self.session.held, self.session.tell, self.held_changed)
+            HeldQueuePoller(self, self.session.held, self.session.add_to_log, self.held_changed)
         warm = partial(_warm, len(self.session.capture.rows()) > SMALL)
         self.set_timer(0.5, partial(self.run_worker, warm, thread=True, exit_on_error=False))
         # Paused when there is nothing to do: a file that has been read must cost nothing.

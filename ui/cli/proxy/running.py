@@ -342,9 +342,9 @@ def _print(event: events.Event, cluster: Cluster, as_json: bool) -> None:
 
 
 def _screen(running: Proxy) -> None:
-    from ...live import watch
+    from ...live import show_live
 
     assert running.config.record is not None
     tls = running.config.tls
     unverified = " (brokers' certificates NOT VERIFIED)" if tls is not None and tls.broker_insecure else ""
-    watch(running, running.config.record, title=f"bootstrap.servers={show(running.address)}{unverified}")
+    show_live(running, running.config.record, title=f"bootstrap.servers={show(running.address)}{unverified}")

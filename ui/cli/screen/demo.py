@@ -51,19 +51,19 @@ def _run(directory: Path, headless: bool, seconds: float | None) -> None:
     from ...demo.child import Child, ChildFailed
     from ...demo.story import RULES
     from ...demo.table import LiveTable
-    from ...live import Watch, open_when_there
+    from ...live import EventListener, open_when_there
     from ..common.address import parse, show
 
     print(f"starting {BROKERS} mock brokers ...", flush=True)
     cluster = Child("cluster", str(BROKERS))
     traffic: Child | None = None
     proxy: Proxy | None = None
-    watch: Watch | None = None
+    watch: EventListener | None = None
     story: dict[str, int] = {}
     try:
         upstream = parse(cluster.line(30)["bootstrap"], "bootstrap")
         proxy = Proxy(ProxyConfig(upstream=upstream, record=directory, rules=RULES)).start()
-        watch = Watch(proxy)
+        watch = EventListener(proxy)
         print(f"brokers at {show(upstream)}; clients use bootstrap.servers={show(proxy.address)}", flush=True)
         traffic = Child("traffic", show(proxy.address))
         with open_when_there(directory) as capture:
@@ -111,7 +111,7 @@ def _summary(directory: Path, watch: object, story: dict[str, int]) -> None:
     from ....decoder import ExchangeDone
     from ....decoder.findings import Inspector, Severity
     from ...demo.table import Tally
-    from ...live import Watch
+    from ...live import EventListener
     from ..analysis.finding_lines import plain_or_colours, print_finding
 
     inspector, tally = Inspector(), Tally()
@@ -126,7 +126,7 @@ def _summary(directory: Path, watch: object, story: dict[str, int]) -> None:
     print()
     tally.print()
     print(f"\n{tally.requests} exchanges, {tally.errors} with an error code, {undecoded} undecoded", end="")
-    if isinstance(watch, Watch):
+    if isinstance(watch, EventListener):
         watch.join(2.0)
         print(f", {watch.lost} bytes not observed")
         for name, hits in watch.hits.items():

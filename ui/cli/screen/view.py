@@ -13,7 +13,7 @@ from .first_frame import look, screen_options
 
 if TYPE_CHECKING:
     from ....proxy.control.starting import ControlAccess
-    from ...attached_proxy import Attached
+    from ...attached_proxy import AttachedProxy
 
 NEWEST = "newest"
 """What ``--attach`` without an address stands for."""
@@ -127,7 +127,7 @@ def ui(
 
 def _fed(feed: str, plain: bool, options: dict[str, Any]) -> None:
     from ....proxy.metrics.feed.client import FeedError
-    from ...feed_capture import Feeding
+    from ...feed_capture import FeedListener
     from ...tui.app import on_terminal, run
     from ..proxy.feed import joined_token
 
@@ -135,7 +135,7 @@ def _fed(feed: str, plain: bool, options: dict[str, Any]) -> None:
     if plain or not on_terminal():
         raise Failure("--feed is for the screen; lines are printed by: barnabas feed")
     try:
-        feeding = Feeding(where, token)
+        feeding = FeedListener(where, token)
     except FeedError as error:
         raise Failure(str(error)) from None
     feeding.start()
@@ -174,15 +174,15 @@ def _prepared(url: str, record: Path | None) -> tuple[str, str]:
     return found.url, attached.title
 
 
-def _found(url: str, record: Path | None) -> tuple[ControlAccess, Attached, Path]:
+def _found(url: str, record: Path | None) -> tuple[ControlAccess, AttachedProxy, Path]:
     from ....proxy.control import Control, ControlError
-    from ...attached_proxy import Attached, NotRecording
+    from ...attached_proxy import AttachedProxy, NotRecording
     from ...safe import visible
     from ..proxy.control import access_to
 
     found = access_to("" if url == NEWEST else url)
     try:
-        attached = Attached(Control(found.url, found.token))
+        attached = AttachedProxy(Control(found.url, found.token))
         if record is not None:
             attached.record(record)
         return found, attached, attached.directory()
@@ -205,7 +205,7 @@ def _attached(url: str, record: Path | None, allow_edit: bool, plain: bool, opti
             opened, title=attached.title, live=True, status=attached.status, stop=attached.stop,
             control=attached.control, allow_edit=allow_edit, **options,
         )  # fmt: skip
-        attached.tell = app.session.tell
+        attached.add_to_log = app.session.add_to_log
         attached.start()
         try:
             app.run()

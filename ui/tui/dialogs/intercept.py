@@ -175,7 +175,7 @@ def _do(screen: AppScreen[Any], change: Callable[[Control], None], done: str) ->
         except ControlError as error:
             app.call_from_thread(app.notify, visible(str(error)), severity="error", timeout=6, markup=False)
         else:
-            app.call_from_thread(session.tell, done)
+            app.call_from_thread(session.add_to_log, done)
         session.held.soon()
 
     app.run_worker(work, thread=True, group="held", exit_on_error=False)

@@ -61,7 +61,7 @@ def _edit(app: Application, text: str) -> str:
     if text == "on" and app.locked:
         return "off: this page was served without --allow-edit"
     app.session.allow_edit = text == "on"
-    app.session.tell(f"changing traffic is {'allowed' if text == 'on' else 'off'}")
+    app.session.add_to_log(f"changing traffic is {'allowed' if text == 'on' else 'off'}")
     return ""
 
 

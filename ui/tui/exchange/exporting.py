@@ -142,5 +142,5 @@ def _made(way: Form, path: Path) -> tuple[str, bool]:
 
 
 def _told(screen: AppScreen[Any], text: str, wrong: bool) -> None:
-    screen.session.tell(f"export: {text}", wrong)
+    screen.session.add_to_log(f"export: {text}", wrong)
     screen.notify(text, severity="error" if wrong else "information", timeout=5, markup=False)

@@ -252,14 +252,14 @@ def resend(screen: AppScreen[Any], row: Row, exchange: Exchange) -> None:
 
 
 def _failed(screen: AppScreen[Any], text: str) -> None:
-    screen.session.tell(text, True)
+    screen.session.add_to_log(text, True)
     screen.notify(visible(text), severity="error", timeout=8, markup=False)
 
 
 def _done(screen: AppScreen[Any], row: Row, done: Sent) -> None:
     outcome = (f"! {done.error}" if done.error else "ok") if done.answered else "no answer is due"
     text = f"#{row.number + 1} sent again from {done.client}: {outcome}, {duration(done.latency_ns)}"
-    screen.session.tell(text)
+    screen.session.add_to_log(text)
     screen.notify(text, timeout=4, markup=False)
     until = monotonic() + LOOKED_FOR
 
@@ -269,7 +269,7 @@ def _done(screen: AppScreen[Any], row: Row, done: Sent) -> None:
         for number in range(len(rows) - 1, max(len(rows) - 1 - _NEWEST, -1), -1):
             if rows[number].client == done.client:
                 screen.notify(f"It is #{number + 1}: :go {number + 1} shows it.", timeout=5)
-                screen.session.tell(f"#{row.number + 1} sent again is #{number + 1}")
+                screen.session.add_to_log(f"#{row.number + 1} sent again is #{number + 1}")
                 return
         if monotonic() < until:
             screen.app.set_timer(LOOK_SECONDS, look)

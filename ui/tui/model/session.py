@@ -112,7 +112,7 @@ class Session:
         self._survey: Survey | None = None
         self._story: Story | None = None
 
-    def tell(self, text: str, warning: bool = False) -> None:
+    def add_to_log(self, text: str, warning: bool = False) -> None:
         """A line for the log."""
         self.log.append(LogLine(time.time_ns(), visible(text), warning))
         self.logged += 1

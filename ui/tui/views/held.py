@@ -389,7 +389,7 @@ class HeldScreen(View):
         self.run_worker(work, thread=True, group="held", exit_on_error=False)
 
     def _done(self, number: int, text: str) -> None:
-        self.session.tell(text)
+        self.session.add_to_log(text)
         self.queue.forget(number)
         self.queue.soon()
         self.barnabas.held_changed()
@@ -397,7 +397,7 @@ class HeldScreen(View):
     def _refused(self, frame: HeldFrame, name: str, error: ControlError) -> None:
         gone = error.status == 404
         text = f"{name} does not wait any more: its time was up, or its connection ended" if gone else str(error)
-        self.session.tell(f"held {name}: {text}", True)
+        self.session.add_to_log(f"held {name}: {text}", True)
         self.notify(visible(text), severity="error", timeout=6, markup=False)
         self.queue.soon()
 

@@ -150,7 +150,7 @@ class RulesScreen(View):
         self.run_worker(do, thread=True, group="rules", exit_on_error=False)
 
     def _done(self, what: str) -> None:
-        self.session.tell(what)
+        self.session.add_to_log(what)
         self._ask()
 
     def _refused(self, fault: str) -> None:

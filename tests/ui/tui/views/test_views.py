@@ -233,7 +233,7 @@ def test_a_recording_says_what_rules_are_for(story: Capture) -> None:
 
 def test_the_log_holds_what_was_told(story: Capture) -> None:
     async def steps(pilot: Pilot[None]) -> None:
-        application(pilot).session.tell("broker 2 \x1b[2J went away", warning=True)
+        application(pilot).session.add_to_log("broker 2 \x1b[2J went away", warning=True)
         await pilot.press("8")
         assert r"! broker 2 \x1b[2J went away" in await until(pilot, "went away")
 
