@@ -179,10 +179,10 @@ class BarnabasApp(App[None]):
             self._working.resume()
         if not more:
             return
-        current.look()
-        look_again = getattr(self.screen, "look_again", None)
-        if look_again is not None:
-            look_again()
+        current.update_view()
+        capture_grew = getattr(self.screen, "capture_grew", None)
+        if capture_grew is not None:
+            capture_grew()
 
     def _describe(self) -> None:
         if self.current is not None and self.screen is self.current:
@@ -199,19 +199,19 @@ class BarnabasApp(App[None]):
         if current is None:
             return
         until = perf_counter() + WANTED_SLICE
-        more = current.search_on()
+        more = current.work_slice()
         moved = self._unseen
-        if current.wants_survey and session.survey.behind:
-            session.survey.step(max(until - perf_counter(), 0.005))
-            more, moved = more or session.survey.behind > 0, True
-        wanted = current.wants_story
-        if (wanted or len(session.capture.rows()) <= SMALL) and session.story.unread:
-            story = session.story
+        if current.needs_statistics and session.statistics.pending:
+            session.statistics.step(max(until - perf_counter(), 0.005))
+            more, moved = more or session.statistics.pending > 0, True
+        wanted = current.needs_analysis
+        if (wanted or len(session.capture.rows()) <= SMALL) and session.analysis.unread:
+            analysis = session.analysis
             spare = SPARE_SLICE / 4 if session.live else SPARE_SLICE
-            story.step(max(until - perf_counter(), 0.005) if wanted else spare)
-            more, moved = True, moved or wanted or not story.unread
+            analysis.step(max(until - perf_counter(), 0.005) if wanted else spare)
+            more, moved = True, moved or wanted or not analysis.unread
         if moved and self.screen is current and (not more or perf_counter() > self._looked + LOOK_SECONDS):
-            current.look()
+            current.update_view()
             self._looked, moved = perf_counter(), False
         self._unseen = moved
         if not more:
@@ -220,15 +220,15 @@ class BarnabasApp(App[None]):
     def _asked(self, schemas: SchemaSource) -> SchemaSource:
         """Schemas that are not at hand are asked for in a thread."""
         from ...decoder.values import SchemaFiles
-        from .model.schema_lookup import AskedSchemas
+        from .model.schema_lookup import BackgroundSchemas
 
         if isinstance(schemas, SchemaFiles):
             return schemas
-        return AskedSchemas(schemas, lambda: self.call_later(self._schemas_came))
+        return BackgroundSchemas(schemas, lambda: self.call_later(self._schemas_loaded))
 
-    def _schemas_came(self) -> None:
+    def _schemas_loaded(self) -> None:
         for screen in self.screen_stack:
-            came = getattr(screen, "schemas_came", None)
+            came = getattr(screen, "schemas_loaded", None)
             if came is not None:
                 came()
 
@@ -287,7 +287,7 @@ class BarnabasApp(App[None]):
         if current is None or self.screen is not current:
             return
         if current.context in ("held", "exchanges"):
-            current.look()
+            current.update_view()
         else:
             current.describe()
 

@@ -30,7 +30,7 @@ class Opened(NamedTuple):
 
 
 class Opening(Screen[None]):
-    """Looks as the first view does without rows. Keys are kept (`typed`) for the view that follows; Q ends."""
+    """RowTints as the first view does without rows. Keys are kept (`typed`) for the view that follows; Q ends."""
 
     DEFAULT_CSS = """
     Opening { layout: vertical; }

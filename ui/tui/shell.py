@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 class View(AppScreen[None]):
     """A screen behind a number key. A subclass gives `number`, `context` (of its keys), its widgets (`body`), and
-    `take_in`, which is called when it comes up and whenever something new may be there while it is shown."""
+    `update_rows`, which is called when it comes up and whenever something new may be there while it is shown."""
 
     DEFAULT_CSS = """
     View { layout: vertical; }
@@ -39,9 +39,9 @@ class View(AppScreen[None]):
     BINDINGS: ClassVar[list[BindingType]] = bindings("view")
     number: ClassVar[int] = 1
     context: ClassVar[str] = ""
-    wants_story: ClassVar[bool] = False
-    """Whether the view shows what `Session.story` tells, which is then worked on more quickly."""
-    wants_survey: ClassVar[bool] = False
+    needs_analysis: ClassVar[bool] = False
+    """Whether the view shows what `Session.analysis` finds, which is then worked on more quickly."""
+    needs_statistics: ClassVar[bool] = False
     wanted: str = ""
     """Of a view with a filter: the filter as it was typed."""
 
@@ -58,10 +58,10 @@ class View(AppScreen[None]):
         """The widgets between the tabs and the line about the cursor."""
         return ()
 
-    def take_in(self) -> None:
+    def update_rows(self) -> None:
         """Show what is new."""
 
-    def search_on(self) -> bool:
+    def work_slice(self) -> bool:
         """Of a view that searches in slices: search for a while; whether there is more to do."""
         return False
 
@@ -90,18 +90,18 @@ class View(AppScreen[None]):
 
     def on_mount(self) -> None:
         self.key_bar.keys(*bar_words((self.context, "list", "app"), self.barnabas.settings.keys))
-        self.look()
+        self.update_view()
 
     def on_screen_resume(self) -> None:
-        self.look()
+        self.update_view()
 
-    def look(self) -> None:
+    def update_view(self) -> None:
         """Take in what is new, and describe it."""
         text = self.empty_text()
         self.set_class(bool(text), "empty")
         if text:
             self.empty_note.update(Text(text))
-        self.take_in()
+        self.update_rows()
         self.describe()
 
     def describe(self) -> None:
@@ -125,7 +125,7 @@ class View(AppScreen[None]):
                 ("  EDIT " if session.allow_edit else "  READ-ONLY ", "warning" if session.allow_edit else "muted")
             )
         self.header.show(left, [*right, (" ", "")])
-        if self.tabs is not None and session.has_story:
+        if self.tabs is not None and session.has_analysis:
             self.tabs.count(5, problems_count(session))
         if self.tabs is not None and session.control is not None:
             self.tabs.count(9, (f"={len(session.held)} ", "waiting") if len(session.held) else ("", ""))
@@ -148,7 +148,7 @@ class View(AppScreen[None]):
 
 def problems_count(session: Session) -> Cell:
     """How many findings are high and medium, for the tab line."""
-    high, medium = session.story.severities()
+    high, medium = session.analysis.severities()
     if high:
         return f"!{high + medium} ", "error"
     return (f"{medium} ", "waiting") if medium else ("", "")

@@ -36,8 +36,8 @@ async def story_read(pilot: Pilot[Any]) -> None:
     app: Any = pilot.app
     await until_true(
         pilot,
-        lambda: not app.session.story.unread and not app.session.capture.live,
-        lambda: f"the story stands still at {app.session.story.progress:.0%}: {app.session.story.fault or 'no fault'}",
+        lambda: not app.session.analysis.unread and not app.session.capture.live,
+        lambda: f"the story stands still at {app.session.analysis.progress:.0%}: {app.session.analysis.fault or 'no fault'}",
     )
 
 
@@ -50,7 +50,7 @@ def walk(capture: Capture) -> None:
             await pilot.pause()
             for number in range(len(PLACES), 0, -1):
                 await pilot.press(str(number))
-                if app.current is not None and app.current.wants_story:
+                if app.current is not None and app.current.needs_analysis:
                     await story_read(pilot)
                 await pilot.press("end", "enter", "escape")
             await pilot.press("1", "home")
@@ -112,7 +112,7 @@ def test_the_story_ends_also_where_the_end_of_a_capture_brings_no_exchange(
         async def go() -> None:
             async with app.run_test(size=(120, 40)) as pilot:
                 await pilot.press("4")
-                story = app.session.story
+                story = app.session.analysis
                 await until_true(pilot, lambda: story.read > 0 and not story.unread)
                 await until_true(pilot, lambda: not app._working._active.is_set())  # type: ignore[attr-defined]
                 reading[0] = False

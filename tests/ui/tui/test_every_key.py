@@ -130,5 +130,5 @@ async def settled(pilot: Pilot[None]) -> None:
     """The capture has been read, and counted where the view shows counts."""
     app: Any = pilot.app
     await pilot.pause(0.01)
-    counted = not getattr(app.current, "wants_survey", False)
-    await until_true(pilot, lambda: not app.session.story.unread and (counted or not app.session.survey.behind))
+    counted = not getattr(app.current, "needs_statistics", False)
+    await until_true(pilot, lambda: not app.session.analysis.unread and (counted or not app.session.statistics.pending))

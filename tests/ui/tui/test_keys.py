@@ -12,7 +12,7 @@ from barnabas.captures import Capture
 from barnabas.ui.tui.app import BarnabasApp
 from barnabas.ui.tui.dialogs.help import HelpScreen
 from barnabas.ui.tui.exchange.comparison import CompareScreen
-from barnabas.ui.tui.exchange.conversation import DialogueScreen
+from barnabas.ui.tui.exchange.conversation import ConversationScreen
 from barnabas.ui.tui.exchange.detail import DetailScreen
 from barnabas.ui.tui.exchange.exchange_list import ExchangeList
 from barnabas.ui.tui.exchange.resend import ResendScreen
@@ -31,7 +31,7 @@ from .driving import drive, exchanges
 def owner(context: str) -> Any:
     fixed = {
         "app": BarnabasApp, "list": ExchangeList, "detail": DetailScreen, "tree": FieldTree, "hex": HexView,
-        "dialogue": DialogueScreen, "compare": CompareScreen, "resend": ResendScreen,
+        "dialogue": ConversationScreen, "compare": CompareScreen, "resend": ResendScreen,
     }  # fmt: skip
     if context in fixed:
         return fixed[context]
@@ -145,7 +145,7 @@ def test_highlighting_hides_nothing(story: Capture) -> None:
         screen = exchanges(pilot)
         await pilot.press("H", *"err", "enter", "n")
         await pilot.pause()
-        assert len(screen.view) == 11 and screen.list.source.look(screen.list.current) == "lit"
+        assert len(screen.view) == 11 and screen.list.source.tint_of(screen.list.current) == "lit"
         first = screen.list.cursor
         await pilot.press("n", "N")
         assert screen.list.cursor == first

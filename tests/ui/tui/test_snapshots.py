@@ -72,9 +72,9 @@ def test_screens_are_as_they_were_looked_at(story: Capture, size: tuple[int, int
         app = BarnabasApp(story, title="story")
         async with app.run_test(size=size) as pilot:
             await pilot.pause()
-            while app.session.story.unread:
-                app.session.story.step(1.0)
-            app.session.survey.step(10.0)
+            while app.session.analysis.unread:
+                app.session.analysis.step(1.0)
+            app.session.statistics.step(10.0)
             for name, keys in SCREENS:
                 await pilot.press(*keys)
                 await _settled(pilot)
@@ -108,10 +108,10 @@ async def _settled(pilot: Pilot[None]) -> None:
         await pilot.pause()
         screen = pilot.app.screen
         clients = getattr(screen, "clients", None)
-        if clients is None or not clients.behind:
+        if clients is None or not clients.pending:
             break
     if hasattr(screen, "look"):
-        screen.look()
+        screen.update_view()
     for line in screen.query(Input):
         line.cursor_blink = False
     await pilot.pause()

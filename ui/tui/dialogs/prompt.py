@@ -14,7 +14,7 @@ from ...safe import fit, visible
 from ..application import Application, application
 from ..keys import KEYS, Key, shown
 from ..model.columns import Cell
-from ..model.filter_terms import meant
+from ..model.filter_terms import resolve_filter
 from ..widgets.palette import THEMES
 from .dialogs import ChoiceBox
 
@@ -31,7 +31,7 @@ class Command(NamedTuple):
 def _filter(app: Application, text: str) -> str:
     try:
         if text:
-            meant(text, app.settings.filters)
+            resolve_filter(text, app.settings.filters)
     except FilterError as fault:
         return str(fault)
     app.show_exchanges(text) if text else app.clear_filter()

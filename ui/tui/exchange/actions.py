@@ -10,12 +10,12 @@ if TYPE_CHECKING:
     from .copying import Form
 
 
-def dialogue(screen: AppScreen[Any], row: Row | None) -> None:
+def show_conversation(screen: AppScreen[Any], row: Row | None) -> None:
     """The connection of a row."""
-    from .conversation import DialogueScreen
+    from .conversation import ConversationScreen
 
     if row is not None:
-        screen.app.push_screen(DialogueScreen(screen.session.capture, row))
+        screen.app.push_screen(ConversationScreen(screen.session.capture, row))
 
 
 def compare(screen: AppScreen[Any], row: Row | None) -> None:

@@ -177,7 +177,7 @@ Edits = Mapping[str, Any]
 
 @dataclass(slots=True)
 class BodyTree:
-    """`tree` to be drawn; `plans`: by the path of a field that takes a value, what it is; `values`: what it holds."""
+    """`tree` to be drawn; `plans`: by the path of a field that takes a value, what it is; `values`: what it has_children."""
 
     tree: Tree
     plans: dict[str, FieldPlan]
@@ -432,17 +432,17 @@ class ValueBox(ModalScreen[str | None]):
 
     @on(Input.Changed)
     def _look(self, event: Input.Changed) -> None:
-        self._tell(self._wrong(event.value))
+        self._show_fault(self._wrong(event.value))
 
     @on(Input.Submitted)
     def _done(self, event: Input.Submitted) -> None:
         fault = self._wrong(event.value)
         if fault:
-            self._tell(fault)
+            self._show_fault(fault)
         else:
             self.dismiss(event.value)
 
-    def _tell(self, fault: str) -> None:
+    def _show_fault(self, fault: str) -> None:
         palette: Palette = getattr(self.app, "palette", DARK)
         self._fault.update(Text(f"! {visible(fault)}" if fault else "", palette.error))
 

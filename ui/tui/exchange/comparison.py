@@ -15,7 +15,7 @@ from ..application import AppScreen
 from ..keys import bar_words, bindings
 from ..model.columns import Cell, api, client_name, duration, result
 from ..widgets.line_list import LineList
-from ..widgets.styled import Bar, KeyBar, Titles
+from ..widgets.styled import Bar, KeyBar, TitleLine
 
 _WIDE = 100
 """From this width on the values get more room than the names."""
@@ -91,7 +91,7 @@ class CompareScreen(AppScreen[None]):
         self.capture, self.a, self.b = capture, a, b
         self.everything = False
         self.found: list[tuple[str, list[Pair]]] = []
-        self.headline, self.titles, self.list = Bar(id="headline"), Titles(), PairList()
+        self.headline, self.titles, self.list = Bar(id="headline"), TitleLine(), PairList()
         self.about, self.key_bar = Bar(id="about"), KeyBar()
 
     def compose(self) -> ComposeResult:

@@ -20,7 +20,7 @@ from ...times import clock
 from ..application import AppScreen
 from ..keys import bar_words, bindings
 from ..model.columns import Cell, api, duration, result, size
-from ..model.rows import RowView, finder
+from ..model.rows import RowView, row_finder
 from ..widgets.line_list import LineList
 from ..widgets.styled import Bar, KeyBar
 
@@ -30,7 +30,7 @@ _LOOKED_AT = 64
 """Names that are looked at; the rest of a long list says nothing new."""
 
 
-def gist(message: Message | None) -> tuple[str, str]:
+def summarize(message: Message | None) -> tuple[str, str]:
     """(names, errors), each "" where there are none; safe for the terminal."""
     if message is None:
         return "", ""
@@ -91,13 +91,13 @@ def lines_of(rows: list[Row]) -> list[Line]:
     return lines
 
 
-class DialogueLines:
+class FrameLines:
     """The frames; what a frame is about is read when its line is shown."""
 
     def __init__(self, capture: Capture):
         self.capture = capture
         self.lines: list[Line] = []
-        self._gists: dict[tuple[int, bool, str], tuple[str, str]] = {}
+        self._summaries: dict[tuple[int, bool, str], tuple[str, str]] = {}
 
     def count(self) -> int:
         return len(self.lines)
@@ -121,7 +121,7 @@ class DialogueLines:
             (f"{'+' + duration(line.pause_ns):>8} ", "warning" if slow else "muted"),
         ]
         octets = row.response_size if line.response else row.request_size
-        names, errors = self._gist(line, row)
+        names, errors = self._summary(line, row)
         about = f" {size(octets)}B" if octets is not None else ""
         if line.response:
             took = "" if row.latency_ns is None else f" after {duration(row.latency_ns)}"
@@ -144,28 +144,28 @@ class DialogueLines:
             ]
         return cells
 
-    def _gist(self, line: Line, row: Row) -> tuple[str, str]:
+    def _summary(self, line: Line, row: Row) -> tuple[str, str]:
         octets = row.response_size if line.response else row.request_size
         if octets is None or octets > _DECODED or row.undecoded:
             return "", ""
         key = line.number, line.response, row.state
-        found = self._gists.get(key)
+        found = self._summaries.get(key)
         if found is None:
-            if len(self._gists) > 4096:
-                self._gists.clear()
+            if len(self._summaries) > 4096:
+                self._summaries.clear()
             exchange = self.capture.exchange(row)
             message = None if exchange is None else exchange.response_message if line.response else exchange.request_message
-            found = self._gists[key] = gist(message)
+            found = self._summaries[key] = summarize(message)
         return found
 
 
-class DialogueList(LineList):
+class FrameList(LineList):
     """The frames, drawn by line."""
 
-    source: DialogueLines
+    source: FrameLines
 
     def __init__(self, capture: Capture):
-        super().__init__(DialogueLines(capture))
+        super().__init__(FrameLines(capture))
 
     @property
     def lines(self) -> list[Line]:
@@ -189,12 +189,12 @@ class DialogueList(LineList):
         return self.source.row(position)
 
 
-class DialogueScreen(AppScreen[None]):
+class ConversationScreen(AppScreen[None]):
     """The connection of `row`, with the cursor on its request."""
 
-    DEFAULT_CSS = "DialogueScreen { layout: vertical; } DialogueScreen DialogueList { height: 1fr; }"
+    DEFAULT_CSS = "ConversationScreen { layout: vertical; } ConversationScreen FrameList { height: 1fr; }"
     BINDINGS: ClassVar[list[BindingType]] = bindings("dialogue")
-    AUTO_FOCUS = "DialogueList"
+    AUTO_FOCUS = "FrameList"
     context = "dialogue"
     contexts = ("dialogue", "list", "app")
 
@@ -204,7 +204,7 @@ class DialogueScreen(AppScreen[None]):
         self.connection = row.connection
         self.view = RowView(capture.rows())
         self.headline, self.about, self.key_bar = Bar(id="headline"), Bar(id="about"), KeyBar()
-        self.list = DialogueList(capture)
+        self.list = FrameList(capture)
         self._placed = False
 
     def compose(self) -> ComposeResult:
@@ -215,7 +215,7 @@ class DialogueScreen(AppScreen[None]):
 
     def on_mount(self) -> None:
         self.key_bar.keys(*bar_words(("dialogue", "list"), self.barnabas.settings.keys), ("?", "help"))
-        self.view.show(finder(self.capture, f"conn == {self.connection}"), self.start.number)
+        self.view.show(row_finder(self.capture, f"conn == {self.connection}"), self.start.number)
         self._searching = self.set_interval(0.03, self._search)
         self._search()
 
@@ -230,7 +230,7 @@ class DialogueScreen(AppScreen[None]):
             self._searching.pause()
             self._show()
 
-    def look_again(self) -> None:
+    def capture_grew(self) -> None:
         """A live recording has more."""
         if self._enough() and not self.view.searching and not self._waiting():
             return

@@ -25,8 +25,8 @@ from ..application import AppScreen
 from ..dialogs.dialogs import Ask, Pages, Pick
 from ..keys import bar_words, bindings
 from ..model.columns import Cell, api, client_name, duration, result
-from ..model.filter_terms import api_term, both, field_term
-from ..model.rows import RowView, brief, notes_on
+from ..model.filter_terms import api_term, combine, field_term
+from ..model.rows import RowView, notes_on, row_summary
 from ..widgets.field_tree import FieldTree, Tree, field_at
 from ..widgets.hex_view import HexView
 from ..widgets.palette import Palette
@@ -324,7 +324,7 @@ class DetailScreen(AppScreen[int]):
         self.values_shown = not self.values_shown
         self._show(keep_place=True)
 
-    def schemas_came(self) -> None:
+    def schemas_loaded(self) -> None:
         """Values that waited for their schemas can be read now."""
         if self.values_shown:
             self._show(keep_place=True)
@@ -375,7 +375,7 @@ class DetailScreen(AppScreen[int]):
                     self.view = RowView(rows)
                 self.open(self.view.position(number) or 0)
 
-        lines = [[(fit(what, 34), "name"), *brief(rows[number])] for what, number in found]
+        lines = [[(fit(what, 34), "name"), *row_summary(rows[number])] for what, number in found]
         self.app.push_screen(Pick(f"Related to #{row.number + 1}", lines), go)
 
     def action_only(self, wanted: int) -> None:
@@ -386,7 +386,7 @@ class DetailScreen(AppScreen[int]):
         if not term:
             self.notify("There is no filter for this field.", timeout=2)
             return
-        text = both(api_term(row.api_key), term) if term.startswith(("req.", "resp.", "any(", "not ")) else term
+        text = combine(api_term(row.api_key), term) if term.startswith(("req.", "resp.", "any(", "not ")) else term
         self.barnabas.show_exchanges(text if wanted else f"not ({term})", row.number)
 
     def _term(self) -> str:
@@ -408,7 +408,7 @@ class DetailScreen(AppScreen[int]):
             self.barnabas.show_exchanges(f"conn == {self.row.connection}", self.row.number)
 
     def action_dialogue(self) -> None:
-        actions.dialogue(self, self.row)
+        actions.show_conversation(self, self.row)
 
     def action_compare(self) -> None:
         """With the exchange that was chosen before, else at once with the one before of its API."""
@@ -462,7 +462,7 @@ class DetailScreen(AppScreen[int]):
                 return
         self.notify(f"{visible(wanted)!r} is not in this pane.", timeout=2)
 
-    def look_again(self) -> None:
+    def capture_grew(self) -> None:
         """Something may have been added to a live recording: read this exchange again if its row is another now."""
         row = self.view.row(self.position)
         if row != self.row:

@@ -16,10 +16,10 @@ from ...times import heading
 from ..model.columns import USUAL, Cell, Column, layout
 from ..model.rows import RowView
 from ..widgets.line_list import LineList
-from ..widgets.styled import Painted
+from ..widgets.styled import StyledWidget
 
 
-class ColumnTitles(Painted):
+class ColumnTitles(StyledWidget):
     """The line of column titles above the list; the one under the cursor stands out, and the one sorted by has an arrow."""
 
     DEFAULT_CSS = "ColumnTitles { height: 1; }"
@@ -56,14 +56,14 @@ class ColumnTitles(Painted):
 
 
 class ExchangeLines:
-    """Rows of a capture: `look(row)` gives the role that a row is tinted with ("" for none), `comment(row)` the comment on a
+    """Rows of a capture: `tint_of(row)` gives the role that a row is tinted with ("" for none), `comment(row)` the comment on a
     marked one. `cell`: the column under the cursor; -1 while none was chosen."""
 
     def __init__(self, view: RowView):
         self.view = view
         self.wanted: Sequence[str] = USUAL
         self.cell = -1
-        self.look: Callable[[Row], str] = lambda row: ""
+        self.tint_of: Callable[[Row], str] = lambda row: ""
         self.comment: Callable[[Row], str | None] = lambda row: None
 
     def columns(self, width: int) -> tuple[tuple[Column, int], ...]:
@@ -75,10 +75,10 @@ class ExchangeLines:
 
     def state(self, position: int, width: int) -> object:
         row = self.view.row(position)
-        return row, self.look(row), self.comment(row)
+        return row, self.tint_of(row), self.comment(row)
 
     def tint(self, position: int) -> str:
-        return self.look(self.view.row(position))
+        return self.tint_of(self.view.row(position))
 
     def cells(self, position: int, width: int, chosen: bool) -> list[Cell]:
         row, number = self.view.row(position), self.view.number(position) + 1

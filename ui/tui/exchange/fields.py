@@ -53,7 +53,7 @@ Starts = dict[str, list[int]]
 
 class BriefWalker(Walker):
     """A walk that passes over the items of long arrays, for bytes that have been decoded before. ``starts``: by the path of
-    such an array where each of its items begins, and where the last one ends. The tree holds none of them."""
+    such an array where each of its items begins, and where the last one ends. The tree has_children none of them."""
 
     def __init__(self, plan: Plan, data: bytes, position: int = 0):
         super().__init__(plan, data, position)
@@ -605,7 +605,7 @@ def _carries_records(key: int) -> bool:
     except KeyError:
         return False
 
-    def holds(fields: Any) -> bool:
-        return any(f.type == "records" or holds(f.fields) for f in fields)
+    def has_children(fields: Any) -> bool:
+        return any(f.type == "records" or has_children(f.fields) for f in fields)
 
-    return any(holds(d.fields) or any(holds(f) for _, f in d.structs) for d in (api.request, api.response))
+    return any(has_children(d.fields) or any(has_children(f) for _, f in d.structs) for d in (api.request, api.response))

@@ -155,12 +155,12 @@ class ResendScreen(AppScreen[None]):
         self.edits: dict[str, Any] = {}
         self.shown = present(message, False)
         self.headline, self.about, self.key_bar = Bar(id="headline"), Bar(id="about"), KeyBar()
-        self.tree_of = EditTree("Request", id="fields")
+        self.fields_tree = EditTree("Request", id="fields")
         self._what = ("request", message.api_key, message.api_version)
 
     def compose(self) -> ComposeResult:
         yield self.headline
-        yield self.tree_of
+        yield self.fields_tree
         yield self.about
         yield self.key_bar
 
@@ -170,8 +170,8 @@ class ResendScreen(AppScreen[None]):
 
     def _show(self, keep_place: bool = True) -> None:
         row = self.row
-        self.tree_of.show_body(body_tree(*self._what, self.shown, self.edits), keep_place)
-        self.tree_of.border_title = f"Request {self.message.api} v{self.message.api_version}"
+        self.fields_tree.show_body(body_tree(*self._what, self.shown, self.edits), keep_place)
+        self.fields_tree.border_title = f"Request {self.message.api} v{self.message.api_version}"
         changed = f"  * {len(self.edits)} changed" if self.edits else ""
         self.headline.show([
             (" SEND AGAIN ", "label"), (f" #{row.number + 1} {self.message.api} v{self.message.api_version}", "title"),

@@ -18,7 +18,7 @@ LINKS = 20_000
 """Connections that are kept."""
 
 
-class Story:
+class CaptureAnalysis:
     """Feeds an `Inspector`. `step` reads on for a while, also of a live recording."""
 
     def __init__(self, capture: Capture):

@@ -21,7 +21,7 @@ from ....captures import Capture
 from ....decoder.findings import Finding, Traffic
 from ....decoder.findings.models.groups import Groups
 from ....proxy.supervisor.interpreter import python
-from .analysis import Story
+from .analysis import CaptureAnalysis
 
 _SIZE = struct.Struct("<Q")
 _GROWN = struct.Struct("<Q?")
@@ -30,8 +30,8 @@ _SHARE = 20
 """Times as long as it took to send what there is, it is read on."""
 
 
-class FarStory(Story):
-    """As `Story`; `step` takes in what the process has sent. Where it cannot be read so, it is read here."""
+class BackgroundAnalysis(CaptureAnalysis):
+    """As `CaptureAnalysis`; `step` takes in what the process has sent. Where it cannot be read so, it is read here."""
 
     def __init__(self, capture: Capture):
         super().__init__(capture)
@@ -129,7 +129,7 @@ class FarStory(Story):
 
 
 class _Grown:
-    """As much of a capture as a `Story` asks for, as it was told."""
+    """As much of a capture as a `CaptureAnalysis` asks for, as it was told."""
 
     def __init__(self, path: Path):
         self.path, self.count, self.live = path, 0, True
@@ -141,11 +141,11 @@ class _Grown:
 def tell(path: Path, asked: int, answers: int) -> None:
     """Read the story of the capture at `path` and send it to the file `answers`, until the file `asked` ends."""
     grown = _Grown(path)
-    story = Story(grown)  # type: ignore[arg-type]
+    analysis = CaptureAnalysis(grown)  # type: ignore[arg-type]
     told: tuple[int, bool] | None = None
     due, owed = 0.0, False
     while True:
-        reading = told is not None and story.unread
+        reading = told is not None and analysis.unread
         patience = 0.0 if reading else max(due - monotonic(), 0.0) if owed else None
         while select.select([asked], [], [], patience)[0]:
             data = os.read(asked, _GROWN.size)
@@ -153,14 +153,14 @@ def tell(path: Path, asked: int, answers: int) -> None:
                 return
             grown.count, grown.live = told = _GROWN.unpack(data)
             patience, owed = 0.0, True
-        if told is not None and story.unread:
-            story.step(0.1)
+        if told is not None and analysis.unread:
+            analysis.step(0.1)
             owed = True
         began = monotonic()
         if owed and began >= due:
             sent = {
-                "traffic": story.traffic, "groups": story.groups(), "findings": story.findings(), "links": story.links,
-                "read": story.read, "fault": story.fault, "progress": story.progress, "unread": story.unread,
+                "traffic": analysis.traffic, "groups": analysis.groups(), "findings": analysis.findings(), "links": analysis.links,
+                "read": analysis.read, "fault": analysis.fault, "progress": analysis.progress, "unread": analysis.unread,
                 "told": told,
             }  # fmt: skip
             data = pickle.dumps(sent, pickle.HIGHEST_PROTOCOL)

@@ -61,12 +61,12 @@ def stamp(time_ns: int) -> str:
     return times.iso(time_ns)
 
 
-def without(term: str) -> str:
+def negate(term: str) -> str:
     """The opposite."""
     return term.replace(" == ", " != ", 1) if term.count(" ") == 2 and " == " in term else f"not ({term})"
 
 
-def both(old: str, new: str) -> str:
+def combine(old: str, new: str) -> str:
     """Two filters together."""
     if not old or old == new:
         return new
@@ -105,7 +105,7 @@ def field_term(side: str, path: str, value: object) -> str:
     return ""
 
 
-def meant(text: str, saved: dict[str, str]) -> str:
+def resolve_filter(text: str, saved: dict[str, str]) -> str:
     """What is meant by the text in the filter bar: a filter, ``@name`` of a saved one, or a word to look for in API,
     client, and error. Raises `FilterError` for what is neither."""
     from ....decoder.filter import FilterError, compile

@@ -25,7 +25,7 @@ LEASE_SECONDS = 10.0
 Json = dict[str, Any]
 
 
-class HeldFrame:
+class QueuedFrame:
     """One of them: `said` is what the control API tells; `edits` are fields by their paths, not sent yet."""
 
     def __init__(self, said: Json, now: float):
@@ -72,7 +72,7 @@ class HeldQueue:
 
     def __init__(self, control: Control | None):
         self._control = control
-        self.frames: list[HeldFrame] = []
+        self.frames: list[QueuedFrame] = []
         self.intercepts: list[Json] = []
         self.own: set[int] = set()
         """Intercepts that this screen has made; they end with it."""
@@ -85,10 +85,10 @@ class HeldQueue:
     def __len__(self) -> int:
         return len(self.frames)
 
-    def get(self, number: int) -> HeldFrame | None:
+    def get(self, number: int) -> QueuedFrame | None:
         return next((frame for frame in self.frames if frame.number == number), None)
 
-    def of_row(self, connection: int, correlation: int) -> HeldFrame | None:
+    def of_row(self, connection: int, correlation: int) -> QueuedFrame | None:
         """What waits of this exchange."""
         key = connection, correlation
         return next((frame for frame in self.frames if frame.key == key), None) if self.frames else None
@@ -118,18 +118,18 @@ class HeldQueue:
         except ControlError as error:
             return [], [], visible(str(error))
 
-    def take(self, intercepts: list[Json], held: list[Json], fault: str) -> tuple[list[HeldFrame], list[HeldFrame]]:
+    def take(self, intercepts: list[Json], held: list[Json], fault: str) -> tuple[list[QueuedFrame], list[QueuedFrame]]:
         """Take in what was told. (what is new, what has gone)"""
         now = time.monotonic()
         self._asking, self._asked = False, now
         self.intercepts, self.fault = intercepts, fault
         known = {frame.number: frame for frame in self.frames}
-        new: list[HeldFrame] = []
-        frames: list[HeldFrame] = []
+        new: list[QueuedFrame] = []
+        frames: list[QueuedFrame] = []
         for said in held:
             frame = known.pop(int(said["id"]), None)
             if frame is None:
-                new.append(frame := HeldFrame(said, now))
+                new.append(frame := QueuedFrame(said, now))
             else:
                 frame.take(said, now)
             frames.append(frame)

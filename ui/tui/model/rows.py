@@ -26,7 +26,7 @@ from .columns import Cell, api, client_name, duration, result, sizes
 if TYPE_CHECKING:
     from ....captures.recording.index import Index
 
-Find = Callable[[int, int], Iterable[int]]
+RowFinder = Callable[[int, int], Iterable[int]]
 """The numbers of the wanted rows among rows start to stop, ascending."""
 SortKey = Callable[[Row], object]
 _FIRST, _MOST = 256, 1 << 18
@@ -40,7 +40,7 @@ class RowView:
     def __init__(self, rows: Sequence[Row], numbers: Iterable[int] | None = None):
         """`numbers`: show these rows and no others."""
         self.rows = rows
-        self.find: Find | None = None
+        self.find: RowFinder | None = None
         self.low = self.high = 0
         """Rows `low` to `high` have been looked at."""
         self._before: array[int] = array("Q")  # descending
@@ -58,7 +58,7 @@ class RowView:
             return len(self.rows)
         return len(self._before) + len(self._behind)
 
-    def show(self, find: Find | None, around: int = 0) -> None:
+    def show(self, find: RowFinder | None, around: int = 0) -> None:
         """Start over with another search, at row `around`; None shows everything."""
         self.find, self._fixed, self._sorted = find, False, None
         self.low = self.high = max(0, min(around, len(self.rows)))
@@ -76,7 +76,7 @@ class RowView:
         return self.find is not None and (self.low > 0 or self.high < len(self.rows))
 
     def search(self, seconds: float = 0.012) -> int:
-        """Look at further rows for about `seconds`. How many rows came before the first one that was shown."""
+        """RowTint at further rows for about `seconds`. How many rows came before the first one that was shown."""
         find, before, until = self.find, len(self._before), perf_counter() + seconds
         if find is None:
             return 0
@@ -175,7 +175,7 @@ SORTS: dict[str, Callable[[Row], Any]] = {
 """By column title."""
 
 
-def about_row(row: Row) -> list[Cell]:
+def row_details(row: Row) -> list[Cell]:
     """Everything about a row, in one line."""
     outcome, role = result(row)
     fact = facts.errors().get(row.error) if row.error else None
@@ -191,7 +191,7 @@ def about_row(row: Row) -> list[Cell]:
     ]
 
 
-def brief(row: Row) -> list[Cell]:
+def row_summary(row: Row) -> list[Cell]:
     """A row in a few words."""
     outcome, role = result(row)
     return [
@@ -301,7 +301,7 @@ def _ranks(parts: list[tuple[list[str], Any]]) -> Any:
     return numpy.concatenate([numpy.array([ranks[t] for t in texts], numpy.int64)[which] for texts, which in parts])
 
 
-def finder(capture: Capture, text: str) -> Find:
+def row_finder(capture: Capture, text: str) -> RowFinder:
     """The rows that a filter selects. Raises `FilterError`."""
     from ....captures.reading.selection import Selection
     from ....decoder.filter import compile
@@ -321,11 +321,11 @@ def is_slow(text: str) -> bool:
     return not compile(text).columns_only
 
 
-class Looks:
+class RowTints:
     """Roles of rows by filters, the first that fits; what was decided is remembered."""
 
     def __init__(self, capture: Capture, rules: Iterable[tuple[str, str]]):
-        self._rules = [(finder(capture, text), role) for text, role in rules]
+        self._rules = [(row_finder(capture, text), role) for text, role in rules]
         self._known: dict[Row, str] = {}
 
     def __call__(self, row: Row) -> str:
@@ -342,4 +342,4 @@ class Looks:
         return next((role for find, role in self._rules if any(True for _ in find(row.number, row.number + 1))), "")
 
 
-Look = Callable[[Row], str]
+RowTint = Callable[[Row], str]

@@ -16,7 +16,7 @@ AGAIN_SECONDS = 30.0
 """After which a schema that could not be had is asked for again."""
 
 
-class AskedSchemas:
+class BackgroundSchemas:
     """A `SchemaSource` that never waits for `source`, unless what is asked for is a topic's: those come from files.
     `came()` is called in the thread when nothing is waited for any more. `source` is used in that thread, too."""
 

@@ -21,8 +21,8 @@ from .held_queue import HeldQueue
 if TYPE_CHECKING:
     from ....captures import Capture, Row
     from ....proxy.control import Control
-    from .analysis import Story
-    from .statistics import Survey
+    from .analysis import CaptureAnalysis
+    from .statistics import CaptureStatistics
 
 class Marks:
     """Comments by exchange; "" is a mark without a comment."""
@@ -109,8 +109,8 @@ class Session:
         """The exchange that another one is to be compared with."""
         self.held = HeldQueue(control)
         """Frames that wait in the proxy for a decision."""
-        self._survey: Survey | None = None
-        self._story: Story | None = None
+        self._statistics: CaptureStatistics | None = None
+        self._analysis: CaptureAnalysis | None = None
 
     def add_to_log(self, text: str, warning: bool = False) -> None:
         """A line for the log."""
@@ -124,40 +124,40 @@ class Session:
         return self.capture.refresh()
 
     @property
-    def survey(self) -> Survey:
+    def statistics(self) -> CaptureStatistics:
         """Counts of everything in the index, made at the first look."""
-        if self._survey is None:
-            from .statistics import Survey
+        if self._statistics is None:
+            from .statistics import CaptureStatistics
 
-            self._survey = Survey(self.capture)
-        return self._survey
+            self._statistics = CaptureStatistics(self.capture)
+        return self._statistics
 
     @property
-    def story(self) -> Story:
+    def analysis(self) -> CaptureAnalysis:
         """What happened, connection by connection, with findings and groups; made at the first look."""
-        if self._story is None:
+        if self._analysis is None:
             if len(self.capture.rows()) > NEAR:
-                from .background_analysis import FarStory
+                from .background_analysis import BackgroundAnalysis
 
-                self._story = FarStory(self.capture)
+                self._analysis = BackgroundAnalysis(self.capture)
             else:
-                from .analysis import Story
+                from .analysis import CaptureAnalysis
 
-                self._story = Story(self.capture)
-        return self._story
+                self._analysis = CaptureAnalysis(self.capture)
+        return self._analysis
 
     def stop(self) -> None:
         """Nothing is looked at any more."""
-        if self._story is not None:
-            self._story.stop()
+        if self._analysis is not None:
+            self._analysis.stop()
 
     @property
     def unread(self) -> bool:
         """Whether a story that was begun has more to read: the end of a capture, which may be no exchange, tells of
         connections too."""
-        return self._story is not None and self._story.unread
+        return self._analysis is not None and self._analysis.unread
 
     @property
-    def has_story(self) -> bool:
+    def has_analysis(self) -> bool:
         """Whether anybody has asked for the story yet."""
-        return self._story is not None
+        return self._analysis is not None

@@ -135,8 +135,8 @@ class ApiCount:
         self.series = Series()
 
 
-class Survey:
-    """`step` takes in further rows; `behind` says how many are left."""
+class CaptureStatistics:
+    """`step` takes in further rows; `pending` says how many are left."""
 
     def __init__(self, capture: Capture):
         self.capture = capture
@@ -147,14 +147,14 @@ class Survey:
         self._recordings: dict[str, int] = {}
 
     @property
-    def behind(self) -> int:
+    def pending(self) -> int:
         """Rows that have not been counted yet."""
         return len(self.capture.rows()) - self.done
 
     def step(self, seconds: float) -> None:
         """Count for about so long."""
         until = perf_counter() + seconds
-        while self.behind:
+        while self.pending:
             segment, within = self.capture.locate(self.done)
             file = self.capture.segments[segment]
             stop = min(self.capture.starts[segment + 1] - self.capture.starts[segment], within + _CHUNK)

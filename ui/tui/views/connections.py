@@ -10,15 +10,15 @@ from textual.widget import Widget
 
 from ...safe import fit, visible
 from ...times import clock
-from ..exchange.actions import dialogue
+from ..exchange.actions import show_conversation
 from ..keys import bindings
 from ..model.columns import Cell, duration, size
 from ..model.filter_terms import quoted
-from ..model.rows import finder
+from ..model.rows import row_finder
 from ..model.statistics import ConnectionCount
 from ..shell import View
 from ..widgets.line_list import LineList, Table
-from ..widgets.styled import Titles
+from ..widgets.styled import TitleLine
 
 _MOST = 2000
 
@@ -29,8 +29,8 @@ class ConnectionsScreen(View):
     BINDINGS: ClassVar[list[BindingType]] = bindings("connections")
     number = 2
     context = "connections"
-    wants_survey = True
-    wants_story = True
+    needs_statistics = True
+    needs_analysis = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,20 +38,20 @@ class ConnectionsScreen(View):
         self._filters: list[str] = []
 
     def body(self) -> Iterable[Widget]:
-        self.titles, self.table = Titles(), Table()
+        self.titles, self.table = TitleLine(), Table()
         return self.titles, self.table
 
     def empty_text(self) -> str:
         return "" if len(self.session.capture.rows()) else "No connection has carried a request yet."
 
     def state_cells(self) -> list[Cell]:
-        survey = self.session.survey
-        cells: list[Cell] = [(f"{len(survey.connections):,} connections", "")]
-        if survey.behind:
-            cells.append((f" {100 * survey.done // max(survey.done + survey.behind, 1)}%", "waiting"))
+        statistics = self.session.statistics
+        cells: list[Cell] = [(f"{len(statistics.connections):,} connections", "")]
+        if statistics.pending:
+            cells.append((f" {100 * statistics.done // max(statistics.done + statistics.pending, 1)}%", "waiting"))
         return cells
 
-    def take_in(self) -> None:
+    def update_rows(self) -> None:
         if self.by_client:
             self._clients()
         else:
@@ -65,8 +65,8 @@ class ConnectionsScreen(View):
             f"  Conn {'Client':<{name}} {fit('Address', address)}{' ' * bool(address)}{fit('Broker', broker)} "
             "Requests Errors  Sent Recv  Slowest  Opened    Ended"
         )
-        links = self.session.story.links
-        found = sorted(self.session.survey.connections.items(), key=lambda item: item[1].first_ns)[-_MOST:]
+        links = self.session.analysis.links
+        found = sorted(self.session.statistics.connections.items(), key=lambda item: item[1].first_ns)[-_MOST:]
         rows: list[list[Cell]] = []
         self._filters = []
         for (recording, _), each in found:
@@ -95,9 +95,9 @@ class ConnectionsScreen(View):
             f"  Conns {'Client':<{name}} {'Software':<{told}} {fit('Host', where)}{' ' * bool(where)}"
             "Requests Errors  Sent Recv  Slowest  Brokers"
         )
-        links = self.session.story.links
+        links = self.session.analysis.links
         groups: dict[tuple[str, str, str], list[ConnectionCount]] = {}
-        for (recording, _), each in self.session.survey.connections.items():
+        for (recording, _), each in self.session.statistics.connections.items():
             link = links.get(each.number) if recording == 0 else None
             key = each.client_id or "", link.software if link else "", each.client.rpartition(":")[0]
             groups.setdefault(key, []).append(each)
@@ -144,14 +144,14 @@ class ConnectionsScreen(View):
             self.notify("One line per connection first (c): a client may have several.", timeout=3)
             return
         capture = self.session.capture
-        first = next(iter(finder(capture, text)(0, len(capture.rows()))), None)
+        first = next(iter(row_finder(capture, text)(0, len(capture.rows()))), None)
         if first is not None:
-            dialogue(self, capture.rows()[first])
+            show_conversation(self, capture.rows()[first])
 
     def action_group(self) -> None:
         self.by_client = not self.by_client
         self.table.cursor = 0
-        self.take_in()
+        self.update_rows()
 
 
 def _counts(each: ConnectionCount) -> list[Cell]:

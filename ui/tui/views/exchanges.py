@@ -14,8 +14,8 @@ from ..exchange import actions
 from ..exchange.exchange_list import ColumnTitles, ExchangeList
 from ..keys import bindings
 from ..model.columns import TITLES, Cell, is_problem
-from ..model.filter_terms import PROBLEMS, both, cell_term, meant, without
-from ..model.rows import Look, Looks, RowView, about_row, finder, is_slow
+from ..model.filter_terms import PROBLEMS, cell_term, combine, negate, resolve_filter
+from ..model.rows import RowTint, RowTints, RowView, is_slow, row_details, row_finder
 from ..model.session import Session
 from ..shell import View
 from ..widgets.filter_bar import FilterBar
@@ -47,7 +47,7 @@ class ExchangesScreen(View):
         self.list.following = session.grows
         self.list.source.wanted = settings.columns or self.list.source.wanted
         self.list.source.comment = self._comment
-        self.list.source.look = self._looks()
+        self.list.source.tint_of = self._row_tints()
         self.titles, self.bar = ColumnTitles(self.list), FilterBar(settings.filters)
         return self.bar, self.titles, self.list
 
@@ -59,19 +59,19 @@ class ExchangesScreen(View):
         text = self.session.marks.comment(row)
         return None if text is None else visible(text)
 
-    def _looks(self) -> Look:
+    def _row_tints(self) -> RowTint:
         rules = [(self._lit, "lit")] if self._lit else []
-        return Looks(self.capture, [*rules, *self.barnabas.settings.colours])
+        return RowTints(self.capture, [*rules, *self.barnabas.settings.colours])
 
     # --- what is new ---------------------------------------------------------------------------------------
 
-    def take_in(self) -> None:
+    def update_rows(self) -> None:
         if self.view.searching:
             self._found(self.view.search(0.01))
             self.barnabas.work()
         self.list.rows_changed()
 
-    def search_on(self) -> bool:
+    def work_slice(self) -> bool:
         if not self.view.searching:
             return False
         self._found(self.view.search())
@@ -113,7 +113,7 @@ class ExchangesScreen(View):
         note = visible(self.capture.note or self.session.marks.fault or "")
         row = self.list.current
         if row is not None:
-            self.about.show(about_row(row), [(f" ? {note} ", "undecoded")] if note else [])
+            self.about.show(row_details(row), [(f" ? {note} ", "undecoded")] if note else [])
         elif self.view.find is not None:
             more = "so far. Esc shows all" if self.view.searching else "none matches. Esc shows all again."
             self.about.show([(f" {self.view.searched:,} exchanges searched, {more}", "waiting")])
@@ -229,7 +229,7 @@ class ExchangesScreen(View):
 
     def action_next(self, step: int) -> None:
         if self._lit:
-            self._go(step, lambda row: self.list.source.look(row) == "lit", "No highlighted row.")
+            self._go(step, lambda row: self.list.source.tint_of(row) == "lit", "No highlighted row.")
         else:
             self._go(step, is_problem, "No error here.")
 
@@ -265,8 +265,8 @@ class ExchangesScreen(View):
     def on_filter_bar_kept(self, event: FilterBar.Kept) -> None:
         self.set_focus(self.list)
         if event.mode == "highlight":
-            self._lit = meant(event.text, self.bar.saved) if event.text else ""
-            self.list.source.look = self._looks()
+            self._lit = resolve_filter(event.text, self.bar.saved) if event.text else ""
+            self.list.source.tint_of = self._row_tints()
             self.list.refresh()
             self.bar.leave(False)
         else:
@@ -289,7 +289,7 @@ class ExchangesScreen(View):
             return
         if self._lit and not self.wanted and not self.errors_only:
             self._lit = ""
-            self.list.source.look = self._looks()
+            self.list.source.tint_of = self._row_tints()
             self.list.refresh()
         self.errors_only, self.wanted = False, ""
         self.bar.set_text("")
@@ -312,7 +312,7 @@ class ExchangesScreen(View):
         if not term:
             self.notify("There is no filter for this value.", timeout=2)
             return
-        self.show_filter(both(self.wanted, without(term) if exclude else term), None)
+        self.show_filter(combine(self.wanted, negate(term) if exclude else term), None)
 
     def action_stream(self) -> None:
         row = self.list.current
@@ -320,7 +320,7 @@ class ExchangesScreen(View):
             self.show_filter(f"conn == {row.connection}", None)
 
     def action_dialogue(self) -> None:
-        actions.dialogue(self, self.list.current)
+        actions.show_conversation(self, self.list.current)
 
     def action_compare(self) -> None:
         actions.compare(self, self.list.current)
@@ -329,7 +329,7 @@ class ExchangesScreen(View):
         actions.send_again(self, self.list.current)
 
     def action_export(self) -> None:
-        actions.export_row(self, self.list.current, False, self._meant(), len(self.view))
+        actions.export_row(self, self.list.current, False, self._resolved(), len(self.view))
 
     def action_copy_as(self) -> None:
         from ..exchange.copying import of_cell
@@ -353,11 +353,11 @@ class ExchangesScreen(View):
             self.list.move_to(self.view.position(number) or 0)
 
     def _with_errors(self, text: str) -> str:
-        return both(PROBLEMS, text) if self.errors_only and text else PROBLEMS if self.errors_only else text
+        return combine(PROBLEMS, text) if self.errors_only and text else PROBLEMS if self.errors_only else text
 
-    def _meant(self) -> str:
+    def _resolved(self) -> str:
         """The filter of what is shown; "" where everything is."""
-        return self._with_errors(meant(self.wanted, self.bar.saved) if self.wanted and self.view.find is not None else "")
+        return self._with_errors(resolve_filter(self.wanted, self.bar.saved) if self.wanted and self.view.find is not None else "")
 
     def apply(self, around: int | None = None) -> None:
         """Search for what the filter and the errors switch want, with the cursor on the same exchange where possible."""
@@ -365,7 +365,7 @@ class ExchangesScreen(View):
 
         here = around if around is not None else self._here()
         try:
-            text = meant(self.wanted, self.bar.saved) if self.wanted else ""
+            text = resolve_filter(self.wanted, self.bar.saved) if self.wanted else ""
         except FilterError as fault:
             self.notify(visible(str(fault)), severity="error", timeout=4)
             return
@@ -377,12 +377,12 @@ class ExchangesScreen(View):
         start = len(self.view.rows) if following else here or 0
         self._began = perf_counter()
         self.list.sorted_by = None
-        self.view.show(finder(self.capture, text) if text else None, start)
+        self.view.show(row_finder(self.capture, text) if text else None, start)
         self.view.search(0.006)  # what is near is seen at once, the rest comes between keys
         self.list.restart()
         if not following and here is not None:
             self.list.move_to(self.view.nearest(here))
-        self.look()
+        self.update_view()
         if self.view.searching:
             self.barnabas.work()
 

@@ -16,7 +16,7 @@ from ..model.columns import Cell, duration
 from ..model.filter_terms import quoted
 from ..shell import View
 from ..widgets.line_list import LineList, Table
-from ..widgets.styled import Picture, Titles
+from ..widgets.styled import TextPane, TitleLine
 
 _REBALANCES = 6
 _RANK = {
@@ -45,13 +45,13 @@ class GroupsScreen(View):
     DEFAULT_CSS = """
     GroupsScreen #groups { height: 25%; min-height: 4; }
     GroupsScreen #members { height: 1fr; }
-    GroupsScreen.low Picture { height: 5; }
-    GroupsScreen Picture { height: 8; padding: 0 1; border-top: solid $border-blurred; }
+    GroupsScreen.low TextPane { height: 5; }
+    GroupsScreen TextPane { height: 8; padding: 0 1; border-top: solid $border-blurred; }
     """
     BINDINGS: ClassVar[list[BindingType]] = bindings("groups")
     number = 3
     context = "groups"
-    wants_story = True
+    needs_analysis = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -61,36 +61,36 @@ class GroupsScreen(View):
         self.pan = 0
 
     def body(self) -> Iterable[Widget]:
-        self.titles, self.table = Titles(), Table(id="groups")
-        self.axis, self.lines, self.text = Titles(), Table(id="members"), Picture()
+        self.titles, self.table = TitleLine(), Table(id="groups")
+        self.axis, self.lines, self.text = TitleLine(), Table(id="members"), TextPane()
         return self.titles, self.table, self.axis, self.lines, self.text
 
     def empty_text(self) -> str:
-        story = self.session.story
-        if story.fault:
-            return f"Groups cannot be found out.\n\n{visible(story.fault)}"
-        if story.groups().all():
+        analysis = self.session.analysis
+        if analysis.fault:
+            return f"Groups cannot be found out.\n\n{visible(analysis.fault)}"
+        if analysis.groups().all():
             return ""
-        if story.unread:
-            return f"Reading: {story.progress:.0%}, no group so far."
+        if analysis.unread:
+            return f"Reading: {analysis.progress:.0%}, no group so far."
         return (
             "No consumer group in this traffic: nobody has sent JoinGroup, SyncGroup, Heartbeat or a group heartbeat."
         )
 
     def state_cells(self) -> list[Cell]:
-        story = self.session.story
+        analysis = self.session.analysis
         cells: list[Cell] = [(f"{len(self.groups)} group{'s' * (len(self.groups) != 1)}", "")]
-        if story.unread:
-            cells.append((f" {story.progress:.0%}", "waiting"))
+        if analysis.unread:
+            cells.append((f" {analysis.progress:.0%}", "waiting"))
         return cells
 
-    def take_in(self) -> None:
+    def update_rows(self) -> None:
         self.titles.show(
             f"  {'Group':<{self._name_room}} State                  Generation  Members  Rebalances  Protocol   Assignor"
         )
-        self.groups = sorted(self.session.story.groups().all(), key=lambda g: (-len(g.rebalances), g.id))
+        self.groups = sorted(self.session.analysis.groups().all(), key=lambda g: (-len(g.rebalances), g.id))
         self.table.show([self._group(group) for group in self.groups])
-        self._tell()
+        self._show_details()
 
     def _group(self, group: Group) -> list[Cell]:
         state = group.state
@@ -118,7 +118,7 @@ class GroupsScreen(View):
 
     @property
     def _now(self) -> int:
-        return self.session.story.traffic.now_ns
+        return self.session.analysis.traffic.now_ns
 
     @property
     def current(self) -> Group | None:
@@ -134,7 +134,7 @@ class GroupsScreen(View):
         end = max(self._now - self.pan * length // 4, first + length)
         return end - length, end
 
-    def _tell(self) -> None:
+    def _show_details(self) -> None:
         group = self.current
         if group is None:
             self.lines.show([])
@@ -186,7 +186,7 @@ class GroupsScreen(View):
                 (f": {visible(each.who)}" if each.who else "", "muted"),
                 (f" ({visible(each.reason)})" if each.reason else "", "muted"),
             ])  # fmt: skip
-        related = [f for f in self.session.story.findings() if f.about.get("group") == group.id]
+        related = [f for f in self.session.analysis.findings() if f.about.get("group") == group.id]
         for finding in reversed(related[:2]):  # the worst on top
             lines.insert(0, [(f"! {visible(finding.id)}: ", "error"), (visible(finding.seen), "")])
         self.text.show(lines)
@@ -194,11 +194,11 @@ class GroupsScreen(View):
 
     def on_line_list_moved(self, event: LineList.Moved) -> None:
         if event.lines is self.table:
-            self._tell()
+            self._show_details()
 
     def on_resize(self) -> None:
         self.set_class(self.app.size.height < 32, "low")
-        self.take_in()
+        self.update_rows()
 
     def on_line_list_opened(self, event: LineList.Opened) -> None:
         if event.lines is self.table:
@@ -213,11 +213,11 @@ class GroupsScreen(View):
 
     def action_zoom(self, step: int) -> None:
         self.zoom = max(0, min(self.zoom + step, 12))
-        self._tell()
+        self._show_details()
 
     def action_pan(self, step: int) -> None:
         self.pan = max(0, min(self.pan - step, (4 << self.zoom) - 4))
-        self._tell()
+        self._show_details()
 
 
 def timeline(member: Member, start_ns: int, end_ns: int, width: int) -> list[Cell]:

@@ -23,12 +23,12 @@ from ..dialogs.intercept import remove_intercepts
 from ..exchange.body_editor import BadValue, EditTree, body_tree, from_yaml, to_yaml
 from ..keys import bindings
 from ..model.columns import Cell, duration
-from ..model.held_queue import HeldFrame, HeldQueue
+from ..model.held_queue import HeldQueue, QueuedFrame
 from ..shell import View
 from ..widgets.field_tree import FieldTree, Tree, field_at
 from ..widgets.hex_view import HexView, Range
 from ..widgets.line_list import LineList, Table
-from ..widgets.styled import Picture, Titles
+from ..widgets.styled import TextPane, TitleLine
 
 if TYPE_CHECKING:
     from ....proxy.control import Control
@@ -54,7 +54,7 @@ NOTHING = (
 )
 
 
-class Octets(NamedTuple):
+class FrameBytes(NamedTuple):
     """A frame without its size, the ranges of it that stay hidden, and where each field stands, by its path."""
 
     frame: bytes
@@ -62,12 +62,12 @@ class Octets(NamedTuple):
     spans: dict[str, Range]
 
 
-def ask(control: Control, number: int) -> Octets:
+def fetch_bytes(control: Control, number: int) -> FrameBytes:
     """What the proxy tells of a frame that waits. ControlError if it waits no more, or if nobody answers; KeyError if the
     proxy is one that tells no bytes."""
     said = control.held_frame(number)
     frame = bytes.fromhex(said["frame"])
-    return Octets(frame, [(start, end) for start, end in said["hidden"]], _spans(said, frame))
+    return FrameBytes(frame, [(start, end) for start, end in said["hidden"]], _spans(said, frame))
 
 
 def _spans(said: dict[str, Any], frame: bytes) -> dict[str, Range]:
@@ -89,15 +89,15 @@ class HeldBytes(HexView):
     def __init__(self, fields: FieldTree) -> None:
         super().__init__(id="bytes")
         self._fields = fields
-        self._of: HeldFrame | None = None
-        self._octets: Octets | None = None
+        self._of: QueuedFrame | None = None
+        self._frame_bytes: FrameBytes | None = None
 
-    def show_of(self, frame: HeldFrame | None, control: Control | None) -> None:
+    def show_of(self, frame: QueuedFrame | None, control: Control | None) -> None:
         """The bytes of this frame from now on, linked with the fields that are shown."""
         same = frame is not None and self._of is not None and frame.number == self._of.number
         self._of = frame
         if not same:
-            self._octets = None
+            self._frame_bytes = None
             self.show(b"", [])
             self.border_title, self.border_subtitle = "Bytes", ""
             if frame is not None and control is not None:
@@ -106,9 +106,9 @@ class HeldBytes(HexView):
 
     def _ask(self, control: Control, number: int) -> None:
         def work() -> None:
-            found: Octets | str
+            found: FrameBytes | str
             try:
-                found = ask(control, number)
+                found = fetch_bytes(control, number)
             except ControlError as error:
                 found = visible(str(error))
             except KeyError:
@@ -117,13 +117,13 @@ class HeldBytes(HexView):
 
         self.run_worker(work, thread=True, exclusive=True, group="bytes", exit_on_error=False)
 
-    def _take(self, number: int, found: Octets | str) -> None:
+    def _take(self, number: int, found: FrameBytes | str) -> None:
         if self._of is None or self._of.number != number:
             return
         if isinstance(found, str):
             self.border_title = found
             return
-        self._octets = found
+        self._frame_bytes = found
         hidden = "  ·· record bytes hidden" if found.hidden else ""
         self.border_title = f"Bytes of the {self._of.side}, as it waits{hidden}"
         self.show(found.frame, found.hidden)
@@ -131,16 +131,16 @@ class HeldBytes(HexView):
 
     def link(self) -> None:
         """Say of the fields where they are, and mark the one under the cursor."""
-        if self._octets is None:
+        if self._frame_bytes is None:
             return
         for field in self._fields.tree_shown.fields:
-            field.span = self._octets.spans.get(field.path)
+            field.span = self._frame_bytes.spans.get(field.path)
         self.follow()
 
     def follow(self) -> None:
         """Mark the field under the cursor."""
         field = self._fields.current
-        span = field.span if field is not None and self._octets is not None else None
+        span = field.span if field is not None and self._frame_bytes is not None else None
         self.mark(span)
         self.border_subtitle = f"{field.path} @{span[0]}+{span[1] - span[0]}" if field is not None and span is not None else ""
 
@@ -157,7 +157,7 @@ class HeldScreen(View):
     """The queue of the proxy that this is attached to."""
 
     DEFAULT_CSS = """
-    HeldScreen Picture { height: auto; max-height: 3; padding: 0 1; }
+    HeldScreen TextPane { height: auto; max-height: 3; padding: 0 1; }
     HeldScreen Table { height: 30%; min-height: 3; }
     HeldScreen #panes { layout: horizontal; height: 1fr; }
     HeldScreen EditTree { width: 1fr; height: 1fr; }
@@ -180,10 +180,10 @@ class HeldScreen(View):
         self._wide = (16, 12)
 
     def body(self) -> Iterable[Widget]:
-        self.intercepted, self.titles, self.table = Picture(), Titles(), Table()
-        self.tree_of = EditTree("Fields", id="fields")
-        self.bytes = HeldBytes(self.tree_of)
-        return self.intercepted, self.titles, self.table, Container(self.tree_of, self.bytes, id="panes")
+        self.intercepted, self.titles, self.table = TextPane(), TitleLine(), Table()
+        self.fields_tree = EditTree("Fields", id="fields")
+        self.bytes = HeldBytes(self.fields_tree)
+        return self.intercepted, self.titles, self.table, Container(self.fields_tree, self.bytes, id="panes")
 
     def empty_text(self) -> str:
         if self.session.control is None:
@@ -195,7 +195,7 @@ class HeldScreen(View):
     def state_cells(self) -> list[Cell]:
         return []  # the count of what is held stands in every header
 
-    def take_in(self) -> None:
+    def update_rows(self) -> None:
         lines = [self._intercept_line(each) for each in self.queue.intercepts]
         if len(lines) > MOST_INTERCEPTS:
             left = len(lines) - MOST_INTERCEPTS + 1
@@ -224,7 +224,7 @@ class HeldScreen(View):
             cells.append((f"  ! {visible(said['failed'])}", "error"))
         return cells
 
-    def _line(self, frame: HeldFrame) -> list[Cell]:
+    def _line(self, frame: QueuedFrame) -> list[Cell]:
         said, left = frame.said, frame.left()
         return [
             (f"= {frame.number:<5}", "waiting"),
@@ -240,7 +240,7 @@ class HeldScreen(View):
         ]
 
     @property
-    def current(self) -> HeldFrame | None:
+    def current(self) -> QueuedFrame | None:
         """The frame under the cursor."""
         frames = self.queue.frames
         return frames[self.table.cursor] if self.table.cursor < len(frames) else None
@@ -248,13 +248,13 @@ class HeldScreen(View):
     def _fields(self) -> None:
         frame = self.current
         may = self.why_not()
-        self.tree_of.refused = may
+        self.fields_tree.refused = may
         shown = (None,) if frame is None else (frame.number, *sorted(frame.edits), repr(frame.edits))
         if shown == self._shown:
             return
         same = bool(self._shown) and shown[0] == self._shown[0]
         self._shown = shown
-        tree = self.tree_of
+        tree = self.fields_tree
         if frame is None:
             tree.body = None
             tree.show(Tree(note="Nothing is held just now." if self.queue.intercepts else ""))
@@ -282,7 +282,7 @@ class HeldScreen(View):
     def action_bytes(self) -> None:
         self.toggle_class("hex")
         if not self.has_class("hex") and self.bytes.has_focus:
-            self.tree_of.focus()
+            self.fields_tree.focus()
         # The pane gets its size first, so that the marked bytes come into sight.
         self.call_after_refresh(self._show_bytes)
 
@@ -295,13 +295,13 @@ class HeldScreen(View):
     def on_hex_view_pointed(self, event: HexView.Pointed) -> None:
         self.bytes.find(event.at)
         if event.chosen:
-            self.tree_of.focus()
+            self.fields_tree.focus()
 
     def on_line_list_moved(self) -> None:
         self._fields()
 
     def on_line_list_opened(self, event: LineList.Opened) -> None:
-        self.tree_of.focus()
+        self.fields_tree.focus()
 
     # --- changing ------------------------------------------------------------------------------------------
 
@@ -309,7 +309,7 @@ class HeldScreen(View):
         frame = self.current
         if frame is not None:
             frame.edits[event.path] = event.value
-            self.look()
+            self.update_view()
 
     def on_edit_tree_asking(self) -> None:
         frame = self.current
@@ -320,7 +320,7 @@ class HeldScreen(View):
         frame = self.current
         if frame is not None and frame.edits:
             frame.edits.clear()
-            self.look()
+            self.update_view()
 
     def action_editor(self) -> None:
         from ..dialogs.editor import edit
@@ -343,7 +343,7 @@ class HeldScreen(View):
             return ""
 
         remarks = f"{frame.name()}. Save and leave: the fields are changed; a lets it go on.\nWhat is left out keeps its bytes."
-        edit(self.app, f"Edit {frame.name()}", to_yaml(*_what(frame), body, frame.edits), take, remarks=remarks, done=self.look)
+        edit(self.app, f"Edit {frame.name()}", to_yaml(*_what(frame), body, frame.edits), take, remarks=remarks, done=self.update_view)
 
     def action_to_list(self) -> None:
         self.table.focus()
@@ -363,7 +363,7 @@ class HeldScreen(View):
             return "Read-only: start with --allow-edit, or :edit on."
         return ""
 
-    def chosen(self) -> HeldFrame | None:
+    def chosen(self) -> QueuedFrame | None:
         """The frame under the cursor, if anything may be done to it."""
         why = self.why_not()
         frame = self.current
@@ -374,7 +374,7 @@ class HeldScreen(View):
             self.notify("Nothing is held.", timeout=2)
         return frame
 
-    def _decide(self, frame: HeldFrame, done: str, how: Callable[[Any], object]) -> None:
+    def _decide(self, frame: QueuedFrame, done: str, how: Callable[[Any], object]) -> None:
         """Do something to a held frame, in a thread. What is refused is told, and the frame waits on."""
         name, control, app = f"#{frame.number} {frame.name()}", self.session.control, self.app
 
@@ -394,7 +394,7 @@ class HeldScreen(View):
         self.queue.soon()
         self.barnabas.held_changed()
 
-    def _refused(self, frame: HeldFrame, name: str, error: ControlError) -> None:
+    def _refused(self, frame: QueuedFrame, name: str, error: ControlError) -> None:
         gone = error.status == 404
         text = f"{name} does not wait any more: its time was up, or its connection ended" if gone else str(error)
         self.session.add_to_log(f"held {name}: {text}", True)
@@ -412,7 +412,7 @@ class HeldScreen(View):
         for frame in list(self.queue.frames):
             self._resume(frame)
 
-    def _resume(self, frame: HeldFrame) -> None:
+    def _resume(self, frame: QueuedFrame) -> None:
         edits = dict(frame.edits)
         self._decide(frame, "resumed, changed" if edits else "resumed", lambda c: c.resume(frame.number, edits))
 
@@ -446,7 +446,7 @@ class HeldScreen(View):
         if frame is not None:
             self.extend(frame, MORE_SECONDS)
 
-    def extend(self, frame: HeldFrame, seconds: float) -> None:
+    def extend(self, frame: QueuedFrame, seconds: float) -> None:
         """Hold it so much longer than it would be held now."""
         control, wanted = self.session.control, frame.left() + seconds
         assert control is not None
@@ -476,7 +476,7 @@ class HeldScreen(View):
         self.app.push_screen(Confirm(f"Hold nothing any more?{waiting}"), sure)
 
 
-def _what(frame: HeldFrame) -> tuple[str, int, int]:
+def _what(frame: QueuedFrame) -> tuple[str, int, int]:
     """Side, api key, and the version that its body has."""
     return frame.side, frame.said["api_key"], frame.said["api_version"]
 

@@ -14,11 +14,11 @@ from ...safe import fit
 from ...times import clock
 from ..keys import bindings
 from ..model.columns import Cell, duration
-from ..model.filter_terms import api_term, both, stamp
+from ..model.filter_terms import api_term, combine, stamp
 from ..model.statistics import ALL, BUCKETS, ApiCount, Bin, Histogram, bucket_ns
 from ..shell import View
 from ..widgets.line_list import LineList, Table
-from ..widgets.styled import Picture, Titles, bars, side_bar
+from ..widgets.styled import TextPane, TitleLine, bars, side_bar
 
 GRAPHS = ("rate", "p99", "errors")
 _LABEL = 9
@@ -36,7 +36,7 @@ class LatencyScreen(View):
     BINDINGS: ClassVar[list[BindingType]] = bindings("latency")
     number = 6
     context = "latency"
-    wants_survey = True
+    needs_statistics = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,22 +46,22 @@ class LatencyScreen(View):
         self._keys: list[int] = []
 
     def body(self) -> Iterable[Widget]:
-        self.picture, self.titles = Picture(id="graph"), Titles()
-        self.table, self.histogram = Table(), Picture(id="histogram")
+        self.picture, self.titles = TextPane(id="graph"), TitleLine()
+        self.table, self.histogram = Table(), TextPane(id="histogram")
         return self.picture, self.titles, self.table, self.histogram
 
     def empty_text(self) -> str:
         return "" if len(self.session.capture.rows()) else "Nothing to measure yet: no exchange has come."
 
     def state_cells(self) -> list[Cell]:
-        survey = self.session.survey
-        cells: list[Cell] = [(f"{survey.done:,} exchanges", "")]
-        if survey.behind:
-            cells.append((f" {100 * survey.done // max(survey.done + survey.behind, 1)}%", "waiting"))
+        statistics = self.session.statistics
+        cells: list[Cell] = [(f"{statistics.done:,} exchanges", "")]
+        if statistics.pending:
+            cells.append((f" {100 * statistics.done // max(statistics.done + statistics.pending, 1)}%", "waiting"))
         return cells
 
-    def take_in(self) -> None:
-        apis = self.session.survey.apis
+    def update_rows(self) -> None:
+        apis = self.session.statistics.apis
         self.titles.show("  API                     Requests Errors      p50      p90      p99      max")
         self._keys = [ALL, *sorted((key for key in apis if key != ALL), key=lambda key: -apis[key].requests)]
         self.table.show([self._row(key, apis[key]) for key in self._keys])
@@ -92,25 +92,25 @@ class LatencyScreen(View):
         return max(self.size.width - _LABEL - 1, 8)
 
     def _columns(self) -> list[Bin]:
-        survey = self.session.survey
-        found = survey.apis.get(self.key)
+        statistics = self.session.statistics
+        found = statistics.apis.get(self.key)
         columns = [Bin() for _ in range(self._width)]
-        if found is None or not survey.first_ns:
+        if found is None or not statistics.first_ns:
             return columns
-        length = max(survey.last_ns - survey.first_ns + 1, 1)
+        length = max(statistics.last_ns - statistics.first_ns + 1, 1)
         step = found.series.step_ns
         for at, each in found.series.bins.items():
-            middle = at * step + step // 2 - survey.first_ns
+            middle = at * step + step // 2 - statistics.first_ns
             columns[max(0, min(middle * self._width // length, self._width - 1))].take(each)
         return columns
 
     def _draw(self) -> None:
-        survey = self.session.survey
-        if not survey.done:
+        statistics = self.session.statistics
+        if not statistics.done:
             return
         columns, height = self._columns(), 7
-        counted = survey.apis[self.key].series.step_ns if self.key in survey.apis else 1
-        seconds = max((survey.last_ns - survey.first_ns) / self._width, counted) / 1e9
+        counted = statistics.apis[self.key].series.step_ns if self.key in statistics.apis else 1
+        seconds = max((statistics.last_ns - statistics.first_ns) / self._width, counted) / 1e9
         name = GRAPHS[self.graph]
         if name == "rate":
             values = [each.count / seconds for each in columns]
@@ -133,7 +133,7 @@ class LatencyScreen(View):
         for y, text in enumerate(drawn):
             head = label if y == 0 else "0" if y == height - 1 else ""
             lines.append([(f"{head:>{_LABEL - 1}} ", "muted"), *self._brushed(text, role)])
-        first, last = clock(survey.first_ns), clock(survey.last_ns)
+        first, last = clock(statistics.first_ns), clock(statistics.last_ns)
         lines.append([(" " * _LABEL + first + " " * max(self._width - len(first) - len(last), 1) + last, "muted")])
         self.picture.show(lines)
         self._histogram()
@@ -146,9 +146,9 @@ class LatencyScreen(View):
         return [(text[:low], role), (text[low : high + 1], "span"), (text[high + 1 :], role)]
 
     def _times(self, low: int, high: int) -> tuple[int, int]:
-        survey = self.session.survey
-        length = survey.last_ns - survey.first_ns + 1
-        return survey.first_ns + length * low // self._width, survey.first_ns + length * (high + 1) // self._width - 1
+        statistics = self.session.statistics
+        length = statistics.last_ns - statistics.first_ns + 1
+        return statistics.first_ns + length * low // self._width, statistics.first_ns + length * (high + 1) // self._width - 1
 
     def _about(self, columns: list[Bin]) -> None:
         if self.brush is None:
@@ -167,7 +167,7 @@ class LatencyScreen(View):
     # --- the histogram -------------------------------------------------------------------------------------
 
     def _histogram(self) -> None:
-        found = self.session.survey.apis.get(self.key)
+        found = self.session.statistics.apis.get(self.key)
         if found is None or not found.latencies.count:
             self.histogram.show([[(" no latency: no response has come", "muted")]])
             return
@@ -240,7 +240,7 @@ class LatencyScreen(View):
         text = "" if self.key == ALL else api_term(self.key)
         if self.brush is not None:
             start, end = self._times(*self.brush)
-            text = both(text, f"time in {stamp(start)}..{stamp(end + 999)}")
+            text = combine(text, f"time in {stamp(start)}..{stamp(end + 999)}")
         self.barnabas.show_exchanges(text)
 
 

@@ -24,7 +24,7 @@ class LogScreen(View):
         self.table.following = True
         return (self.table,)
 
-    def take_in(self) -> None:
+    def update_rows(self) -> None:
         rows: list[list[Cell]] = [
             [(f" {clock(line.time_ns)} ", "muted"), ("! " if line.warning else "  ", "error"),
              (line.text, "error" if line.warning else "")]

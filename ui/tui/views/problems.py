@@ -18,10 +18,10 @@ from ...safe import fit, visible
 from ...times import period
 from ..keys import bindings
 from ..model.columns import Cell
-from ..model.rows import RowView, brief
+from ..model.rows import RowView, row_summary
 from ..shell import View
 from ..widgets.line_list import LineList, Table
-from ..widgets.styled import Picture, Titles
+from ..widgets.styled import TextPane, TitleLine
 
 ROLES = {"high": "error", "medium": "undecoded", "low": "waiting", "info": "muted"}
 
@@ -31,12 +31,12 @@ class ProblemsScreen(View):
 
     DEFAULT_CSS = """
     ProblemsScreen Table { height: 40%; max-height: 40%; }
-    ProblemsScreen Picture { height: 1fr; padding: 0 1; border-top: solid $border-blurred; }
+    ProblemsScreen TextPane { height: 1fr; padding: 0 1; border-top: solid $border-blurred; }
     """
     BINDINGS: ClassVar[list[BindingType]] = bindings("problems")
     number = 5
     context = "problems"
-    wants_story = True
+    needs_analysis = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,34 +44,34 @@ class ProblemsScreen(View):
         self._rows: dict[int, Row | None] = {}
 
     def body(self) -> Iterable[Widget]:
-        self.titles, self.table, self.text = Titles(), Table(), Picture()
+        self.titles, self.table, self.text = TitleLine(), Table(), TextPane()
         return self.titles, self.table, self.text
 
     def empty_text(self) -> str:
-        story = self.session.story
-        if story.fault:
-            return f"What is wrong cannot be found out.\n\n{visible(story.fault)}"
-        if story.findings():
+        analysis = self.session.analysis
+        if analysis.fault:
+            return f"What is wrong cannot be found out.\n\n{visible(analysis.fault)}"
+        if analysis.findings():
             return ""
-        if story.unread:
-            return f"Reading: {story.progress:.0%}, nothing wrong so far."
+        if analysis.unread:
+            return f"Reading: {analysis.progress:.0%}, nothing wrong so far."
         return "Nothing is wrong with this traffic, as far as can be seen from it."
 
     def state_cells(self) -> list[Cell]:
-        story = self.session.story
-        high, medium = story.severities()
-        cells: list[Cell] = [(f"{len(story.findings())} findings", "")]
+        analysis = self.session.analysis
+        high, medium = analysis.severities()
+        cells: list[Cell] = [(f"{len(analysis.findings())} findings", "")]
         if high:
             cells.append((f" {high} high", "error"))
         if medium:
             cells.append((f" {medium} medium", "undecoded"))
-        if story.unread:
-            cells.append((f" {story.progress:.0%}", "waiting"))
+        if analysis.unread:
+            cells.append((f" {analysis.progress:.0%}", "waiting"))
         return cells
 
-    def take_in(self) -> None:
+    def update_rows(self) -> None:
         self.titles.show("  Severity  Times  What was seen")
-        self.findings = self.session.story.findings()
+        self.findings = self.session.analysis.findings()
         self.table.show([
             [(f" {f.severity!s:<8} ", ROLES[f.severity]), (f"{f.count:>6}  ", "muted"),
              (f"{visible(f.id)}  ", "title"), (visible(f.seen), "")]
@@ -79,14 +79,14 @@ class ProblemsScreen(View):
         ])  # fmt: skip
         if self.findings:  # the room that a short list leaves is for what its findings mean
             self.table.styles.height = len(self.findings)
-        self._tell()
+        self._show_details()
 
     @property
     def current(self) -> Finding | None:
         """The finding under the cursor."""
         return self.findings[self.table.cursor] if self.table.cursor < len(self.findings) else None
 
-    def _tell(self) -> None:
+    def _show_details(self) -> None:
         finding = self.current
         if finding is None:
             self.text.show([])
@@ -99,7 +99,7 @@ class ProblemsScreen(View):
             for i, part in enumerate(textwrap.wrap(visible(text), width) or [""]):
                 lines.append([(fit(label if not i else "", 8), "key"), (part, "" if label != "why" else "muted")])
         for i, (exchange, row) in enumerate(self._evidence(finding)):
-            cells = brief(row) if row is not None else [(_words(exchange), "muted")]
+            cells = row_summary(row) if row is not None else [(_words(exchange), "muted")]
             lines.append([(fit("such as" if not i else "", 8), "key"), *cells])
         self.text.show(lines)
         when = "" if finding.first_ns is None else period(finding.first_ns, finding.last_ns)
@@ -124,10 +124,10 @@ class ProblemsScreen(View):
         return known
 
     def on_line_list_moved(self) -> None:
-        self._tell()
+        self._show_details()
 
     def on_resize(self) -> None:
-        self._tell()
+        self._show_details()
 
     def on_line_list_opened(self, event: LineList.Opened) -> None:
         finding = self.current

@@ -16,7 +16,7 @@ from ..keys import bindings
 from ..model.columns import Cell
 from ..shell import View
 from ..widgets.line_list import LineList, Table
-from ..widgets.styled import Picture, Titles
+from ..widgets.styled import TextPane, TitleLine
 
 EVERY_SECONDS = 1.0
 NEW_RULE = """\
@@ -42,7 +42,7 @@ class RulesScreen(View):
 
     DEFAULT_CSS = """
     RulesScreen Table { height: 1fr; }
-    RulesScreen Picture { height: 12; padding: 0 1; border-top: solid $border-blurred; }
+    RulesScreen TextPane { height: 12; padding: 0 1; border-top: solid $border-blurred; }
     """
     BINDINGS: ClassVar[list[BindingType]] = bindings("rules")
     number = 7
@@ -56,7 +56,7 @@ class RulesScreen(View):
         self._answered = False
 
     def body(self) -> Iterable[Widget]:
-        self.titles, self.table, self.text = Titles(), Table(), Picture()
+        self.titles, self.table, self.text = TitleLine(), Table(), TextPane()
         return self.titles, self.table, self.text
 
     def on_mount(self) -> None:
@@ -81,7 +81,7 @@ class RulesScreen(View):
         on = sum(bool(rule["enabled"]) for rule in self.rules)
         return [(f"{on} of {len(self.rules)} rules on", "")] if self.rules else []
 
-    def take_in(self) -> None:
+    def update_rows(self) -> None:
         self.titles.show("  State     Hits  Name                           Where from  Match")
         self.table.show([
             [(" on    " if rule["enabled"] else " off   ", "ok" if rule["enabled"] else "muted"),
@@ -91,14 +91,14 @@ class RulesScreen(View):
              (visible(str(rule["source"].get("match", ""))), "")]
             for rule in self.rules
         ])  # fmt: skip
-        self._tell()
+        self._show_details()
 
     @property
     def current(self) -> dict[str, Any] | None:
         """The rule under the cursor."""
         return self.rules[self.table.cursor] if self.table.cursor < len(self.rules) else None
 
-    def _tell(self) -> None:
+    def _show_details(self) -> None:
         rule = self.current
         lines = _yaml(rule["source"]).splitlines() if rule is not None else []
         self.text.show([[(visible(line), "string")] for line in lines])
@@ -107,7 +107,7 @@ class RulesScreen(View):
         self.about.show([(f" {said}", "waiting")])
 
     def on_line_list_moved(self) -> None:
-        self._tell()
+        self._show_details()
 
     # --- the proxy -----------------------------------------------------------------------------------------
 
@@ -130,9 +130,9 @@ class RulesScreen(View):
         self._asked, self._answered = False, True
         if (rules, fault) != (self.rules, self.fault):
             self.rules, self.fault = rules, fault
-            self.look()
+            self.update_view()
         elif self.has_class("empty"):
-            self.look()
+            self.update_view()
 
     def _change(self, what: str, change: Callable[[Any], object], again: Callable[[str], None] | None = None) -> None:
         """Do something to the proxy, in a thread. What it refuses is told, or given to `again`."""

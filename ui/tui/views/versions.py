@@ -19,7 +19,7 @@ from ..model.columns import Cell
 from ..model.filter_terms import api_term, quoted
 from ..shell import View
 from ..widgets.line_list import LineList, Table
-from ..widgets.styled import Picture, Titles
+from ..widgets.styled import TextPane, TitleLine
 
 _CELL = 18
 
@@ -36,14 +36,14 @@ class Clients:
         self._known_at = -1
 
     @property
-    def behind(self) -> int:
+    def pending(self) -> int:
         """Rows that have not been looked at."""
         return len(self._capture.rows()) - self.done
 
     def step(self, seconds: float) -> None:
         """Look at rows for about so long."""
         until, rows, watch = perf_counter() + seconds, self._capture.rows(), self._watch
-        while self.behind and perf_counter() < until:
+        while self.pending and perf_counter() < until:
             for row in rows[self.done : self.done + 128]:
                 seen = Request(
                     row.connection, row.client, row.broker, row.client_id, row.api_key, row.api_version,
@@ -67,7 +67,7 @@ class VersionsScreen(View):
     """An API per line, a client per column: the version asked for, what is offered, and whose limit it is."""
 
     DEFAULT_CSS = """
-    VersionsScreen Picture { height: 7; padding: 0 1; border-top: solid $border-blurred; }
+    VersionsScreen TextPane { height: 7; padding: 0 1; border-top: solid $border-blurred; }
     """
     BINDINGS: ClassVar[list[BindingType]] = bindings("versions")
     number = 4
@@ -84,28 +84,28 @@ class VersionsScreen(View):
 
     def body(self) -> Iterable[Widget]:
         self.clients = Clients(self.session.capture)
-        self.titles, self.table, self.text = Titles(), Table(), Picture()
+        self.titles, self.table, self.text = TitleLine(), Table(), TextPane()
         return self.titles, self.table, self.text
 
-    def search_on(self) -> bool:
+    def work_slice(self) -> bool:
         """Look at further rows; whether there are more."""
-        if not self.clients.behind:
+        if not self.clients.pending:
             return False
         self.clients.step(0.025)
-        self.look()
-        return self.clients.behind > 0
+        self.update_view()
+        return self.clients.pending > 0
 
     def empty_text(self) -> str:
         return "" if len(self.session.capture.rows()) else "No request yet: nobody has said which versions it speaks."
 
     def state_cells(self) -> list[Cell]:
         cells: list[Cell] = [(f"{len(self._seen)} clients", "")]
-        if self.clients.behind:
+        if self.clients.pending:
             cells.append((f" {100 * self.clients.done // max(len(self.session.capture.rows()), 1)}%", "waiting"))
         return cells
 
-    def take_in(self) -> None:
-        if self.clients.behind:
+    def update_rows(self) -> None:
+        if self.clients.pending:
             self.barnabas.work()
         if self._known_at != self.clients.done:
             self._known_at = self.clients.done
@@ -134,7 +134,7 @@ class VersionsScreen(View):
             [(" " + fit(facts.api_name(key), 22) + "  ", "title"), *(c for i in columns for c in self._cell(i, key))]
             for key in self._keys
         ])  # fmt: skip
-        self._tell()
+        self._show_details()
 
     def _cell(self, client: int, key: int) -> list[Cell]:
         """``v9-v12 of 0-12``, with a mark where it was refused."""
@@ -157,7 +157,7 @@ class VersionsScreen(View):
         chosen = client == self.chosen and self._keys.index(key) == self.table.cursor
         return [(fit(("! " if row.refused else "  ") + text, _CELL), "cell" if chosen else role), (" ", "")]
 
-    def _tell(self) -> None:
+    def _show_details(self) -> None:
         if not self._seen:
             self.text.show([])
             return

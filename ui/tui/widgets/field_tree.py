@@ -24,7 +24,7 @@ from textual.strip import Strip
 
 from ...safe import fit
 from ..keys import bindings
-from .styled import Painted
+from .styled import StyledWidget
 
 
 @dataclass(slots=True, eq=False)
@@ -45,7 +45,7 @@ class Field:
     opened: bool = False
 
     @property
-    def holds(self) -> bool:
+    def has_children(self) -> bool:
         """Whether there are fields inside."""
         return self.below > 0 or self.later is not None
 
@@ -170,7 +170,7 @@ def visible_fields(tree: Tree) -> Iterator[int]:
 
 
 def field_at(tree: Tree, at: int) -> int | None:
-    """The position of the innermost field that holds a byte, made if need be; None if none does."""
+    """The position of the innermost field that has_children a byte, made if need be; None if none does."""
     while True:
         best: int | None = None
         width = 1 << 62
@@ -182,7 +182,7 @@ def field_at(tree: Tree, at: int) -> int | None:
         tree.open(best)
 
 
-class FieldTree(ScrollView, Painted, can_focus=True):
+class FieldTree(ScrollView, StyledWidget, can_focus=True):
     """Fields with a cursor; arrays and structs fold. ``tree`` may be replaced at any time with `show`."""
 
     DEFAULT_CSS = """
@@ -254,13 +254,13 @@ class FieldTree(ScrollView, Painted, can_focus=True):
         field = self.tree_shown.telling(self._lines[line])
         if line == self.cursor:
             base += self.palette.cursor if self.has_focus else self.palette.cursor_away
-        glyph = ("+ " if field.folded else "- ") if field.holds else "  "
+        glyph = ("+ " if field.folded else "- ") if field.has_children else "  "
         indent = "  " * field.depth
         head = [Segment(indent + glyph, base + self.palette.muted)]
         name_role = "error" if field.error else ("muted" if field.name.startswith("[") else "name")
         head.append(Segment(field.name, base + self.palette.of(name_role)))
         if field.value:
-            head.append(Segment(": " if not field.holds else "  ", base + self.palette.muted))
+            head.append(Segment(": " if not field.has_children else "  ", base + self.palette.muted))
             head.append(Segment(field.value, base + self.palette.of(field.role)))
         strip = Strip(head)
         if strip.cell_length > width:
@@ -302,7 +302,7 @@ class FieldTree(ScrollView, Painted, can_focus=True):
 
     def action_fold_or_unfold(self) -> None:
         field = self.current
-        if field is not None and field.holds:
+        if field is not None and field.has_children:
             self.tree_shown.open(self.position)
             field.folded = not field.folded
             self._fold_lines()
@@ -313,7 +313,7 @@ class FieldTree(ScrollView, Painted, can_focus=True):
         field = self.current
         if field is None:
             return
-        if field.holds and not field.folded:
+        if field.has_children and not field.folded:
             self.action_fold_or_unfold()
             return
         for line in range(self.cursor - 1, -1, -1):
@@ -324,7 +324,7 @@ class FieldTree(ScrollView, Painted, can_focus=True):
     def action_unfold(self) -> None:
         """Unfold the field, or go in to its first one."""
         field = self.current
-        if field is None or not field.holds:
+        if field is None or not field.has_children:
             return
         if field.folded:
             self.action_fold_or_unfold()

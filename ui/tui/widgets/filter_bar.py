@@ -17,7 +17,7 @@ from textual.message import Message
 from textual.widgets import Input
 
 from ...safe import fit, visible
-from .styled import Picture
+from .styled import TextPane
 
 if TYPE_CHECKING:
     from ....decoder.filter import Candidate, FilterError
@@ -90,7 +90,7 @@ class FilterInput(Input):
         self.post_message(FilterBar.Asked("history", step))
 
 
-class Hints(Picture):
+class Hints(TextPane):
     """Below the filter: where it is wrong, and what could stand there."""
 
     DEFAULT_CSS = "Hints { height: auto; background: $panel; }"
@@ -203,7 +203,7 @@ class FilterBar(Vertical):
         event.stop()
         # Letters typed right behind it may be in the line by now: what counts is what Enter was pressed on.
         text = event.value.strip()
-        if self._meant(text)[1] is None:
+        if self._resolved(text)[1] is None:
             self.history.add(text)
             self.post_message(self.Kept(self.mode, text))
 
@@ -238,7 +238,7 @@ class FilterBar(Vertical):
         from ..model.rows import is_slow
 
         text = self.input.value
-        wanted, self.fault = self._meant(text)
+        wanted, self.fault = self._resolved(text)
         if not self.open:
             return None
         if self._chosen < 0:
@@ -264,13 +264,13 @@ class FilterBar(Vertical):
         self.hints.show(lines)
         return None if self.fault is not None else wanted
 
-    def _meant(self, text: str) -> tuple[str, FilterError | None]:
+    def _resolved(self, text: str) -> tuple[str, FilterError | None]:
         """What a text means, and what is wrong with it."""
         from ....decoder.filter import FilterError
-        from ..model.filter_terms import meant
+        from ..model.filter_terms import resolve_filter
 
         try:
-            return (meant(text, self.saved) if text.strip() else ""), None
+            return (resolve_filter(text, self.saved) if text.strip() else ""), None
         except FilterError as fault:
             return "", fault
 

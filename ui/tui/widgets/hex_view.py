@@ -13,12 +13,12 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from ..keys import bindings
-from .styled import Painted
+from .styled import StyledWidget
 
 Range = tuple[int, int]
 
 
-class HexView(ScrollView, Painted, can_focus=True):
+class HexView(ScrollView, StyledWidget, can_focus=True):
     """``show(frame, hidden)`` then ``mark(span)``: positions count from the frame's first byte. A cursor of its own goes
     through the bytes while it has the focus, and tells where it is."""
 

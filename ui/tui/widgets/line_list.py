@@ -16,7 +16,7 @@ from textual.strip import Strip
 from ...safe import fit
 from ..keys import bindings
 from ..model.columns import Cell
-from .styled import Painted
+from .styled import StyledWidget
 
 
 class Lines(Protocol):
@@ -35,7 +35,7 @@ class Lines(Protocol):
         """The role that is under the whole row, below the cursor; "" for none."""
 
 
-class LineList(ScrollView, Painted, can_focus=True):
+class LineList(ScrollView, StyledWidget, can_focus=True):
     """Rows with a cursor: those of `source`. A line whose state is another one is painted again by `rows_changed`.
 
     While `following`, the cursor stays on the last row.

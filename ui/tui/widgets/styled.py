@@ -27,7 +27,7 @@ from .palette import DARK, Palette
 if TYPE_CHECKING:
     from ..model.columns import Cell
 
-class Painted(Widget):
+class StyledWidget(Widget):
     """A widget whose styles come from `palette`, by role."""
 
     @property
@@ -37,7 +37,7 @@ class Painted(Widget):
         return found
 
 
-class Bar(Painted):
+class Bar(StyledWidget):
     """One line of cells, the last ones of which stand at the right edge."""
 
     DEFAULT_CSS = "Bar { height: 1; background: $panel; }"
@@ -94,7 +94,7 @@ def _key(key: str, word: str) -> list[Cell]:
     return [(f" {key}", "key"), (f" {word} ", "muted")]
 
 
-class TabLine(Painted):
+class TabLine(StyledWidget):
     """The views by number; the one that is shown stands out, and a count may follow a name."""
 
     DEFAULT_CSS = "TabLine { height: 1; background: $panel; }"
@@ -143,10 +143,10 @@ class TabLine(Painted):
                 self.post_message(self.Chosen(number))
 
 
-class Titles(Painted):
+class TitleLine(StyledWidget):
     """One underlined line."""
 
-    DEFAULT_CSS = "Titles { height: 1; }"
+    DEFAULT_CSS = "TitleLine { height: 1; }"
 
     def __init__(self) -> None:
         super().__init__()
@@ -163,10 +163,10 @@ class Titles(Painted):
         return Strip([Segment(fit(self.text, self.size.width), style)])
 
 
-class Picture(Painted):
+class TextPane(StyledWidget):
     """Lines of cells that a view works out for the size it has: `draw(width, height)`."""
 
-    DEFAULT_CSS = "Picture { height: 1fr; }"
+    DEFAULT_CSS = "TextPane { height: 1fr; }"
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)

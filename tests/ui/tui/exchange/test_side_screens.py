@@ -9,7 +9,7 @@ from barnabas.captures.diff.field_pairs import pairs
 from barnabas.decoder import Message
 from barnabas.decoder.schema import facts
 from barnabas.ui.tui.exchange.comparison import CompareScreen
-from barnabas.ui.tui.exchange.conversation import DialogueScreen
+from barnabas.ui.tui.exchange.conversation import ConversationScreen
 from barnabas.ui.tui.exchange.detail import DetailScreen
 from textual.pilot import Pilot
 
@@ -22,7 +22,7 @@ def test_a_connection_as_a_dialogue(story: Capture, size: tuple[int, int]) -> No
     async def steps(pilot: Pilot[None]) -> None:
         await pilot.press("down", "S")
         await until(pilot, "connection 1")
-        frames = screen(pilot, DialogueScreen).list
+        frames = screen(pilot, ConversationScreen).list
         text = await until(pilot, "--> #2 Metadata v9")
         assert "<-- #2 Metadata" in text and "--> #1 ApiVersions v3" in text and "Produce" not in text
         # What the recording says is the order here too: frames of this connection, by their times.

@@ -8,19 +8,19 @@ from collections.abc import Iterator
 import pytest
 from barnabas.captures import Capture
 from barnabas.ui.tui.model import background_analysis
-from barnabas.ui.tui.model.analysis import Story
-from barnabas.ui.tui.model.background_analysis import FarStory
+from barnabas.ui.tui.model.analysis import CaptureAnalysis
+from barnabas.ui.tui.model.background_analysis import BackgroundAnalysis
 from harness.waiting import until
 
 
 @pytest.fixture
-def far(story: Capture) -> Iterator[FarStory]:
-    made = FarStory(story)
+def far(story: Capture) -> Iterator[BackgroundAnalysis]:
+    made = BackgroundAnalysis(story)
     yield made
     made.stop()
 
 
-def read_on(story: Story) -> None:
+def read_on(story: CaptureAnalysis) -> None:
     def all_read() -> bool:
         story.step(0.05)
         return not story.unread
@@ -28,8 +28,8 @@ def read_on(story: Story) -> None:
     until(all_read, "it is never read to its end")
 
 
-def test_it_is_the_same_story(story: Capture, far: FarStory) -> None:
-    near = Story(story)
+def test_it_is_the_same_story(story: Capture, far: BackgroundAnalysis) -> None:
+    near = CaptureAnalysis(story)
     read_on(near)
     read_on(far)
     assert far.read == near.read > 10 and far.progress == near.progress == 1.0 and not far.fault
@@ -45,15 +45,15 @@ def test_it_is_the_same_story(story: Capture, far: FarStory) -> None:
     ]
 
 
-def test_without_the_process_it_is_read_here(story: Capture, far: FarStory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_process_it_is_read_here(story: Capture, far: BackgroundAnalysis, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(background_analysis.sys, "executable", "/nowhere/python")
-    near = Story(story)
+    near = CaptureAnalysis(story)
     read_on(near)
     read_on(far)
     assert far.read == near.read
 
 
-def test_the_process_ends_when_it_is_no_longer_wanted(far: FarStory) -> None:
+def test_the_process_ends_when_it_is_no_longer_wanted(far: BackgroundAnalysis) -> None:
     far.step(0.01)
     assert far._process is not None
     pid = far._process.pid

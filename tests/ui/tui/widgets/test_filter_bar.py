@@ -8,7 +8,7 @@ import pytest
 from barnabas.captures import Capture
 from barnabas.decoder.filter import FilterError, compile
 from barnabas.decoder.filter.language.lexer import TokenKind, tokens
-from barnabas.ui.tui.model.filter_terms import both, cell_term, field_term, meant, quoted, without
+from barnabas.ui.tui.model.filter_terms import cell_term, combine, field_term, negate, quoted, resolve_filter
 from barnabas.ui.tui.model.rows import RowView
 from barnabas.ui.tui.model.settings import parse_settings
 from barnabas.ui.tui.widgets.filter_bar import History
@@ -134,11 +134,11 @@ def test_every_cell_of_every_row_gives_a_filter_that_selects_the_row(story: Capt
             term = cell_term(row, field)
             if term and not term.startswith("pending"):
                 assert compile(term)(exchange), (term, row)
-                assert not compile(without(term))(exchange), (without(term), row)
+                assert not compile(negate(term))(exchange), (negate(term), row)
 
 
 def test_terms() -> None:
-    assert both("", "err") == "err" and both("a == 1 or b", "err") == "(a == 1 or b) and err"
+    assert combine("", "err") == "err" and combine("a == 1 or b", "err") == "(a == 1 or b) and err"
     assert (
         field_term("resp", "topics[3].partitions[0].error_code", 6)
         == "any(resp.topics[*].partitions[*].error_code == 6)"
@@ -146,9 +146,9 @@ def test_terms() -> None:
     assert field_term("req", "acks", -1) == "req.acks == -1"
     assert field_term("req", "topic_data[0].name", 'a"b') == 'topic == "a\\"b"'
     assert field_term("req", "no_such_field", 1) == "" and field_term("req", "acks", b"x") == ""
-    assert compile(meant("not_lead", {})) and meant("@slow", {"slow": "latency > 1s"}) == "latency > 1s"
+    assert compile(resolve_filter("not_lead", {})) and resolve_filter("@slow", {"slow": "latency > 1s"}) == "latency > 1s"
     with pytest.raises(FilterError):
-        meant("two words", {})
+        resolve_filter("two words", {})
 
 
 def test_the_history_is_kept_without_doubles(tmp_path: Path) -> None:
