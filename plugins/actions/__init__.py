@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...decoder.filter import Filter
-from ..rules.given import Given
+from ..rules.input_value import Given
 from ..rules.reach import unanswered
 from .action import Action, Effect, Scene, Seen
 from .answering import Error, Respond

@@ -13,7 +13,7 @@ from ...decoder import Exchange, Topics, TrailingBytes, decode_response
 from ...decoder.codec.message import Message
 from ...decoder.filter import Filter
 from ...decoder.filter.entities import MessagePart
-from ..rules.given import Given
+from ..rules.input_value import Given
 from .fault_plan import Fate
 
 

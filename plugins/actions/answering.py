@@ -12,7 +12,7 @@ from ...decoder.codec.message import Message
 from ...decoder.filter import Filter
 from ...decoder.schema import facts
 from .. import answers
-from ..rules.given import Given
+from ..rules.input_value import Given
 from ..rules.reach import versions
 from .action import Action, Effect, Scene, response_of
 from .fault_plan import Fate, Undone

@@ -12,7 +12,7 @@ from ...decoder import DecodeError, Exchange, decode_request
 from ...decoder.codec.message import Message
 from ...decoder.filter import Filter
 from ...decoder.filter.entities import apis
-from ..rules.given import Given
+from ..rules.input_value import Given
 from . import damaged_records
 from .action import NO_EFFECT, Action, Effect, Scene, response_of
 from .fault_plan import Damage, Fate, Undone

@@ -13,7 +13,7 @@ from ...decoder.codec.plan import API_VERSIONS, StructPlan, plan
 from ...decoder.filter import Filter
 from ...decoder.schema import facts
 from .. import answers, unanswerable
-from ..rules.given import Given, Wrong
+from ..rules.input_value import Given, Wrong
 from ..rules.reach import versions
 from .action import Action, Effect, Scene, response_of
 from .fault_plan import Fate, Undone

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from ...decoder import Exchange
 from ...decoder.filter import Filter
-from ..rules.given import Given
+from ..rules.input_value import Given
 from .action import NO_EFFECT, Action, Effect, Scene, span
 from .fault_plan import FOREVER, At, Cut, Fate
 

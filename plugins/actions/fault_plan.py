@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ...decoder import Exchange
 from ...decoder.connection.hit_notes import hit_note
-from ..versions.pretence import Pretence
+from ..versions.emulated_release import Pretence
 
 Make = Callable[[Exchange, bytes], bytes]
 """(the exchange with what is known of it, a frame) -> the frame instead of it. May raise DecodeError, and `Undone`."""

@@ -9,7 +9,7 @@ from ...decoder import EncodeError, encode_body
 from ...decoder.codec.message import is_error_code
 from ...decoder.codec.plan import FieldPlan, StructPlan, plan
 from ...decoder.schema import facts
-from ..rules.given import Given
+from ..rules.input_value import Given
 from .leaves import pattern
 
 Place = tuple[str, int, int]

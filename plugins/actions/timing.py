@@ -12,7 +12,7 @@ from ...decoder import Exchange
 from ...decoder.filter import Filter
 from ...decoder.reference import releases
 from ...decoder.schema import facts
-from ..rules.given import Given
+from ..rules.input_value import Given
 from .action import NO_EFFECT, Action, Effect, Scene, response_of, span
 from .fault_plan import Fate, Undone
 

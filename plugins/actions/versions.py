@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 from ...decoder import Exchange
 from ...decoder.filter import Filter
 from ...decoder.schema import facts
-from ..rules.given import Given, Wrong
-from ..versions.pretence import Pretence
+from ..rules.input_value import Given, Wrong
+from ..versions.emulated_release import Pretence
 from ..versions.profile import Profile, api
 from .action import Action, Scene
 from .fault_plan import Fate

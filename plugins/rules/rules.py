@@ -21,7 +21,7 @@ from ...decoder.filter import Filter, compile
 from .. import actions
 from ..actions import Action
 from . import reach, when
-from .given import Given, Wrong, plainly
+from .input_value import Given, Wrong, plainly
 from .rules_file import RuleError, read, read_text
 from .when import ALWAYS, When
 

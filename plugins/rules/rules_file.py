@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import BarnabasError
-from .given import Given, Wrong, plainly
+from .input_value import Given, Wrong, plainly
 
 if TYPE_CHECKING:
     import yaml

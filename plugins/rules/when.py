@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from ...decoder import Exchange
 from ...decoder.filter import Filter, FilterError, compile
 from ...decoder.filter.language.literals import number as literal
-from .given import Given
+from .input_value import Given
 
 KEYS = ("after", "times", "every", "probability", "seed", "from", "until")
 

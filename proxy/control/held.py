@@ -16,7 +16,7 @@ from ...decoder.codec.secrets import MASK, mask
 from ...decoder.schema import facts
 from ...decoder.wire.payload_bytes import Range, payload_ranges
 from ...plugins.answers import error_response
-from .links import Failed
+from .async_channel import Failed
 
 
 class HeldFrame:

@@ -14,7 +14,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from ..interception.rules.hits import KEPT
-from .links import ASK_SECONDS, Answer, Failed, Link, Notice
+from .async_channel import ASK_SECONDS, Answer, Failed, Link, Notice
 
 _CHANGES = frozenset(
     {"rules.add", "rules.put", "rules.replace", "rules.remove", "rules.enable", "intercepts.add", "intercepts.remove", "brokers.down"}

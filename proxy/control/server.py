@@ -24,10 +24,10 @@ from ..supervisor.child import PACKET, receive_settings
 from .api.api import Api, Handler, answer, failure
 from .api.bounds import BODY_BYTES
 from .api.routes import OPEN, ROUTES
+from .async_channel import Failed, Link
 from .auth import Guard, Refused
 from .held import HeldFrames
 from .history import History
-from .links import Failed, Link
 from .logs import logger
 from .metrics import scraped
 from .relays import Relays

@@ -17,7 +17,7 @@ from ...decoder.schema import facts
 from ...decoder.wire.acks import produce_acks as produce_acks
 from ...plugins.actions.fault_plan import Fate
 from ...plugins.answers import with_cluster
-from ...plugins.rules.rule_list import RuleBook
+from ...plugins.rules.rule_engine import RuleBook
 from ..addressing.address_map import AddressMap
 from ..addressing.node_endpoint_scanner import ENDPOINTS
 from ..events import Address

@@ -36,7 +36,7 @@ from .response_interceptor import decide_early
 from .rules import fault_executor
 
 if TYPE_CHECKING:
-    from ...plugins.rules.rule_list import RuleBook
+    from ...plugins.rules.rule_engine import RuleBook
     from ..relay.interfaces import Connection, HalfConnection
 
 

@@ -8,7 +8,7 @@ from ...decoder import Exchange
 from ...decoder.connection.exchange import State
 from ...decoder.filter.language.patterns import PatternTimeout
 from ...plugins.actions.fault_plan import Fate
-from ...plugins.rules.rule_list import RuleBook
+from ...plugins.rules.rule_engine import RuleBook
 from ..addressing.node_endpoint_scanner import NodeEndpointScanner, neutralize_endpoints
 from ..events import Capped, Undecoded
 from ..negotiation import version_adapter

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from ...decoder.connection import api_versions
 from ...decoder.reference import releases
-from ...plugins.versions.dialect import Asked, Dialect, Step
+from ...plugins.versions.adapter import Asked, Dialect, Step
 from ..addressing.resolver import SocketAddress
 from ..interception.frame_editor import API_VERSIONS, framed
 from ..interception.rules import fault_executor

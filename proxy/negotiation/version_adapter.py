@@ -1,4 +1,4 @@
-"""Connections that speak other versions to the client than to the broker (`plugins.versions.dialect`).
+"""Connections that speak other versions to the client than to the broker (`plugins.versions.adapter`).
 
 Such a connection is followed request by request, as with rules. What its dialect wants to see is held; the rest passes.
 The recording has the client's frames on the client's leg and the broker's on the broker's.
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from ...decoder import Exchange
 from ...plugins.actions.fault_plan import FOREVER, At, Cut, Fate
-from ...plugins.versions.dialect import Answer, Asked, Close, Dialect, Forward, Silence, Stacked
-from ...plugins.versions.pretence import Pretence
+from ...plugins.versions.adapter import Answer, Asked, Close, Dialect, Forward, Silence, Stacked
+from ...plugins.versions.emulated_release import Pretence
 from ..events import NotTranslated, Undecoded
 from ..interception.frame_editor import API_VERSIONS, HIGHEST_VERSION, KNOWN, framed
 from ..interception.interest.api_version_bitmap import api_version_bitmap

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...decoder import DecodeError
-from ...plugins.translation.dialect import Translating
 from ...plugins.translation.offering import served_by, shown
-from ...plugins.versions.dialect import Dialect, Stacked
-from ...plugins.versions.pretence import Pretence, offers
+from ...plugins.translation.translating_adapter import Translating
+from ...plugins.versions.adapter import Dialect, Stacked
+from ...plugins.versions.emulated_release import Pretence, offers
 from ...plugins.versions.profile import Profile
 from ..events import Address, NotHonoured, OffersLearned
 from .api_versions_probe import ApiVersionsProbe, VersionsPending, offers_of, possible

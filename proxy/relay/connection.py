@@ -40,7 +40,7 @@ from .unreachable_broker import UnreachableBroker
 if TYPE_CHECKING:
     from ...decoder import Exchange
     from ...plugins.actions.fault_plan import Fate
-    from ...plugins.versions.dialect import Dialect
+    from ...plugins.versions.adapter import Dialect
     from ..addressing.node_endpoint_scanner import NodeEndpointScanner
     from .interfaces import Relay
 

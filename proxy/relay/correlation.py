@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...decoder.wire.acks import acks_end
 from ...plugins.actions.fault_plan import Fate
-from ...plugins.versions.dialect import Asked, Dialect
+from ...plugins.versions.adapter import Asked, Dialect
 from ..interception.frame_editor import PRODUCE
 from ..interception.interest.api_version_bitmap import api_version_bitmap
 from ..native.accelerator import native

@@ -15,8 +15,8 @@ from typing import Any, Protocol
 from ...decoder import Exchange
 from ...decoder.connection.peers import PeerInfo
 from ...plugins.actions.fault_plan import Fate
-from ...plugins.versions.dialect import Dialect
-from ...plugins.versions.pretence import Pretence
+from ...plugins.versions.adapter import Dialect
+from ...plugins.versions.emulated_release import Pretence
 from ..addressing.address_map import AddressMap
 from ..addressing.bootstrap import Bootstrap
 from ..addressing.destinations import Destinations

@@ -19,7 +19,7 @@ import time
 from functools import partial
 from typing import Any
 
-from ...plugins.rules.rule_list import RuleBook
+from ...plugins.rules.rule_engine import RuleBook
 from ...plugins.rules.rules import Rule
 from ..addressing.address_map import AddressMap
 from ..addressing.bootstrap import Bootstrap
@@ -32,7 +32,7 @@ from ..addressing.transparent import Interception
 from ..events import Address, ClockSet, Event, ReaderStuck, RelayFault
 from ..interception.frame_editor import METADATA, Editor, watched
 from ..interception.intercepts import Intercepts
-from ..interception.plugin_host.plugged import Plugged
+from ..interception.plugin_host.plugin_interceptor import Plugged
 from ..interception.rules.live_rules import LiveRules
 from ..negotiation.handshake import Security
 from ..negotiation.version_negotiation import VersionNegotiation

@@ -21,13 +21,13 @@ from ...captures.replay.roles import Role
 from ...captures.replay.script import Call, Do, Script, Step, gives
 from ...decoder.connection.connection import expects_no_response
 from .ahead import Ahead
-from .answers import Answers
 from .closing import Closing
 from .composing import compose
 from .connections import Connections, Line
 from .dialing import Dialer
 from .link import Link
 from .resolving import Resolver
+from .responses import Answers
 from .routing import Router
 from .settings import SECOND, Order, Settings
 from .target import Target, TargetFailed

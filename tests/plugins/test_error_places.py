@@ -10,7 +10,7 @@ from barnabas import decoder
 from barnabas.decoder import Exchange
 from barnabas.decoder.codec.message import Message
 from barnabas.decoder.schema import error_places, facts
-from barnabas.plugins.rules.rule_list import RuleBook, exchange_of
+from barnabas.plugins.rules.rule_engine import RuleBook, exchange_of
 from barnabas.plugins.rules.rules import Rule
 
 ORDERS = uuid.UUID(int=7)

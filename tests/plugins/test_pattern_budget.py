@@ -10,8 +10,8 @@ from barnabas import decoder
 from barnabas.decoder import Exchange
 from barnabas.decoder.filter.language import patterns
 from barnabas.decoder.filter.language.patterns import WORK, PatternError, PatternTimeout, pattern, within
-from barnabas.plugins.rules import rule_list, rules
-from barnabas.plugins.rules.rule_list import RuleBook
+from barnabas.plugins.rules import rule_engine, rules
+from barnabas.plugins.rules.rule_engine import RuleBook
 
 
 def exchange(topics: list[str]) -> Exchange:
@@ -52,11 +52,11 @@ def test_one_frame_has_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
         now[0] += 0.001
         return now[0]
 
-    monkeypatch.setattr(rule_list.time, "monotonic", tick)
+    monkeypatch.setattr(rule_engine.time, "monotonic", tick)
     standing = RuleBook([rules.Rule.of('topic ~ ".*-dlq$"', {"error": "UNKNOWN_TOPIC_OR_PARTITION"})])
     with pytest.raises(PatternTimeout, match="too long"):
         standing.decide(exchange(["x" * 200] * 10_000))
-    assert now[0] <= rule_list.SEARCH_SECONDS + 0.01
+    assert now[0] <= rule_engine.SEARCH_SECONDS + 0.01
     assert standing.decide(exchange(["orders-dlq"])) is not None
 
 

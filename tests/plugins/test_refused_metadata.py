@@ -14,7 +14,7 @@ from barnabas.decoder import Exchange
 from barnabas.decoder.connection.exchange import State
 from barnabas.decoder.schema import facts
 from barnabas.plugins.answers import with_cluster
-from barnabas.plugins.rules.rule_list import RuleBook, exchange_of
+from barnabas.plugins.rules.rule_engine import RuleBook, exchange_of
 from barnabas.plugins.rules.rules import Rule
 
 METADATA = 3

@@ -10,7 +10,7 @@ from barnabas.decoder import Exchange
 from barnabas.decoder.connection.peers import PeerInfo
 from barnabas.decoder.schema import facts
 from barnabas.plugins.actions.fault_plan import Fate
-from barnabas.plugins.rules.rule_list import RuleBook, exchange_of
+from barnabas.plugins.rules.rule_engine import RuleBook, exchange_of
 from barnabas.plugins.rules.rules import Rule
 
 SET_OF_0 = bytes.fromhex("0000000000000000 00000010 54c1a6a4 00 00 ffffffff 00000002 6162")

@@ -12,10 +12,10 @@ from typing import Any
 from aiohttp import web
 
 from ...events import Event, ProcessFailed, ProcessStarted, RulesReplaced, WorkerEnded, WorkerStarted
+from ..async_channel import Failed, Link
 from ..held import HeldFrames
 from ..history import History
 from ..leases import Leases
-from ..links import Failed, Link
 from ..relays import Relays
 from .bounds import CURSOR, Bounds
 

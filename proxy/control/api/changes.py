@@ -9,7 +9,7 @@ from aiohttp import web
 
 from ....plugins.rules.rules import Rule, RuleError, parse
 from ...supervisor.shared_counters import new_serial
-from ..links import Failed
+from ..async_channel import Failed
 from .api import Api, answer, body_of, flag, in_path, number, only, text_of
 from .bounds import (
     HITS,

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from aiohttp import web
 
 from ...events import Counts, Listening
-from ..links import Failed, Link
+from ..async_channel import Failed, Link
 from ..relays import Relays
 from .api import (
     HEARTBEAT_SECONDS,

@@ -6,7 +6,7 @@ rule was about it, its bytes are kept with a mask: the bytes that rules can ask 
 ones stand, have to be the same again; numbers that no rule can ask for may differ, and so may the records behind the last
 partition. The accelerator compares (`frame_scanner.c`), or `known_head`.
 
-Only filters over fields that these bytes settle (`plugins.rules.rule_list.STEADY`) are served; all others are decided for each request.
+Only filters over fields that these bytes settle (`plugins.rules.rule_engine.STEADY`) are served; all others are decided for each request.
 
 Why this exists: confluent-kafka, one record at a time, under a rule about another topic (real broker, medians of 7 interleaved
 rounds against no rule): 1.03 times as long with it, 1.46 times without.
@@ -22,7 +22,7 @@ from ....decoder.codec.message import Message
 from ....decoder.filter.entities import NAMES, PARTITION
 from ....plugins.actions.leaves import leaves
 from ....plugins.fetch_sessions import FETCH, SESSION, whole
-from ....plugins.rules.rule_list import RuleBook
+from ....plugins.rules.rule_engine import RuleBook
 from ..frame_editor import PRODUCE
 
 FREE = frozenset({"int16", "int32", "int64", "uint16", "uint32", "float64"})

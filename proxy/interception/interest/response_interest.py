@@ -19,7 +19,7 @@ from ....decoder.errors import DecodeError
 from ....decoder.filter.entities import paths_of
 from ....decoder.filter.fast_reject import FastReject as QuietFilter
 from ....decoder.schema import facts
-from ....plugins.rules.rule_list import RuleBook
+from ....plugins.rules.rule_engine import RuleBook
 from .api_version_bitmap import api_version_bitmap
 from .header_prefix import PrefixReaders, asked_paths, may_have_records
 

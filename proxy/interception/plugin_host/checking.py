@@ -8,8 +8,8 @@ from typing import Any
 
 from ....plugins.hooks.sources import PluginError
 from .config import PluginsConfig
-from .hosts import LOAD_SECONDS
-from .nursing import Nursing
+from .forkserver_client import Nursing
+from .host_manager import LOAD_SECONDS
 
 
 def check(config: PluginsConfig) -> list[dict[str, Any]]:

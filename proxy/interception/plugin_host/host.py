@@ -29,7 +29,7 @@ from ....plugins.hooks.context import AskFailed, ConnectionEnded, Surroundings
 from ....plugins.hooks.loading import described
 from ....plugins.hooks.plugin import HOOKS
 from ...supervisor.channel import Channel
-from .cell import Cell
+from .running_hook import Cell
 
 TICK_SECONDS = 1.0
 API_VERSIONS = facts.api_key("ApiVersions")

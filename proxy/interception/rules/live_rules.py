@@ -13,7 +13,7 @@ from typing import Any
 from ....decoder import Exchange
 from ....errors import BarnabasError
 from ....plugins.actions.fault_plan import Fate
-from ....plugins.rules.rule_list import RuleBook
+from ....plugins.rules.rule_engine import RuleBook
 from ....plugins.rules.rules import Rule
 from ....plugins.rules.when import Counting
 from ...ring.clock import now_ns

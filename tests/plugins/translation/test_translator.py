@@ -11,8 +11,8 @@ from barnabas.decoder.records import Record
 from barnabas.decoder.reference import releases
 from barnabas.decoder.schema import facts
 from barnabas.plugins.translation import Answered, Translated, Translator, served_by
-from barnabas.plugins.translation.dialect import Translating
-from barnabas.plugins.versions.dialect import Answer, Asked, Close, Forward
+from barnabas.plugins.translation.translating_adapter import Translating
+from barnabas.plugins.versions.adapter import Answer, Asked, Close, Forward
 
 NOW = 1_700_000_000_000
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from barnabas import decoder
-from barnabas.plugins.rules.rule_list import RuleBook
+from barnabas.plugins.rules.rule_engine import RuleBook
 from barnabas.proxy.interception.frame_editor import METADATA, Editor, framed
 
 OWN = ("127.0.0.1", 40000)

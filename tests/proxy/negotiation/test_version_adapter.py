@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from barnabas import decoder
-from barnabas.plugins.versions.dialect import Answer, Asked, Close, Forward, Silence, Stacked, Step
+from barnabas.plugins.versions.adapter import Answer, Asked, Close, Forward, Silence, Stacked, Step
 from barnabas.proxy.relay.loop import Relay
 from barnabas.proxy.ring.ring import Ring
 from barnabas.proxy.supervisor.worker_shared_state import Board

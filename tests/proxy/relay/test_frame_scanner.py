@@ -21,7 +21,7 @@ import pytest
 from barnabas import decoder
 from barnabas.decoder.filter.fast_reject import FastReject
 from barnabas.decoder.schema import facts
-from barnabas.plugins.rules.rule_list import RuleBook
+from barnabas.plugins.rules.rule_engine import RuleBook
 from barnabas.plugins.rules.rules import Rule
 from barnabas.proxy.interception.interest import response_interest
 from barnabas.proxy.interception.interest.api_version_bitmap import api_version_bitmap

@@ -15,7 +15,7 @@ from barnabas.decoder.codec.plan import plan
 from barnabas.decoder.schema import facts
 from barnabas.plugins import answers
 from barnabas.plugins.actions.leaves import leaves, pattern
-from barnabas.plugins.rules.rule_list import RuleBook, exchange_of
+from barnabas.plugins.rules.rule_engine import RuleBook, exchange_of
 from barnabas.plugins.rules.rules import Rule
 from harness.waiting import PATIENCE, until
 from harness.wire import read_frame, with_size

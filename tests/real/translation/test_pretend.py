@@ -19,8 +19,8 @@ from barnabas import decoder
 from barnabas.captures import open_capture
 from barnabas.decoder.reference import releases
 from barnabas.decoder.schema import facts
+from barnabas.plugins.versions.emulated_release import offers, read
 from barnabas.plugins.versions.features import of_release
-from barnabas.plugins.versions.pretence import offers, read
 from barnabas.plugins.versions.profile import Profile
 from barnabas.proxy import ProxyConfig
 from barnabas.proxy.negotiation.version_negotiation import VersionsConfig

@@ -35,7 +35,7 @@ from barnabas.decoder.codec.project import reader
 from barnabas.decoder.native.accelerator import native as reading
 from barnabas.decoder.records import Record, encode_batch
 from barnabas.decoder.schema import facts
-from barnabas.plugins.rules.rule_list import RuleBook
+from barnabas.plugins.rules.rule_engine import RuleBook
 from barnabas.plugins.rules.rules import Rule
 from barnabas.proxy.addressing.node_endpoint_scanner import NodeEndpointScanner
 from barnabas.proxy.interception.interest.api_version_bitmap import api_version_bitmap

@@ -30,7 +30,7 @@ from barnabas.captures.recording.native_recorder import shape
 from barnabas.decoder import records
 from barnabas.decoder.codec.plan import plan
 from barnabas.decoder.codec.project import reader
-from barnabas.plugins.rules.rule_list import RuleBook
+from barnabas.plugins.rules.rule_engine import RuleBook
 from barnabas.plugins.rules.rules import Rule
 from barnabas.proxy.addressing.node_endpoint_scanner import NodeEndpointScanner, PlainNodeEndpointScanner
 from barnabas.proxy.interception.interest.api_version_bitmap import api_version_bitmap

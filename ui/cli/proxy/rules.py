@@ -20,7 +20,7 @@ from ....plugins.actions.answering import Error
 from ....plugins.actions.fault_plan import Fate
 from ....plugins.rules.reach import shadowed
 from ....plugins.rules.recipes import RECIPES, find
-from ....plugins.rules.rule_list import RuleBook
+from ....plugins.rules.rule_engine import RuleBook
 from ....plugins.rules.rules import Rule, RuleError, load
 from ...safe import visible
 from ..common.failure import Failure

@@ -11,7 +11,7 @@ from barnabas import decoder
 from barnabas.decoder import Exchange, Topics
 from barnabas.decoder.records import Record, encode_batch
 from barnabas.decoder.schema import facts
-from barnabas.plugins.rules.rule_list import RuleBook
+from barnabas.plugins.rules.rule_engine import RuleBook
 from barnabas.plugins.rules.rules import Rule
 from barnabas.proxy.events import RuleHit
 from barnabas.proxy.interception.interest import pass_cache

@@ -11,7 +11,7 @@ from barnabas.decoder import Exchange
 from barnabas.decoder.connection.exchange import State
 from barnabas.decoder.schema import facts
 from barnabas.plugins.actions.fault_plan import At
-from barnabas.plugins.rules.rule_list import RuleBook, exchange_of
+from barnabas.plugins.rules.rule_engine import RuleBook, exchange_of
 from barnabas.plugins.rules.rules import Rule
 
 PRODUCE_VERSIONS = facts.api(0).versions.every()

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ...events import PluginDisabled, PluginFault, PluginHangs, PluginSaid, PluginsKept, PluginsLoaded
 from ...relay.io import polling
 from .config import FAULT_SECONDS, PluginsConfig
+from .forkserver_client import Host, Nursing
 from .host import RUNNING
-from .nursing import Host, Nursing
 
 if TYPE_CHECKING:
     from ...relay.interfaces import Relay

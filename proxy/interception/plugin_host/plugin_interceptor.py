@@ -22,10 +22,10 @@ from ...ring.clock import now_ns
 from ..frame_editor import API_VERSIONS, METADATA, framed
 from ..request_frames import gets_response
 from ..rules import fault_executor
-from .asks import Asks
 from .config import PluginsConfig
-from .hosts import Hosts
-from .questions import Question, Questions, Verdict
+from .host_manager import Hosts
+from .pending_messages import Question, Questions, Verdict
+from .plugin_requests import Asks
 
 if TYPE_CHECKING:
     from ...relay.interfaces import Connection, HalfConnection, Relay

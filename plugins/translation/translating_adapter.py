@@ -1,4 +1,4 @@
-"""The translator as a connection's dialect (`plugins.versions.dialect`)."""
+"""The translator as a connection's dialect (`plugins.versions.adapter`)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from ...decoder.schema import facts
-from ..versions.dialect import Answer, Asked, Close, Forward, Step
+from ..versions.adapter import Answer, Asked, Close, Forward, Step
 from .translator import API_VERSIONS, Answered, Ranges, Translated, Translator
 
 

@@ -1,6 +1,6 @@
 """The process that forks hosts: everything is imported already, so that a new one stands within milliseconds.
 
-    python -m barnabas.proxy.interception.plugin_host.nursery FD      FD: the relay's socket; settings come as its first packet
+    python -m barnabas.proxy.interception.plugin_host.forkserver FD      FD: the relay's socket; settings come as its first packet
 
 It looks after the plugins' files as well, keeps the text of the version that works (so that a host that dies is
 replaced by what ran, whatever the file says by now), and ends its hosts when the relay is gone. No plugin's code runs

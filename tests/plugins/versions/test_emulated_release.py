@@ -8,9 +8,9 @@ import pytest
 from barnabas import decoder
 from barnabas.decoder.reference import releases
 from barnabas.decoder.schema import facts
-from barnabas.plugins.versions.dialect import Answer, Asked, Close, Forward, Silence
+from barnabas.plugins.versions.adapter import Answer, Asked, Close, Forward, Silence
+from barnabas.plugins.versions.emulated_release import Pretence, offers
 from barnabas.plugins.versions.features import read as read_features
-from barnabas.plugins.versions.pretence import Pretence, offers
 from barnabas.plugins.versions.profile import Profile, caps
 
 API_VERSIONS, PRODUCE, FETCH = 18, 0, 1

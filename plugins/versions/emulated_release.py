@@ -12,7 +12,7 @@ from typing import Any
 from ... import decoder
 from ...decoder.connection import api_versions
 from ...decoder.schema import facts
-from .dialect import Answer, Asked, Close, Forward, Silence, Step
+from .adapter import Answer, Asked, Close, Forward, Silence, Step
 from .profile import API_VERSIONS, Profile, Range
 
 

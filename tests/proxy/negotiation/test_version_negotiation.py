@@ -11,8 +11,8 @@ from barnabas import decoder
 from barnabas.decoder.reference import releases
 from barnabas.decoder.schema import facts
 from barnabas.plugins.rules.rules import Rule, RuleError, parse
-from barnabas.plugins.translation.dialect import Translating
-from barnabas.plugins.versions.pretence import offers
+from barnabas.plugins.translation.translating_adapter import Translating
+from barnabas.plugins.versions.emulated_release import offers
 from barnabas.plugins.versions.profile import Profile
 from barnabas.proxy.events import Event, NotHonoured, OffersLearned
 from barnabas.proxy.negotiation.api_versions_probe import ABOUT

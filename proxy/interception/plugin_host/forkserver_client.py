@@ -10,7 +10,7 @@ from typing import Any
 from ...supervisor.channel import Channel
 from ...supervisor.child import PACKET
 from ...supervisor.children import start_child, wait_or_kill
-from .cell import Cell, new_cell
+from .running_hook import Cell, new_cell
 
 END_SECONDS = 2.0
 BUFFER = 1 << 20
