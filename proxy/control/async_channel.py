@@ -17,7 +17,7 @@ ASK_SECONDS = 25.0
 """How long a process may take for an answer; a client of the control API waits for 30 s (`client.Control`)."""
 
 
-class Failed(Exception):
+class CommandFailed(Exception):
     """A command was refused, or could not be asked. `kind`: "missing", "exists", "invalid", "busy" or "gone"."""
 
     def __init__(self, kind: str, text: str, **more: Any) -> None:
@@ -26,7 +26,7 @@ class Failed(Exception):
         self.more = more
 
 
-class Link:
+class AsyncChannel:
     """A channel as seen from asyncio. `notice` gets what comes unasked; `bell` is rung behind every command."""
 
     def __init__(self, name: str, notice: Notice | None = None, bell: int | None = None) -> None:
@@ -58,12 +58,12 @@ class Link:
         self.up = False
         for future in self._asked.values():
             if not future.done():
-                future.set_exception(Failed("gone", f"the {self.name} process has ended"))
+                future.set_exception(CommandFailed("gone", f"the {self.name} process has ended"))
 
     async def ask(self, do: str, data: bytes = b"", within: float = ASK_SECONDS, **fields: Any) -> Answer:
-        """The answer to a command; Failed if there is none."""
+        """The answer to a command; CommandFailed if there is none."""
         if not self.up or self._writer is None:
-            raise Failed("gone", f"the {self.name} process does not run")
+            raise CommandFailed("gone", f"the {self.name} process does not run")
         self._number += 1
         number = self._number
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -74,14 +74,14 @@ class Link:
                 async with asyncio.timeout(within):
                     answer = await future
             except TimeoutError:
-                raise Failed("gone", f"the {self.name} process did not answer in {within:g} s") from None
+                raise CommandFailed("gone", f"the {self.name} process did not answer in {within:g} s") from None
         finally:
             del self._asked[number]
             if do == "wait" and not future.done():
                 self._send({"do": "forget", "wait": number})
         if "error" in answer:
             more = {name: answer[name] for name in ("start", "end") if name in answer}
-            raise Failed(answer["error"], answer.get("text", ""), **more)
+            raise CommandFailed(answer["error"], answer.get("text", ""), **more)
         answer.pop("id", None)
         return answer
 

@@ -16,7 +16,7 @@ from ...decoder.codec.secrets import MASK, mask
 from ...decoder.schema import facts
 from ...decoder.wire.payload_bytes import Range, payload_ranges
 from ...plugins.answers import error_response
-from .async_channel import Failed
+from .async_channel import CommandFailed
 
 
 class HeldFrame:
@@ -102,24 +102,24 @@ class HeldFrame:
         return found
 
     def edited(self, edits: dict[str, Any]) -> bytes:
-        """The frame with these fields changed; Failed says which cannot be."""
+        """The frame with these fields changed; CommandFailed says which cannot be."""
         try:
             return _framed(self.message().replace(edits).encode())
         except decoder.DecodeError as error:
-            raise Failed("invalid", f"the frame cannot be decoded, so it cannot be edited: {error}") from None
+            raise CommandFailed("invalid", f"the frame cannot be decoded, so it cannot be edited: {error}") from None
         except (decoder.EncodeError, KeyError, IndexError, OverflowError, TypeError) as error:
-            raise Failed("invalid", str(error.args[0] if error.args else error)) from None
+            raise CommandFailed("invalid", str(error.args[0] if error.args else error)) from None
 
     def failing(self, error: str) -> bytes:
         """A response with this error for everything that the request asks."""
         try:
             code = facts.error_code(error)
         except KeyError as unknown:
-            raise Failed("invalid", str(unknown.args[0])) from None
+            raise CommandFailed("invalid", str(unknown.args[0])) from None
         try:
             return _framed(error_response(self.asked(), code, self.said["correlation_id"]))
         except (decoder.DecodeError, decoder.EncodeError) as fault:
-            raise Failed("invalid", f"no answer can be made for this request: {fault}") from None
+            raise CommandFailed("invalid", f"no answer can be made for this request: {fault}") from None
 
 
 class HeldFrames:
@@ -146,7 +146,7 @@ class HeldFrames:
     def get(self, number: int) -> HeldFrame:
         found = self._all.get(number)
         if found is None:
-            raise Failed("missing", f"held {number} does not wait any more")
+            raise CommandFailed("missing", f"held {number} does not wait any more")
         return found
 
 

@@ -14,7 +14,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from ..interception.rules.hits import KEPT
-from .async_channel import ASK_SECONDS, Answer, Failed, Link, Notice
+from .async_channel import ASK_SECONDS, Answer, AsyncChannel, CommandFailed, Notice
 
 _CHANGES = frozenset(
     {"rules.add", "rules.put", "rules.replace", "rules.remove", "rules.enable", "intercepts.add", "intercepts.remove", "brokers.down"}
@@ -26,10 +26,10 @@ _SHARED = ("matched", "hits")
 
 
 class Relays:
-    """As a `Link`, to all workers. `links` in the workers' order; `held` hears of frames that are held."""
+    """As a `AsyncChannel`, to all workers. `channels` in the workers' order; `held` hears of frames that are held."""
 
-    def __init__(self, links: list[Link], held: Notice) -> None:
-        self._links = links
+    def __init__(self, channels: list[AsyncChannel], held: Notice) -> None:
+        self._channels = channels
         self._held = held
         self._changing = asyncio.Lock()
         self._left: dict[int, int] = {}
@@ -39,24 +39,24 @@ class Relays:
 
     @property
     def workers(self) -> int:
-        return len(self._links)
+        return len(self._channels)
 
-    def link(self, name: str) -> Link | None:
+    def channel(self, name: str) -> AsyncChannel | None:
         """The worker of this name."""
-        return next((link for link in self._links if link.name == name), None)
+        return next((channel for channel in self._channels if channel.name == name), None)
 
     async def ask(self, do: str, data: bytes = b"", within: float = ASK_SECONDS, **fields: Any) -> Answer:
-        """The answer to a command; Failed if there is none."""
-        if len(self._links) == 1:
-            answer = await self._links[0].ask(do, data, within, **fields)
+        """The answer to a command; CommandFailed if there is none."""
+        if len(self._channels) == 1:
+            answer = await self._channels[0].ask(do, data, within, **fields)
             if do in _CHANGES:
                 await self.remember()
             return answer
         if do in ("close", "decide", "extend"):
             number = int(fields["connection" if do == "close" else "held"])
             if number < 1:
-                raise Failed("missing", f"there is no number {number}")
-            return await self._links[(number - 1) % len(self._links)].ask(do, data, within, **fields)
+                raise CommandFailed("missing", f"there is no number {number}")
+            return await self._channels[(number - 1) % len(self._channels)].ask(do, data, within, **fields)
         if do == "brokers":
             return await self._one().ask(do, data, within, **fields)
         if do == "rules.hits":
@@ -72,13 +72,13 @@ class Relays:
                 self._left[answer["intercept"]["id"]] = answer["intercept"]["times_left"]
             return answer
 
-    def _up(self) -> list[Link]:
-        up = [link for link in self._links if link.up]
+    def _up(self) -> list[AsyncChannel]:
+        up = [channel for channel in self._channels if channel.up]
         if not up:
-            raise Failed("gone", "no relay process runs")
+            raise CommandFailed("gone", "no relay process runs")
         return up
 
-    def _one(self) -> Link:
+    def _one(self) -> AsyncChannel:
         return self._up()[0]
 
     async def _all(self, do: str, data: bytes, within: float, fields: dict[str, Any]) -> Answer:
@@ -86,12 +86,12 @@ class Relays:
 
     async def _all_of(self, do: str, data: bytes, within: float, fields: dict[str, Any]) -> list[Answer]:
         answers = await asyncio.gather(
-            *(link.ask(do, data, within, **fields) for link in self._up()), return_exceptions=True
+            *(channel.ask(do, data, within, **fields) for channel in self._up()), return_exceptions=True
         )
         found = [answer for answer in answers if isinstance(answer, dict)]
         for failed in answers:
             # One that has just died has no say in it.
-            if isinstance(failed, BaseException) and not (found and isinstance(failed, Failed) and failed.kind == "gone"):
+            if isinstance(failed, BaseException) and not (found and isinstance(failed, CommandFailed) and failed.kind == "gone"):
                 raise failed
         return found
 
@@ -99,15 +99,15 @@ class Relays:
         """Until a rule has so many hits at all workers together."""
         while True:
             up = self._up()
-            counts = await asyncio.gather(*(link.ask("rules") for link in up))
+            counts = await asyncio.gather(*(channel.ask("rules") for channel in up))
             each = [next((rule["hits"] for rule in answer["rules"] if rule["name"] == name), None) for answer in counts]
             if None in each:
-                raise Failed("missing", f"no rule is named {name!r}")
+                raise CommandFailed("missing", f"no rule is named {name!r}")
             total = max(count for count in each if count is not None)
             if total >= hits:
                 return {"hits": total}
             # Whichever of them it is that fires next tells it.
-            await _first([link.ask("wait", within=86400.0, name=name, hits=total + 1) for link in up])
+            await _first([channel.ask("wait", within=86400.0, name=name, hits=total + 1) for channel in up])
 
     # -- frames that are held --------------------------------------------------------------------------------
 
@@ -128,7 +128,7 @@ class Relays:
         async def ask() -> None:
             try:
                 await (self.ask(do, **fields) if do == "decide" else self._all(do, b"", ASK_SECONDS, fields))
-            except Failed:
+            except CommandFailed:
                 pass  # it is gone, and so is what it held
 
         task = asyncio.get_running_loop().create_task(ask())
@@ -139,15 +139,15 @@ class Relays:
 
     async def renew(self, name: str, sock: socket.socket) -> None:
         """A worker has begun anew: what the others know, it is told."""
-        link = self.link(name)
-        if link is None:
+        channel = self.channel(name)
+        if channel is None:
             sock.close()
             return
         async with self._changing:
-            others = [other for other in self._links if other.up and other is not link]
-            fresh = Link(name, self.notice)
+            others = [other for other in self._channels if other.up and other is not channel]
+            fresh = AsyncChannel(name, self.notice)
             await fresh.connect(sock)
-            self._links[self._links.index(link)] = fresh
+            self._channels[self._channels.index(channel)] = fresh
             try:
                 known = await _dumped(others[0]) if others else self._known
                 if known is not None:
@@ -155,20 +155,20 @@ class Relays:
                     await fresh.ask("intercepts.take", intercepts=known[1])
                     if known[2]:
                         await fresh.ask("brokers.down", brokers=known[2])
-            except Failed:
+            except CommandFailed:
                 pass  # it goes on with the rules of the start
 
     async def remember(self) -> None:
         """Note what the only worker has been told; several know it from each other."""
-        if len(self._links) == 1:
-            with contextlib.suppress(Failed):
-                self._known = await _dumped(self._links[0])
+        if len(self._channels) == 1:
+            with contextlib.suppress(CommandFailed):
+                self._known = await _dumped(self._channels[0])
 
 
-async def _dumped(link: Link) -> tuple[Any, Any, Any]:
+async def _dumped(channel: AsyncChannel) -> tuple[Any, Any, Any]:
     """The rules and intercepts of a worker, and the brokers that it keeps down."""
-    rules, intercepts = await link.ask("rules.dump"), await link.ask("intercepts")
-    return rules["standing"], intercepts["intercepts"], (await link.ask("brokers"))["down"]
+    rules, intercepts = await channel.ask("rules.dump"), await channel.ask("intercepts")
+    return rules["standing"], intercepts["intercepts"], (await channel.ask("brokers"))["down"]
 
 
 _telling: set[asyncio.Task[None]] = set()

@@ -24,7 +24,7 @@ from ..supervisor.child import PACKET, receive_settings
 from .api.api import Api, Handler, answer, failure
 from .api.bounds import BODY_BYTES
 from .api.routes import OPEN, ROUTES
-from .async_channel import Failed, Link
+from .async_channel import AsyncChannel, CommandFailed
 from .auth import Guard, Refused
 from .held import HeldFrames
 from .history import History
@@ -51,12 +51,12 @@ class Server:
         def notice(said: dict[str, Any], data: bytes) -> None:
             relays.notice(said, data)
 
-        links = {
-            name: Link(name, notice if name in workers else None, bells.get(name)) for name in settings["channels"]
+        channels = {
+            name: AsyncChannel(name, notice if name in workers else None, bells.get(name)) for name in settings["channels"]
         }
-        relays = Relays([links[name] for name in workers], held.notice)
+        relays = Relays([channels[name] for name in workers], held.notice)
         info = settings["info"]
-        self._api = Api(info, links, self._shutdown, History(), held, relays, scraped(info.get("metrics")))
+        self._api = Api(info, channels, self._shutdown, History(), held, relays, scraped(info.get("metrics")))
         self._api.processes = {name: {"pid": pid, "alive": True} for name, pid in info["processes"].items()}
         self._api.processes["control"] = {"pid": os.getpid(), "alive": True}
         self._listener = socket.socket(fileno=settings["listener"])
@@ -96,10 +96,10 @@ class Server:
         """A process has begun in the place of one that ended."""
         sock = socket.socket(fileno=fd)
         api = self._api
-        if api.relays.link(name) is not None:
+        if api.relays.channel(name) is not None:
             renewed = api.relays.renew(name, sock)
         else:
-            fresh = api.links[name] = Link(name, None, self._settings["bells"].get(name))
+            fresh = api.channels[name] = AsyncChannel(name, None, self._settings["bells"].get(name))
             renewed = fresh.connect(sock)
         task = asyncio.get_running_loop().create_task(renewed)
         api.tasks.add(task)
@@ -119,12 +119,12 @@ class Server:
                 refused.headers["WWW-Authenticate"] = "Bearer"
             return refused
         if self._busy >= AT_ONCE:
-            return failure(Failed("busy", f"{AT_ONCE} requests are being answered already"))
+            return failure(CommandFailed("busy", f"{AT_ONCE} requests are being answered already"))
         self._busy += 1
         try:
             response: web.StreamResponse = await handler(request)
             return response
-        except Failed as error:
+        except CommandFailed as error:
             return failure(error)
         except web.HTTPException as error:
             kind = {404: "missing", 405: "method", 413: "too large"}.get(error.status, "malformed")
@@ -135,7 +135,7 @@ class Server:
         except (ConnectionError, asyncio.CancelledError):
             raise
         except Exception as error:
-            return failure(Failed("failed", f"{type(error).__name__}: {error}"))
+            return failure(CommandFailed("failed", f"{type(error).__name__}: {error}"))
         finally:
             self._busy -= 1
 
@@ -157,7 +157,7 @@ class Server:
         """Until the supervisor closes its end."""
         loop = asyncio.get_running_loop()
         for name, fd in self._settings["channels"].items():
-            await self._api.links[name].connect(socket.socket(fileno=fd))
+            await self._api.channels[name].connect(socket.socket(fileno=fd))
         self._supervisor.setblocking(False)
         runner = web.AppRunner(
             self.application(),

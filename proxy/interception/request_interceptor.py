@@ -120,8 +120,8 @@ class RequestInterceptor:
     def _whole_fetches(self) -> bool:
         """Whether a rule or a plugin has to know all topics of a Fetch (see `plugins.fetch_sessions`)."""
         connection = self._connection
-        plugged = connection.relay.plugged
-        return connection.relay.editor.rules.whole_fetches() or (plugged is not None and plugged.whole_fetches)
+        plugins = connection.relay.plugins
+        return connection.relay.editor.rules.whole_fetches() or (plugins is not None and plugins.whole_fetches)
 
     def _known_without_session(self, frame: bytes) -> bytes | None:
         """A Fetch that begins a session as one without, if one that begins alike was seen to concern no rule. Clients whose
@@ -186,8 +186,8 @@ class RequestInterceptor:
             connection.answers.stand_in(entry, frame, now)
             connection.relay.emit_once(Capped(API_VERSIONS, version, facts.api(API_VERSIONS).versions.high or 0))
             return
-        plugged = connection.relay.plugged
-        if plugged is None or not plugged.hold_request(connection, frame, now):
+        plugins = connection.relay.plugins
+        if plugins is None or not plugins.hold_request(connection, frame, now):
             self.past_plugins(frame, frame, now)
 
     def past_plugins(self, frame: bytes, original: bytes, now: int) -> None:
@@ -272,8 +272,8 @@ class RequestInterceptor:
         if key == FETCH and self._whole_fetches():
             note = f"{by}; {fetch_sessions.NOTE}" if by else fetch_sessions.NOTE
         sent = frame
-        if connection.relay.plugged is not None:
-            entry.plugged = connection.relay.plugged.keep(connection, original, now, answered)
+        if connection.relay.plugins is not None:
+            entry.hooked = connection.relay.plugins.keep(connection, original, now, answered)
         if fate is not None:
             note = f"{by}; {fate.note}" if by else fate.note
             entry.rule, entry.exchange = fate.rule, exchange
@@ -297,10 +297,10 @@ class RequestInterceptor:
         if (fate is None or not fate.request_damage) and version_adapter.asked(connection, entry, sent, original, answered, now):
             return
         if answered:
-            if entry.fate is None and entry.kept is None and entry.exchange is None and entry.plugged is None:
+            if entry.fate is None and entry.kept is None and entry.exchange is None and entry.hooked is None:
                 connection.correlation.add(key, version, correlation)
             else:
-                connection.correlation.wait_for(entry, original if entry.kept or entry.plugged else b"", frame if entry.exchange else b"")
+                connection.correlation.wait_for(entry, original if entry.kept or entry.hooked else b"", frame if entry.exchange else b"")
         if sent == original:
             connection.request.emit(frame, now)
             return

@@ -13,7 +13,7 @@ from ..addressing.node_endpoint_scanner import NodeEndpointScanner, neutralize_e
 from ..events import Capped, Undecoded
 from ..negotiation import version_adapter
 from ..relay.correlation import CORRELATION, REQUEST, InFlight, entry_id, key_and_version
-from ..relay.interfaces import OwnRequest, Seen
+from ..relay.interfaces import HookedRequest, PluginRequest
 from .frame_editor import ADDRESS_APIS, API_VERSIONS, ENDPOINT_APIS, ENDPOINT_LIMIT, framed, names_brokers
 from .interest.header_prefix import HeaderPrefix, may_have_records
 from .interest.response_interest import is_quiet
@@ -60,10 +60,10 @@ class ResponseInterceptor:
         kept = connection.in_flight.kept()
         entry = connection.correlation.take()
         key, version = key_and_version(entry)
-        plugged = entry.plugged if isinstance(entry, InFlight) else None
-        if isinstance(plugged, OwnRequest):
-            if connection.relay.plugged is not None:
-                connection.relay.plugged.answered(plugged, frame, now)
+        hooked = entry.hooked if isinstance(entry, InFlight) else None
+        if isinstance(hooked, PluginRequest):
+            if connection.relay.plugins is not None:
+                connection.relay.plugins.answered(hooked, frame, now)
             return
         heard = frame
         if isinstance(entry, InFlight) and entry.asked is not None:
@@ -78,7 +78,7 @@ class ResponseInterceptor:
         unknown = connection.relay.editor.unknown_names(frame, key, version) if names_brokers(key, version) else ()
 
         def go_on(later: int) -> None:
-            connection.answers.seen = plugged if isinstance(plugged, Seen) else None
+            connection.answers.hooked = hooked if isinstance(hooked, HookedRequest) else None
             self._known(entry, heard, frame, fate, exchange, later)
 
         if unknown:
@@ -130,8 +130,8 @@ class ResponseInterceptor:
             changed, unread, fate = None, True, None
         if changed is None or changed == frame:
             changed, note = frame, "" if frame == heard else version_adapter.NOTE
-        if connection.relay.plugged is not None:
-            connection.relay.plugged.learn(connection, key, version, changed)
+        if connection.relay.plugins is not None:
+            connection.relay.plugins.learn(connection, key, version, changed)
         if fate is not None and exchange is not None and fate.late:
             fault_executor.respond(connection, fate, exchange, heard, changed, note or fate.note, now)
         elif not isinstance(entry, InFlight) or not connection.relay.intercepts.hold_response(
@@ -194,7 +194,7 @@ class ResponseInterceptor:
             decide_early(connection.response, "response", *key_and_version(entry), at + size + 4 - len(data))
             return True
         if isinstance(entry, InFlight):
-            if connection.asking and isinstance(entry.plugged, OwnRequest):
+            if connection.asking and isinstance(entry.hooked, PluginRequest):
                 connection.response.last_id = before  # the client has nothing to do with it
             return True  # stays at the head until the frame is complete
         key, version = entry >> 48, entry >> 32 & 0xFFFF

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ...plugins.answers import METADATA
 from ..negotiation import version_adapter
 from ..relay.correlation import REQUEST, InFlight
-from ..relay.interfaces import Seen
+from ..relay.interfaces import HookedRequest
 from .rules import fault_executor
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class ResponseOrderer:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self.seen: Seen | None = None
+        self.hooked: HookedRequest | None = None
         """The request for plugins, of the response that is on its way just now."""
 
     def answer(self, original: bytes, answer: bytes, note: str, now: int) -> None:
@@ -33,8 +33,8 @@ class ResponseOrderer:
         _, key, version, correlation = REQUEST(original)
         entry = InFlight(key, version, correlation)
         entry.answer = relay.editor.with_cluster(answer, version) if key == METADATA else answer
-        if relay.plugged is not None:
-            entry.plugged = relay.plugged.keep(connection, original, now, True, hooks=False)
+        if relay.plugins is not None:
+            entry.hooked = relay.plugins.keep(connection, original, now, True, hooks=False)
         if note:
             connection.note(correlation, note, now)
         self.stand_in(entry, original, now)
@@ -42,7 +42,7 @@ class ResponseOrderer:
     def stand_in(self, entry: InFlight, frame: bytes, now: int) -> None:
         """Answer in the broker's place, when the answer's turn has come."""
         connection = self._connection
-        connection.correlation.wait_for(entry, frame if entry.exchange is not None or entry.plugged is not None else b"")
+        connection.correlation.wait_for(entry, frame if entry.exchange is not None or entry.hooked is not None else b"")
         connection.publish_request(frame, now)
         connection.answer_bytes += len(entry.answer or b"")
         self.deliver(now)
@@ -50,14 +50,14 @@ class ResponseOrderer:
     def respond(self, original: bytes | None, frame: bytes, note: str, now: int) -> None:
         """Deliver a response, past the plugins that want to see it. `original`: as the broker sent it, None if it was
         made here."""
-        seen, self.seen = self.seen, None
+        hooked, self.hooked = self.hooked, None
         connection = self._connection
-        plugged = connection.relay.plugged
-        if seen is None or plugged is None:
+        plugins = connection.relay.plugins
+        if hooked is None or plugins is None:
             self.give(original, frame, note, now)
-        elif not plugged.hold_response(connection, seen, original, frame, note, now):
+        elif not plugins.hold_response(connection, hooked, original, frame, note, now):
             self.give(original, frame, note, now)
-            plugged.tell(connection, seen, frame, now)
+            plugins.tell(connection, hooked, frame, now)
 
     def give(self, original: bytes | None, frame: bytes, note: str, now: int) -> None:
         """Give the client its response."""
@@ -80,7 +80,7 @@ class ResponseOrderer:
         while (answer := queue.next_answer()) is not None and response.at_boundary():
             entry = queue.take()
             connection.answer_bytes -= len(answer)
-            self.seen = entry.plugged if isinstance(entry, InFlight) and isinstance(entry.plugged, Seen) else None
+            self.hooked = entry.hooked if isinstance(entry, InFlight) and isinstance(entry.hooked, HookedRequest) else None
             if isinstance(entry, InFlight) and entry.fate is not None and entry.exchange is not None:
                 fault_executor.respond(connection, entry.fate, entry.exchange, None, answer, "", now)
             else:

@@ -160,8 +160,8 @@ class Commands:
         return {"brokers": self._relay.down.named}
 
     def _plugins(self, message: dict[str, Any], data: bytes) -> Answer:
-        plugged = self._relay.plugged
-        return {"plugins": plugged.listed() if plugged is not None else []}
+        plugins = self._relay.plugins
+        return {"plugins": plugins.listed() if plugins is not None else []}
 
     def _close(self, message: dict[str, Any], data: bytes) -> Answer:
         how = message["how"]

@@ -232,8 +232,8 @@ class Connection(Link):
         self._announce(self.describe())
         self.relay.established(self)
         self.relay.emit(ConnectionOpened(self.number, self.peer, self.broker))
-        if self.relay.plugged is not None:
-            self.relay.plugged.opened(self)
+        if self.relay.plugins is not None:
+            self.relay.plugins.opened(self)
 
     def describe(self) -> bytes:
         """The connection's addresses, how far its streams are (for readers that lost chunks) and which legs are TLS, as JSON."""
@@ -395,8 +395,8 @@ class Connection(Link):
             else:
                 why = f"{side} sent an impossible frame size ({size}); {then}"
         self.relay.intercepts.free(self)
-        if self.relay.plugged is not None:
-            self.relay.plugged.free(self)
+        if self.relay.plugins is not None:
+            self.relay.plugins.free(self)
         self.request.opaque = self.response.opaque = True
         other = self.request if half.direction else self.response
         other.spill(now)
@@ -446,8 +446,8 @@ class Connection(Link):
         flowed = self.established
         self._enter(ConnectionState.CLOSED)
         self.relay.intercepts.gone(self)
-        if self.relay.plugged is not None:
-            self.relay.plugged.gone(self)
+        if self.relay.plugins is not None:
+            self.relay.plugins.gone(self)
         if flowed:
             self.ended_by = self.ended_by or self._who_ended()
         for half in (self.request, self.response):

@@ -141,13 +141,25 @@ Queue: Callable[[], PlainQueue] = PlainQueue if native is None else native.Queue
 
 class InFlight:
     """A request with a response of its own. `answer`: the response made here; `fate`: what is to happen to the response;
-    `exchange`: the request, for rules; `kept`: the request, if its response may be held for a decision; `plugged`: the
+    `exchange`: the request, for rules; `kept`: the request, if its response may be held for a decision; `hooked`: the
     request for plugins, or the one that a plugin made; `asked`, `before`, `dialect`, `sent`: see `version_adapter`; `weight`: bytes
     of memory that all of it takes, known when it is put into the queue."""
 
     __slots__ = (
-        "answer", "api_key", "api_version", "asked", "before", "correlation", "dialect", "exchange", "fate", "kept",
-        "plugged", "rule", "sent", "weight",
+        "answer",
+        "api_key",
+        "api_version",
+        "asked",
+        "before",
+        "correlation",
+        "dialect",
+        "exchange",
+        "fate",
+        "hooked",
+        "kept",
+        "rule",
+        "sent",
+        "weight",
     )  # fmt: skip
 
     def __init__(self, api_key: int, api_version: int, correlation: int) -> None:
@@ -158,7 +170,7 @@ class InFlight:
         self.fate: Fate | None = None
         self.exchange: Exchange | None = None
         self.kept: object | None = None
-        self.plugged: object | None = None
+        self.hooked: object | None = None
         self.rule = ""
         self.asked: Asked | None = None
         self.before: int | None = None

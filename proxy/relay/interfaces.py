@@ -82,7 +82,7 @@ class HalfConnection(Protocol):
 class Answers(Protocol):
     """Responses and answers in their order: see `interception.response_orderer.ResponseOrderer`."""
 
-    seen: Seen | None
+    hooked: HookedRequest | None
 
     def answer(self, original: bytes, answer: bytes, note: str, now: int) -> None: ...
     def stand_in(self, entry: InFlight, frame: bytes, now: int) -> None: ...
@@ -179,7 +179,7 @@ class Connection(Protocol):
 
 
 @dataclass(slots=True)
-class Seen:
+class HookedRequest:
     """A request that is kept because a plugin's hook is for its response, or for the exchange. `frame`: with size, as the client sent
     it."""
 
@@ -190,7 +190,7 @@ class Seen:
 
 
 @dataclass(slots=True)
-class OwnRequest:
+class PluginRequest:
     """A request of a plugin's own that is on its way. `number`: the host's (`host`); `question`: what its hook holds, 0: nothing."""
 
     host: int
@@ -224,7 +224,7 @@ class Intercepts(Protocol):
 
 
 class Plugins(Protocol):
-    """Messages that wait for plugins: see `plugged.plugged.Plugged`."""
+    """Messages that wait for plugins: see `interception.plugin_host.plugin_interceptor.PluginInterceptor`."""
 
     @property
     def whole_fetches(self) -> bool: ...
@@ -236,12 +236,12 @@ class Plugins(Protocol):
     def hold_request(self, connection: Connection, frame: bytes, now: int) -> bool: ...
     def keep(
         self, connection: Connection, frame: bytes, now: int, answered: bool, hooks: bool = True
-    ) -> Seen | None: ...
+    ) -> HookedRequest | None: ...
     def hold_response(
-        self, connection: Connection, seen: Seen, original: bytes | None, frame: bytes, note: str, now: int
+        self, connection: Connection, hooked: HookedRequest, original: bytes | None, frame: bytes, note: str, now: int
     ) -> bool: ...
-    def tell(self, connection: Connection, seen: Seen, frame: bytes, now: int) -> None: ...
-    def answered(self, asked: OwnRequest, frame: bytes, now: int) -> None: ...
+    def tell(self, connection: Connection, hooked: HookedRequest, frame: bytes, now: int) -> None: ...
+    def answered(self, asked: PluginRequest, frame: bytes, now: int) -> None: ...
     def learn(self, connection: Connection, api_key: int, api_version: int, frame: bytes) -> None: ...
 
 
@@ -380,7 +380,7 @@ class Relay(Protocol):
     @property
     def pipes(self) -> Pipes: ...
     @property
-    def plugged(self) -> Plugins | None: ...
+    def plugins(self) -> Plugins | None: ...
     @property
     def prober(self) -> Prober: ...
     @property

@@ -32,7 +32,7 @@ from ..addressing.transparent import Interception
 from ..events import Address, ClockSet, Event, ReaderStuck, RelayFault
 from ..interception.frame_editor import METADATA, Editor, watched
 from ..interception.intercepts import Intercepts
-from ..interception.plugin_host.plugin_interceptor import Plugged
+from ..interception.plugin_host.plugin_interceptor import PluginInterceptor
 from ..interception.rules.live_rules import LiveRules
 from ..negotiation.handshake import Security
 from ..negotiation.version_negotiation import VersionNegotiation
@@ -148,11 +148,11 @@ class Relay:
         self._last_snapshot = 0.0
         self._snapshot_due = False
         self._parent = Parent()
-        self.plugged = Plugged(self, settings["plugins"]) if settings.get("plugins") else None
+        self.plugins = PluginInterceptor(self, settings["plugins"]) if settings.get("plugins") else None
         """Plugins, if there are any."""
-        if self.plugged is not None:
+        if self.plugins is not None:
             self.editor.topics = self.rules.book.seen.topics
-            self.plugged.begin()
+            self.plugins.begin()
         self.acceptor = Acceptor(self, self.board, settings.get("callers", []))
         listen_for = self.sockets.listen_for
         listen_for(control.fileno(), self._orders.come, edge=False)
@@ -404,8 +404,8 @@ class Relay:
         if self.lossless:
             self._watch_lossless(now)
         self.intercepts.tick(now)
-        if self.plugged is not None:
-            self.plugged.tick()
+        if self.plugins is not None:
+            self.plugins.tick()
         self.acceptor.tick()
         self._orders.tick()
         standing = list(self.connections.values())
@@ -452,8 +452,8 @@ class Relay:
     def inline_changed(self) -> None:
         """Other requests than before are to be looked at, on the connections that stand, too."""
         others = self.intercepts.interest()
-        if self.plugged is not None:
-            others |= self.plugged.interest()
+        if self.plugins is not None:
+            others |= self.plugins.interest()
         self.editor.others = others
         wanted = self.editor.rules.interest() | others
         self.editor.requests = wanted
@@ -512,8 +512,8 @@ class Relay:
     def _end(self) -> None:
         for connection in list(self.connections.values()):
             connection.close("fin")
-        if self.plugged is not None:
-            self.plugged.close()
+        if self.plugins is not None:
+            self.plugins.close()
         self.writer.write(Kind.STOP, 0, 0, now_ns(), b"")
         self.writer.ring_bells()
 

@@ -45,8 +45,8 @@ class SupervisorCommands:
         elif order["do"] == "commands":
             relay.control_again(socket.socket(fileno=fds[0]))
         elif order["do"] == "plugins.reload":
-            if relay.plugged is not None:
-                relay.plugged.reload()
+            if relay.plugins is not None:
+                relay.plugins.reload()
         elif order["do"] == "listen":
             listener = socket.socket(fileno=fds[0])
             if relay.draining:

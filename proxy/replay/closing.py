@@ -7,14 +7,14 @@ from collections.abc import Mapping
 
 from ...captures.replay.report import Report
 from ...captures.replay.script import Step
-from .connections import Connections, Line
+from .connections import Connections, RecordedConnection
 from .settings import SECOND, Settings
 
 
 class Closing:
     """`lines` are the player's, by the recorded connection's number."""
 
-    def __init__(self, lines: Mapping[int, Line], net: Connections, report: Report, settings: Settings) -> None:
+    def __init__(self, lines: Mapping[int, RecordedConnection], net: Connections, report: Report, settings: Settings) -> None:
         self._lines, self._net, self._report = lines, net, report
         self._settings = settings
         self._patience_ns = int(settings.patience * SECOND)
@@ -24,7 +24,7 @@ class Closing:
         """Whether a connection waits for its end."""
         return any(line.closes_by for line in self._lines.values())
 
-    def close(self, line: Line, step: Step) -> None:
+    def close(self, line: RecordedConnection, step: Step) -> None:
         """The recorded connection ended here. With shared connections nothing ends."""
         if self._settings.connections:
             return
@@ -50,7 +50,7 @@ class Closing:
                     self._report.note("the recorded broker closed a connection, and the target did not")
                 self._hang_up(line)
 
-    def _hang_up(self, line: Line) -> None:
+    def _hang_up(self, line: RecordedConnection) -> None:
         line.closes_by = 0
         for link in line.links.values():
             if link.ended:

@@ -10,19 +10,19 @@ from collections.abc import Callable
 from ...captures.replay.report import Report
 from ...captures.replay.script import Call, Step
 from .dialing import Dialer, DialFailed, DialThreads
-from .link import Link
+from .link import TargetConnection
 from .settings import SECOND
 from .target import Target
 
 
-class Line:
+class RecordedConnection:
     """A recorded connection."""
 
     __slots__ = ("backlog", "broker", "closes_by", "links", "number", "since")
 
     def __init__(self, number: int, broker: str) -> None:
         self.number, self.broker = number, broker
-        self.links: dict[int | None, Link] = {}
+        self.links: dict[int | None, TargetConnection] = {}
         self.backlog: deque[Step] = deque()
         self.since = 0
         self.closes_by = 0
@@ -38,11 +38,11 @@ class Connections:
         target: Target,
         folded: int,
         report: Report,
-        answered: Callable[[Link, bytes], None],
-        lost: Callable[[Link, list[Call], str], None],
+        answered: Callable[[TargetConnection, bytes], None],
+        lost: Callable[[TargetConnection, list[Call], str], None],
     ) -> None:
-        self.all: set[Link] = set()
-        self.dirty: set[Link] = set()
+        self.all: set[TargetConnection] = set()
+        self.dirty: set[TargetConnection] = set()
         """those with something to write, or to be closed"""
         self.pending = 0
         """requests that wait for answers, on all connections"""
@@ -51,8 +51,8 @@ class Connections:
         self._dials = DialThreads(dialer)
         self._poll = select.epoll()
         self._poll.register(self._dials.fd, select.EPOLLIN)
-        self._links: dict[int, Link] = {}
-        self._shared: dict[tuple[int, int | None], Link] = {}
+        self._links: dict[int, TargetConnection] = {}
+        self._shared: dict[tuple[int, int | None], TargetConnection] = {}
 
     @property
     def busy(self) -> bool:
@@ -85,12 +85,12 @@ class Connections:
         self._dials.close()
         self._poll.close()
 
-    def link(self, line: Line, node: int | None) -> Link:
+    def link(self, line: RecordedConnection, node: int | None) -> TargetConnection:
         """The connection to a broker for what was said on a recorded one; made if there is none."""
         folded = self._folded
         link = self._shared.get((line.number % folded, node)) if folded else line.links.get(node)
         if link is None or link.ended:
-            link = Link(node, line)
+            link = TargetConnection(node, line)
             if folded:
                 self._shared[line.number % folded, node] = link
             else:
@@ -99,7 +99,7 @@ class Connections:
             self._dials.ask(link, self._target.address_of(node))
         return link
 
-    def _connected(self, link: Link, result: socket.socket | DialFailed) -> None:
+    def _connected(self, link: TargetConnection, result: socket.socket | DialFailed) -> None:
         if isinstance(result, DialFailed):
             link.failed = str(result)
             if link.failed not in self._report.warnings:
@@ -128,7 +128,7 @@ class Connections:
                 link.wants_write = not done
                 self._poll.modify(link.fd, select.EPOLLIN | (0 if done else select.EPOLLOUT))
 
-    def _read(self, link: Link) -> None:
+    def _read(self, link: TargetConnection) -> None:
         try:
             for frame in link.frames():
                 self._answered(link, frame)
@@ -139,12 +139,12 @@ class Connections:
         except OSError as error:
             self._lose(link, f"the target broke the connection ({error.strerror or error})")
 
-    def _lose(self, link: Link, why: str) -> None:
+    def _lose(self, link: TargetConnection, why: str) -> None:
         calls = [call for _, call, _ in link.pending]
         self.drop(link)
         self._lost(link, calls, why)
 
-    def drop(self, link: Link) -> None:
+    def drop(self, link: TargetConnection) -> None:
         """End a connection, with whatever waits on it."""
         if link.fd >= 0:
             self._poll.unregister(link.fd)

@@ -14,7 +14,7 @@ from ...decoder.wire.frame import MAX_FRAME
 _READ = 1 << 18
 
 
-class Link:
+class TargetConnection:
     """A connection to one broker. It takes requests before it is there; `take` gives it its socket."""
 
     __slots__ = ("_in", "ended", "ending", "failed", "fd", "node", "out", "owner", "pending", "sock", "tls", "wants_write")

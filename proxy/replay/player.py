@@ -23,9 +23,9 @@ from ...decoder.connection.connection import expects_no_response
 from .ahead import Ahead
 from .closing import Closing
 from .composing import compose
-from .connections import Connections, Line
+from .connections import Connections, RecordedConnection
 from .dialing import Dialer
-from .link import Link
+from .link import TargetConnection
 from .resolving import Resolver
 from .responses import Answers
 from .routing import Router
@@ -63,17 +63,17 @@ class Player:
         self.tick = tick
         self._net = Connections(dialer, target, self.settings.connections, report, self._answer, self._lost)
         self._ahead = Ahead(script.steps())
-        self._lines: dict[int, Line] = {}
+        self._lines: dict[int, RecordedConnection] = {}
         self._closing = Closing(self._lines, self._net, report, self.settings)
         self._blocked: Call | None = None
         self._blocked_until = 0
         self._held_until = 0
         self._begun = 0
         self._correlation = 0
-        self._again: list[tuple[int, Line, Call]] = []
+        self._again: list[tuple[int, RecordedConnection, Call]] = []
         self._given: dict[tuple[Role, object], Call] = {}
-        self._waiters: dict[int, set[Line]] = {}
-        self._waiting_lines: set[Line] = set()
+        self._waiters: dict[int, set[RecordedConnection]] = {}
+        self._waiting_lines: set[RecordedConnection] = set()
         self._patience_ns = int(self.settings.patience * SECOND)
 
     # --- the loop ---------------------------------------------------------------------------------------------
@@ -162,10 +162,10 @@ class Player:
 
     # --- steps ------------------------------------------------------------------------------------------------
 
-    def _line(self, step: Step) -> Line:
+    def _line(self, step: Step) -> RecordedConnection:
         line = self._lines.get(step.connection)
         if line is None:
-            line = self._lines[step.connection] = Line(
+            line = self._lines[step.connection] = RecordedConnection(
                 step.connection, step.call.exchange.broker if step.call is not None else step.broker
             )
         return line
@@ -195,13 +195,13 @@ class Player:
         else:
             self._closing.close(line, step)
 
-    def _hold(self, line: Line, step: Step) -> None:
+    def _hold(self, line: RecordedConnection, step: Step) -> None:
         """Nothing goes on at this connection before that step is done."""
         line.backlog.appendleft(step)
         line.since = time.monotonic_ns()
         self._waiting_lines.add(line)
 
-    def _drain(self, line: Line) -> None:
+    def _drain(self, line: RecordedConnection) -> None:
         """Go on with a connection as far as it can."""
         while line.backlog:
             step = line.backlog[0]
@@ -228,7 +228,7 @@ class Player:
             for given in gives(asked, answer):
                 self._given.setdefault(given, call)
 
-    def _try_send(self, line: Line, step: Step) -> bool:
+    def _try_send(self, line: RecordedConnection, step: Step) -> bool:
         """Send a request, or hold its connection until it can be."""
         call = step.call
         assert call is not None
@@ -248,7 +248,7 @@ class Player:
                 self._skip(call, f"the target has no {still.role} for what was recorded")
         return True
 
-    def _send(self, line: Line, call: Call, again: bool = False) -> None:
+    def _send(self, line: RecordedConnection, call: Call, again: bool = False) -> None:
         exchange = call.exchange
         try:
             frame, version, message = compose(call, self.script, self.preparer, self.target, self.report, again)
@@ -300,9 +300,9 @@ class Player:
 
     # --- connections ------------------------------------------------------------------------------------------
 
-    def _lost(self, link: Link, calls: list[Call], why: str) -> None:
+    def _lost(self, link: TargetConnection, calls: list[Call], why: str) -> None:
         """A connection is gone, or never was."""
-        line: Line = link.owner
+        line: RecordedConnection = link.owner
         line.closes_by = 0
         for call in calls:
             if call.exchange.response is not None:
@@ -369,7 +369,7 @@ class Player:
 
     # --- answers ----------------------------------------------------------------------------------------------
 
-    def _answer(self, link: Link, frame: bytes) -> None:
+    def _answer(self, link: TargetConnection, frame: bytes) -> None:
         now = time.monotonic_ns()
         correlation = int.from_bytes(frame[:4], "big", signed=True)
         while link.pending and link.pending[0][0] != correlation:

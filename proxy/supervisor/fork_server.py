@@ -8,7 +8,7 @@ has the fork's pid and a pidfd. The fork server is the parent of all, so their e
 
 Why not `multiprocessing`'s forkserver: a proxy's processes get their descriptors under the numbers that their settings name, the
 settings by a socket, and a process group of their own; what forks there is a function of a pickled main module, ends with a
-resource tracker, and frees what was loaded object by object. Why not `interception.plugin_host.nursery`: that one must not have run any code but its
+resource tracker, and frees what was loaded object by object. Why not `interception.plugin_host.forkserver`: that one must not have run any code but its
 own before it forks, keeps the plugins' sources, and ends its forks with itself; these go on.
 """
 

@@ -12,7 +12,7 @@ from typing import Any
 from aiohttp import web
 
 from ...events import Event, ProcessFailed, ProcessStarted, RulesReplaced, WorkerEnded, WorkerStarted
-from ..async_channel import Failed, Link
+from ..async_channel import AsyncChannel, CommandFailed
 from ..held import HeldFrames
 from ..history import History
 from ..leases import Leases
@@ -34,7 +34,7 @@ class Api:
     """One control server. `info`: what the supervisor told at the start; `shutdown` asks it to stop the proxy."""
 
     info: dict[str, Any]
-    links: dict[str, Link]
+    channels: dict[str, AsyncChannel]
     shutdown: Callable[[], None]
     history: History
     held: HeldFrames
@@ -51,7 +51,7 @@ class Api:
 
     async def remove_intercept(self, number: int) -> None:
         """Its lease has run out. When the relay does not answer, or has none such, it is gone already."""
-        with contextlib.suppress(Failed):
+        with contextlib.suppress(CommandFailed):
             await self.relay.ask("intercepts.remove", intercept=number)
 
     def hear(self, event: Event) -> None:
@@ -88,12 +88,12 @@ class Api:
         return sorted(name for name, state in self.processes.items() if not state["alive"])
 
     @property
-    def observer(self) -> Link:
-        return self.links["observer"]
+    def observer(self) -> AsyncChannel:
+        return self.channels["observer"]
 
     @property
-    def inspector(self) -> Link:
-        return self.links["inspector"]
+    def inspector(self) -> AsyncChannel:
+        return self.channels["inspector"]
 
     @property
     def values(self) -> bool:
@@ -106,7 +106,7 @@ def answer(body: Any, status: int = 200) -> web.Response:
     return web.Response(body=text, status=status, content_type="application/json", charset="utf-8")
 
 
-def failure(error: Failed) -> web.Response:
+def failure(error: CommandFailed) -> web.Response:
     """A failure as JSON: `error` (its kind), `message`, and where in a filter, if that is where."""
     return answer({"error": error.kind, "message": str(error), **error.more}, STATUS.get(error.kind, 500))
 
@@ -115,18 +115,18 @@ def failure(error: Failed) -> web.Response:
 
 
 async def body_of(request: web.Request) -> dict[str, Any]:
-    """A JSON object; Failed if the body is none. An empty body is an empty object."""
+    """A JSON object; CommandFailed if the body is none. An empty body is an empty object."""
     text = await text_of(request)
     if not text.strip():
         return {}
     try:
         found = json.loads(text)
     except ValueError as error:
-        raise Failed("malformed", f"the body is not JSON: {error}") from None
+        raise CommandFailed("malformed", f"the body is not JSON: {error}") from None
     except RecursionError:
-        raise Failed("malformed", "the body is nested too deep") from None
+        raise CommandFailed("malformed", "the body is nested too deep") from None
     if not isinstance(found, dict):
-        raise Failed("malformed", "the body is a JSON object")
+        raise CommandFailed("malformed", "the body is a JSON object")
     return found
 
 
@@ -134,14 +134,14 @@ async def text_of(request: web.Request) -> str:
     try:
         return (await request.read()).decode()
     except UnicodeDecodeError:
-        raise Failed("malformed", "the body is not UTF-8 text") from None
+        raise CommandFailed("malformed", "the body is not UTF-8 text") from None
 
 
 def only(given: dict[str, Any], *known: str) -> None:
-    """Failed if there is a field that nobody knows."""
+    """CommandFailed if there is a field that nobody knows."""
     for name in given:
         if name not in known:
-            raise Failed("invalid", f"no field {name!r} here, only {', '.join(known)}")
+            raise CommandFailed("invalid", f"no field {name!r} here, only {', '.join(known)}")
 
 
 def number(name: str, given: Any, bounds: Bounds, whole: bool = True) -> Any:
@@ -156,9 +156,9 @@ def number(name: str, given: Any, bounds: Bounds, whole: bool = True) -> Any:
         if whole and isinstance(given, float) and given != value:
             raise ValueError
     except (TypeError, ValueError, OverflowError):
-        raise Failed("invalid", f"{name} is a {'whole ' if whole else ''}number and not {given!r}") from None
+        raise CommandFailed("invalid", f"{name} is a {'whole ' if whole else ''}number and not {given!r}") from None
     if not low <= value <= high:
-        raise Failed("invalid", f"{name} is from {low:g} to {high:g}")
+        raise CommandFailed("invalid", f"{name} is from {low:g} to {high:g}")
     return value
 
 
@@ -167,14 +167,14 @@ def flag(name: str, given: str | None) -> bool:
         return False
     if given in ("", "1", "true", "yes"):
         return True
-    raise Failed("invalid", f"{name} is 0 or 1 and not {given!r}")
+    raise CommandFailed("invalid", f"{name} is 0 or 1 and not {given!r}")
 
 
 def in_path(request: web.Request, name: str) -> int:
     """A number in the path."""
     text = request.match_info[name]
     if not text.isascii() or not text.isdigit() or len(text) > 18:
-        raise Failed("missing", f"{text!r} is no number")
+        raise CommandFailed("missing", f"{text!r} is no number")
     return int(text)
 
 

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from ....plugins.rules.rules import Rule, RuleError, parse
 from ...supervisor.shared_counters import new_serial
-from ..async_channel import Failed
+from ..async_channel import CommandFailed
 from .api import Api, answer, body_of, flag, in_path, number, only, text_of
 from .bounds import (
     HITS,
@@ -41,7 +41,7 @@ _KEPT = {
 async def close_connection(api: Api, request: web.Request) -> web.Response:
     how = request.query.get("how", "fin")
     if how not in ("fin", "rst"):
-        raise Failed("invalid", f"how is fin or rst and not {how!r}")
+        raise CommandFailed("invalid", f"how is fin or rst and not {how!r}")
     return answer(await api.relay.ask("close", connection=in_path(request, "connection"), how=how))
 
 
@@ -50,7 +50,7 @@ async def brokers_down(api: Api, request: web.Request) -> web.Response:
     only(given, "brokers")
     brokers = given.get("brokers")
     if not isinstance(brokers, list) or len(brokers) > MOST_DOWN or not all(map(_is_address, brokers)):
-        raise Failed("invalid", f"brokers is a list of up to {MOST_DOWN} addresses: [host, port]")
+        raise CommandFailed("invalid", f"brokers is a list of up to {MOST_DOWN} addresses: [host, port]")
     return answer(await api.relay.ask("brokers.down", brokers=brokers))
 
 
@@ -67,15 +67,15 @@ def _is_address(given: Any) -> bool:
 async def _read(request: web.Request, standing: int) -> list[Rule]:
     """The rules of a body, of which so many may come that with those that stand there are not too many."""
     if (request.content_length or 0) > RULES_BYTES:
-        raise Failed("too large", f"a body of rules has up to {RULES_BYTES} bytes")
+        raise CommandFailed("too large", f"a body of rules has up to {RULES_BYTES} bytes")
     text = await text_of(request)
     if len(text) > RULES_BYTES:
-        raise Failed("too large", f"a body of rules has up to {RULES_BYTES} bytes")
+        raise CommandFailed("too large", f"a body of rules has up to {RULES_BYTES} bytes")
     try:
         # Beside the loop, which has others to answer.
         return await asyncio.to_thread(parse, text, "body", standing + 1, MOST_RULES - standing)
     except RuleError as error:
-        raise Failed("invalid", error.text, line=error.line, column=error.column) from None
+        raise CommandFailed("invalid", error.text, line=error.line, column=error.column) from None
 
 
 def _standing(rule: Rule, enabled: bool = True) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def _one(listed: list[dict[str, Any]], name: str) -> dict[str, Any]:
     for each in listed:
         if each["name"] == name:
             return each
-    raise Failed("missing", f"no rule is named {name!r}")
+    raise CommandFailed("missing", f"no rule is named {name!r}")
 
 
 async def rule(api: Api, request: web.Request) -> web.Response:
@@ -123,7 +123,7 @@ async def rule_hits(api: Api, request: web.Request) -> web.Response:
     wanted = [(hit["connection"], hit["note"], hit["time_ns"]) for hit in hits]
     try:
         numbers = (await api.inspector.ask("noted", wanted=wanted))["numbers"]
-    except Failed:
+    except CommandFailed:
         numbers = [None] * len(hits)  # nobody keeps exchanges any more; the hits are known all the same
     listed = [{**hit, "exchange": each} for hit, each in zip(hits, numbers, strict=True)]
     return answer({"name": name, "total": found["total"], "hits": listed})
@@ -133,7 +133,7 @@ async def rule_put(api: Api, request: web.Request) -> web.Response:
     name = request.match_info["name"]
     found = await _read(request, 0)
     if len(found) != 1:
-        raise Failed("invalid", "the body is one rule")
+        raise CommandFailed("invalid", "the body is one rule")
     fields = found[0].to_dict() | {"name": name}
     done = await api.relay.ask("rules.put", rule=_standing(Rule.from_dict(fields)))
     return answer(_one(done["rules"], name), 201 if done["created"] else 200)
@@ -183,7 +183,7 @@ async def recording_start(api: Api, request: web.Request) -> web.Response:
     only(given, "directory", *_KEPT)
     directory = given.get("directory")
     if not isinstance(directory, str) or not directory.startswith("/") or "\0" in directory:
-        raise Failed("invalid", "directory is an absolute path")
+        raise CommandFailed("invalid", "directory is an absolute path")
     kept = {name: number(name, given.get(name), bounds, whole) for name, (bounds, whole) in _KEPT.items()}
     return answer(await api.observer.ask("recording.start", directory=directory, **kept))
 
@@ -201,7 +201,7 @@ async def recording_flight(api: Api, request: web.Request) -> web.Response:
     only(given, "label", "reason")
     for name in given:
         if not isinstance(given[name], str) or len(given[name]) > LONGEST_TEXT:
-            raise Failed("invalid", f"{name} is a text of up to {LONGEST_TEXT} characters")
+            raise CommandFailed("invalid", f"{name} is a text of up to {LONGEST_TEXT} characters")
     done = await api.observer.ask("recording.flight", within=30.0, **given)
     return answer(done, 202 if done["flight"] else 200)
 
@@ -218,12 +218,12 @@ async def intercept_add(api: Api, request: web.Request) -> web.Response:
     only(given, "filter", "request", "response", "timeout", "most", "times", "lease")
     text = given.get("filter")
     if not isinstance(text, str) or not text.strip():
-        raise Failed("invalid", "filter says which exchanges: text in the filter language")
+        raise CommandFailed("invalid", "filter says which exchanges: text in the filter language")
     sides = {side: given.get(side, False) for side in ("request", "response")}
     if not any(sides.values()) and not {"request", "response"} & given.keys():
         sides["request"] = True
     if not any(sides.values()) or not all(isinstance(value, bool) for value in sides.values()):
-        raise Failed("invalid", "request and response are true or false, and one of them is true")
+        raise CommandFailed("invalid", "request and response are true or false, and one of them is true")
     lease = number("lease", given.get("lease"), LEASE, whole=False)
     done = await api.relay.ask(
         "intercepts.add",
@@ -242,7 +242,7 @@ async def intercept_renew(api: Api, request: web.Request) -> web.Response:
     wanted = in_path(request, "id")
     lease = api.leases.renew(wanted)
     if lease is None:
-        raise Failed("missing", f"intercept {wanted} has no lease: it has run out, or it never had one")
+        raise CommandFailed("missing", f"intercept {wanted} has no lease: it has run out, or it never had one")
     return answer({"id": wanted, "lease": lease})
 
 
@@ -272,7 +272,7 @@ async def held_resume(api: Api, request: web.Request) -> web.Response:
     for name in ("body", "edits"):
         part = given.get(name, {})
         if not isinstance(part, dict):
-            raise Failed("invalid", f"{name} is an object: fields and their values")
+            raise CommandFailed("invalid", f"{name} is an object: fields and their values")
         edits |= part
     data = frame.edited(edits) if edits else b""
     await api.relay.ask("decide", data, held=frame.number, action="resume")
@@ -284,7 +284,7 @@ async def held_drop(api: Api, request: web.Request) -> web.Response:
     given = await body_of(request)
     only(given, "error", "close", "silent")
     if len(given) != 1 or given.get("silent", True) is not True:
-        raise Failed(
+        raise CommandFailed(
             "invalid", 'say what happens instead: {"error": NAME}, {"close": "fin"} or "rst", or {"silent": true}'
         )
     if "silent" in given:
@@ -292,7 +292,7 @@ async def held_drop(api: Api, request: web.Request) -> web.Response:
         return answer({"id": frame.number, "done": "dropped"})
     if "close" in given:
         if given["close"] not in ("fin", "rst"):
-            raise Failed("invalid", "close is fin or rst")
+            raise CommandFailed("invalid", "close is fin or rst")
         await api.relay.ask("decide", held=frame.number, action="close", how=given["close"])
         return answer({"id": frame.number, "done": "closed"})
     data = frame.failing(str(given["error"]))

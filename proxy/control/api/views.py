@@ -8,7 +8,7 @@ from dataclasses import asdict
 from aiohttp import web
 
 from ...events import Counts, Listening
-from ..async_channel import Failed, Link
+from ..async_channel import AsyncChannel, CommandFailed
 from ..relays import Relays
 from .api import (
     HEARTBEAT_SECONDS,
@@ -24,10 +24,10 @@ from .api import (
 from .bounds import CURSOR, LIMIT, WAIT
 
 
-async def _or_none(link: Link | Relays, do: str) -> dict[str, object] | None:
+async def _or_none(channel: AsyncChannel | Relays, do: str) -> dict[str, object] | None:
     try:
-        return await link.ask(do, within=3.0)
-    except Failed:
+        return await channel.ask(do, within=3.0)
+    except CommandFailed:
         return None
 
 
@@ -194,9 +194,9 @@ async def events_stream(api: Api, request: web.Request) -> web.StreamResponse:
 
 async def metrics(api: Api, request: web.Request) -> web.Response:
     if api.metrics is None:
-        raise Failed("missing", "this proxy keeps no metrics: start it with --metrics HOST:PORT")
+        raise CommandFailed("missing", "this proxy keeps no metrics: start it with --metrics HOST:PORT")
     try:
         text, kind = await api.metrics(request.headers.get("Accept", ""))
     except (OSError, TimeoutError, ValueError) as error:
-        raise Failed("gone", f"the metrics cannot be read: {error or type(error).__name__}") from None
+        raise CommandFailed("gone", f"the metrics cannot be read: {error or type(error).__name__}") from None
     return web.Response(body=text, headers={"Content-Type": kind})

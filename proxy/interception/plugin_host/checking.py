@@ -8,7 +8,7 @@ from typing import Any
 
 from ....plugins.hooks.sources import PluginError
 from .config import PluginsConfig
-from .forkserver_client import Nursing
+from .forkserver_client import ForkServerClient
 from .host_manager import LOAD_SECONDS
 
 
@@ -17,15 +17,15 @@ def check(config: PluginsConfig) -> list[dict[str, Any]]:
     for source in config.sources:
         source.read()
     try:
-        nursing = Nursing(config.settings())
+        forkserver = ForkServerClient(config.settings())
     except OSError as error:
         raise PluginError(f"plugins cannot be loaded: {error.strerror or error}") from None
     host = None
     ended = False
     try:
-        host = nursing.start(True, [])
+        host = forkserver.start(True, [])
         poll = select.poll()
-        poll.register(nursing.control, select.POLLIN)
+        poll.register(forkserver.control, select.POLLIN)
         poll.register(host.channel.fileno(), select.POLLIN)
         until = time.monotonic() + LOAD_SECONDS
         while (left := until - time.monotonic()) > 0:
@@ -39,7 +39,7 @@ def check(config: PluginsConfig) -> list[dict[str, Any]]:
             if host.channel.closed and not ended:
                 ended = True
                 poll.unregister(host.channel.fileno())
-            told = nursing.receive()
+            told = forkserver.receive()
             for said in told if told is not None else [{"ended": 0, "how": "the process that starts it is gone"}]:
                 if "failed" in said:
                     raise PluginError(said["text"])
@@ -51,9 +51,9 @@ def check(config: PluginsConfig) -> list[dict[str, Any]]:
     except OSError as error:
         raise PluginError(f"plugins cannot be loaded: {error.strerror or error}") from None
     finally:
-        nursing.close()
+        forkserver.close()
         if host is not None:
-            host.cell.close()
+            host.running_hook.close()
 
 
 def _names(config: PluginsConfig) -> str:

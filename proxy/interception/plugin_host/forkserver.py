@@ -36,7 +36,7 @@ LOOK_SECONDS = 0.15
 _Signature = tuple[int, int, int]
 
 
-class Nursery:
+class ForkServer:
     """See the module."""
 
     def __init__(self, control: socket.socket, config: PluginsConfig) -> None:
@@ -200,7 +200,7 @@ def main() -> None:
     control, settings = receive_settings(int(sys.argv[1]))
     gc.collect()
     gc.freeze()
-    Nursery(control, PluginsConfig.restore(settings)).run()
+    ForkServer(control, PluginsConfig.restore(settings)).run()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A nursery (`nursery`) from the outside: started, ordered, heard."""
+"""A forkserver (`forkserver`) from the outside: started, ordered, heard."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Any
 from ...supervisor.channel import Channel
 from ...supervisor.child import PACKET
 from ...supervisor.children import start_child, wait_or_kill
-from .running_hook import Cell, new_cell
+from .running_hook import RunningHook, new_running_hook
 
 END_SECONDS = 2.0
 BUFFER = 1 << 20
 
 
-class Host:
+class HostProcess:
     """A host as it is seen from the outside. `plugins`: their descriptions, once it is ready."""
 
-    def __init__(self, number: int, fresh: bool, channel: Channel, cell: Cell) -> None:
+    def __init__(self, number: int, fresh: bool, channel: Channel, running_hook: RunningHook) -> None:
         self.number = number
         self.fresh = fresh
         self.channel = channel
-        self.cell = cell
+        self.running_hook = running_hook
         self.plugins: list[dict[str, Any]] = []
         self.ready = False
         self.over = False
@@ -33,39 +33,39 @@ class Host:
         return self.channel.send(message, data)
 
 
-class Nursing:
+class ForkServerClient:
     """The process and our end of its socket. OSError if it cannot be started."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
-        self._child, self.control = start_child("interception.plugin_host.nursery", settings, [])
+        self._child, self.control = start_child("interception.plugin_host.forkserver", settings, [])
         self.control.setblocking(False)
         self._number = 0
 
-    def start(self, fresh: bool, without: list[str]) -> Host:
-        """A new host. `fresh`: with the files as they are now, otherwise as they were accepted. OSError if the nursery is
+    def start(self, fresh: bool, without: list[str]) -> HostProcess:
+        """A new host. `fresh`: with the files as they are now, otherwise as they were accepted. OSError if the forkserver is
         gone. It says "ready" or "failed"."""
         self._number += 1
         ours, theirs = socket.socketpair()
         for end in (ours, theirs):
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)
-        cell, fd = new_cell()
+        running_hook, fd = new_running_hook()
         order = {"do": "start", "number": self._number, "fresh": fresh, "without": without}
         try:
             socket.send_fds(self.control, [json.dumps(order).encode()], [theirs.fileno(), fd])
         except BaseException:
             ours.close()
-            cell.close()
+            running_hook.close()
             raise
         finally:
             theirs.close()
             os.close(fd)
-        return Host(self._number, fresh, Channel(ours), cell)
+        return HostProcess(self._number, fresh, Channel(ours), running_hook)
 
-    def accept(self, host: Host, files: list[str]) -> None:
+    def accept(self, host: HostProcess, files: list[str]) -> None:
         """The version that a host has loaded is the one to run from now on."""
         self._order({"do": "accept", "number": host.number, "files": files})
 
-    def kill(self, host: Host) -> None:
+    def kill(self, host: HostProcess) -> None:
         self._order({"do": "kill", "number": host.number})
 
     def _order(self, order: dict[str, Any]) -> None:
@@ -75,7 +75,7 @@ class Nursing:
             pass  # it is gone: `receive` says so
 
     def receive(self) -> list[dict[str, Any]] | None:
-        """What the nursery tells; None: it is gone."""
+        """What the forkserver tells; None: it is gone."""
         found: list[dict[str, Any]] = []
         while True:
             try:

@@ -1,6 +1,6 @@
 """The process that runs plugins: hears questions of the relay, calls the hooks, answers.
 
-It was forked by the nursery and may be killed at any time; nothing here has to be saved. To the relay: ``ready`` or
+It was forked by the forkserver and may be killed at any time; nothing here has to be saved. To the relay: ``ready`` or
 ``failed``, a verdict per question (`q`), ``fault``, ``log``, ``ask`` (a request of a plugin's own), ``close``, ``state``.
 """
 
@@ -29,7 +29,7 @@ from ....plugins.hooks.context import AskFailed, ConnectionEnded, Surroundings
 from ....plugins.hooks.loading import described
 from ....plugins.hooks.plugin import HOOKS
 from ...supervisor.channel import Channel
-from .running_hook import Cell
+from .running_hook import RunningHook
 
 TICK_SECONDS = 1.0
 API_VERSIONS = facts.api_key("ApiVersions")
@@ -48,12 +48,12 @@ class Task:
     running: tuple[int, int] = (-1, -1)
 
 
-class Host:
+class PluginHost:
     """The plugins, and the relay's end of the channel."""
 
-    def __init__(self, channel: Channel, cell: Cell, plugins: list[Plugin], paths: dict[str, str]) -> None:
+    def __init__(self, channel: Channel, running_hook: RunningHook, plugins: list[Plugin], paths: dict[str, str]) -> None:
         self._channel = channel
-        self._cell = cell
+        self._running_hook = running_hook
         self._plugins = plugins
         self._paths = paths
         self._names = list(paths)
@@ -190,7 +190,7 @@ class Host:
         """Whether it waits for an answer now."""
         self._task = task
         if task.running[0] >= 0:
-            self._cell.begin(*task.running, task.question)
+            self._running_hook.begin(*task.running, task.question)
         try:
             asked = task.hooks.send(answer) if failure is None else task.hooks.throw(failure)
         except StopIteration as done:
@@ -203,7 +203,7 @@ class Host:
             self._done(task, Passed() if task.kind != "told" else [])
             return False
         finally:
-            self._cell.end()
+            self._running_hook.end()
             self._task = None
         if not isinstance(asked, Ask):
             # Something like asyncio.sleep: there is no loop here that would ever wake it.
@@ -240,9 +240,9 @@ class Host:
         if task is not None:
             task.running = running
         if plugin is None:
-            self._cell.end()
+            self._running_hook.end()
         else:
-            self._cell.begin(*running, task.question if task is not None else 0)
+            self._running_hook.begin(*running, task.question if task is not None else 0)
 
     def _fault(self, plugin: Plugin, hook: str, error: BaseException) -> None:
         if isinstance(error, ConnectionEnded):
@@ -307,11 +307,11 @@ class Host:
         return exchange
 
 
-def run(channel_fd: int, cell_fd: int, sources: list[Source], memory: int, without: set[str]) -> None:
+def run(channel_fd: int, running_hook_fd: int, sources: list[Source], memory: int, without: set[str]) -> None:
     """Load the plugins and serve until the relay hangs up."""
     channel = Channel(socket.socket(fileno=channel_fd))
-    cell = Cell(cell_fd)
-    os.close(cell_fd)
+    running_hook = RunningHook(running_hook_fd)
+    os.close(running_hook_fd)
     _restrain(memory)
     plugins: list[Plugin] = []
     paths: dict[str, str] = {}
@@ -333,7 +333,7 @@ def run(channel_fd: int, cell_fd: int, sources: list[Source], memory: int, witho
     channel.send({"say": "ready", "plugins": [plugin.describe() for plugin in plugins], "files": beside})
     plugins[:] = [plugin for plugin in plugins if plugin.name not in without]
     try:
-        Host(channel, cell, plugins, paths).serve()
+        PluginHost(channel, running_hook, plugins, paths).serve()
     except MemoryError:
         os._exit(1)
 

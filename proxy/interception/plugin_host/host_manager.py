@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ...events import PluginDisabled, PluginFault, PluginHangs, PluginSaid, PluginsKept, PluginsLoaded
 from ...relay.io import polling
 from .config import FAULT_SECONDS, PluginsConfig
-from .forkserver_client import Host, Nursing
+from .forkserver_client import ForkServerClient, HostProcess
 from .host import RUNNING
 
 if TYPE_CHECKING:
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 LOAD_SECONDS = 20.0
 """A version that has not loaded within so long does not work."""
 AGAIN_SECONDS = 1.0
-"""Between two attempts to have a nursery."""
+"""Between two attempts to have a forkserver."""
 
 
-class Face(Protocol):
-    """Whom the hosts work for (`plugged.Plugged`)."""
+class HostListener(Protocol):
+    """Whom the hosts work for (`plugin_interceptor.PluginInterceptor`)."""
 
     def host_ready(self) -> None:
         """Another host is at work: it has to be told everything."""
@@ -40,17 +40,17 @@ class Face(Protocol):
         """What the host at work says."""
 
 
-class Hosts:
+class HostManager:
     """See the module."""
 
-    def __init__(self, relay: Relay, config: PluginsConfig, face: Face) -> None:
+    def __init__(self, relay: Relay, config: PluginsConfig, listener: HostListener) -> None:
         self._relay = relay
         self._config = config
-        self._face = face
-        self._nursing: Nursing | None = None
-        self.current: Host | None = None
+        self._listener = listener
+        self._forkserver: ForkServerClient | None = None
+        self.current: HostProcess | None = None
         """The one at work."""
-        self.coming: Host | None = None
+        self.coming: HostProcess | None = None
         """The one that is being loaded, or waits for the other's state."""
         self._changed = False
         """Whether a file was saved while one was being loaded."""
@@ -66,35 +66,35 @@ class Hosts:
 
     def begin(self) -> None:
         """Load the plugins before anything else happens, for LOAD_SECONDS at most."""
-        if not self._have_nursery():
+        if not self._have_forkserver():
             return
         self.start(fresh=True)
         until = time.monotonic() + LOAD_SECONDS
         while self.current is None and self.coming is not None and time.monotonic() < until:
-            self._nursery_speaks(0)
+            self._forkserver_readable(0)
             if self.coming is not None:
-                self._speaks(self.coming, 0)
+                self._host_readable(self.coming, 0)
             time.sleep(0.002)
 
-    def _have_nursery(self) -> bool:
-        if self._nursing is not None:
+    def _have_forkserver(self) -> bool:
+        if self._forkserver is not None:
             return True
         try:
-            self._nursing = nursing = Nursing(self._config.settings())
+            self._forkserver = forkserver = ForkServerClient(self._config.settings())
         except OSError as error:
             self._relay.emit(PluginFault("", "", f"cannot be started: {error.strerror}", 1, 1))
             self._relay.timers.after(int(AGAIN_SECONDS * 1e9), self._once_more)
             return False
-        self._relay.sockets.listen_for(nursing.control.fileno(), self._nursery_speaks, edge=False)
+        self._relay.sockets.listen_for(forkserver.control.fileno(), self._forkserver_readable, edge=False)
         return True
 
     def _once_more(self) -> None:
-        if self._nursing is None and not self.ended and self._have_nursery():
+        if self._forkserver is None and not self.ended and self._have_forkserver():
             self.start(fresh=not self.plugins)
 
     def start(self, fresh: bool) -> None:
         """Another host. `fresh`: with the files as they are now."""
-        if self.ended or self._nursing is None:
+        if self.ended or self._forkserver is None:
             return
         if self.coming is not None:
             if not fresh or self.coming.fresh:
@@ -103,27 +103,27 @@ class Hosts:
             self._drop(self.coming)
         without = [] if fresh else list(self.disabled)
         try:
-            self.coming = host = self._nursing.start(fresh, without)
-        except OSError:  # it is gone; `_nursery_speaks` hears of it
+            self.coming = host = self._forkserver.start(fresh, without)
+        except OSError:  # it is gone; `_forkserver_readable` hears of it
             self.coming = None
             return
         sockets = self._relay.sockets
-        sockets.others[host.channel.fileno()] = partial(self._speaks, host)
+        sockets.others[host.channel.fileno()] = partial(self._host_readable, host)
         sockets.poll.register(host.channel.fileno(), polling.ALL)
         self._relay.timers.after(int(LOAD_SECONDS * 1e9), partial(self._overdue, host))
 
-    def _overdue(self, host: Host) -> None:
+    def _overdue(self, host: HostProcess) -> None:
         if self.coming is host and not host.ready:
             self._failed(host, f"the plugins were not loaded within {LOAD_SECONDS:g} s")
 
     def reload(self) -> None:
         """Load the files as they are now."""
-        if self._have_nursery():
+        if self._have_forkserver():
             self.start(fresh=True)
 
-    # -- what hosts and the nursery say ----------------------------------------------------------------------
+    # -- what hosts and the forkserver say ----------------------------------------------------------------------
 
-    def _speaks(self, host: Host, _: int) -> None:
+    def _host_readable(self, host: HostProcess, _: int) -> None:
         host.channel.flush()
         for message, data in host.channel.receive():
             say = message.get("say")
@@ -142,21 +142,21 @@ class Hosts:
             elif say == "log":
                 self._relay.emit(PluginSaid(message["plugin"], message["text"]))
             elif host is self.current:
-                self._face.heard(message, data)
+                self._listener.heard(message, data)
         if host.channel.closed:
-            self._forget(host)  # how it ended is told by the nursery
+            self._forget(host)  # how it ended is told by the forkserver
 
     def drain(self) -> None:
         """Hear what the host at work has said already."""
         if self.current is not None:
-            self._speaks(self.current, 0)
+            self._host_readable(self.current, 0)
 
-    def _nursery_speaks(self, _: int) -> None:
-        if self._nursing is None:
+    def _forkserver_readable(self, _: int) -> None:
+        if self._forkserver is None:
             return
-        said = self._nursing.receive()
+        said = self._forkserver.receive()
         if said is None:
-            self._nursery_gone()
+            self._forkserver_gone()
             return
         for message in said:
             if "changed" in message:
@@ -168,16 +168,16 @@ class Hosts:
                 self.drain()
                 self.died(self.current, f"its process ended: {message['how']}")
             elif self.coming is not None and self.coming.number == message["ended"]:
-                self._speaks(self.coming, 0)
+                self._host_readable(self.coming, 0)
                 if self.coming is not None and self.coming.number == message["ended"]:
                     self._failed(self.coming, f"the plugins' process ended while they were loaded: {message['how']}")
 
-    def _nursery_gone(self) -> None:
-        nursing, self._nursing = self._nursing, None
-        if nursing is None:
+    def _forkserver_gone(self) -> None:
+        forkserver, self._forkserver = self._forkserver, None
+        if forkserver is None:
             return
-        self._unregister(nursing.control.fileno())
-        nursing.close()
+        self._unregister(forkserver.control.fileno())
+        forkserver.close()
         for host in (self.current, self.coming):
             if host is not None:
                 self._drop(host)
@@ -187,18 +187,18 @@ class Hosts:
 
     # -- one takes the other's place -------------------------------------------------------------------------
 
-    def _ready(self, host: Host, message: dict[str, Any]) -> None:
-        if host is not self.coming or self._nursing is None:
+    def _ready(self, host: HostProcess, message: dict[str, Any]) -> None:
+        if host is not self.coming or self._forkserver is None:
             return
         host.ready = True
         host.plugins = message["plugins"]
-        self._nursing.accept(host, message["files"])
+        self._forkserver.accept(host, message["files"])
         if host.fresh and self.current is not None and self.current.send({"do": "save"}):
             self._relay.timers.after(int(self._config.budget * 1e9), partial(self._switch, host, {}))
         else:
             self._switch(host, {})
 
-    def _switch(self, host: Host, states: dict[str, Any]) -> None:
+    def _switch(self, host: HostProcess, states: dict[str, Any]) -> None:
         if host is not self.coming:
             return
         self.coming = None
@@ -213,19 +213,19 @@ class Hosts:
             self._relay.emit(PluginsLoaded(tuple(each["name"] for each in host.plugins), again))
         if states:
             host.send({"do": "restore", "states": states})
-        self._face.host_ready()
+        self._listener.host_ready()
         if self._changed:
             self._changed = False
             self.start(fresh=True)
 
-    def _failed(self, host: Host, why: str) -> None:
+    def _failed(self, host: HostProcess, why: str) -> None:
         """A version cannot be loaded."""
         if host is not self.coming:
             return
         self._drop(host)
         if not self.plugins:
             self._relay.emit(PluginDisabled("", why))
-            self._face.host_gone()
+            self._listener.host_gone()
         elif host.fresh:
             self._relay.emit(PluginsKept(why))
             if self.current is None:
@@ -237,17 +237,17 @@ class Hosts:
             self._changed = False
             self.start(fresh=True)
 
-    def _drop(self, host: Host) -> None:
+    def _drop(self, host: HostProcess) -> None:
         """Not needed any more."""
-        if self._nursing is not None:
-            self._nursing.kill(host)
+        if self._forkserver is not None:
+            self._forkserver.kill(host)
         self._forget(host)
         if host is self.current:
             self.current = None
         if host is self.coming:
             self.coming = None
 
-    def _forget(self, host: Host) -> None:
+    def _forget(self, host: HostProcess) -> None:
         self._unregister(host.channel.fileno())
         host.channel.close()
 
@@ -263,16 +263,16 @@ class Hosts:
         host = self.current
         if host is None:
             return False
-        running = host.cell.read()
+        running = host.running_hook.read()
         spent = running.seconds()
         if spent < (seconds / 2 if running.question == question else seconds):
             return False
         self.died(host, f"it did not come back within {seconds * 1000:.0f} ms")
         return True
 
-    def died(self, host: Host, why: str) -> None:
+    def died(self, host: HostProcess, why: str) -> None:
         """The host at work is gone, or has to go; another one comes."""
-        running = host.cell.read()
+        running = host.running_hook.read()
         name, hook = "", ""
         if running.begun_ns and 0 <= running.plugin < len(host.plugins):
             name, hook = host.plugins[running.plugin]["name"], RUNNING[running.hook]
@@ -286,7 +286,7 @@ class Hosts:
     def _again(self) -> None:
         """Another host with what ran before, if it makes sense."""
         if "" in self.disabled:
-            self._face.host_gone()
+            self._listener.host_gone()
         else:
             self.start(fresh=False)
 
@@ -317,7 +317,7 @@ class Hosts:
         for host in (self.current, self.coming):
             if host is not None:
                 self._drop(host)
-        if self._nursing is not None:
-            self._unregister(self._nursing.control.fileno())
-            self._nursing.close()
-            self._nursing = None
+        if self._forkserver is not None:
+            self._unregister(self._forkserver.control.fileno())
+            self._forkserver.close()
+            self._forkserver = None

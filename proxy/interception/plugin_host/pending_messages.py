@@ -16,7 +16,7 @@ Then = Callable[[Verdict, bytes, int], None]
 
 
 @dataclass(slots=True)
-class Question:
+class PendingMessage:
     """A message (with its request, if it is a response) that waits. `asks`: its hooks wait for so many answers of the
     broker's, and the deadline does not count."""
 
@@ -30,7 +30,7 @@ class Question:
     asks: int = 0
 
 
-class Questions:
+class PendingMessages:
     """Those that wait, the oldest first. `overdue` is called with each whose time is up."""
 
     def __init__(
@@ -38,9 +38,9 @@ class Questions:
         after: Callable[[int, Callable[[], None]], None],
         budget: float,
         before: Callable[[], None],
-        overdue: Callable[[Question], None],
+        overdue: Callable[[PendingMessage], None],
     ) -> None:
-        self.pending: dict[int, Question] = {}
+        self.pending: dict[int, PendingMessage] = {}
         self.bytes = 0
         self._after = after
         self._budget = budget
@@ -48,19 +48,19 @@ class Questions:
         self._overdue = overdue
         self._armed = False
 
-    def add(self, question: Question) -> None:
+    def add(self, question: PendingMessage) -> None:
         self.pending[question.number] = question
         self.bytes += len(question.data)
         self._arm(self._budget)
 
-    def take(self, number: int) -> Question | None:
+    def take(self, number: int) -> PendingMessage | None:
         """It waits no more; None if it does not."""
         question = self.pending.pop(number, None)
         if question is not None:
             self.bytes -= len(question.data)
         return question
 
-    def of(self, connection: Connection) -> list[Question]:
+    def of(self, connection: Connection) -> list[PendingMessage]:
         return [each for each in self.pending.values() if each.connection is connection]
 
     def restart(self) -> None:

@@ -17,15 +17,15 @@ from ....plugins import fetch_sessions
 from ....plugins.fetch_sessions import FETCH
 from ...events import PluginLate, RelayFault, show
 from ...relay.correlation import REQUEST
-from ...relay.interfaces import OwnRequest, Seen
+from ...relay.interfaces import HookedRequest, PluginRequest
 from ...ring.clock import now_ns
 from ..frame_editor import API_VERSIONS, METADATA, framed
 from ..request_frames import gets_response
 from ..rules import fault_executor
 from .config import PluginsConfig
-from .host_manager import Hosts
-from .pending_messages import Question, Questions, Verdict
-from .plugin_requests import Asks
+from .host_manager import HostManager
+from .pending_messages import PendingMessage, PendingMessages, Verdict
+from .plugin_requests import PluginRequestQueue
 
 if TYPE_CHECKING:
     from ...relay.interfaces import Connection, HalfConnection, Relay
@@ -37,16 +37,16 @@ METADATA_KEPT = 16
 _NOTHING: Verdict = {}
 
 
-class Plugged:
+class PluginInterceptor:
     """See the module. One per relay; `begin` before clients come."""
 
     def __init__(self, relay: Relay, settings: dict[str, Any]) -> None:
         config = PluginsConfig.restore(settings)
         self._relay = relay
         self._budget = config.budget
-        self.hosts = Hosts(relay, config, self)
-        self._asks = Asks(relay, self)
-        self._questions = Questions(relay.timers.after, config.budget, self.hosts.drain, self._overdue)
+        self.hosts = HostManager(relay, config, self)
+        self._requests_of_plugins = PluginRequestQueue(relay, self)
+        self._pending = PendingMessages(relay.timers.after, config.budget, self.hosts.drain, self._overdue)
         self._numbers = count(1)
         self._known: dict[tuple[str, int, int], tuple[dict[str, Any], bytes]] = {}
         self._learned = 0
@@ -135,35 +135,35 @@ class Plugged:
             connection.requests.plugin_note = note if frame is not original else ""
             connection.requests.past_plugins(frame, original, now)
 
-    def keep(self, connection: Connection, frame: bytes, now: int, answered: bool, hooks: bool = True) -> Seen | None:
+    def keep(self, connection: Connection, frame: bytes, now: int, answered: bool, hooks: bool = True) -> HookedRequest | None:
         """The request, if a hook is for its response or for the exchange. `answered`: whether a response will come;
         `hooks`: whether the hook for it is to see it."""
         key = int.from_bytes(frame[4:6], "big")
         response, exchange = hooks and key in self._responses, key in self._exchanges
         if not response and not exchange:
             return None
-        seen = Seen(frame, now, response, exchange)
+        hooked = HookedRequest(frame, now, response, exchange)
         if answered:
-            return seen
-        self.tell(connection, seen, b"", 0)
+            return hooked
+        self.tell(connection, hooked, b"", 0)
         return None
 
     # -- responses -------------------------------------------------------------------------------------------
 
     def hold_response(
-        self, connection: Connection, seen: Seen, original: bytes | None, frame: bytes, note: str, now: int
+        self, connection: Connection, hooked: HookedRequest, original: bytes | None, frame: bytes, note: str, now: int
     ) -> bool:
         """Whether a response waits for its hooks. `original`: as the broker sent it, None if it was made here."""
-        if not seen.response:
+        if not hooked.response:
             return False
-        head = {"do": "response", "c": connection.number, "t": seen.time_ns, "rt": now, "n": len(seen.frame) - 4}
-        then = partial(self._responded, connection, seen, original, frame, note)
-        return self._ask(head, seen.frame[4:] + frame[4:], connection, connection.response, then)
+        head = {"do": "response", "c": connection.number, "t": hooked.time_ns, "rt": now, "n": len(hooked.frame) - 4}
+        then = partial(self._responded, connection, hooked, original, frame, note)
+        return self._ask(head, hooked.frame[4:] + frame[4:], connection, connection.response, then)
 
     def _responded(
         self,
         connection: Connection,
-        seen: Seen,
+        hooked: HookedRequest,
         original: bytes | None,
         frame: bytes,
         note: str,
@@ -174,7 +174,7 @@ class Plugged:
         """What the hooks say to a response."""
         if delay := verdict.get("d"):
             rest = {name: value for name, value in verdict.items() if name != "d"}
-            then = partial(self._responded, connection, seen, original, frame, note, rest, changed)
+            then = partial(self._responded, connection, hooked, original, frame, note, rest, changed)
             fault_executor.wait(connection.response, delay, then, size=len(frame) + len(changed))
             return
         kind = verdict.get("k", "forward")
@@ -191,39 +191,39 @@ class Plugged:
         if verdict.get("f"):
             frame = framed(changed)
         connection.answers.give(original, frame, note, now)
-        self.tell(connection, seen, frame, now)
+        self.tell(connection, hooked, frame, now)
 
-    def tell(self, connection: Connection, seen: Seen, frame: bytes, now: int) -> None:
+    def tell(self, connection: Connection, hooked: HookedRequest, frame: bytes, now: int) -> None:
         """An exchange is complete (`frame`: the response as the client got it, empty: there is none)."""
         host = self.hosts.current
-        if not seen.exchange or host is None:
+        if not hooked.exchange or host is None:
             return
-        if host.channel.pending + len(seen.frame) + len(frame) > WAITING_BYTES:
+        if host.channel.pending + len(hooked.frame) + len(frame) > WAITING_BYTES:
             self._late += 1
             return
-        head = {"do": "exchanged", "c": connection.number, "t": seen.time_ns, "rt": now, "n": len(seen.frame) - 4}
-        host.send(head, seen.frame[4:] + frame[4:])
+        head = {"do": "exchanged", "c": connection.number, "t": hooked.time_ns, "rt": now, "n": len(hooked.frame) - 4}
+        host.send(head, hooked.frame[4:] + frame[4:])
 
     # -- questions -------------------------------------------------------------------------------------------
 
     def _ask(self, head: dict[str, Any], data: bytes, connection: Connection, half: HalfConnection, then: Any) -> bool:
         if self._gone:
             return False
-        if self._questions.bytes + len(data) > WAITING_BYTES:
+        if self._pending.bytes + len(data) > WAITING_BYTES:
             self._late += 1
             return False
         number = next(self._numbers)
-        question = Question(number, head | {"q": number}, data, connection, half, then, time.monotonic() + self._budget)
+        question = PendingMessage(number, head | {"q": number}, data, connection, half, then, time.monotonic() + self._budget)
         half.paused = True
         half.waits += 1
-        self._questions.add(question)
+        self._pending.add(question)
         if self.hosts.current is not None:
             self.hosts.current.send(question.head, data)
         return True
 
-    def _go_on(self, question: Question, verdict: Verdict = _NOTHING, data: bytes = b"") -> None:
+    def _go_on(self, question: PendingMessage, verdict: Verdict = _NOTHING, data: bytes = b"") -> None:
         """It waits no more."""
-        if self._questions.take(question.number) is None or question.connection.closed:
+        if self._pending.take(question.number) is None or question.connection.closed:
             return
         half = question.half
         half.waits -= 1
@@ -237,7 +237,7 @@ class Plugged:
             self._relay.emit(RelayFault(question.connection.number, f"{type(error).__name__}: {error}"))
             question.connection.close("rst")
 
-    def _overdue(self, question: Question) -> None:
+    def _overdue(self, question: PendingMessage) -> None:
         """Its budget is spent: it goes on as it came, and whoever keeps the host busy is ended."""
         hosts = self.hosts
         host = hosts.current
@@ -259,21 +259,21 @@ class Plugged:
             self._relay.emit(PluginLate(self._late - self._late_told))
             self._late_told = self._late
 
-    # -- what the host says (`hosts.Face`) -------------------------------------------------------------------
+    # -- what the host says (`host_manager.HostListener`) -------------------------------------------------------------------
 
     def heard(self, message: dict[str, Any], data: bytes) -> None:
         for name in message.get("hits", ()):
             self.calls[name] = self.calls.get(name, 0) + 1
         if "q" in message and "say" not in message:
-            question = self._questions.pending.get(message["q"])
+            question = self._pending.pending.get(message["q"])
             if question is not None:
                 self._go_on(question, message, data)
         elif message.get("say") == "ask":
-            question = self._questions.pending.get(message["q"])
+            question = self._pending.pending.get(message["q"])
             if question is not None:
                 question.asks += 1
             if self.hosts.current is not None:
-                self._asks.ask(self.hosts.current.number, message, data)
+                self._requests_of_plugins.ask(self.hosts.current.number, message, data)
         elif message.get("say") == "close":
             connection = self._relay.connections.get(message["c"])
             if connection is not None:
@@ -289,30 +289,30 @@ class Plugged:
         for connection in self._relay.connections.values():
             if connection.established:
                 host.send(_opened(connection))
-        self._questions.restart()
-        for question in self._questions.pending.values():
+        self._pending.restart()
+        for question in self._pending.pending.values():
             question.asks = 0
             host.send(question.head, question.data)
         self._relay.inline_changed()
 
     def host_gone(self) -> None:
         self._gone = True
-        for question in list(self._questions.pending.values()):
+        for question in list(self._pending.pending.values()):
             self._go_on(question)
         self._relay.inline_changed()
 
     # -- requests of plugins' own ----------------------------------------------------------------------------
 
-    def answered(self, asked: OwnRequest, frame: bytes, now: int) -> None:
+    def answered(self, asked: PluginRequest, frame: bytes, now: int) -> None:
         """The response (with size) to such a request has come."""
-        self._asks.answered(asked, frame, now)
+        self._requests_of_plugins.answered(asked, frame, now)
 
     def answer(
         self, host: int, number: int, question_number: int, error: str, frame: bytes, *, ended: bool = False
     ) -> None:
         """Tell the host what came of its request; a question goes on counting. `ended`: the error is that the connection
         ended."""
-        question = self._questions.pending.get(question_number)
+        question = self._pending.pending.get(question_number)
         if question is not None and question.asks:
             question.asks -= 1
             question.deadline = time.monotonic() + self._budget
@@ -340,15 +340,15 @@ class Plugged:
 
     def gone(self, connection: Connection) -> None:
         """A connection has ended: nothing of it can go on."""
-        for question in self._questions.of(connection):
-            self._questions.take(question.number)
-        self._asks.gone(connection)
+        for question in self._pending.of(connection):
+            self._pending.take(question.number)
+        self._requests_of_plugins.gone(connection)
         if self.hosts.current is not None:
             self.hosts.current.send({"do": "closed", "c": connection.number})
 
     def free(self, connection: Connection) -> None:
         """A connection carries no Kafka any more: what waits goes on as it came."""
-        for question in self._questions.of(connection):
+        for question in self._pending.of(connection):
             self._go_on(question)
 
     def close(self) -> None:

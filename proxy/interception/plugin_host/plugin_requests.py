@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ...relay.correlation import InFlight, entry_id
-from ...relay.interfaces import OwnRequest
+from ...relay.interfaces import PluginRequest
 from ...ring.clock import now_ns
 
 if TYPE_CHECKING:
@@ -26,21 +26,21 @@ MOST = 64
 """Of one connection at one time."""
 
 
-class Hears(Protocol):
-    """Who tells a host what came of its request (`plugged.Plugged`)."""
+class ResponseListener(Protocol):
+    """Who tells a host what came of its request (`plugin_interceptor.PluginInterceptor`)."""
 
     def answer(
         self, host: int, number: int, question_number: int, error: str, frame: bytes, *, ended: bool = False
     ) -> None: ...
 
 
-class Asks:
+class PluginRequestQueue:
     """All of them. One per relay."""
 
-    def __init__(self, relay: Relay, plugged: Hears) -> None:
+    def __init__(self, relay: Relay, listener: ResponseListener) -> None:
         self._relay = relay
-        self._plugged = plugged
-        self._waiting: list[OwnRequest] = []
+        self._listener = listener
+        self._waiting: list[PluginRequest] = []
         self._next = FIRST
 
     def ask(self, host: int, message: dict[str, Any], frame: bytes) -> None:
@@ -48,9 +48,9 @@ class Asks:
         connection = self._relay.connections.get(message["c"])
         until = time.monotonic() + message["s"]
         if connection is None:
-            self._plugged.answer(host, message["id"], message["q"], "the connection has ended", b"", ended=True)
+            self._listener.answer(host, message["id"], message["q"], "the connection has ended", b"", ended=True)
             return
-        asked = OwnRequest(host, message["id"], message["q"], connection, frame, until, message["plugin"])
+        asked = PluginRequest(host, message["id"], message["q"], connection, frame, until, message["plugin"])
         self._waiting.append(asked)
         if len([each for each in self._waiting if each.connection is connection]) > MOST:
             self._fail(asked, f"{MOST} requests of plugins wait on this connection already")
@@ -58,7 +58,7 @@ class Asks:
         self._relay.timers.after(int(message["s"] * 1e9), lambda: self._fail(asked, "no answer came in time"))
         self._try(asked)
 
-    def _try(self, asked: OwnRequest) -> None:
+    def _try(self, asked: PluginRequest) -> None:
         """Send it as soon as no other frame is in the middle of being sent."""
         connection = asked.connection
         half = connection.request
@@ -74,7 +74,7 @@ class Asks:
         frame = asked.frame[:4] + correlation.to_bytes(4, "big") + asked.frame[8:]
         key, version = int.from_bytes(frame[:2], "big"), int.from_bytes(frame[2:4], "big")
         entry = InFlight(key, version, correlation)
-        entry.plugged = asked
+        entry.hooked = asked
         connection.correlation.wait_for(entry, asked.frame)
         connection.asking += 1
         whole = len(frame).to_bytes(4, "big") + frame
@@ -88,25 +88,25 @@ class Asks:
             if found not in taken:
                 return found
 
-    def answered(self, asked: OwnRequest, frame: bytes, now: int) -> None:
+    def answered(self, asked: PluginRequest, frame: bytes, now: int) -> None:
         """Its response has come (with size); the client does not get it."""
         connection = asked.connection
         connection.asking -= 1
         connection.broker_leg(1, frame, f"to plugin {asked.by!r}", now)
         if not asked.over:
             self._over(asked)
-            self._plugged.answer(asked.host, asked.number, asked.question, "", frame[4:])
+            self._listener.answer(asked.host, asked.number, asked.question, "", frame[4:])
 
     def gone(self, connection: Connection) -> None:
         """A connection ends."""
         for asked in [each for each in self._waiting if each.connection is connection]:
             self._fail(asked, "the connection has ended", ended=True)
 
-    def _fail(self, asked: OwnRequest, why: str, *, ended: bool = False) -> None:
+    def _fail(self, asked: PluginRequest, why: str, *, ended: bool = False) -> None:
         if not asked.over:
             self._over(asked)
-            self._plugged.answer(asked.host, asked.number, asked.question, why, b"", ended=ended)
+            self._listener.answer(asked.host, asked.number, asked.question, why, b"", ended=ended)
 
-    def _over(self, asked: OwnRequest) -> None:
+    def _over(self, asked: PluginRequest) -> None:
         asked.over = True
         self._waiting.remove(asked)

@@ -27,7 +27,7 @@ class Running(NamedTuple):
         return (time.monotonic_ns() - self.begun_ns) / 1e9 if self.begun_ns else 0.0
 
 
-class Cell:
+class RunningHook:
     """One host's. Written by the host, read by the relay."""
 
     def __init__(self, fd: int) -> None:
@@ -54,11 +54,11 @@ class Cell:
         self._map.close()
 
 
-def new_cell() -> tuple[Cell, int]:
+def new_running_hook() -> tuple[RunningHook, int]:
     """A cell and the descriptor to hand on; close that afterwards."""
-    fd = Cell.create()
+    fd = RunningHook.create()
     try:
-        return Cell(fd), fd
+        return RunningHook(fd), fd
     except BaseException:
         os.close(fd)
         raise

@@ -104,9 +104,9 @@ def test_two_workers_a_signal_and_the_end(tmp_path: Path) -> None:
         # each worker has its own; the event is told by the first that is ready
         until(lambda: {client.ask()["throttle_time_ms"] for client in clients} == {8})
         below = descendants(running.child.pid)
-        nurseries = [pid for pid, name in names(below).items() if "interception.plugin_host.nursery" in name]
-        assert len(nurseries) == 4  # two, and a host below each
-        for pid in nurseries:
+        forkservers = [pid for pid, name in names(below).items() if "interception.plugin_host.forkserver" in name]
+        assert len(forkservers) == 4  # two, and a host below each
+        for pid in forkservers:
             os.kill(pid, signal.SIGKILL)
         until(lambda: {client.ask()["throttle_time_ms"] for client in clients} == {8})
         below = descendants(running.child.pid)
