@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ...decoder.filter import Filter
-from ..rules.input_value import Given
+from ..rules.input_value import InputValue
 from ..rules.reach import unanswered
-from .action import Action, Effect, Scene, Seen
+from .action import Action, ActionContext, ClusterView, Effect
 from .answering import Error, Respond
 from .corrupting import RECORDS, Corrupt
 from .editing import Coordinator, Edit, Leader
@@ -25,46 +25,46 @@ ACTIONS: dict[str, type[Action]] = {
 ANSWERING = (Error, Respond)
 
 
-def read(given: Given, wanted: Filter) -> tuple[Action, ...]:
-    """The actions of a rule: one, or a list of them; `Wrong` for those that contradict each other."""
+def read(given: InputValue, wanted: Filter) -> tuple[Action, ...]:
+    """The actions of a rule: one, or a list of them; `InvalidInput` for those that contradict each other."""
     found = tuple(_one(each, wanted) for each in (given.list("do") if isinstance(given.value, list) else [given]))
     if not found:
-        given.wrong(f"'do' has no action; possible: {', '.join(ACTIONS)}")
+        given.invalid(f"'do' has no action; possible: {', '.join(ACTIONS)}")
     _contradictions(given, found)
     for action, each in zip(found, given.listed or [given], strict=True):
         if action.early and not wanted.request_only:
             name = action.KEYS[0]
             place = each.items[name]
-            place.wrong(
+            place.invalid(
                 f"{name} comes before the response, and the match asks for the response (barnabas filter fields)"
             )
         if (not action.early or isinstance(action, ANSWERING)) and unanswered(wanted):
             name = action.KEYS[0]
-            each.items[name].wrong(f"{name} is about the response, and a Produce with acks=0 gets none")
+            each.items[name].invalid(f"{name} is about the response, and a Produce with acks=0 gets none")
     return found
 
 
-def _one(given: Given, wanted: Filter) -> Action:
+def _one(given: InputValue, wanted: Filter) -> Action:
     if not isinstance(given.value, dict):
-        given.wrong(f"'do' consists of 'key: value' with an action: {', '.join(ACTIONS)}")
+        given.invalid(f"'do' consists of 'key: value' with an action: {', '.join(ACTIONS)}")
     given_actions = [key for key in given.items if key in ACTIONS]
     # `cap` is an action, and a setting of `pretend`, too
     named = sorted(given_actions, key=lambda name: -sum(other in ACTIONS[name].KEYS for other in given_actions))
     known = ACTIONS[named[0]].KEYS if named else tuple(ACTIONS)
     if len(named) > 1 and named[1] not in known:
-        given.items[named[1]].wrong(f"one entry of 'do' is one action: write a list of {named[0]} and {named[1]}")
+        given.items[named[1]].invalid(f"one entry of 'do' is one action: write a list of {named[0]} and {named[1]}")
     fields = given.mapping(known, "'do'" if not named else named[0])
     if not named:
-        given.wrong(f"'do' has no action; possible: {', '.join(ACTIONS)}")
+        given.invalid(f"'do' has no action; possible: {', '.join(ACTIONS)}")
     return ACTIONS[named[0]].read(fields, wanted)
 
 
-def _contradictions(given: Given, actions: tuple[Action, ...]) -> None:
+def _contradictions(given: InputValue, actions: tuple[Action, ...]) -> None:
     """Every pair of actions goes together, or is refused here, at the later one of the two."""
     for number, later in enumerate(actions):
         for earlier in actions[:number]:
             if why := excluded(earlier, later):
-                (given.listed or [given])[number].items[later.KEYS[0]].wrong(why)
+                (given.listed or [given])[number].items[later.KEYS[0]].invalid(why)
 
 
 def excluded(one: Action, other: Action) -> str:
@@ -114,4 +114,4 @@ def _by_effect(one: Action, other: Action) -> str:
     return ""
 
 
-__all__ = ["ACTIONS", "Action", "Scene", "Seen", "excluded", "read"]
+__all__ = ["ACTIONS", "Action", "ActionContext", "ClusterView", "excluded", "read"]

@@ -1,4 +1,4 @@
-"""What every action is: read from what the user gave, checked against the rule's filter, and turned into a fate."""
+"""What every action is: read from what the user gave, checked against the rule's filter, and turned into a faults."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ...decoder import Exchange, Topics, TrailingBytes, decode_response
 from ...decoder.codec.message import Message
 from ...decoder.filter import Filter
 from ...decoder.filter.entities import MessagePart
-from ..rules.input_value import Given
-from .fault_plan import Fate
+from ..rules.input_value import InputValue
+from .fault_plan import FaultPlan
 
 
 @dataclass(slots=True)
-class Seen:
+class ClusterView:
     """What the rules have seen of a cluster: topic names by id, and the brokers as clients know them."""
 
     topics: Topics = field(default_factory=Topics)
@@ -32,10 +32,10 @@ class Seen:
 
 
 @dataclass(slots=True)
-class Scene:
+class ActionContext:
     """What an action may know when its rule fires. `selects`: whether the rule means this part of a message."""
 
-    seen: Seen
+    cluster_view: ClusterView
     random: random.Random
     selects: Callable[[Exchange, MessagePart], bool]
     count: int
@@ -76,12 +76,12 @@ class Action(ABC):
 
     @classmethod
     @abstractmethod
-    def read(cls, fields: Mapping[str, Given], wanted: Filter) -> Self:
-        """From what the user gave; `Wrong` says what cannot be. `wanted`: the rule's filter."""
+    def read(cls, fields: Mapping[str, InputValue], wanted: Filter) -> Self:
+        """From what the user gave; `InvalidInput` says what cannot be. `wanted`: the rule's filter."""
 
     @abstractmethod
-    def shape(self, fate: Fate, exchange: Exchange, scene: Scene) -> None:
-        """Put into `fate` what is to happen, and a note that says so."""
+    def shape(self, faults: FaultPlan, exchange: Exchange, context: ActionContext) -> None:
+        """Put into `faults` what is to happen, and a note that says so."""
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:

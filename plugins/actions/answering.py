@@ -12,10 +12,10 @@ from ...decoder.codec.message import Message
 from ...decoder.filter import Filter
 from ...decoder.schema import facts
 from .. import answers
-from ..rules.input_value import Given
+from ..rules.input_value import InputValue
 from ..rules.reach import versions
-from .action import Action, Effect, Scene, response_of
-from .fault_plan import Fate, Undone
+from .action import Action, ActionContext, Effect, response_of
+from .fault_plan import FaultPlan, NothingToChange
 from .field_values import value_of
 
 BROKER = ("skipped", "executed")
@@ -38,18 +38,18 @@ class Error(Action):
     forward: bool = False
 
     @classmethod
-    def read(cls, fields: Mapping[str, Given], wanted: Filter) -> Error:
+    def read(cls, fields: Mapping[str, InputValue], wanted: Filter) -> Error:
         code = fields["error"].error_code()
         forward = "broker" in fields and fields["broker"].word("broker", BROKER) == "executed"
         keys = wanted.apis()
         if keys is not None and code and not any(answers.carries(key) for key in keys):
             names = ", ".join(sorted(facts.api_name(key) for key in keys))
-            fields["error"].wrong(f"no response of {names or 'any API that matches'} has an error code at any version")
+            fields["error"].invalid(f"no response of {names or 'any API that matches'} has an error code at any version")
         asked = {key: versions(wanted, key) for key in keys or () if answers.carries(key)}
         if code and asked and not any(answers.carries(key, version) for key, some in asked.items() for version in some):
             key = min(asked)
             least = min(version for version in facts.api(key).versions.every() if answers.carries(key, version))
-            fields["error"].wrong(
+            fields["error"].invalid(
                 f"the response of {facts.api_name(key)} has no error code at the versions that match: it has one from "
                 f"version {least} on"
             )
@@ -71,31 +71,31 @@ class Error(Action):
     def to_dict(self) -> dict[str, Any]:
         return {"error": facts.error_name(self.code), "broker": BROKER[self.forward]}
 
-    def shape(self, fate: Fate, exchange: Exchange, scene: Scene) -> None:
+    def shape(self, faults: FaultPlan, exchange: Exchange, context: ActionContext) -> None:
         request = exchange.request_message
         name = facts.error_name(self.code)
         if request is None:
-            fate.notes.append(f"{name} not given: the request cannot be read")
+            faults.notes.append(f"{name} not given: the request cannot be read")
             return
         if not answers.carries(request.api_key, request.api_version):
-            fate.notes.append(f"{name} not given: {exchange.api} v{exchange.api_version} has no error code")
+            faults.notes.append(f"{name} not given: {exchange.api} v{exchange.api_version} has no error code")
             return
         if self.forward:
             # before all else, as it may replace the whole response
-            fate.change(f"{name}, executed by the broker", partial(self.apply, scene), first=True)
+            faults.change(f"{name}, executed by the broker", partial(self.apply, context), first=True)
         else:
-            fate.answer = answers.error_response(request, self.code, exchange.correlation_id, scene.seen.cluster)
-            fate.notes.append(f"{name}, not forwarded")
+            faults.answer = answers.error_response(request, self.code, exchange.correlation_id, context.cluster_view.cluster)
+            faults.notes.append(f"{name}, not forwarded")
 
-    def apply(self, scene: Scene, exchange: Exchange, frame: bytes) -> bytes:
+    def apply(self, context: ActionContext, exchange: Exchange, frame: bytes) -> bytes:
         """The broker's response with the error where the rule means it."""
         message, request = response_of(exchange, frame), exchange.request_message
         assert request is not None  # `shape` has read it
         found = answers.with_errors(
-            message, request, self.code, lambda part: scene.selects(exchange, part), scene.seen.topics
+            message, request, self.code, lambda part: context.selects(exchange, part), context.cluster_view.topics
         )
         if found is None:
-            raise Undone(f"{facts.error_name(self.code)} not given: no part of the response is meant")
+            raise NothingToChange(f"{facts.error_name(self.code)} not given: no part of the response is meant")
         return found
 
 
@@ -110,18 +110,18 @@ class Respond(Action):
     fields: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, fields: Mapping[str, Given], wanted: Filter) -> Respond:
+    def read(cls, fields: Mapping[str, InputValue], wanted: Filter) -> Respond:
         given = fields["respond"]
         if not isinstance(given.value, Mapping):
-            given.wrong("'respond' holds the response's fields: 'name: value'")
+            given.invalid("'respond' holds the response's fields: 'name: value'")
         keys = wanted.apis()
         if keys is None or len(keys) != 1:
-            given.wrong("a response is of one API: the match has to say which (api == NAME and ...)")
+            given.invalid("a response is of one API: the match has to say which (api == NAME and ...)")
         (key,) = keys
         known = answers.response_fields(key)
         for name, item in given.items.items():
             if name not in known:
-                item.wrong(
+                item.invalid(
                     f"no version of {facts.api_name(key)}'s response has a field {name!r}: {', '.join(sorted(known))}"
                 )
         places = [("response", key, version) for version in versions(wanted, key)]
@@ -134,17 +134,17 @@ class Respond(Action):
     def to_dict(self) -> dict[str, Any]:
         return {"respond": dict(self.fields)}
 
-    def shape(self, fate: Fate, exchange: Exchange, scene: Scene) -> None:
+    def shape(self, faults: FaultPlan, exchange: Exchange, context: ActionContext) -> None:
         request = exchange.request_message
         if request is None:
-            fate.notes.append("no response given: the request cannot be read")
+            faults.notes.append("no response given: the request cannot be read")
             return
         try:
-            fate.answer = self.answer(request, exchange.correlation_id)
+            faults.answer = self.answer(request, exchange.correlation_id)
         except EncodeError as error:
-            fate.notes.append(f"no response given: {error}")
+            faults.notes.append(f"no response given: {error}")
             return
-        fate.notes.append("answered with the rule's response")
+        faults.notes.append("answered with the rule's response")
 
     def answer(self, request: Message, correlation_id: int) -> bytes:
         fields = answers.mirrored(request) | answers.fitting(request.api_key, request.api_version, self.fields)

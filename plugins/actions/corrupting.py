@@ -12,10 +12,10 @@ from ...decoder import DecodeError, Exchange, decode_request
 from ...decoder.codec.message import Message
 from ...decoder.filter import Filter
 from ...decoder.filter.entities import apis
-from ..rules.input_value import Given
+from ..rules.input_value import InputValue
 from . import damaged_records
-from .action import NO_EFFECT, Action, Effect, Scene, response_of
-from .fault_plan import Damage, Fate, Undone
+from .action import NO_EFFECT, Action, ActionContext, Effect, response_of
+from .fault_plan import DamagedFrame, FaultPlan, NothingToChange
 from .leaves import leaves
 
 FRAME = ("bits", "length", "correlation", "truncate")
@@ -40,19 +40,19 @@ class Corrupt(Action):
     count: int = 1
 
     @classmethod
-    def read(cls, fields: Mapping[str, Given], wanted: Filter) -> Corrupt:
+    def read(cls, fields: Mapping[str, InputValue], wanted: Filter) -> Corrupt:
         kind = fields["corrupt"].word("corrupt", (*FRAME, *RECORDS))
         side = fields["in"].word("in", ("response", "request")) if "in" in fields else "response"
         fixed = kind != "payload"
         if "crc" in fields:
             fixed = fields["crc"].word("crc", ("fixed", "kept")) == "fixed"
             if kind in (*FRAME, "crc"):
-                fields["crc"].wrong(f"'crc' is of damage to records, and not of {kind!r}")
+                fields["crc"].invalid(f"'crc' is of damage to records, and not of {kind!r}")
         if "count" in fields and kind not in ("bits", "payload"):
-            fields["count"].wrong("'count' is of bits and payload")
+            fields["count"].invalid("'count' is of bits and payload")
         keys = wanted.apis()
         if kind in RECORDS and keys is not None and not keys & apis(side, "records"):
-            fields["corrupt"].wrong(f"{kind!r} is of records, and no {side} that matches holds any")
+            fields["corrupt"].invalid(f"{kind!r} is of records, and no {side} that matches holds any")
         return cls(kind, side, fixed, fields["count"].number("count", 1, 10_000) if "count" in fields else 1)
 
     @property
@@ -75,38 +75,38 @@ class Corrupt(Action):
             found["count"] = self.count
         return found
 
-    def shape(self, fate: Fate, exchange: Exchange, scene: Scene) -> None:
+    def shape(self, faults: FaultPlan, exchange: Exchange, context: ActionContext) -> None:
         note = f"{self.side} corrupted: {self.kind}"
-        chance = random.Random(scene.random.random())
+        chance = random.Random(context.random.random())
         if self.side == "response":
             if self.kind in FRAME:
-                fate.damage.append(partial(self.damaged, 4, chance))
-                fate.notes.append(note)
+                faults.damage.append(partial(self.damaged, 4, chance))
+                faults.notes.append(note)
             else:
-                fate.change(note, partial(self._response, scene, chance))
+                faults.change(note, partial(self._response, context, chance))
             return
         if self.kind in FRAME:
-            fate.request_damage.append(partial(self.damaged, 8, chance))
-            fate.notes.append(note)
+            faults.request_damage.append(partial(self.damaged, 8, chance))
+            faults.notes.append(note)
             return
         try:
-            message = decode_request(fate.request or exchange.request or b"")
-            fate.request = self.records(message, exchange, scene, chance).encode()
-            fate.notes.append(note)
-        except (DecodeError, Undone) as error:
-            fate.notes.append(str(error) if isinstance(error, Undone) else f"request not corrupted: {error}")
+            message = decode_request(faults.request or exchange.request or b"")
+            faults.request = self.records(message, exchange, context, chance).encode()
+            faults.notes.append(note)
+        except (DecodeError, NothingToChange) as error:
+            faults.notes.append(str(error) if isinstance(error, NothingToChange) else f"request not corrupted: {error}")
 
-    def _response(self, scene: Scene, chance: random.Random, exchange: Exchange, frame: bytes) -> bytes:
+    def _response(self, context: ActionContext, chance: random.Random, exchange: Exchange, frame: bytes) -> bytes:
         message = response_of(exchange, frame)
-        return self.records(message, exchange, scene, chance).encode()
+        return self.records(message, exchange, context, chance).encode()
 
-    def records(self, message: Message, exchange: Exchange, scene: Scene, chance: random.Random) -> Message:
+    def records(self, message: Message, exchange: Exchange, context: ActionContext, chance: random.Random) -> Message:
         """The message with the record batches damaged that the rule means."""
         damage: Callable[..., bytes] = damaged_records.KINDS[self.kind]
         areas = {
             leaf.path: bytes(leaf.value)
-            for leaf in leaves(message, scene.seen.topics)
-            if leaf.field.type == "records" and leaf.value and scene.selects(exchange, leaf.part)
+            for leaf in leaves(message, context.cluster_view.topics)
+            if leaf.field.type == "records" and leaf.value and context.selects(exchange, leaf.part)
         }
         edits = {
             path: found
@@ -117,10 +117,10 @@ class Corrupt(Action):
             why = "there are no records in what is meant"
             if areas:
                 why = damaged_records.NEEDS.get(self.kind, "its records have nothing of the kind")
-            raise Undone(f"{self.side} not corrupted: {self.kind}: {why}")
+            raise NothingToChange(f"{self.side} not corrupted: {self.kind}: {why}")
         return message.replace(edits)
 
-    def damaged(self, head: int, chance: random.Random, frame: Damage) -> Damage:
+    def damaged(self, head: int, chance: random.Random, frame: DamagedFrame) -> DamagedFrame:
         """A frame's bytes damaged. `head`: bytes that tell what it is, which bits leave alone."""
         size = len(frame.frame)
         if self.kind == "length":

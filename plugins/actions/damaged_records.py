@@ -66,8 +66,8 @@ def _with_crc(own: bytearray) -> None:
 
 
 def _crc(own: bytearray, entry: Entry, chance: random.Random, count: int) -> None:
-    wrong = entry.crc_computed ^ 1 << chance.randrange(8)
-    own[CRC_AT[entry.magic] : CRC_AT[entry.magic] + 4] = wrong.to_bytes(4, "big")
+    invalid = entry.crc_computed ^ 1 << chance.randrange(8)
+    own[CRC_AT[entry.magic] : CRC_AT[entry.magic] + 4] = invalid.to_bytes(4, "big")
 
 
 def _magic(own: bytearray, entry: Entry, chance: random.Random, count: int) -> None:

@@ -13,10 +13,10 @@ from ...decoder.codec.plan import API_VERSIONS, StructPlan, plan
 from ...decoder.filter import Filter
 from ...decoder.schema import facts
 from .. import answers, unanswerable
-from ..rules.input_value import Given, Wrong
+from ..rules.input_value import InputValue, InvalidInput
 from ..rules.reach import versions
-from .action import Action, Effect, Scene, response_of
-from .fault_plan import Fate, Undone
+from .action import Action, ActionContext, Effect, response_of
+from .fault_plan import FaultPlan, NothingToChange
 from .field_values import value_of
 from .leaves import leaves, pattern
 
@@ -49,23 +49,23 @@ class Edit(Action):
     side: str = "response"
 
     @classmethod
-    def read(cls, fields: Mapping[str, Given], wanted: Filter) -> Edit:
+    def read(cls, fields: Mapping[str, InputValue], wanted: Filter) -> Edit:
         given = fields["edit"]
         if not isinstance(given.value, Mapping) or not given.value:
-            given.wrong("'edit' holds fields by their paths: 'topics.partitions.leader_id: 3'")
+            given.invalid("'edit' holds fields by their paths: 'topics.partitions.leader_id: 3'")
         side = fields["in"].word("in", ("response", "request")) if "in" in fields else "response"
         keys = wanted.apis()
         if keys is None:
-            given.wrong("fields are those of an API: the match has to say which (api == NAME and ...)")
+            given.invalid("fields are those of an API: the match has to say which (api == NAME and ...)")
         names = ", ".join(sorted(facts.api_name(key) for key in keys))
         known = set().union(*(_paths(plan(side, key, v).root) for key in keys for v in facts.api(key).versions.every()))
         there = set().union(*(_paths(plan(side, key, v).root) for key in keys for v in versions(wanted, key)))
         for path, item in given.items.items():
             if pattern(path) not in known:
-                raise Wrong(item, f"no version of {names} has the {side} field {pattern(path)!r}", key=True)
+                raise InvalidInput(item, f"no version of {names} has the {side} field {pattern(path)!r}", key=True)
             if pattern(path) not in there:
                 text = f"the {side} field {pattern(path)!r} of {names} is in none of the versions that match"
-                raise Wrong(item, text, key=True)
+                raise InvalidInput(item, text, key=True)
         places = [(side, key, version) for key in sorted(keys) for version in versions(wanted, key)]
         return cls({path: value_of(path, item, places) for path, item in given.items.items()}, side)
 
@@ -80,50 +80,50 @@ class Edit(Action):
     def to_dict(self) -> dict[str, Any]:
         return {"edit": dict(self.fields)} | ({} if self.side == "response" else {"in": self.side})
 
-    def shape(self, fate: Fate, exchange: Exchange, scene: Scene) -> None:
+    def shape(self, faults: FaultPlan, exchange: Exchange, context: ActionContext) -> None:
         names = ", ".join(self.fields)
         if self.side == "response":
-            fate.change(f"response edited: {names}", partial(self.change, scene))
+            faults.change(f"response edited: {names}", partial(self.change, context))
             return
         try:
-            request = decode_request(fate.request) if fate.request is not None else exchange.request_message
+            request = decode_request(faults.request) if faults.request is not None else exchange.request_message
             if request is None:
-                raise Undone("request not edited: it cannot be read")
-            edited = self.edited(request, exchange, scene)
-            fate.request = edited.encode()
+                raise NothingToChange("request not edited: it cannot be read")
+            edited = self.edited(request, exchange, context)
+            faults.request = edited.encode()
             hangs = unanswerable.why(request, edited)
-        except Undone as why:
-            fate.notes.append(str(why))
+        except NothingToChange as why:
+            faults.notes.append(str(why))
             return
         except (DecodeError, EncodeError, KeyError) as error:
-            fate.notes.append(f"request not edited: {error}")
+            faults.notes.append(f"request not edited: {error}")
             return
-        fate.notes.append(f"request edited: {names}" + (f" ({hangs})" if hangs else ""))
+        faults.notes.append(f"request edited: {names}" + (f" ({hangs})" if hangs else ""))
 
-    def change(self, scene: Scene, exchange: Exchange, frame: bytes) -> bytes:
-        message = self.edited(response_of(exchange, frame), exchange, scene)
+    def change(self, context: ActionContext, exchange: Exchange, frame: bytes) -> bytes:
+        message = self.edited(response_of(exchange, frame), exchange, context)
         if message.plan.api_key == API_VERSIONS and message["error_code"] == answers.UNSUPPORTED_VERSION:
             # who reads such an answer expects version 0
             return answers.refused_versions(message.plan.version, message.to_dict(), message.header["correlation_id"])
         return message.encode()
 
-    def edited(self, message: Message, exchange: Exchange, scene: Scene) -> Message:
+    def edited(self, message: Message, exchange: Exchange, context: ActionContext) -> Message:
         """The message with its fields changed; paths that this version does not have are left out."""
         edits: dict[str, Any] = {}
         exact = {path: value for path, value in self.fields.items() if "[" in path and "[*]" not in path}
         loose = {pattern(path): value for path, value in self.fields.items() if path not in exact}
-        for leaf in leaves(message, scene.seen.topics):
+        for leaf in leaves(message, context.cluster_view.topics):
             if leaf.path in exact:
                 edits[leaf.path] = exact[leaf.path]
             elif loose and (found := pattern(leaf.path)) in loose and (
-                not leaf.depth or scene.selects(exchange, leaf.part)
+                not leaf.depth or context.selects(exchange, leaf.part)
             ):
                 edits[leaf.path] = loose[found]
         for path in (*exact, *loose):
             if path not in edits and "." not in path and any(f.name == path for f in message.plan.root.fields):
                 edits[path] = exact.get(path, loose.get(path))  # a whole array or struct
         if not edits:
-            raise Undone(f"{self.side} not edited: it has none of {', '.join(self.fields)} in what is meant")
+            raise NothingToChange(f"{self.side} not edited: it has none of {', '.join(self.fields)} in what is meant")
         return message.replace(edits)
 
 
@@ -137,7 +137,7 @@ class Leader(Action):
     to: str
 
     @classmethod
-    def read(cls, fields: Mapping[str, Given], wanted: Filter) -> Leader:
+    def read(cls, fields: Mapping[str, InputValue], wanted: Filter) -> Leader:
         return cls(_elsewhere(fields["leader"], "leader", METADATA, wanted))
 
     @property
@@ -147,16 +147,16 @@ class Leader(Action):
     def to_dict(self) -> dict[str, Any]:
         return {"leader": self.to}
 
-    def shape(self, fate: Fate, exchange: Exchange, scene: Scene) -> None:
-        fate.change("no leader" if self.to == "none" else "leader moved", partial(self.change, scene))
+    def shape(self, faults: FaultPlan, exchange: Exchange, context: ActionContext) -> None:
+        faults.change("no leader" if self.to == "none" else "leader moved", partial(self.change, context))
 
-    def change(self, scene: Scene, exchange: Exchange, frame: bytes) -> bytes:
+    def change(self, context: ActionContext, exchange: Exchange, frame: bytes) -> bytes:
         message = response_of(exchange, frame)
-        found = list(leaves(message, scene.seen.topics))
+        found = list(leaves(message, context.cluster_view.topics))
         nodes = sorted({leaf.value for leaf in found if pattern(leaf.path) == "brokers.node_id"})
         edits: dict[str, Any] = {}
         for leaf in found:
-            if leaf.field.name != "leader_id" or not scene.selects(exchange, leaf.part):
+            if leaf.field.name != "leader_id" or not context.selects(exchange, leaf.part):
                 continue
             edits[leaf.path] = -1 if self.to == "none" else _next(nodes, leaf.value)
             if self.to == "none":
@@ -164,8 +164,8 @@ class Leader(Action):
         edits = {path: value for path, value in edits.items() if message[path] != value}
         if not edits:
             if self.to == "moved":
-                raise Undone("leader not moved: there is no other broker, or no partition that is meant")
-            raise Undone("leader not taken away: no partition that is meant has one")
+                raise NothingToChange("leader not moved: there is no other broker, or no partition that is meant")
+            raise NothingToChange("leader not taken away: no partition that is meant has one")
         return message.replace(edits).encode()
 
 
@@ -179,7 +179,7 @@ class Coordinator(Action):
     to: str
 
     @classmethod
-    def read(cls, fields: Mapping[str, Given], wanted: Filter) -> Coordinator:
+    def read(cls, fields: Mapping[str, InputValue], wanted: Filter) -> Coordinator:
         return cls(_elsewhere(fields["coordinator"], "coordinator", FIND_COORDINATOR, wanted))
 
     @property
@@ -189,17 +189,17 @@ class Coordinator(Action):
     def to_dict(self) -> dict[str, Any]:
         return {"coordinator": self.to}
 
-    def shape(self, fate: Fate, exchange: Exchange, scene: Scene) -> None:
-        fate.change("no coordinator" if self.to == "none" else "coordinator moved", partial(self.change, scene))
+    def shape(self, faults: FaultPlan, exchange: Exchange, context: ActionContext) -> None:
+        faults.change("no coordinator" if self.to == "none" else "coordinator moved", partial(self.change, context))
 
-    def change(self, scene: Scene, exchange: Exchange, frame: bytes) -> bytes:
+    def change(self, context: ActionContext, exchange: Exchange, frame: bytes) -> bytes:
         message = response_of(exchange, frame)
-        brokers = scene.seen.brokers
+        brokers = context.cluster_view.brokers
         edits: dict[str, Any] = {}
         found = list(leaves(message))
         texts = {leaf.struct for leaf in found if leaf.field.name == "error_message"}
         for leaf in found:
-            if leaf.field.name != "node_id" or not scene.selects(exchange, leaf.part):
+            if leaf.field.name != "node_id" or not context.selects(exchange, leaf.part):
                 continue
             if self.to == "none":
                 edits |= {leaf.path: -1, leaf.struct + "host": "", leaf.struct + "port": -1}
@@ -211,14 +211,14 @@ class Coordinator(Action):
                 if leaf.struct in texts:
                     edits[leaf.struct + "error_message"] = None
         if not edits:
-            raise Undone("coordinator not moved: no other broker is known, or no key that is meant")
+            raise NothingToChange("coordinator not moved: no other broker is known, or no key that is meant")
         return message.replace(edits).encode()
 
 
-def _elsewhere(given: Given, what: str, api_key: int, wanted: Filter) -> str:
+def _elsewhere(given: InputValue, what: str, api_key: int, wanted: Filter) -> str:
     word = given.word(what, ("moved", "none"))
     if wanted.apis() != frozenset({api_key}):
-        given.wrong(
+        given.invalid(
             f"{what} is about {facts.api_name(api_key)}: the match has to begin with api == {facts.api_name(api_key)}"
         )
     return word

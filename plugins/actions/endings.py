@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 from ...decoder import Exchange
 from ...decoder.filter import Filter
-from ..rules.input_value import Given
-from .action import NO_EFFECT, Action, Effect, Scene, span
-from .fault_plan import FOREVER, At, Cut, Fate
+from ..rules.input_value import InputValue
+from .action import NO_EFFECT, Action, ActionContext, Effect, span
+from .fault_plan import FOREVER, ConnectionCut, CutPoint, FaultPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Drop(Action):
     what: str
 
     @classmethod
-    def read(cls, fields: Mapping[str, Given], wanted: Filter) -> Drop:
+    def read(cls, fields: Mapping[str, InputValue], wanted: Filter) -> Drop:
         return cls(fields["drop"].word("drop", ("response", "request")))
 
     @property
@@ -39,12 +39,12 @@ class Drop(Action):
     def to_dict(self) -> dict[str, Any]:
         return {"drop": self.what}
 
-    def shape(self, fate: Fate, exchange: Exchange, scene: Scene) -> None:
+    def shape(self, faults: FaultPlan, exchange: Exchange, context: ActionContext) -> None:
         if self.what == "request":
-            fate.forget_request = True
+            faults.forget_request = True
         else:
-            fate.forget_response = True
-        fate.notes.append(f"{self.what} dropped")
+            faults.forget_response = True
+        faults.notes.append(f"{self.what} dropped")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Blackhole(Action):
     of: str = "both"
 
     @classmethod
-    def read(cls, fields: Mapping[str, Given], wanted: Filter) -> Blackhole:
+    def read(cls, fields: Mapping[str, InputValue], wanted: Filter) -> Blackhole:
         given = fields["blackhole"]
         time = FOREVER if given.raw == "forever" else given.duration("blackhole", 1)
         of = fields["of"].word("of", ("request", "response", "both")) if "of" in fields else "both"
@@ -75,12 +75,12 @@ class Blackhole(Action):
         time = "forever" if self.time == FOREVER else span(self.time)
         return {"blackhole": time} | ({} if self.of == "both" else {"of": self.of})
 
-    def shape(self, fate: Fate, exchange: Exchange, scene: Scene) -> None:
-        fate.silence = self.time
-        fate.silent = (self.of != "response", self.of != "request")
+    def shape(self, faults: FaultPlan, exchange: Exchange, context: ActionContext) -> None:
+        faults.silence = self.time
+        faults.silent = (self.of != "response", self.of != "request")
         how_long = "from here on" if self.time == FOREVER else f"for {span(self.time)}"
         what = "nothing passes" if self.of == "both" else f"no {self.of}s pass"
-        fate.notes.append(f"{what} on this connection {how_long}")
+        faults.notes.append(f"{what} on this connection {how_long}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,27 +89,27 @@ class Disconnect(Action):
 
     KEYS: ClassVar[tuple[str, ...]] = ("disconnect", "how")
 
-    at: At
+    at: CutPoint
     reset: bool = False
 
     @classmethod
-    def read(cls, fields: Mapping[str, Given], wanted: Filter) -> Disconnect:
-        at = At(fields["disconnect"].word("disconnect", [str(at) for at in At]))
+    def read(cls, fields: Mapping[str, InputValue], wanted: Filter) -> Disconnect:
+        at = CutPoint(fields["disconnect"].word("disconnect", [str(at) for at in CutPoint]))
         return cls(at, "how" in fields and fields["how"].word("how", ("fin", "rst")) == "rst")
 
     @property
     def early(self) -> bool:
-        return self.at in (At.BEFORE_REQUEST, At.MID_REQUEST)
+        return self.at in (CutPoint.BEFORE_REQUEST, CutPoint.MID_REQUEST)
 
     @property
     def effect(self) -> Effect:
         if self.early:
             return Effect.KEEPS_REQUEST | Effect.KEEPS_RESPONSE | Effect.NO_RESPONSE | Effect.ENDS
-        return Effect.KEEPS_RESPONSE if self.at is At.BEFORE_RESPONSE else NO_EFFECT
+        return Effect.KEEPS_RESPONSE if self.at is CutPoint.BEFORE_RESPONSE else NO_EFFECT
 
     def to_dict(self) -> dict[str, Any]:
         return {"disconnect": str(self.at)} | ({"how": "rst"} if self.reset else {})
 
-    def shape(self, fate: Fate, exchange: Exchange, scene: Scene) -> None:
-        fate.cut = Cut(self.at, self.reset)
-        fate.notes.append(f"connection {'reset' if self.reset else 'closed'} {str(self.at).replace('-', ' the ')}")
+    def shape(self, faults: FaultPlan, exchange: Exchange, context: ActionContext) -> None:
+        faults.cut = ConnectionCut(self.at, self.reset)
+        faults.notes.append(f"connection {'reset' if self.reset else 'closed'} {str(self.at).replace('-', ' the ')}")

@@ -12,25 +12,25 @@ from typing import NamedTuple
 
 from ...decoder import Exchange
 from ...decoder.connection.hit_notes import hit_note
-from ..versions.emulated_release import Pretence
+from ..versions.emulated_release import EmulatedRelease
 
-Make = Callable[[Exchange, bytes], bytes]
-"""(the exchange with what is known of it, a frame) -> the frame instead of it. May raise DecodeError, and `Undone`."""
+ResponseEdit = Callable[[Exchange, bytes], bytes]
+"""(the exchange with what is known of it, a frame) -> the frame instead of it. May raise DecodeError, and `NothingToChange`."""
 FOREVER = -1
 
 
-class Undone(Exception):
+class NothingToChange(Exception):
     """A change that found nothing to change: what did not happen, and why, as the hit says it."""
 
 
 class Change(NamedTuple):
-    """A change of the response. `note`: which of the fate's notes says it."""
+    """A change of the response. `note`: which of the faults's notes says it."""
 
-    make: Make
+    make: ResponseEdit
     note: int
 
 
-class At(StrEnum):
+class CutPoint(StrEnum):
     """Where in an exchange its connection is cut."""
 
     BEFORE_REQUEST = "before-request"
@@ -46,14 +46,14 @@ class At(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class ConnectionCut:
     """The end of a connection. `reset`: as RST, otherwise FIN."""
 
-    at: At
+    at: CutPoint
     reset: bool = False
 
 
-class Damage(NamedTuple):
+class DamagedFrame(NamedTuple):
     """A frame whose bytes are not a frame any more. `size`: the value of its 4 size bytes."""
 
     size: int
@@ -63,20 +63,20 @@ class Damage(NamedTuple):
         return self.size.to_bytes(4, "big", signed=self.size < 0) + self.frame
 
 
-Harm = Callable[[Damage], Damage]
+DamageStep = Callable[[DamagedFrame], DamagedFrame]
 """Damages a frame, or what damage has left of it."""
 
 
-def damaged(frame: bytes, harms: list[Harm]) -> bytes:
+def damaged(frame: bytes, steps: list[DamageStep]) -> bytes:
     """A frame (with its size) with everything done to it."""
-    found = Damage(len(frame) - 4, frame[4:])
-    for harm in harms:
-        found = harm(found)
+    found = DamagedFrame(len(frame) - 4, frame[4:])
+    for step in steps:
+        found = step(found)
     return bytes(found)
 
 
 @dataclass(slots=True)
-class Fate:
+class FaultPlan:
     """What happens to an exchange, and how that is told. `hits`: how often the rule has fired, this time included."""
 
     rule: str
@@ -86,7 +86,7 @@ class Fate:
     """The response, made here: the request does not reach the broker."""
     request: bytes | None = None
     """What the broker gets instead of the client's request."""
-    request_damage: list[Harm] = field(default_factory=list)
+    request_damage: list[DamageStep] = field(default_factory=list)
     """What is done to the request's bytes after that, in this order."""
     forget_request: bool = False
     """The request goes nowhere and is never answered."""
@@ -95,18 +95,18 @@ class Fate:
     """Whether the notes say something else since the response is there."""
     changes: list[Change] = field(default_factory=list)
     """What is done to the broker's response, in this order."""
-    damage: list[Harm] = field(default_factory=list)
+    damage: list[DamageStep] = field(default_factory=list)
     """What is done to the response's bytes after that; the result may be no frame."""
     forget_response: bool = False
     response_delay: int = 0
-    cut: Cut | None = None
+    cut: ConnectionCut | None = None
     mute: int = 0
     """The connection's next requests are not read for so long after the response, as brokers do (KIP-219)."""
     silence: int = 0
     """Nothing passes on the connection for so long, FOREVER to its end."""
     silent: tuple[bool, bool] = (True, True)
     """Which directions that is about: requests, responses."""
-    dialect: Pretence | None = None
+    adapter: EmulatedRelease | None = None
     """What the connection speaks with its client from this request on."""
     rates: tuple[int, int] = (0, 0)
     """Bytes a second that the connection may send from now on: requests, responses; 0: as many as it likes."""
@@ -121,10 +121,10 @@ class Fate:
         """Whether something is left to do when the response is there."""
         return bool(
             self.changes or self.damage or self.forget_response or self.response_delay or self.mute
-            or (self.cut is not None and self.cut.at not in (At.BEFORE_REQUEST, At.MID_REQUEST))
+            or (self.cut is not None and self.cut.at not in (CutPoint.BEFORE_REQUEST, CutPoint.MID_REQUEST))
         )  # fmt: skip
 
-    def change(self, note: str, make: Make, first: bool = False) -> None:
+    def change(self, note: str, make: ResponseEdit, first: bool = False) -> None:
         """Let the response be changed, and say so. `first`: before all other changes."""
         self.changes.insert(0 if first else len(self.changes), Change(make, len(self.notes)))
         self.notes.append(note)
@@ -134,7 +134,7 @@ class Fate:
         for change in self.changes:
             try:
                 frame = change.make(exchange, frame)
-            except Undone as why:
+            except NothingToChange as why:
                 self.notes[change.note] = str(why)
                 self.corrected = True
         return frame

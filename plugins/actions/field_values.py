@@ -9,15 +9,15 @@ from ...decoder import EncodeError, encode_body
 from ...decoder.codec.message import is_error_code
 from ...decoder.codec.plan import FieldPlan, StructPlan, plan
 from ...decoder.schema import facts
-from ..rules.input_value import Given
+from ..rules.input_value import InputValue
 from .leaves import pattern
 
 Place = tuple[str, int, int]
 """``"request"`` or ``"response"``, api key, version."""
 
 
-def value_of(path: str, given: Given, places: Iterable[Place]) -> Any:
-    """What a field is to hold, with codes instead of names of errors; raises `Wrong` if it fits into none of the messages
+def value_of(path: str, given: InputValue, places: Iterable[Place]) -> Any:
+    """What a field is to hold, with codes instead of names of errors; raises `InvalidInput` if it fits into none of the messages
     that have the field. `path`: as `Message.replace` takes it, or without indexes."""
     value, why = given.value, ""
     for side, key, version in places:
@@ -37,7 +37,7 @@ def value_of(path: str, given: Given, places: Iterable[Place]) -> Any:
                 continue
         return value
     if why:
-        given.wrong(why)
+        given.invalid(why)
     return value
 
 
@@ -54,7 +54,7 @@ def _chain(struct: StructPlan, names: list[str]) -> list[FieldPlan]:
     return found
 
 
-def _coded(field: FieldPlan, value: Any, given: Given) -> Any:
+def _coded(field: FieldPlan, value: Any, given: InputValue) -> Any:
     if isinstance(value, list):
         return [_coded(field, item, given) for item in value]
     if field.struct is not None and isinstance(value, Mapping):
@@ -64,5 +64,5 @@ def _coded(field: FieldPlan, value: Any, given: Given) -> Any:
         try:
             return facts.error_code(value)
         except KeyError as error:
-            given.wrong(str(error.args[0]))
+            given.invalid(str(error.args[0]))
     return value

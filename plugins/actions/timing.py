@@ -12,9 +12,9 @@ from ...decoder import Exchange
 from ...decoder.filter import Filter
 from ...decoder.reference import releases
 from ...decoder.schema import facts
-from ..rules.input_value import Given
-from .action import NO_EFFECT, Action, Effect, Scene, response_of, span
-from .fault_plan import Fate, Undone
+from ..rules.input_value import InputValue
+from .action import NO_EFFECT, Action, ActionContext, Effect, response_of, span
+from .fault_plan import FaultPlan, NothingToChange
 
 SIDES = ("request", "response")
 THROTTLE = "throttle_time_ms"
@@ -37,16 +37,16 @@ class Delay(Action):
     of: str = "response"
 
     @classmethod
-    def read(cls, fields: Mapping[str, Given], wanted: Filter) -> Delay:
+    def read(cls, fields: Mapping[str, InputValue], wanted: Filter) -> Delay:
         delay = fields["delay"].duration("delay")
         jitter = fields["jitter"].duration("jitter") if "jitter" in fields else 0
         shape = "uniform" if jitter else "fixed"
         if "distribution" in fields:
             shape = fields["distribution"].word("distribution", SHAPES)
             if shape in ("uniform", "normal") and not jitter:
-                fields["distribution"].wrong(f"a {shape} distribution needs a 'jitter'")
+                fields["distribution"].invalid(f"a {shape} distribution needs a 'jitter'")
             if shape in ("fixed", "exponential") and jitter:
-                fields["jitter"].wrong(f"a {shape} distribution has no jitter")
+                fields["jitter"].invalid(f"a {shape} distribution has no jitter")
         of = fields["of"].word("of", SIDES) if "of" in fields else "response"
         return cls(delay, jitter, shape, of)
 
@@ -80,13 +80,13 @@ class Delay(Action):
             return self.delay
         return max(int(drawn), 0)
 
-    def shape(self, fate: Fate, exchange: Exchange, scene: Scene) -> None:
-        drawn = self.draw(scene.random)
+    def shape(self, faults: FaultPlan, exchange: Exchange, context: ActionContext) -> None:
+        drawn = self.draw(context.random)
         if self.of == "request":
-            fate.request_delay += drawn
+            faults.request_delay += drawn
         else:
-            fate.response_delay += drawn
-        fate.notes.append(f"{self.of} delayed by {drawn / 1e6:.4g} ms")
+            faults.response_delay += drawn
+        faults.notes.append(f"{self.of} delayed by {drawn / 1e6:.4g} ms")
 
 
 def _older(api_key: int, version: int) -> bool:
@@ -116,7 +116,7 @@ class Throttle(Action):
     mute: bool = True
 
     @classmethod
-    def read(cls, fields: Mapping[str, Given], wanted: Filter) -> Throttle:
+    def read(cls, fields: Mapping[str, InputValue], wanted: Filter) -> Throttle:
         return cls(
             fields["throttle"].duration("throttle", 1_000_000),
             fields["mute"].flag("mute") if "mute" in fields else True,
@@ -129,23 +129,23 @@ class Throttle(Action):
     def to_dict(self) -> dict[str, Any]:
         return {"throttle": span(self.time)} | ({} if self.mute else {"mute": False})
 
-    def shape(self, fate: Fate, exchange: Exchange, scene: Scene) -> None:
+    def shape(self, faults: FaultPlan, exchange: Exchange, context: ActionContext) -> None:
         done = f"throttled for {span(self.time)}"
         if not self.mute:
             done = f"throttled for {span(self.time)} by its own word"
         elif waits_itself(exchange):
-            fate.response_delay += self.time
+            faults.response_delay += self.time
             done += ", the response waiting (as before Kafka 2.0)"
         else:
-            fate.mute += self.time
-        fate.change(done, partial(self.tell, done))
+            faults.mute += self.time
+        faults.change(done, partial(self.tell, done))
 
     def tell(self, done: str, exchange: Exchange, frame: bytes) -> bytes:
         """The response with its throttle_time_ms."""
         message = response_of(exchange, frame)
         if not any(field.name == THROTTLE for field in message.plan.root.fields):
             what = f"{exchange.api} v{message.plan.version} has no {THROTTLE}"
-            raise Undone(f"{done}; {what}" if self.mute else f"not throttled: {what}")
+            raise NothingToChange(f"{done}; {what}" if self.mute else f"not throttled: {what}")
         return message.replace({THROTTLE: self.time // 1_000_000}).encode()
 
 
@@ -159,17 +159,17 @@ class Bandwidth(Action):
     of: str = "response"
 
     @classmethod
-    def read(cls, fields: Mapping[str, Given], wanted: Filter) -> Bandwidth:
+    def read(cls, fields: Mapping[str, InputValue], wanted: Filter) -> Bandwidth:
         of = fields["of"].word("of", (*SIDES, "both")) if "of" in fields else "response"
         return cls(fields["bandwidth"].size("bandwidth"), of)
 
     def to_dict(self) -> dict[str, Any]:
         return {"bandwidth": self.rate} | ({} if self.of == "response" else {"of": self.of})
 
-    def shape(self, fate: Fate, exchange: Exchange, scene: Scene) -> None:
-        before = fate.rates
-        fate.rates = (
+    def shape(self, faults: FaultPlan, exchange: Exchange, context: ActionContext) -> None:
+        before = faults.rates
+        faults.rates = (
             self.rate if self.of != "response" else before[0],
             self.rate if self.of != "request" else before[1],
         )
-        fate.notes.append(f"{self.of}s of this connection limited to {self.rate} bytes a second")
+        faults.notes.append(f"{self.of}s of this connection limited to {self.rate} bytes a second")

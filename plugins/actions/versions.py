@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 from ...decoder import Exchange
 from ...decoder.filter import Filter
 from ...decoder.schema import facts
-from ..rules.input_value import Given, Wrong
-from ..versions.emulated_release import Pretence
+from ..rules.input_value import InputValue, InvalidInput
+from ..versions.emulated_release import EmulatedRelease
 from ..versions.profile import Profile, api
-from .action import Action, Scene
-from .fault_plan import Fate
+from .action import Action, ActionContext
+from .fault_plan import FaultPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,29 +25,29 @@ class Pretend(Action):
     EARLY: ClassVar[bool] = True
 
     profile: Profile
-    dialect: Pretence = field(init=False, compare=False, repr=False)
+    adapter: EmulatedRelease = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "dialect", Pretence(self.profile))
+        object.__setattr__(self, "adapter", EmulatedRelease(self.profile))
 
     @classmethod
-    def read(cls, fields: Mapping[str, Given], wanted: Filter) -> Pretend:
+    def read(cls, fields: Mapping[str, InputValue], wanted: Filter) -> Pretend:
         given = fields["pretend"]
         name = given.text("pretend")
         if not isinstance(given.value, str):
-            given.wrong(f'a release is text: write it in quotes, such as "{name}" (2.10 would be read as 2.1)')
+            given.invalid(f'a release is text: write it in quotes, such as "{name}" (2.10 would be read as 2.1)')
         try:
             Profile.of(name)
         except ValueError as error:
-            given.wrong(str(error))
+            given.invalid(str(error))
         return cls(_with_caps(fields.get("cap"), name))
 
     def to_dict(self) -> dict[str, Any]:
         return self.profile.to_dict()
 
-    def shape(self, fate: Fate, exchange: Exchange, scene: Scene) -> None:
-        fate.dialect = self.dialect
-        fate.notes.append(f"the client is told of {self.profile.text}")
+    def shape(self, faults: FaultPlan, exchange: Exchange, context: ActionContext) -> None:
+        faults.adapter = self.adapter
+        faults.notes.append(f"the client is told of {self.profile.text}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,26 +57,26 @@ class Cap(Pretend):
     KEYS: ClassVar[tuple[str, ...]] = ("cap",)
 
     @classmethod
-    def read(cls, fields: Mapping[str, Given], wanted: Filter) -> Cap:
+    def read(cls, fields: Mapping[str, InputValue], wanted: Filter) -> Cap:
         return cls(_with_caps(fields["cap"], ""))
 
 
-def _with_caps(given: Given | None, release: str) -> Profile:
+def _with_caps(given: InputValue | None, release: str) -> Profile:
     if given is None:
         return Profile.of(release)
     if not isinstance(given.value, Mapping) or not given.items:
-        given.wrong("'cap' holds APIs and their highest versions: {Fetch: 11, Produce: 7}")
+        given.invalid("'cap' holds APIs and their highest versions: {Fetch: 11, Produce: 7}")
     caps: dict[str, int] = {}
     for name, item in given.items.items():
         try:
             known = facts.api_name(api(name))
         except ValueError as error:
-            raise Wrong(item, str(error), key=True) from None
+            raise InvalidInput(item, str(error), key=True) from None
         caps[name] = item.number(known, 0, 0x7FFF)
         try:
             Profile.of(release, caps)
         except ValueError as error:
-            item.wrong(str(error))
+            item.invalid(str(error))
     if given.twice:
-        raise Wrong(given.items[given.twice], f"{given.twice!r} stands here twice", key=True)
+        raise InvalidInput(given.items[given.twice], f"{given.twice!r} stands here twice", key=True)
     return Profile.of(release, caps)

@@ -1,7 +1,7 @@
 """What a user gave for a rule, with the place it stands at: the one reader for YAML, TOML, JSON and Python.
 
-A `Given` is a value with its path (``rules[1].do.error``) and, where it came from a text, its line and column. Its
-methods give values of the wanted kind, or raise `Wrong` that names the place, what is possible, and the nearest word.
+A `InputValue` is a value with its path (``rules[1].do.error``) and, where it came from a text, its line and column. Its
+methods give values of the wanted kind, or raise `InvalidInput` that names the place, what is possible, and the nearest word.
 Nothing in it is ever executed.
 """
 
@@ -18,10 +18,10 @@ from ...decoder.schema import facts
 from ...errors import BarnabasError
 
 
-class Wrong(BarnabasError, ValueError):
+class InvalidInput(BarnabasError, ValueError):
     """`given`: what is wrong; `offset`: characters into its text; `key`: it is the key and not the value."""
 
-    def __init__(self, given: Given, text: str, offset: int = 0, key: bool = False) -> None:
+    def __init__(self, given: InputValue, text: str, offset: int = 0, key: bool = False) -> None:
         super().__init__(text)
         self.given, self.text, self.offset, self.key = given, text, offset, key
 
@@ -34,7 +34,7 @@ Place = tuple[int, int]
 
 
 @dataclass(slots=True)
-class Given:
+class InputValue:
     """`value`: plain data; `raw`: a scalar as it was written. `items`: what a mapping or a list holds."""
 
     value: Any
@@ -43,39 +43,39 @@ class Given:
     place: Place | None = None
     key_place: Place | None = None
     quoted: bool = False
-    items: dict[str, Given] = field(default_factory=dict)
-    listed: list[Given] = field(default_factory=list)
+    items: dict[str, InputValue] = field(default_factory=dict)
+    listed: list[InputValue] = field(default_factory=list)
     twice: str = ""
     """A key that stands in the mapping for a second time."""
 
     # -- structure ---------------------------------------------------------------------------------------------
 
-    def wrong(self, text: str, offset: int = 0) -> NoReturn:
-        raise Wrong(self, text, offset)
+    def invalid(self, text: str, offset: int = 0) -> NoReturn:
+        raise InvalidInput(self, text, offset)
 
-    def mapping(self, known: Sequence[str], what: str) -> dict[str, Given]:
+    def mapping(self, known: Sequence[str], what: str) -> dict[str, InputValue]:
         """The entries of a mapping whose keys are all known."""
         if not isinstance(self.value, Mapping):
-            self.wrong(f"{what} consists of 'key: value' with the keys {', '.join(known)}")
+            self.invalid(f"{what} consists of 'key: value' with the keys {', '.join(known)}")
         for key, item in self.items.items():
             if key not in known:
-                raise Wrong(
+                raise InvalidInput(
                     item, f"{what} has no key {key!r}{nearest(key, known)} (possible: {', '.join(known)})", key=True
                 )
         if self.twice:
-            raise Wrong(self.items[self.twice], f"{self.twice!r} stands here twice", key=True)
+            raise InvalidInput(self.items[self.twice], f"{self.twice!r} stands here twice", key=True)
         return self.items
 
-    def list(self, what: str) -> list[Given]:
+    def list(self, what: str) -> list[InputValue]:
         if not isinstance(self.value, list):
-            self.wrong(f"{what!r} is a list: each entry starts with '- '")
+            self.invalid(f"{what!r} is a list: each entry starts with '- '")
         return self.listed
 
     # -- scalars -----------------------------------------------------------------------------------------------
 
     def text(self, what: str) -> str:
         if self.raw is None or self.value is None or not self.raw:
-            self.wrong(f"{what!r} is text")
+            self.invalid(f"{what!r} is text")
         return self.raw
 
     def number(self, what: str, least: int, most: int = 1 << 62) -> int:
@@ -86,7 +86,7 @@ class Given:
             if least <= value <= most:
                 return value
         bounds = f"from {least}" if most >= 1 << 62 else f"from {least} to {most}"
-        raise Wrong(self, f"{what!r} is a whole number {bounds}")
+        raise InvalidInput(self, f"{what!r} is a whole number {bounds}")
 
     def share(self, what: str) -> float:
         """A probability: ``0.25`` or ``25%``."""
@@ -96,21 +96,21 @@ class Given:
         except ValueError:
             value = -1.0
         if not 0 < value <= 1:
-            self.wrong(f"{what!r} is more than 0 and at most 1, or a percentage such as 25%")
+            self.invalid(f"{what!r} is more than 0 and at most 1, or a percentage such as 25%")
         return value
 
     def duration(self, what: str, least_ns: int = 0) -> int:
         """Nanoseconds: ``200ms``, ``1.5s``, ``2m``."""
         found = literal(self.raw or "")
         if found is None or (found.unit != "time" and found.value != 0) or found.value < least_ns:
-            self.wrong(f"{what!r} is a duration with a unit (us, ms, s, m, h), such as 200ms")
+            self.invalid(f"{what!r} is a duration with a unit (us, ms, s, m, h), such as 200ms")
         return int(found.value)
 
     def size(self, what: str) -> int:
         """Bytes: ``100``, ``1.5MB``, ``16KiB``."""
         found = literal((self.raw or "").removesuffix("/s"))
         if found is None or found.unit not in ("", "size") or found.value < 1:
-            self.wrong(f"{what!r} is a size of at least one byte, such as 64kB")
+            self.invalid(f"{what!r} is a size of at least one byte, such as 64kB")
         return int(found.value)
 
     def word(self, what: str, known: Sequence[str]) -> str:
@@ -118,7 +118,7 @@ class Given:
         raw = self.text(what)
         if raw not in known:
             listed = f"{', '.join(known[:-1])} or {known[-1]}" if len(known) > 1 else known[0]
-            self.wrong(f"{what} is {listed} and not {raw!r}{nearest(raw, known)}")
+            self.invalid(f"{what} is {listed} and not {raw!r}{nearest(raw, known)}")
         return raw
 
     def flag(self, what: str) -> bool:
@@ -134,26 +134,26 @@ class Given:
             return facts.error_code(name)
         except KeyError as error:
             if (code := next((each for each in facts.errors().values() if str(each.code) == name), None)) is not None:
-                self.wrong(f"an error is given by its name: {name} is {code.name}")
-            self.wrong(str(error.args[0]))
+                self.invalid(f"an error is given by its name: {name} is {code.name}")
+            self.invalid(str(error.args[0]))
 
     def filter(self, what: str) -> Filter:
         text = self.text(what)
         try:
             return compile(text)
         except FilterError as error:
-            self.wrong(error.message, error.start)
+            self.invalid(error.message, error.start)
 
 
-def plainly(value: Any, path: str = "") -> Given:
+def from_plain(value: Any, path: str = "") -> InputValue:
     """Plain data (from JSON or Python) to be read; it has no lines."""
-    given = Given(value, path)
+    given = InputValue(value, path)
     if isinstance(value, Mapping):
         for key, item in value.items():
-            given.items[str(key)] = plainly(item, f"{path}.{key}" if path else str(key))
+            given.items[str(key)] = from_plain(item, f"{path}.{key}" if path else str(key))
     elif isinstance(value, list | tuple):
         given.value = list(value)
-        given.listed = [plainly(item, f"{path}[{number}]") for number, item in enumerate(value)]
+        given.listed = [from_plain(item, f"{path}[{number}]") for number, item in enumerate(value)]
     elif isinstance(value, bool):
         given.raw = str(value).lower()
     elif value is not None:

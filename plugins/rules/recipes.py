@@ -24,7 +24,7 @@ class Recipe:
         return [name for name in CONDITIONS if f"{{{name}}}" in text]
 
     def made(self, **named: str) -> list[Rule]:
-        """The rules, for one topic, group or client (``topic="orders"``); Wrong if that cannot be."""
+        """The rules, for one topic, group or client (``topic="orders"``); InvalidInput if that cannot be."""
         found = []
         for rule in self.rules:
             match = str(rule["match"])

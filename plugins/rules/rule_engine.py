@@ -18,11 +18,11 @@ from ...decoder.filter.language.patterns import within
 from ...decoder.filter.language.tree import FieldValue, Search
 from ...decoder.schema import facts
 from .. import fetch_sessions
-from ..actions import Scene, Seen
-from ..actions.fault_plan import Fate
+from ..actions import ActionContext, ClusterView
+from ..actions.fault_plan import FaultPlan
 from ..answers import METADATA, cluster_of
 from .rules import Rule
-from .when import Clockwork, Count, Counting
+from .when import LocalCounter, RuleCounter, Trigger
 
 SEARCH_SECONDS = 0.05
 """How long the regular expressions of all rules may take for one frame. Past that it passes as if no rule had matched."""
@@ -72,14 +72,14 @@ def steady(wanted: Filter) -> bool:
     return True
 
 
-class Standing:
+class ActiveRule:
     """A rule at work."""
 
-    __slots__ = ("apis", "by_header_prefix", "clock", "random", "rule", "selects", "steady", "whole_fetches")
+    __slots__ = ("apis", "by_header_prefix", "random", "rule", "selects", "steady", "trigger", "whole_fetches")
 
-    def __init__(self, rule: Rule, count: Counting) -> None:
+    def __init__(self, rule: Rule, count: RuleCounter) -> None:
         self.rule = rule
-        self.clock = Clockwork(rule.when, count)
+        self.trigger = Trigger(rule.when, count)
         keys = rule.filter.apis()
         self.apis = KNOWN if keys is None else keys
         seed = rule.when.seed if rule.when.seed is not None else zlib.crc32(rule.name.encode())
@@ -91,21 +91,21 @@ class Standing:
         self.whole_fetches = not rule.late and fetch_sessions.names_topics(rule.filter)
 
 
-class RuleBook:
+class RuleEngine:
     """The rules of a relay. `seen`: what they have learned of the cluster, kept when the rules change."""
 
-    def __init__(self, rules: Sequence[Rule], seen: Seen | None = None, now_ns: int | None = None) -> None:
+    def __init__(self, rules: Sequence[Rule], cluster_view: ClusterView | None = None, now_ns: int | None = None) -> None:
         begun = time.time_ns() if now_ns is None else now_ns
-        self._standing = [Standing(rule, Count(begun)) for rule in rules]
-        self.seen = seen if seen is not None else Seen()
+        self._active = [ActiveRule(rule, LocalCounter(begun)) for rule in rules]
+        self.cluster_view = cluster_view if cluster_view is not None else ClusterView()
         self._sort()
 
     def _sort(self) -> None:
-        self._interest = frozenset().union(*(each.apis for each in self._standing))
-        self._late = frozenset().union(*(each.apis for each in self._standing if each.rule.late))
+        self._interest = frozenset().union(*(each.apis for each in self._active))
+        self._late = frozenset().union(*(each.apis for each in self._active if each.rule.late))
         if any(
             Need.CONNECTION in each.rule.filter.needs or any(action.KEYS[0] == "throttle" for action in each.rule.do)
-            for each in self._standing
+            for each in self._active
         ):
             # Clients and brokers say there what they are.
             self._interest |= {API_VERSIONS}
@@ -113,7 +113,7 @@ class RuleBook:
 
     def early(self, api_key: int) -> bool:
         """Whether a rule for an API is decided by the request alone."""
-        return any(api_key in each.apis and not each.rule.late for each in self._standing)
+        return any(api_key in each.apis and not each.rule.late for each in self._active)
 
     def kept(self) -> frozenset[int]:
         """Api keys whose requests are of use until the response is there, and are of no other."""
@@ -122,7 +122,7 @@ class RuleBook:
     def fast_reject(self, api_key: int) -> FastReject | None:
         """When no rule is about a response of an API; None if each has to be judged."""
         found = FastReject()
-        for each in self._standing:
+        for each in self._active:
             if each.rule.late and api_key in each.apis:
                 if (fast_reject := each.rule.filter.fast_reject) is None:
                     return None
@@ -131,11 +131,11 @@ class RuleBook:
 
     def steady(self, api_key: int) -> bool:
         """Whether a request that concerns no rule tells the same of all that begin like it on its connection."""
-        return all(each.steady for each in self._standing if api_key in each.apis and not each.rule.late)
+        return all(each.steady for each in self._active if api_key in each.apis and not each.rule.late)
 
     def by_header_prefix(self, api_key: int) -> bool:
         """Whether all rules for an API can do with the `decoder.skeleton` of its messages."""
-        return all(each.by_header_prefix for each in self._standing if api_key in each.apis)
+        return all(each.by_header_prefix for each in self._active if api_key in each.apis)
 
     def concerns(self, exchange: Exchange, late: bool = False) -> bool:
         """Whether a rule is about a request (or `late`, a response): it may fire. Counts nothing."""
@@ -144,16 +144,16 @@ class RuleBook:
 
     def whole_fetches(self) -> bool:
         """Whether a rule that may still fire has to know all topics of a Fetch (see `fetch_sessions`)."""
-        return any(each.whole_fetches and not each.clock.spent for each in self._standing)
+        return any(each.whole_fetches and not each.trigger.spent for each in self._active)
 
     def begin(self, now_ns: int) -> None:
         """Let the rules begin at this time (nanoseconds since the epoch): windows of time count from there."""
-        for each in self._standing:
-            each.clock.count.begun_ns = now_ns
+        for each in self._active:
+            each.trigger.count.begun_ns = now_ns
 
     @property
     def rules(self) -> list[Rule]:
-        return [each.rule for each in self._standing]
+        return [each.rule for each in self._active]
 
     def interest(self) -> frozenset[int]:
         """Api keys whose requests have to be shown to `decide`."""
@@ -165,40 +165,40 @@ class RuleBook:
 
     def hits(self) -> dict[str, int]:
         """How often each rule has fired, by name."""
-        return {each.rule.name: each.clock.count.hits for each in self._standing}
+        return {each.rule.name: each.trigger.count.hits for each in self._active}
 
     def counts(self) -> dict[str, tuple[int, int]]:
         """How often each rule has matched and fired, by name."""
-        return {each.rule.name: (each.clock.count.matched, each.clock.count.hits) for each in self._standing}
+        return {each.rule.name: (each.trigger.count.matched, each.trigger.count.hits) for each in self._active}
 
     def renewed(
         self,
         rules: Sequence[Rule],
         counts: Mapping[str, tuple[int, int]],
-        shared: Mapping[str, Counting] | None = None,
-    ) -> RuleBook:
+        shared: Mapping[str, RuleCounter] | None = None,
+    ) -> RuleEngine:
         """A book with other rules that has seen the same; rules named in `counts` go on counting from there, and those
         that were here before keep the time they began at. `shared`: counts that stand elsewhere, by name."""
-        book = RuleBook((), self.seen)
-        began = {each.rule.name: each.clock.count.begun_ns for each in self._standing}
+        engine = RuleEngine((), self.cluster_view)
+        began = {each.rule.name: each.trigger.count.begun_ns for each in self._active}
         now = time.time_ns()
         for rule in rules:
-            count: Counting | None = shared.get(rule.name) if shared is not None else None
+            count: RuleCounter | None = shared.get(rule.name) if shared is not None else None
             if count is None:
                 begun = began.get(rule.name, now) if rule.name in counts else now
-                count = Count(begun, *counts.get(rule.name, (0, 0)))
-            book._standing.append(Standing(rule, count))
-        book._sort()
-        return book
+                count = LocalCounter(begun, *counts.get(rule.name, (0, 0)))
+            engine._active.append(ActiveRule(rule, count))
+        engine._sort()
+        return engine
 
     def learn(self, exchange: Exchange) -> None:
         """Take topic names and brokers from a response as the client gets it."""
-        self.seen.topics.learn(exchange)
+        self.cluster_view.topics.learn(exchange)
         if exchange.api_key == METADATA and (message := exchange.response_message) is not None:
-            self.seen.cluster = cluster_of(message) or self.seen.cluster
+            self.cluster_view.cluster = cluster_of(message) or self.cluster_view.cluster
 
-    def decide(self, exchange: Exchange) -> Fate | None:
-        """What happens to a request: the fate of the first rule that fires; None if it passes.
+    def decide(self, exchange: Exchange) -> FaultPlan | None:
+        """What happens to a request: the faults of the first rule that fires; None if it passes.
 
         A Produce with acks=0 gets no answer from a broker; rules that would answer it leave it alone.
         """
@@ -207,28 +207,28 @@ class RuleBook:
         with within(SEARCH_SECONDS, time.monotonic):
             return self._first(exchange, late=False)
 
-    def judge(self, exchange: Exchange) -> Fate | None:
+    def judge(self, exchange: Exchange) -> FaultPlan | None:
         """What happens to a response, for rules that ask what it says."""
         if exchange.api_key not in self._late:
             return None
         with within(SEARCH_SECONDS, time.monotonic):
             return self._first(exchange, late=True)
 
-    def _first(self, exchange: Exchange, late: bool) -> Fate | None:
+    def _first(self, exchange: Exchange, late: bool) -> FaultPlan | None:
         for each in self._matching(exchange, late):
-            if hit := each.clock.fires(exchange):
-                fate = Fate(each.rule.name, hit)
-                scene = Scene(self.seen, each.random, each.selects, hit)
+            if hit := each.trigger.fires(exchange):
+                faults = FaultPlan(each.rule.name, hit)
+                context = ActionContext(self.cluster_view, each.random, each.selects, hit)
                 for action in each.rule.do:
-                    action.shape(fate, exchange, scene)
-                fate.settle(exchange)
-                return fate
+                    action.shape(faults, exchange, context)
+                faults.settle(exchange)
+                return faults
         return None
 
-    def _matching(self, exchange: Exchange, late: bool) -> Iterator[Standing]:
+    def _matching(self, exchange: Exchange, late: bool) -> Iterator[ActiveRule]:
         silent = exchange.api_key == PRODUCE and not late and _acks(exchange) == 0
-        for each in self._standing:
-            if each.rule.late is not late or exchange.api_key not in each.apis or each.clock.spent:
+        for each in self._active:
+            if each.rule.late is not late or exchange.api_key not in each.apis or each.trigger.spent:
                 continue
             if silent and any(not action.early or action.KEYS[0] in ("error", "respond") for action in each.rule.do):
                 continue

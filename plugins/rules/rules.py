@@ -21,7 +21,7 @@ from ...decoder.filter import Filter, compile
 from .. import actions
 from ..actions import Action
 from . import reach, when
-from .input_value import Given, Wrong, plainly
+from .input_value import InputValue, InvalidInput, from_plain
 from .rules_file import RuleError, read, read_text
 from .when import ALWAYS, When
 
@@ -59,8 +59,8 @@ class Rule:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Rule:
-        """From plain data; `Wrong` (a ValueError) names what is wrong with it, by its path."""
-        return _rule(plainly(fields), 1)
+        """From plain data; `InvalidInput` (a ValueError) names what is wrong with it, by its path."""
+        return _rule(from_plain(fields), 1)
 
     @classmethod
     def of(
@@ -78,29 +78,29 @@ class Rule:
         return cls.from_dict(fields)
 
 
-def _rule(given: Given, number: int) -> Rule:
+def _rule(given: InputValue, number: int) -> Rule:
     fields = given.mapping(KEYS, "a rule")
     for key in ("match", "do"):
         if key not in fields:
-            given.wrong(f"the rule has no {key!r}")
+            given.invalid(f"the rule has no {key!r}")
     name = fields["name"].text("name") if "name" in fields else f"rule {number}"
     wanted = fields["match"].filter("match")
     if why := reach.never(wanted):
-        fields["match"].wrong(f"the match is never true: {why}")
+        fields["match"].invalid(f"the match is never true: {why}")
     if wanted.completed_only:
         what = "is not known when rules are asked, while a message passes: it is for recordings and lists"
-        fields["match"].wrong(f"{wanted.completed_only!r} {what}")
+        fields["match"].invalid(f"{wanted.completed_only!r} {what}")
     do = actions.read(fields["do"], wanted)
     found = when.read(fields["when"]) if "when" in fields else ALWAYS
     return Rule(name, wanted.text, do, found)
 
 
-def _rules(listed: list[Given], first: int) -> list[Rule]:
+def _rules(listed: list[InputValue], first: int) -> list[Rule]:
     found: dict[str, Rule] = {}
     for number, given in enumerate(listed, first):
         rule = _rule(given, number)
         if rule.name in found:
-            given.wrong(f"a second rule is named {rule.name!r}: hits are counted by name")
+            given.invalid(f"a second rule is named {rule.name!r}: hits are counted by name")
         found[rule.name] = rule
     return list(found.values())
 
@@ -110,7 +110,7 @@ def load(path: str | Path) -> list[Rule]:
     source = read(Path(path))
     try:
         return _rules(source.rules(), 1)
-    except Wrong as error:
+    except InvalidInput as error:
         raise source.error(error) from None
 
 
@@ -124,13 +124,13 @@ def parse(text: str, name: str = "rules", first: int = 1, most: int | None = Non
     try:
         listed = source.rules(loose=True)
         if most is not None and len(listed) > most:
-            listed[max(most, 0)].wrong(f"{most} more rules are allowed here, and these are {len(listed)}")
+            listed[max(most, 0)].invalid(f"{most} more rules are allowed here, and these are {len(listed)}")
         return _rules(listed, first)
-    except Wrong as error:
+    except InvalidInput as error:
         raise source.error(error) from None
 
 
 VALUES_PER_RULE = 32
 """That a rule has at most on average, where their number is limited."""
 
-__all__ = ["Rule", "RuleError", "Wrong", "load", "parse"]
+__all__ = ["InvalidInput", "Rule", "RuleError", "load", "parse"]

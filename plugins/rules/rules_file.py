@@ -1,4 +1,4 @@
-"""Reading a rules file: YAML, JSON or TOML as `Given`s with a place for every complaint. Nothing in it is executed."""
+"""Reading a rules file: YAML, JSON or TOML as `InputValue`s with a place for every complaint. Nothing in it is executed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import BarnabasError
-from .input_value import Given, Wrong, plainly
+from .input_value import InputValue, InvalidInput, from_plain
 
 if TYPE_CHECKING:
     import yaml
@@ -30,32 +30,32 @@ class RuleError(BarnabasError, ValueError):
 class Source:
     """A text of rules, read. `name`: what errors call it."""
 
-    def __init__(self, name: str, root: Given) -> None:
+    def __init__(self, name: str, root: InputValue) -> None:
         self.name, self.root = name, root
 
-    def rules(self, loose: bool = False) -> list[Given]:
+    def rules(self, loose: bool = False) -> list[InputValue]:
         """The rules one by one; `loose`: also a list of rules, or one rule alone."""
         root = self.root
         if root.value is None:
-            root.wrong("is empty; it starts with 'rules:' and a list")
+            root.invalid("is empty; it starts with 'rules:' and a list")
         if loose and isinstance(root.value, dict) and "rules" not in root.items:
             return [root]
         if loose and isinstance(root.value, list):
             return root.listed
         fields = root.mapping(("rules",), "a rules file")
         if "rules" not in fields:
-            root.wrong("has no 'rules:'")
+            root.invalid("has no 'rules:'")
         if not isinstance(fields["rules"].value, list):
-            fields["rules"].wrong("'rules' is a list: each rule starts with '- '")
+            fields["rules"].invalid("'rules' is a list: each rule starts with '- '")
         return fields["rules"].listed
 
-    def error(self, wrong: Wrong) -> RuleError:
+    def error(self, invalid: InvalidInput) -> RuleError:
         """What is wrong, with its place in the text."""
-        given = wrong.given
-        line, column = (given.key_place if wrong.key and given.key_place else given.place) or (1, 1)
-        if wrong.offset:
-            column += wrong.offset + given.quoted
-        return RuleError(self.name, line, column, wrong.text)
+        given = invalid.given
+        line, column = (given.key_place if invalid.key and given.key_place else given.place) or (1, 1)
+        if invalid.offset:
+            column += invalid.offset + given.quoted
+        return RuleError(self.name, line, column, invalid.text)
 
 
 def read(path: Path) -> Source:
@@ -105,7 +105,7 @@ def _too_many(most: int) -> str:
     return f"it holds more than {most} values, counting what its aliases stand for"
 
 
-def _yaml(text: str, name: str, most: int = MOST_VALUES) -> Given:
+def _yaml(text: str, name: str, most: int = MOST_VALUES) -> InputValue:
     import yaml  # not before: a relay gets its rules without
 
     try:
@@ -115,7 +115,7 @@ def _yaml(text: str, name: str, most: int = MOST_VALUES) -> Given:
         finally:
             loader.dispose()
         if root is None:
-            return Given(None)
+            return InputValue(None)
         return _Nodes(yaml.SafeLoader(""), most).given(root, "", 0)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
@@ -151,7 +151,7 @@ class _Nodes:
         self.loader, self.most = loader, most
         self.seen = 0
 
-    def given(self, node: yaml.Node, path: str, depth: int) -> Given:
+    def given(self, node: yaml.Node, path: str, depth: int) -> InputValue:
         import yaml
 
         place = node.start_mark.line + 1, node.start_mark.column + 1
@@ -161,7 +161,7 @@ class _Nodes:
         if depth > self.DEEPEST:
             raise yaml.MarkedYAMLError(problem="it is nested too deeply", problem_mark=node.start_mark)
         if isinstance(node, yaml.MappingNode):
-            given = Given({}, path, place=place)
+            given = InputValue({}, path, place=place)
             for key, value in node.value:
                 name = str(key.value) if isinstance(key, yaml.ScalarNode) else "?"
                 item = self.given(value, f"{path}.{name}" if path else name, depth + 1)
@@ -171,7 +171,7 @@ class _Nodes:
                 given.items[name], given.value[name] = item, item.value
             return given
         if isinstance(node, yaml.SequenceNode):
-            given = Given([], path, place=place)
+            given = InputValue([], path, place=place)
             for number, entry in enumerate(node.value):
                 item = self.given(entry, f"{path}[{number}]", depth + 1)
                 given.listed.append(item)
@@ -184,7 +184,7 @@ class _Nodes:
             except (ValueError, yaml.YAMLError):
                 plain = node.value  # such as a date that is none
         raw = None if plain is None else str(node.value)
-        return Given(plain, path, raw, place, quoted=isinstance(node, yaml.ScalarNode) and node.style in ("'", '"'))
+        return InputValue(plain, path, raw, place, quoted=isinstance(node, yaml.ScalarNode) and node.style in ("'", '"'))
 
 
 _PLAIN = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("null", "bool", "int", "float", "str"))
@@ -193,9 +193,9 @@ _PLAIN = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("null", "bool", "int
 # -- TOML --------------------------------------------------------------------------------------------------------
 
 
-def _toml(text: str, name: str) -> Given:
+def _toml(text: str, name: str) -> InputValue:
     try:
-        root = plainly(tomllib.loads(text))
+        root = from_plain(tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
         found = re.search(r"\(at line (\d+), column (\d+)\)", str(error))
         line, column = (int(found[1]), int(found[2])) if found else (text.count("\n") + 1, len(text) - text.rfind("\n"))
@@ -235,7 +235,7 @@ def _lines(text: str) -> dict[str, tuple[int, int]]:
     return found
 
 
-def _place(given: Given, lines: dict[str, tuple[int, int]], around: tuple[int, int]) -> None:
+def _place(given: InputValue, lines: dict[str, tuple[int, int]], around: tuple[int, int]) -> None:
     given.place = given.key_place = lines.get(given.path, around)
     given.quoted = isinstance(given.value, str)
     for item in (*given.items.values(), *given.listed):

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from ...decoder import Exchange
 from ...decoder.filter import Filter, FilterError, compile
 from ...decoder.filter.language.literals import number as literal
-from .input_value import Given
+from .input_value import InputValue
 
 KEYS = ("after", "times", "every", "probability", "seed", "from", "until")
 
@@ -41,7 +41,7 @@ class When:
 ALWAYS = When()
 
 
-def read(given: Given) -> When:
+def read(given: InputValue) -> When:
     """The `when` of a rule."""
     fields = given.mapping(KEYS, "'when'")
     found = When(
@@ -54,20 +54,20 @@ def read(given: Given) -> When:
         until=fields["until"].text("until") if "until" in fields else "",
     )
     if found.seed is not None and found.probability == 1.0:
-        fields["seed"].wrong("a seed does nothing without a probability below 1")
+        fields["seed"].invalid("a seed does nothing without a probability below 1")
     bounds = {}
     for key, text in (("from", found.start), ("until", found.until)):
         if text:
             try:
                 bounds[key] = _bound(text)
             except FilterError as error:
-                fields[key].wrong(
+                fields[key].invalid(
                     f"{key!r} is a duration since the rule began (10s), a time of day (22:00) or a date and time: "
                     f"{error.message}"
                 )
     first, last = bounds.get("from"), bounds.get("until")
     if isinstance(first, int) and isinstance(last, int) and last <= first:
-        fields["until"].wrong("'until' is not later than 'from': the rule would never fire")
+        fields["until"].invalid("'until' is not later than 'from': the rule would never fire")
     return found
 
 
@@ -80,7 +80,7 @@ def _bound(text: str) -> int | str:
     return text
 
 
-class Counting(Protocol):
+class RuleCounter(Protocol):
     """Where a rule is counted. `begun_ns`: when it began. What is done `alone` nobody else does at the same time."""
 
     matched: int
@@ -90,7 +90,7 @@ class Counting(Protocol):
     def alone(self) -> AbstractContextManager[object]: ...
 
 
-class Count:
+class LocalCounter:
     """A count of one process."""
 
     __slots__ = ("begun_ns", "hits", "matched")
@@ -105,12 +105,12 @@ class Count:
 _NOTHING: AbstractContextManager[object] = nullcontext()
 
 
-class Clockwork:
+class Trigger:
     """When one rule fires, by its `count`."""
 
     __slots__ = ("_drawn", "_from", "_random", "_span", "_until", "count", "when")
 
-    def __init__(self, when: When, count: Counting) -> None:
+    def __init__(self, when: When, count: RuleCounter) -> None:
         self.when, self.count = when, count
         self._drawn = 0
         self._random = random.Random(when.seed) if when.probability < 1 else None

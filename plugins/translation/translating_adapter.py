@@ -1,4 +1,4 @@
-"""The translator as a connection's dialect (`plugins.versions.adapter`)."""
+"""The translator as a connection's adapter (`plugins.versions.adapter`)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class _Memo:
     before: dict[int, bytes] = field(default_factory=dict)
 
 
-class Translating:
+class TranslatingAdapter:
     """Between one client and a broker that serves `served`; `shown` is what clients are told, None for the usual."""
 
     def __init__(self, served: Ranges, shown: Ranges | None = None) -> None:

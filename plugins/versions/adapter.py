@@ -1,11 +1,11 @@
 """What a connection speaks to its client, where that is not what the broker speaks. No sockets: frames in, steps out.
 
-    client ─► rules, intercepts, plugins ─► Dialect.request ─► broker
-    client ◄─ rules, addresses ◄──────── Dialect.response ◄─ broker
+    client ─► rules, intercepts, plugins ─► VersionAdapter.request ─► broker
+    client ◄─ rules, addresses ◄──────── VersionAdapter.response ◄─ broker
 
-So everything else sees the client's own versions. Frames are without their 4 size bytes, header first. A dialect
+So everything else sees the client's own versions. Frames are without their 4 size bytes, header first. A adapter
 belongs to one connection and is called in the order of the frames. What it raises costs that frame alone: see
-`Dialect.request` and `Dialect.response`.
+`VersionAdapter.request` and `VersionAdapter.response`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ... import decoder
 class Forward:
     """The request goes to the broker as `frame`; its correlation id is the client's.
 
-    `before`: requests of the dialect's own that go in front of it, one after the other; their correlation ids are set on
+    `before`: requests of the adapter's own that go in front of it, one after the other; their correlation ids are set on
     the way. `memo` comes back in `Asked`. `note`: a line for the recording, where `frame` is not what the client sent.
     """
 
@@ -69,7 +69,7 @@ class Asked:
     memo: Any = None
 
 
-class Dialect(Protocol):
+class VersionAdapter(Protocol):
     """One connection's. Frames that are too large to be held (64 MiB) never come here: where they would have to, the
     connection ends with an event."""
 
@@ -88,10 +88,10 @@ class Dialect(Protocol):
         """The response to the request `Forward.before[place]`. May raise: it is told, and nothing else happens."""
 
 
-class Stacked:
-    """Two dialects as one: `outer` faces the client, `inner` the broker. `outer` sends no requests of its own."""
+class StackedAdapters:
+    """Two adapters as one: `outer` faces the client, `inner` the broker. `outer` sends no requests of its own."""
 
-    def __init__(self, outer: Dialect, inner: Dialect) -> None:
+    def __init__(self, outer: VersionAdapter, inner: VersionAdapter) -> None:
         self.outer, self.inner = outer, inner
 
     def wants(self, api_key: int, api_version: int) -> bool:

@@ -16,8 +16,8 @@ from .adapter import Answer, Asked, Close, Forward, Silence, Step
 from .profile import API_VERSIONS, Profile, Range
 
 
-class Pretence:
-    """The dialect of a profile. It remembers nothing: one serves any number of connections. `translated`: what stands
+class EmulatedRelease:
+    """The adapter of a profile. It remembers nothing: one serves any number of connections. `translated`: what stands
     behind it serves all that it says, as translation does."""
 
     def __init__(self, profile: Profile, translated: bool = False) -> None:
@@ -70,7 +70,7 @@ class Pretence:
         return found
 
     def response_before(self, asked: Asked, place: int, frame: bytes) -> None:
-        raise AssertionError("a pretence sends no requests of its own")
+        raise AssertionError("a emulated sends no requests of its own")
 
 
 def read(frame: bytes, api_version: int) -> decoder.Message:
@@ -84,4 +84,4 @@ def offers(frame: bytes, api_version: int) -> dict[int, Range] | None:
     return None if answer.error_code else answer.ranges
 
 
-__all__ = ["Pretence", "offers", "read"]
+__all__ = ["EmulatedRelease", "offers", "read"]

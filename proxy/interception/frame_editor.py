@@ -15,9 +15,9 @@ from ...decoder import Exchange, State
 from ...decoder.codec.plan import StructPlan, plan
 from ...decoder.schema import facts
 from ...decoder.wire.acks import produce_acks as produce_acks
-from ...plugins.actions.fault_plan import Fate
+from ...plugins.actions.fault_plan import FaultPlan
 from ...plugins.answers import with_cluster
-from ...plugins.rules.rule_engine import RuleBook
+from ...plugins.rules.rule_engine import RuleEngine
 from ..addressing.address_map import AddressMap
 from ..addressing.node_endpoint_scanner import ENDPOINTS
 from ..events import Address
@@ -93,7 +93,7 @@ class ScanRules(NamedTuple):
 class Editor:
     """Decodes held frames and changes them; one for all connections of the relay."""
 
-    def __init__(self, addresses: AddressMap, rules: RuleBook) -> None:
+    def __init__(self, addresses: AddressMap, rules: RuleEngine) -> None:
         self._addresses = addresses
         self.rules = rules
         self.others: frozenset[int] = frozenset()
@@ -177,7 +177,7 @@ class Editor:
     def with_cluster(self, data: bytes, api_version: int) -> bytes:
         """A Metadata response that was made here, with the brokers that clients have to go on with (`answers.with_cluster`)."""
         try:
-            return framed(with_cluster(data[4:], api_version, self.rules.seen.cluster))
+            return framed(with_cluster(data[4:], api_version, self.rules.cluster_view.cluster))
         except (decoder.DecodeError, decoder.EncodeError):
             return data
 
@@ -231,7 +231,7 @@ class Editor:
         except decoder.EncodeError as error:
             raise Unreadable(str(error)) from None
 
-    def decide(self, exchange: Exchange) -> tuple[Fate | None, bool]:
+    def decide(self, exchange: Exchange) -> tuple[FaultPlan | None, bool]:
         """What the rules say to a request, and whether a broker would answer it at all."""
         message = exchange.request_message
         if message is None:
@@ -239,7 +239,7 @@ class Editor:
         answered = message.api_key != PRODUCE or message["acks"] != 0
         return self.rules.decide(exchange), answered
 
-    def judge(self, exchange: Exchange) -> Fate | None:
+    def judge(self, exchange: Exchange) -> FaultPlan | None:
         """What the rules say that ask for the response."""
         return self.rules.judge(exchange)
 

@@ -11,7 +11,7 @@ from ...decoder import Exchange
 from ...decoder.connection.hit_notes import EDITED_BY_HAND
 from ...decoder.schema import facts
 from ...plugins import fetch_sessions
-from ...plugins.actions.fault_plan import Fate, damaged
+from ...plugins.actions.fault_plan import FaultPlan, damaged
 from ...plugins.fetch_sessions import FETCH
 from ..events import Capped, Undecoded
 from ..negotiation import version_adapter
@@ -36,7 +36,7 @@ from .response_interceptor import decide_early
 from .rules import fault_executor
 
 if TYPE_CHECKING:
-    from ...plugins.rules.rule_engine import RuleBook
+    from ...plugins.rules.rule_engine import RuleEngine
     from ..relay.interfaces import Connection, HalfConnection
 
 
@@ -60,7 +60,7 @@ class RequestInterceptor:
         _, key, version, correlation = REQUEST(data, at)
         half.last_id = correlation
         half.last_head = data[at : at + HEAD_KEPT]
-        if (connection.relay.rewrites and refuses(key, version)) or version_adapter.wants(connection.dialect, key, version):
+        if (connection.relay.rewrites and refuses(key, version)) or version_adapter.wants(connection.adapter, key, version):
             return True
         if key in ADDRESS_REQUESTS and 0 <= version <= HIGHEST_VERSION and connection.relay.rewrites:
             connection.inline = connection.between_brokers = True
@@ -102,7 +102,7 @@ class RequestInterceptor:
         connection.pass_cache.keep(exchange, connection.relay.editor.rules)
         return True
 
-    def passes(self, rules: RuleBook, prefix: bytes, held: bytes, now: int) -> bool:
+    def passes(self, rules: RuleEngine, prefix: bytes, held: bytes, now: int) -> bool:
         """Whether no rule is about a request of which this is the prefix, so that it may pass. `held`: what is there of it."""
         connection = self._connection
         size = int.from_bytes(held[:4], "big")
@@ -142,19 +142,19 @@ class RequestInterceptor:
         """Whether only rules want to see the messages of an API."""
         connection = self._connection
         editor = connection.relay.editor
-        return connection.dialect is None and key not in editor.others and key != API_VERSIONS
+        return connection.adapter is None and key not in editor.others and key != API_VERSIONS
 
     def passing(self) -> Any:
         """The requests that pass without being held, as an `api_version_bitmap`."""
         connection = self._connection
-        if connection.dialect is not None:
-            return version_adapter.passing(connection, connection.dialect)
+        if connection.adapter is not None:
+            return version_adapter.passing(connection, connection.adapter)
         return connection.relay.editor.asked[0]
 
     def keeps(self, key: int) -> bool:
         """Whether a request of this API passes with its bytes kept for when its response is there."""
         connection = self._connection
-        return connection.dialect is None and key in connection.relay.editor.response_interest.apis and not connection.correlation.unsure
+        return connection.adapter is None and key in connection.relay.editor.response_interest.apis and not connection.correlation.unsure
 
     def remember(self, data: bytes | memoryview, at: int, whole: int = 0) -> None:
         """Where rules stand, a request goes on: its response is awaited, unless it is a Produce that gets none. `whole`: the
@@ -172,14 +172,14 @@ class RequestInterceptor:
     def known_heads(self) -> bytes:
         """How requests begin that may pass although rules want to see their API, as `pass_cache.known_head` takes it."""
         connection = self._connection
-        return connection.pass_cache.table if connection.dialect is None else b""
+        return connection.pass_cache.table if connection.adapter is None else b""
 
     def held(self, frame: bytes, now: int) -> None:
         """A held request is complete."""
         connection = self._connection
         _, key, version, correlation = REQUEST(frame)
         entry = InFlight(key, version, correlation)
-        if connection.relay.rewrites and refuses(key, version) and not version_adapter.settles_versions(connection.dialect):
+        if connection.relay.rewrites and refuses(key, version) and not version_adapter.settles_versions(connection.adapter):
             # Its answer could not be read here, so nobody could tell what the client may use afterwards.
             entry.answer = refusal(_signed(correlation))
             connection.note(correlation, f"ApiVersions v{version} is not known here: answered as a broker would", now)
@@ -201,7 +201,7 @@ class RequestInterceptor:
         connection = self._connection
         _, key, version, _ = REQUEST(frame)
         editor = connection.relay.editor
-        fate: Fate | None = None
+        faults: FaultPlan | None = None
         exchange: Exchange | None = None
         answered = True
         if key == FETCH and (other := self._known_without_session(frame)) is not None:
@@ -227,41 +227,41 @@ class RequestInterceptor:
                     if other is not None:
                         frame = framed(other)
                         exchange = exchange_of(connection, frame, now)
-                fate, answered = editor.decide(exchange)
+                faults, answered = editor.decide(exchange)
                 alone = self._rules_alone(key) and key not in editor.response_interest.free
-                if fate is None and alone and not editor.rules.concerns(exchange):
+                if faults is None and alone and not editor.rules.concerns(exchange):
                     connection.pass_cache.keep(exchange, editor.rules)
         except Exception as error:
             # Fail open: whatever a rule or the decoder does wrong, the request goes on as it came.
             if not isinstance(error, Unreadable) or key in editor.rules.interest():
                 connection.relay.emit(Undecoded(connection.number, key, version, str(error) or type(error).__name__))
-            fate, answered = None, gets_response(frame)
-        if fate is None or exchange is None:
+            faults, answered = None, gets_response(frame)
+        if faults is None or exchange is None:
             self._go(frame, original, exchange, None, answered, now)
             return
-        connection.fired(fate, exchange, now)
-        fault_executor.count_in(fate, now)
+        connection.fired(faults, exchange, now)
+        fault_executor.count_in(faults, now)
 
         def go(later: int) -> None:
-            self._go(frame, original, exchange, fate, answered, later)
+            self._go(frame, original, exchange, faults, answered, later)
 
         def silent(later: int) -> None:
-            fault_executor.silence(connection, fate, go, len(frame))
+            fault_executor.silence(connection, faults, go, len(frame))
 
-        then = silent if fate.silence > 0 else go
-        if fate.request_delay:
-            fault_executor.wait(connection.request, fate.request_delay, then, now, len(frame))
+        then = silent if faults.silence > 0 else go
+        if faults.request_delay:
+            fault_executor.wait(connection.request, faults.request_delay, then, now, len(frame))
         else:
             then(now)
 
     def _go(
-        self, frame: bytes, original: bytes, exchange: Exchange | None, fate: Fate | None, answered: bool, now: int
+        self, frame: bytes, original: bytes, exchange: Exchange | None, faults: FaultPlan | None, answered: bool, now: int
     ) -> None:
-        """The request on its way to the broker, or where its fate sends it."""
+        """The request on its way to the broker, or where its faults sends it."""
         connection = self._connection
 
         def again(later: int) -> None:
-            self._go(frame, original, exchange, fate, answered, later)
+            self._go(frame, original, exchange, faults, answered, later)
 
         if version_adapter.learns(connection, again, now):
             return
@@ -274,30 +274,30 @@ class RequestInterceptor:
         sent = frame
         if connection.relay.plugins is not None:
             entry.hooked = connection.relay.plugins.keep(connection, original, now, answered)
-        if fate is not None:
-            note = f"{by}; {fate.note}" if by else fate.note
-            entry.rule, entry.exchange = fate.rule, exchange
-            entry.fate = fate if fate.late else None
-            if fate.dialect is not None:
-                version_adapter.speak(connection, connection.relay.version_negotiation.with_profile(connection, fate.dialect))
-            if fault_executor.before_the_broker(connection, fate, frame, original, now):
+        if faults is not None:
+            note = f"{by}; {faults.note}" if by else faults.note
+            entry.rule, entry.exchange = faults.rule, exchange
+            entry.faults = faults if faults.late else None
+            if faults.adapter is not None:
+                version_adapter.speak(connection, connection.relay.version_negotiation.with_profile(connection, faults.adapter))
+            if fault_executor.before_the_broker(connection, faults, frame, original, now):
                 return
-            if fate.answer is not None:
-                entry.answer = framed(fate.answer)
+            if faults.answer is not None:
+                entry.answer = framed(faults.answer)
                 connection.answers.stand_in(entry, original, now)
                 return
-            if fate.request is not None:
-                sent = framed(fate.request)
-            if fate.request_damage:
-                sent = damaged(sent, fate.request_damage)
+            if faults.request is not None:
+                sent = framed(faults.request)
+            if faults.request_damage:
+                sent = damaged(sent, faults.request_damage)
         elif exchange is not None and key in connection.relay.editor.rules.late():
             entry.exchange = exchange
         if answered:
             entry.kept = connection.relay.intercepts.keep(connection, frame, now)
-        if (fate is None or not fate.request_damage) and version_adapter.asked(connection, entry, sent, original, answered, now):
+        if (faults is None or not faults.request_damage) and version_adapter.asked(connection, entry, sent, original, answered, now):
             return
         if answered:
-            if entry.fate is None and entry.kept is None and entry.exchange is None and entry.hooked is None:
+            if entry.faults is None and entry.kept is None and entry.exchange is None and entry.hooked is None:
                 connection.correlation.add(key, version, correlation)
             else:
                 connection.correlation.wait_for(entry, original if entry.kept or entry.hooked else b"", frame if entry.exchange else b"")

@@ -1,4 +1,4 @@
-"""Responses that are held: the proxy's own addresses, versions that are offered, what rules and dialects make of them."""
+"""Responses that are held: the proxy's own addresses, versions that are offered, what rules and adapters make of them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from ...decoder import Exchange
 from ...decoder.connection.exchange import State
 from ...decoder.filter.language.patterns import PatternTimeout
-from ...plugins.actions.fault_plan import Fate
-from ...plugins.rules.rule_engine import RuleBook
+from ...plugins.actions.fault_plan import FaultPlan
+from ...plugins.rules.rule_engine import RuleEngine
 from ..addressing.node_endpoint_scanner import NodeEndpointScanner, neutralize_endpoints
 from ..events import Capped, Undecoded
 from ..negotiation import version_adapter
@@ -71,7 +71,7 @@ class ResponseInterceptor:
             if spoken is None:
                 return
             frame = spoken
-        fate = entry.fate if isinstance(entry, InFlight) else None
+        faults = entry.faults if isinstance(entry, InFlight) else None
         exchange = entry.exchange if isinstance(entry, InFlight) else None
         if kept is not None:
             exchange = kept_exchange(connection, kept, len(frame) - 4)
@@ -79,7 +79,7 @@ class ResponseInterceptor:
 
         def go_on(later: int) -> None:
             connection.answers.hooked = hooked if isinstance(hooked, HookedRequest) else None
-            self._known(entry, heard, frame, fate, exchange, later)
+            self._known(entry, heard, frame, faults, exchange, later)
 
         if unknown:
             connection.relay.prober.look_up(unknown, fault_executor.pause(connection.response, go_on, len(frame)))
@@ -87,7 +87,7 @@ class ResponseInterceptor:
             go_on(now)
 
     def _known(
-        self, entry: int | InFlight, heard: bytes, frame: bytes, fate: Fate | None, exchange: Exchange | None, now: int
+        self, entry: int | InFlight, heard: bytes, frame: bytes, faults: FaultPlan | None, exchange: Exchange | None, now: int
     ) -> None:
         """A response whose names of brokers are known, or took too long. `heard`: as the broker sent it."""
         connection = self._connection
@@ -97,9 +97,9 @@ class ResponseInterceptor:
         note = "addresses"
         try:
             if names_brokers(key, version):
-                named = len(connection.relay.editor.rules.seen.topics)
+                named = len(connection.relay.editor.rules.cluster_view.topics)
                 changed = connection.relay.editor.readdress(frame, key, version, connection.local_host)
-                if len(connection.relay.editor.rules.seen.topics) > named:
+                if len(connection.relay.editor.rules.cluster_view.topics) > named:
                     connection.relay.topics_named()
             elif key == API_VERSIONS and connection.relay.rewrites:
                 note = "versions"
@@ -112,28 +112,28 @@ class ResponseInterceptor:
                 connection.about.learn(exchange)
                 judged = False
                 try:
-                    if fate is None and (fate := connection.relay.editor.judge(exchange)) is not None:
+                    if faults is None and (faults := connection.relay.editor.judge(exchange)) is not None:
                         judged = True
-                        fault_executor.pace(connection, fate.rates)
+                        fault_executor.pace(connection, faults.rates)
                 except PatternTimeout as error:  # as if no rule had matched: the addresses are changed all the same
                     connection.relay.emit(Undecoded(connection.number, key, version, str(error)))
-                if fate is not None:
-                    changed = self._as_wanted(fate, exchange)
-                    note = fate.note
+                if faults is not None:
+                    changed = self._as_wanted(faults, exchange)
+                    note = faults.note
                     if judged:
-                        connection.fired(fate, exchange, now)
-                    elif fate.corrected:
-                        connection.relay.rules.corrected(fate)
+                        connection.fired(faults, exchange, now)
+                    elif faults.corrected:
+                        connection.relay.rules.corrected(faults)
                         connection.note(exchange.correlation_id & 0xFFFFFFFF, note, now)
         except Exception as error:
             connection.relay.emit(Undecoded(connection.number, key, version, str(error) or type(error).__name__))
-            changed, unread, fate = None, True, None
+            changed, unread, faults = None, True, None
         if changed is None or changed == frame:
             changed, note = frame, "" if frame == heard else version_adapter.NOTE
         if connection.relay.plugins is not None:
             connection.relay.plugins.learn(connection, key, version, changed)
-        if fate is not None and exchange is not None and fate.late:
-            fault_executor.respond(connection, fate, exchange, heard, changed, note or fate.note, now)
+        if faults is not None and exchange is not None and faults.late:
+            fault_executor.respond(connection, faults, exchange, heard, changed, note or faults.note, now)
         elif not isinstance(entry, InFlight) or not connection.relay.intercepts.hold_response(
             connection, entry, heard, changed, note, now
         ):
@@ -141,16 +141,16 @@ class ResponseInterceptor:
         if unread:
             connection.correlation.leave_unanswered(entry)  # perhaps not the response that was meant: the next with its id is tried, too
 
-    def _as_wanted(self, fate: Fate, exchange: Exchange) -> bytes:
-        """The response as a fate wants it; as it is if that cannot be: with the proxy's addresses, in any case."""
+    def _as_wanted(self, faults: FaultPlan, exchange: Exchange) -> bytes:
+        """The response as a faults wants it; as it is if that cannot be: with the proxy's addresses, in any case."""
         connection = self._connection
         frame = exchange.response or b""
         try:
-            return framed(fate.respond(exchange, frame))
+            return framed(faults.respond(exchange, frame))
         except Exception as error:
-            why = f"{fate.rule!r} cannot change it: {str(error) or type(error).__name__}"
-            fate.notes.append(f"not changed: {str(error) or type(error).__name__}")
-            fate.corrected = True
+            why = f"{faults.rule!r} cannot change it: {str(error) or type(error).__name__}"
+            faults.notes.append(f"not changed: {str(error) or type(error).__name__}")
+            faults.corrected = True
             connection.relay.emit(Undecoded(connection.number, exchange.api_key, exchange.api_version, why))
             return framed(frame)
 
@@ -208,7 +208,7 @@ class ResponseInterceptor:
         connection.in_flight.popleft()
         return False
 
-    def passes(self, rules: RuleBook, half: HalfConnection, prefix: bytes, held: bytes, now: int) -> bool:
+    def passes(self, rules: RuleEngine, half: HalfConnection, prefix: bytes, held: bytes, now: int) -> bool:
         """Whether no rule is about a response of which this is the prefix, so that it may pass. `held`: what is there of it."""
         connection = self._connection
         kept = connection.in_flight.kept()

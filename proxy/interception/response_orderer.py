@@ -81,8 +81,8 @@ class ResponseOrderer:
             entry = queue.take()
             connection.answer_bytes -= len(answer)
             self.hooked = entry.hooked if isinstance(entry, InFlight) and isinstance(entry.hooked, HookedRequest) else None
-            if isinstance(entry, InFlight) and entry.fate is not None and entry.exchange is not None:
-                fault_executor.respond(connection, entry.fate, entry.exchange, None, answer, "", now)
+            if isinstance(entry, InFlight) and entry.faults is not None and entry.exchange is not None:
+                fault_executor.respond(connection, entry.faults, entry.exchange, None, answer, "", now)
             else:
                 response.last_id = int.from_bytes(answer[4:8], "big")
                 self.respond(None, answer, "", now)

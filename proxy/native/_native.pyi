@@ -69,7 +69,7 @@ class HalfConnectionFields:
 
 class ConnectionFields:
     """Attributes of `proxy.relay.connection.Connection` that the accelerator reads: inline, draining, number, answer_bytes, in_flight,
-    blinded, dialect, pass_cache, response."""
+    blinded, adapter, pass_cache, response."""
 
 class Mover:
     """Moves the bytes of half-connections whose sockets are of the type `plain`; `fault(connection, error)` hears of exceptions.

@@ -359,7 +359,7 @@ static Py_buffer table_of(PyObject *bytes) {
     return (Py_buffer){.buf = PyBytes_AS_STRING(bytes), .len = PyBytes_GET_SIZE(bytes)};
 }
 
-/* Requests where rules stand, remembered so that answers find their place. Where a dialect is spoken the connection says which
+/* Requests where rules stand, remembered so that answers find their place. Where a adapter is spoken the connection says which
    requests pass. 0, or -1 with an exception set, as all of these. */
 int scan_requests(Mover *mover, HalfConnection *half, Connection *connection, Part *part) {
     Chunk c = frames_of(mover, half, connection, part);
@@ -368,7 +368,7 @@ int scan_requests(Mover *mover, HalfConnection *half, Connection *connection, Pa
         part->cut = part->count;
         return 0;
     }
-    int plain = is_none(connection->dialect);
+    int plain = is_none(connection->adapter);
     PyObject *asked = asked_of(mover), *passing = NULL, *table = NULL;
     if (asked)
         passing = plain ? Py_NewRef(PyTuple_GET_ITEM(asked, 0)) : PyObject_CallMethodNoArgs((PyObject *)connection, s_passing);

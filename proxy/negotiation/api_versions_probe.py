@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from ...decoder.connection import api_versions
 from ...decoder.reference import releases
-from ...plugins.versions.adapter import Asked, Dialect, Step
+from ...plugins.versions.adapter import Asked, Step, VersionAdapter
 from ..addressing.resolver import SocketAddress
 from ..interception.frame_editor import API_VERSIONS, framed
 from ..interception.rules import fault_executor
@@ -36,7 +36,7 @@ CLOSES, IS_SILENT = "0.8.2", "0.9.0"
 """Which brokers close the connection at an ApiVersions request, and which do not answer it."""
 ASKING = api_versions.request(correlation_id=0, client_id="barnabas")
 ABOUT = Asked(API_VERSIONS, 0, 0)
-"""What is asked on a client's connection, as its dialect is told."""
+"""What is asked on a client's connection, as its adapter is told."""
 _LARGEST = 1 << 20
 
 
@@ -139,7 +139,7 @@ class ApiVersionsProbe:
 
 
 class VersionsPending:
-    """Stands in for the dialect of a connection until it is known what its broker offers."""
+    """Stands in for the adapter of a connection until it is known what its broker offers."""
 
     def __init__(self, spoken: VersionNegotiation, connection: Connection) -> None:
         self._spoken = spoken
@@ -211,6 +211,6 @@ def offers_of(release: str) -> dict[int, tuple[int, int]]:
     return dict(releases.release(release).offered)
 
 
-def pending(dialect: Dialect | None) -> VersionsPending | None:
-    """The dialect, if it is one that has not learned yet."""
-    return dialect if isinstance(dialect, VersionsPending) else None
+def pending(adapter: VersionAdapter | None) -> VersionsPending | None:
+    """The adapter, if it is one that has not learned yet."""
+    return adapter if isinstance(adapter, VersionsPending) else None

@@ -1,6 +1,6 @@
 """Connections that speak other versions to the client than to the broker (`plugins.versions.adapter`).
 
-Such a connection is followed request by request, as with rules. What its dialect wants to see is held; the rest passes.
+Such a connection is followed request by request, as with rules. What its adapter wants to see is held; the rest passes.
 The recording has the client's frames on the client's leg and the broker's on the broker's.
 """
 
@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...decoder import Exchange
-from ...plugins.actions.fault_plan import FOREVER, At, Cut, Fate
-from ...plugins.versions.adapter import Answer, Asked, Close, Dialect, Forward, Silence, Stacked
-from ...plugins.versions.emulated_release import Pretence
+from ...plugins.actions.fault_plan import FOREVER, ConnectionCut, CutPoint, FaultPlan
+from ...plugins.versions.adapter import Answer, Asked, Close, Forward, Silence, StackedAdapters, VersionAdapter
+from ...plugins.versions.emulated_release import EmulatedRelease
 from ..events import NotTranslated, Undecoded
 from ..interception.frame_editor import API_VERSIONS, HIGHEST_VERSION, KNOWN, framed
 from ..interception.interest.api_version_bitmap import api_version_bitmap
@@ -32,39 +32,39 @@ NOTE = "as the client's version has it"
 _OWN = "asked by the proxy itself"
 
 
-def speak(connection: Connection, dialect: Dialect) -> None:
-    """Let a connection on which no request has passed, or that is followed (`Connection.inline`), speak a dialect."""
-    if connection.dialect is dialect:
+def speak(connection: Connection, adapter: VersionAdapter) -> None:
+    """Let a connection on which no request has passed, or that is followed (`Connection.inline`), speak a adapter."""
+    if connection.adapter is adapter:
         return
-    connection.dialect = dialect
+    connection.adapter = adapter
     connection.free = None
     connection.inline = True
 
 
-def wants(dialect: Dialect | None, api_key: int, api_version: int) -> bool:
-    """Whether a request whose head says this is for the dialect. Raw SASL tokens, which have no head, never are."""
+def wants(adapter: VersionAdapter | None, api_key: int, api_version: int) -> bool:
+    """Whether a request whose head says this is for the adapter. Raw SASL tokens, which have no head, never are."""
     return (
-        dialect is not None
+        adapter is not None
         and api_key in KNOWN
         and 0 <= api_version <= HIGHEST_VERSION
-        and dialect.wants(api_key, api_version)
+        and adapter.wants(api_key, api_version)
     )
 
 
-def settles_versions(dialect: Dialect | None) -> bool:
-    """Whether an ApiVersions request of a version that nobody here knows is refused by the dialect."""
-    return isinstance(dialect.outer if isinstance(dialect, Stacked) else dialect, Pretence)
+def settles_versions(adapter: VersionAdapter | None) -> bool:
+    """Whether an ApiVersions request of a version that nobody here knows is refused by the adapter."""
+    return isinstance(adapter.outer if isinstance(adapter, StackedAdapters) else adapter, EmulatedRelease)
 
 
-def passing(connection: Connection, dialect: Dialect) -> Any:
-    """The requests that pass without being held, as an `api_version_bitmap`: those that neither a rule nor the dialect wants."""
+def passing(connection: Connection, adapter: VersionAdapter) -> Any:
+    """The requests that pass without being held, as an `api_version_bitmap`: those that neither a rule nor the adapter wants."""
     held = connection.relay.editor.held
     if connection.free is None or connection.free[0] is not held:
         numbers = (
             key << 16 | version
             for key in KNOWN - held
             for version in range(HIGHEST_VERSION + 1)
-            if not dialect.wants(key, version)
+            if not adapter.wants(key, version)
         )
         connection.free = held, api_version_bitmap(numbers)
     return connection.free[1]
@@ -72,7 +72,7 @@ def passing(connection: Connection, dialect: Dialect) -> Any:
 
 def learns(connection: Connection, then: Callable[[int], None], now: int) -> bool:
     """Whether a request has to wait until it is known what the broker offers; `then` goes on with it."""
-    teacher = pending(connection.dialect)
+    teacher = pending(connection.adapter)
     if teacher is None:
         return False
     if teacher.begin(then):
@@ -82,19 +82,19 @@ def learns(connection: Connection, then: Callable[[int], None], now: int) -> boo
 
 def ended(connection: Connection) -> None:
     """The broker has ended the connection."""
-    teacher = pending(connection.dialect)
+    teacher = pending(connection.adapter)
     if teacher is not None:
         teacher.ended()
 
 
 def asked(connection: Connection, entry: InFlight, sent: bytes, original: bytes, answered: bool, now: int) -> bool:
-    """Do with a request what the dialect says; False if it has nothing to say. `sent`: what the broker would get,
+    """Do with a request what the adapter says; False if it has nothing to say. `sent`: what the broker would get,
     `original`: what the client sent, both with sizes. `answered`: whether the client expects a response."""
-    dialect = connection.dialect
-    if dialect is None or not wants(dialect, entry.api_key, entry.api_version):
+    adapter = connection.adapter
+    if adapter is None or not wants(adapter, entry.api_key, entry.api_version):
         return False
     try:
-        step = dialect.request(sent[4:])
+        step = adapter.request(sent[4:])
     except Exception as error:  # fail open: it goes on as it is
         _tell(connection, entry, error)
         return False
@@ -115,15 +115,15 @@ def asked(connection: Connection, entry: InFlight, sent: bytes, original: bytes,
         connection.publish_request(original, now)
     elif isinstance(step, Silence):
         connection.correlation.wait_for(entry)  # whatever would be answered behind it has to wait
-        fate = Fate("", 0, silence=FOREVER, silent=(True, False))
-        fault_executor.before_the_broker(connection, fate, sent, original, now)
+        faults = FaultPlan("", 0, silence=FOREVER, silent=(True, False))
+        fault_executor.before_the_broker(connection, faults, sent, original, now)
     return True
 
 
 def _forward(connection: Connection, entry: InFlight, step: Forward, original: bytes, answered: bool, now: int) -> None:
     correlation = entry.correlation - (1 << 32) if entry.correlation >> 31 else entry.correlation
     entry.asked = Asked(entry.api_key, entry.api_version, correlation, step.memo)
-    entry.dialect, entry.sent = connection.dialect, int.from_bytes(step.frame[:4], "big")
+    entry.adapter, entry.sent = connection.adapter, int.from_bytes(step.frame[:4], "big")
     for place, own in enumerate(step.before):
         _ask(connection, entry.asked, place, own, now)
     if answered:
@@ -138,12 +138,12 @@ def _forward(connection: Connection, entry: InFlight, step: Forward, original: b
 
 
 def _ask(connection: Connection, about: Asked, place: int, own: bytes, now: int) -> None:
-    """Send a request of the dialect's own."""
+    """Send a request of the adapter's own."""
     connection.own_requests = (connection.own_requests + 1) & 0xFFFFFF
     frame = framed(own[:4] + (OWN_IDS + connection.own_requests).to_bytes(4, "big") + own[8:])
     _, key, version, correlation = REQUEST(frame)
     entry = InFlight(key, version, correlation)
-    entry.asked, entry.before, entry.dialect = about, place, connection.dialect
+    entry.asked, entry.before, entry.adapter = about, place, connection.adapter
     connection.correlation.wait_for(entry)
     connection.broker_leg(0, frame, _OWN, now)
     connection.request.push(frame)
@@ -153,7 +153,7 @@ def _close(connection: Connection, entry: InFlight, step: Close, original: bytes
     """An answer without bytes stands in the queue, and the end comes with its turn. Nothing more is read until then."""
     connection.request.paused = True
     connection.request.waits += 1
-    entry.fate = Fate("", 0, cut=Cut(At.BEFORE_RESPONSE, step.reset))
+    entry.faults = FaultPlan("", 0, cut=ConnectionCut(CutPoint.BEFORE_RESPONSE, step.reset))
     entry.exchange = Exchange(api_key=entry.api_key, api_version=entry.api_version)
     entry.answer = b""
     connection.answers.stand_in(entry, original, now)
@@ -161,20 +161,20 @@ def _close(connection: Connection, entry: InFlight, step: Close, original: bytes
 
 def responded(connection: Connection, entry: InFlight, frame: bytes, now: int) -> bytes | None:
     """A broker's response (with its size) as the client gets it; None if nothing goes to the client."""
-    dialect, about = entry.dialect, entry.asked
-    if dialect is None or about is None:
+    adapter, about = entry.adapter, entry.asked
+    if adapter is None or about is None:
         return frame
     if entry.before is not None:
         connection.broker_leg(1, frame, _OWN, now)
         try:
-            dialect.response_before(about, entry.before, frame[4:])
+            adapter.response_before(about, entry.before, frame[4:])
         except Exception as error:
             _tell(connection, entry, error)
         return None
     if about.api_key == API_VERSIONS:
-        connection.relay.version_negotiation.heard(connection.broker, frame[4:], entry.sent & 0xFFFF, dialect)
+        connection.relay.version_negotiation.heard(connection.broker, frame[4:], entry.sent & 0xFFFF, adapter)
     try:
-        return framed(dialect.response(about, frame[4:]))
+        return framed(adapter.response(about, frame[4:]))
     except Exception as error:
         if _same(entry):
             _tell(connection, entry, error)
@@ -193,7 +193,7 @@ def unfit(connection: Connection, half: HalfConnection, entry: int | InFlight | 
         key, version = entry.api_key, entry.api_version
     else:
         key, version = (int.from_bytes(half.last_head[at : at + 2], "big", signed=True) for at in (4, 6))
-        if not wants(connection.dialect, key, version):
+        if not wants(connection.adapter, key, version):
             return False
     _end(connection, key, version, why)
     return True

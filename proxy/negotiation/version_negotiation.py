@@ -1,4 +1,4 @@
-"""Which dialect the connections of a relay speak with their clients (`plugins.versions`), and what brokers offer."""
+"""Which adapter the connections of a relay speak with their clients (`plugins.versions`), and what brokers offer."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from ...decoder import DecodeError
 from ...plugins.translation.offering import served_by, shown
-from ...plugins.translation.translating_adapter import Translating
-from ...plugins.versions.adapter import Dialect, Stacked
-from ...plugins.versions.emulated_release import Pretence, offers
+from ...plugins.translation.translating_adapter import TranslatingAdapter
+from ...plugins.versions.adapter import StackedAdapters, VersionAdapter
+from ...plugins.versions.emulated_release import EmulatedRelease, offers
 from ...plugins.versions.profile import Profile
 from ..events import Address, NotHonoured, OffersLearned
 from .api_versions_probe import ApiVersionsProbe, VersionsPending, offers_of, possible
@@ -51,41 +51,41 @@ class VersionNegotiation:
     def __init__(self, relay: Relay, settings: dict[str, Any] | None) -> None:
         self._relay = relay
         config = VersionsConfig.from_settings(settings) if settings else VersionsConfig()
-        self._pretence = Pretence(config.profile, config.translate) if config.profile is not None else None
+        self._emulated = EmulatedRelease(config.profile, config.translate) if config.profile is not None else None
         self._translate = config.translate
         self._offers: dict[Address, Offers] = {}
         self._doubtful: dict[Address, float] = {}
         self._hung_up: set[Address] = set()
         self._said: set[Address] = set()
         self._inquiries: dict[Address, ApiVersionsProbe] = {}
-        self.make: Callable[[Connection], Dialect | None] = self._make
-        """The dialect of a connection that begins."""
+        self.make: Callable[[Connection], VersionAdapter | None] = self._make
+        """The adapter of a connection that begins."""
 
     def begin(self, connection: Connection) -> None:
         """A connection stands, and no byte of its client has been read."""
-        dialect = self.make(connection)
-        if dialect is not None:
-            speak(connection, dialect)
+        adapter = self.make(connection)
+        if adapter is not None:
+            speak(connection, adapter)
 
-    def _make(self, connection: Connection) -> Dialect | None:
-        pretence = self._pretence
+    def _make(self, connection: Connection) -> VersionAdapter | None:
+        emulated = self._emulated
         if not self._translate:
-            return pretence
+            return emulated
         known = self._known(connection)
         if known is None:
             return VersionsPending(self, connection)
         served = served_by(known)
-        if pretence is None:
-            return Translating(served)
-        release = pretence.profile.release
-        return Stacked(pretence, Translating(served, None if release is None else shown(served, release.name)))
+        if emulated is None:
+            return TranslatingAdapter(served)
+        release = emulated.profile.release
+        return StackedAdapters(emulated, TranslatingAdapter(served, None if release is None else shown(served, release.name)))
 
     def renew(self, connection: Connection) -> None:
         """A connection has learned what its broker offers, or that it does not say."""
-        dialect = self.make(connection)
-        connection.dialect = connection.free = None
-        if dialect is not None and not isinstance(dialect, VersionsPending):
-            speak(connection, dialect)
+        adapter = self.make(connection)
+        connection.adapter = connection.free = None
+        if adapter is not None and not isinstance(adapter, VersionsPending):
+            speak(connection, adapter)
 
     def knows(self, broker: Address) -> bool:
         """Whether it is known, or believed, what a broker offers."""
@@ -124,31 +124,31 @@ class VersionNegotiation:
 
     def look(self, broker: Address, at: SocketAddress) -> None:
         """A broker can be reached there: ask it, if it is of use to know what it offers before clients come."""
-        wanted = self._pretence is not None or self._translate
+        wanted = self._emulated is not None or self._translate
         if wanted and possible(self._relay) and broker not in self._offers and broker not in self._inquiries:
             self._inquire(broker, at)
 
-    def with_profile(self, connection: Connection, pretence: Pretence) -> Dialect:
+    def with_profile(self, connection: Connection, emulated: EmulatedRelease) -> VersionAdapter:
         """What a connection speaks when a rule wants a profile for it."""
-        inner = connection.dialect
-        if isinstance(inner, Stacked):
-            if isinstance(inner.outer, Pretence) and inner.outer.profile == pretence.profile:
+        inner = connection.adapter
+        if isinstance(inner, StackedAdapters):
+            if isinstance(inner.outer, EmulatedRelease) and inner.outer.profile == emulated.profile:
                 return inner
             inner = inner.inner
-        if inner is None or isinstance(inner, Pretence):
-            return pretence
-        return Stacked(Pretence(pretence.profile, translated=True), inner)
+        if inner is None or isinstance(inner, EmulatedRelease):
+            return emulated
+        return StackedAdapters(EmulatedRelease(emulated.profile, translated=True), inner)
 
-    def heard(self, broker: Address, frame: bytes, api_version: int, dialect: Dialect | None = None) -> None:
-        """A broker's ApiVersions response (without its size), as it came, on a connection with this dialect."""
+    def heard(self, broker: Address, frame: bytes, api_version: int, adapter: VersionAdapter | None = None) -> None:
+        """A broker's ApiVersions response (without its size), as it came, on a connection with this adapter."""
         try:
             found = offers(frame, api_version)
         except DecodeError:
             return
         if found is not None:
             self.learned(broker, found)
-            if isinstance(dialect, Pretence):
-                self.compare(dialect.profile, found)
+            if isinstance(adapter, EmulatedRelease):
+                self.compare(adapter.profile, found)
 
     def learned(self, broker: Address, found: Offers) -> None:
         """What a broker offers."""
@@ -160,8 +160,8 @@ class VersionNegotiation:
         if self._offers.get(broker) == found:
             return
         self._offers[broker] = found
-        if self._pretence is not None and not self._translate:
-            self.compare(self._pretence.profile, found)
+        if self._emulated is not None and not self._translate:
+            self.compare(self._emulated.profile, found)
 
     def taken_for(self, broker: Address, release: str) -> None:
         """A broker does not say what it offers, as none of this release does. What it has said before holds."""

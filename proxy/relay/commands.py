@@ -12,7 +12,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ...decoder.filter import FilterError
-from ..interception.rules.live_rules import NoSuchRule, RuleExists, Standing
+from ..interception.rules.live_rules import NoSuchRule, RuleEntry, RuleExists
 from ..supervisor.channel import Channel
 
 if TYPE_CHECKING:
@@ -104,19 +104,19 @@ class Commands:
         return {"rules": self._relay.rules.listed()}
 
     def _rules_add(self, message: dict[str, Any], data: bytes) -> Answer:
-        self._relay.rules.add([Standing.from_dict(each) for each in message["rules"]])
+        self._relay.rules.add([RuleEntry.from_dict(each) for each in message["rules"]])
         return self._rules(message, data)
 
     def _rules_put(self, message: dict[str, Any], data: bytes) -> Answer:
-        created = self._relay.rules.put(Standing.from_dict(message["rule"]))
+        created = self._relay.rules.put(RuleEntry.from_dict(message["rule"]))
         return self._rules(message, data) | {"created": created}
 
     def _rules_replace(self, message: dict[str, Any], data: bytes) -> Answer:
-        self._relay.rules.replace_all([Standing.from_dict(each) for each in message["rules"]])
+        self._relay.rules.replace_all([RuleEntry.from_dict(each) for each in message["rules"]])
         return self._rules(message, data)
 
     def _rules_from_file(self, message: dict[str, Any], data: bytes) -> Answer:
-        self._relay.rules.replace_file([Standing.from_dict(each, "file") for each in message["rules"]])
+        self._relay.rules.replace_file([RuleEntry.from_dict(each, "file") for each in message["rules"]])
         return self._rules(message, data)
 
     def _rules_dump(self, message: dict[str, Any], data: bytes) -> Answer:

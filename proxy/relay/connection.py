@@ -39,8 +39,8 @@ from .unreachable_broker import UnreachableBroker
 
 if TYPE_CHECKING:
     from ...decoder import Exchange
-    from ...plugins.actions.fault_plan import Fate
-    from ...plugins.versions.adapter import Dialect
+    from ...plugins.actions.fault_plan import FaultPlan
+    from ...plugins.versions.adapter import VersionAdapter
     from ..addressing.node_endpoint_scanner import NodeEndpointScanner
     from .interfaces import Relay
 
@@ -87,10 +87,10 @@ class Connection(Link):
         """Whether every request is followed."""
         self.between_brokers = False
         """Whether a controller tells a broker here where the others are: every request is followed then."""
-        self.dialect: Dialect | None = None
+        self.adapter: VersionAdapter | None = None
         """What is spoken with the client, if not what the broker speaks; see `version_adapter`."""
         self.free: tuple[frozenset[int], Any] | None = None
-        """The requests that pass at a glance where a dialect is spoken, for the api keys that are held."""
+        """The requests that pass at a glance where a adapter is spoken, for the api keys that are held."""
         self.own_requests = 0
         """How many requests the proxy has sent here itself."""
         self.asking = 0
@@ -363,12 +363,12 @@ class Connection(Link):
         self.relay.writer.write(Kind.DATA, self.number, 0, now, frame, 0, self.request.position)
         self.request.position += len(frame)
 
-    def fired(self, fate: Fate, exchange: Exchange, now: int) -> None:
+    def fired(self, faults: FaultPlan, exchange: Exchange, now: int) -> None:
         """A rule has fired."""
         correlation = exchange.correlation_id
-        self.relay.rules.fired(fate, exchange, now)
-        self.relay.emit(RuleHit(fate.rule, self.number, exchange.api_key, exchange.api_version, correlation, fate.hits))
-        self.note(correlation & 0xFFFFFFFF, fate.note, now)
+        self.relay.rules.fired(faults, exchange, now)
+        self.relay.emit(RuleHit(faults.rule, self.number, exchange.api_key, exchange.api_version, correlation, faults.hits))
+        self.note(correlation & 0xFFFFFFFF, faults.note, now)
 
     # -- trouble ---------------------------------------------------------------------------------------------
 

@@ -22,8 +22,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ...decoder.wire.acks import acks_end
-from ...plugins.actions.fault_plan import Fate
-from ...plugins.versions.adapter import Asked, Dialect
+from ...plugins.actions.fault_plan import FaultPlan
+from ...plugins.versions.adapter import Asked, VersionAdapter
 from ..interception.frame_editor import PRODUCE
 from ..interception.interest.api_version_bitmap import api_version_bitmap
 from ..native.accelerator import native
@@ -140,21 +140,21 @@ Queue: Callable[[], PlainQueue] = PlainQueue if native is None else native.Queue
 
 
 class InFlight:
-    """A request with a response of its own. `answer`: the response made here; `fate`: what is to happen to the response;
+    """A request with a response of its own. `answer`: the response made here; `faults`: what is to happen to the response;
     `exchange`: the request, for rules; `kept`: the request, if its response may be held for a decision; `hooked`: the
-    request for plugins, or the one that a plugin made; `asked`, `before`, `dialect`, `sent`: see `version_adapter`; `weight`: bytes
+    request for plugins, or the one that a plugin made; `asked`, `before`, `adapter`, `sent`: see `version_adapter`; `weight`: bytes
     of memory that all of it takes, known when it is put into the queue."""
 
     __slots__ = (
+        "adapter",
         "answer",
         "api_key",
         "api_version",
         "asked",
         "before",
         "correlation",
-        "dialect",
         "exchange",
-        "fate",
+        "faults",
         "hooked",
         "kept",
         "rule",
@@ -167,14 +167,14 @@ class InFlight:
         self.api_version = api_version
         self.correlation = correlation
         self.answer: bytes | None = None
-        self.fate: Fate | None = None
+        self.faults: FaultPlan | None = None
         self.exchange: Exchange | None = None
         self.kept: object | None = None
         self.hooked: object | None = None
         self.rule = ""
         self.asked: Asked | None = None
         self.before: int | None = None
-        self.dialect: Dialect | None = None
+        self.adapter: VersionAdapter | None = None
         self.sent = 0
         """Api key << 16 | version as the broker has it."""
         self.weight = ENTRY_BYTES

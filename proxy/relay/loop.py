@@ -19,7 +19,7 @@ import time
 from functools import partial
 from typing import Any
 
-from ...plugins.rules.rule_engine import RuleBook
+from ...plugins.rules.rule_engine import RuleEngine
 from ...plugins.rules.rules import Rule
 from ..addressing.address_map import AddressMap
 from ..addressing.bootstrap import Bootstrap
@@ -125,12 +125,12 @@ class Relay:
         rules = [Rule.from_dict(rule) for rule in settings["rules"]]
         self.rules = LiveRules(rules, self._rules_changed, tally, settings.get("rule_serials", ()))
         self.intercepts = Intercepts(self)
-        self.editor = Editor(self.addresses, self.rules.book)
+        self.editor = Editor(self.addresses, self.rules.engine)
         self.version_negotiation = VersionNegotiation(self, settings.get("versions"))
         commands = Channel(socket.socket(fileno=settings["commands"])) if settings.get("commands") is not None else None
         self.commands = Commands(self, commands)
         self._orders = SupervisorCommands(self)
-        self.editor.topics = self.rules.book.seen.topics if self.switchable or self.rules.book.interest() else None
+        self.editor.topics = self.rules.engine.cluster_view.topics if self.switchable or self.rules.engine.interest() else None
         self.mover = make_mover(self)
         self.moves = self.mover is not None and not self.pipes.wanted
         """Whether the accelerator moves bytes by itself: not with a snap length, whose large frames need care."""
@@ -151,7 +151,7 @@ class Relay:
         self.plugins = PluginInterceptor(self, settings["plugins"]) if settings.get("plugins") else None
         """Plugins, if there are any."""
         if self.plugins is not None:
-            self.editor.topics = self.rules.book.seen.topics
+            self.editor.topics = self.rules.engine.cluster_view.topics
             self.plugins.begin()
         self.acceptor = Acceptor(self, self.board, settings.get("callers", []))
         listen_for = self.sockets.listen_for
@@ -445,8 +445,8 @@ class Relay:
 
     # -- control ---------------------------------------------------------------------------------------------
 
-    def _rules_changed(self, book: RuleBook) -> None:
-        self.editor.rules = book
+    def _rules_changed(self, engine: RuleEngine) -> None:
+        self.editor.rules = engine
         self.inline_changed()
 
     def inline_changed(self) -> None:

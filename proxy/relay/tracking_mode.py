@@ -27,7 +27,7 @@ HEAD_KEPT = 128
 
 def switch(connection: Connection, inline: bool) -> None:
     """Follow every request from now on, or no longer."""
-    inline = inline or connection.between_brokers or connection.dialect is not None
+    inline = inline or connection.between_brokers or connection.adapter is not None
     if connection.inline == inline or connection.closed:
         return
     connection.inline = inline

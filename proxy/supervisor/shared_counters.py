@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 
 from ...plugins.rules.rules import Rule
-from ...plugins.rules.when import Count, Counting
+from ...plugins.rules.when import LocalCounter, RuleCounter
 
 SLOTS = 1024
 WORDS = 5
@@ -70,7 +70,7 @@ class SharedCounters:
         self._lock = lock
         self.keep(())  # what an earlier worker in this place had
 
-    def count(self, serial: int, begun_ns: int) -> Counting:
+    def count(self, serial: int, begun_ns: int) -> RuleCounter:
         """The count of a rule; one of this worker's own if there is no room."""
         words = self._words
         with self._lock():
@@ -82,7 +82,7 @@ class SharedCounters:
                 if free < 0 and not words[at + _USERS]:
                     free = at
             if free < 0:
-                return Count(begun_ns)
+                return LocalCounter(begun_ns)
             for word, value in enumerate((serial, self._bit, 0, 0, begun_ns)):
                 words[free + word] = value
             return SharedCount(words, free, self._lock)

@@ -10,7 +10,7 @@ from barnabas import decoder
 from barnabas.decoder import Exchange
 from barnabas.decoder.codec.message import Message
 from barnabas.decoder.schema import error_places, facts
-from barnabas.plugins.rules.rule_engine import RuleBook, exchange_of
+from barnabas.plugins.rules.rule_engine import RuleEngine, exchange_of
 from barnabas.plugins.rules.rules import Rule
 
 ORDERS = uuid.UUID(int=7)
@@ -38,9 +38,9 @@ def exchanged(api: str, version: int, asked: dict[str, Any], answer: dict[str, A
 
 def executed(match: str, error: str, api: str, version: int, asked: dict[str, Any], answer: dict[str, Any]) -> Message:
     exchange, response = exchanged(api, version, asked, answer)
-    fate = RuleBook([Rule.of(match, error=error, broker="executed")]).decide(exchange)
-    assert fate is not None and fate.answer is None
-    return decoder.decode_response(fate.respond(exchange, response), api_key=exchange.api_key, api_version=version)
+    faults = RuleEngine([Rule.of(match, error=error, broker="executed")]).decide(exchange)
+    assert faults is not None and faults.answer is None
+    return decoder.decode_response(faults.respond(exchange, response), api_key=exchange.api_key, api_version=version)
 
 
 BATCHED: list[Any] = [
@@ -128,7 +128,7 @@ def test_a_skipped_answer_says_what_an_executed_one_does() -> None:
             if code == 0:
                 continue
             name = facts.error_name(code)
-            skipping = RuleBook([Rule.of(f"api == {api}", error=name)])
+            skipping = RuleEngine([Rule.of(f"api == {api}", error=name)])
             exchange, _ = exchanged(api, version, asked, answer)
             skipped = skipping.decide(exchange)
             assert skipped is not None and skipped.answer is not None
@@ -139,18 +139,18 @@ def test_a_skipped_answer_says_what_an_executed_one_does() -> None:
 
 def test_an_edit_is_of_the_groups_that_match() -> None:
     exchange, response = exchanged("DescribeGroups", 5, {"groups": ["ga", "gb"]}, {"groups": [STABLE | {"group_id": g} for g in ("ga", "gb")]})
-    fate = RuleBook([Rule.of("api == DescribeGroups and group == gb", edit={"groups.group_state": "Dead"})]).decide(exchange)
-    assert fate is not None
-    told = decoder.decode_response(fate.respond(exchange, response), api_key=exchange.api_key, api_version=5)
+    faults = RuleEngine([Rule.of("api == DescribeGroups and group == gb", edit={"groups.group_state": "Dead"})]).decide(exchange)
+    assert faults is not None
+    told = decoder.decode_response(faults.respond(exchange, response), api_key=exchange.api_key, api_version=5)
     assert [group["group_state"] for group in told["groups"]] == ["Stable", "Dead"]
 
 
 def test_a_coordinator_moves_for_the_group_that_matches() -> None:
-    book = RuleBook([Rule.of("api == FindCoordinator and group == gb", coordinator="moved")])
-    book.seen.cluster = {"brokers": [{"node_id": n, "host": host, "port": n} for n, host in ((1, "one"), (2, "two"))]}
+    engine = RuleEngine([Rule.of("api == FindCoordinator and group == gb", coordinator="moved")])
+    engine.cluster_view.cluster = {"brokers": [{"node_id": n, "host": host, "port": n} for n, host in ((1, "one"), (2, "two"))]}
     keys = {"key_type": 0, "coordinator_keys": ["ga", "gb"]}
     exchange, response = exchanged("FindCoordinator", 4, keys, {"coordinators": [FOUND | {"key": g} for g in ("ga", "gb")]})
-    fate = book.decide(exchange)
-    assert fate is not None
-    told = decoder.decode_response(fate.respond(exchange, response), api_key=exchange.api_key, api_version=4)
+    faults = engine.decide(exchange)
+    assert faults is not None
+    told = decoder.decode_response(faults.respond(exchange, response), api_key=exchange.api_key, api_version=4)
     assert [found["node_id"] for found in told["coordinators"]] == [1, 2]

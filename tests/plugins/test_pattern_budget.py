@@ -11,7 +11,7 @@ from barnabas.decoder import Exchange
 from barnabas.decoder.filter.language import patterns
 from barnabas.decoder.filter.language.patterns import WORK, PatternError, PatternTimeout, pattern, within
 from barnabas.plugins.rules import rule_engine, rules
-from barnabas.plugins.rules.rule_engine import RuleBook
+from barnabas.plugins.rules.rule_engine import RuleEngine
 
 
 def exchange(topics: list[str]) -> Exchange:
@@ -53,7 +53,7 @@ def test_one_frame_has_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
         return now[0]
 
     monkeypatch.setattr(rule_engine.time, "monotonic", tick)
-    standing = RuleBook([rules.Rule.of('topic ~ ".*-dlq$"', {"error": "UNKNOWN_TOPIC_OR_PARTITION"})])
+    standing = RuleEngine([rules.Rule.of('topic ~ ".*-dlq$"', {"error": "UNKNOWN_TOPIC_OR_PARTITION"})])
     with pytest.raises(PatternTimeout, match="too long"):
         standing.decide(exchange(["x" * 200] * 10_000))
     assert now[0] <= rule_engine.SEARCH_SECONDS + 0.01

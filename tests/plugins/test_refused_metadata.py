@@ -14,7 +14,7 @@ from barnabas.decoder import Exchange
 from barnabas.decoder.connection.exchange import State
 from barnabas.decoder.schema import facts
 from barnabas.plugins.answers import with_cluster
-from barnabas.plugins.rules.rule_engine import RuleBook, exchange_of
+from barnabas.plugins.rules.rule_engine import RuleEngine, exchange_of
 from barnabas.plugins.rules.rules import Rule
 
 METADATA = 3
@@ -22,17 +22,17 @@ VERSIONS = facts.api(METADATA).versions.every()
 BROKERS = [{"node_id": 1, "host": "one", "port": 9091}, {"node_id": 2, "host": "two", "port": 9092}]
 
 
-def learnt(book: RuleBook, version: int = 12, **fields: Any) -> RuleBook:
+def learnt(engine: RuleEngine, version: int = 12, **fields: Any) -> RuleEngine:
     frame = decoder.encode_response(METADATA, version, fields, correlation_id=1)
-    book.learn(Exchange(api_key=METADATA, api_version=version, response=frame, state=State.PAIRED))
-    return book
+    engine.learn(Exchange(api_key=METADATA, api_version=version, response=frame, state=State.PAIRED))
+    return engine
 
 
-def refused(book: RuleBook, version: int) -> dict[str, Any]:
+def refused(engine: RuleEngine, version: int) -> dict[str, Any]:
     request = decoder.encode_request(METADATA, version, {"topics": [{"name": "t"}]}, correlation_id=2)
-    fate = book.decide(exchange_of(request))
-    assert fate is not None and fate.answer is not None
-    return decoder.decode_response(fate.answer, api_key=METADATA, api_version=version).to_dict()
+    faults = engine.decide(exchange_of(request))
+    assert faults is not None and faults.answer is not None
+    return decoder.decode_response(faults.answer, api_key=METADATA, api_version=version).to_dict()
 
 
 def places(fields: dict[str, Any]) -> list[dict[str, Any]]:
@@ -42,10 +42,10 @@ def places(fields: dict[str, Any]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("seen", [0, 1, VERSIONS[-1]])
 def test_the_answer_lists_the_brokers_that_are_known(version: int, seen: int) -> None:
-    book = RuleBook([Rule.of("api == Metadata", error="LEADER_NOT_AVAILABLE")])
+    engine = RuleEngine([Rule.of("api == Metadata", error="LEADER_NOT_AVAILABLE")])
     whole = {"controller_id": 2} if seen else {}
-    learnt(book, seen, brokers=BROKERS, **whole, **({"cluster_id": "c"} if seen > 1 else {}))
-    fields = refused(book, version)
+    learnt(engine, seen, brokers=BROKERS, **whole, **({"cluster_id": "c"} if seen > 1 else {}))
+    fields = refused(engine, version)
     assert places(fields) == BROKERS
     assert [(topic["name"], topic["error_code"]) for topic in fields["topics"]] == [("t", 5)]
     if version >= 1 and seen:
@@ -55,19 +55,19 @@ def test_the_answer_lists_the_brokers_that_are_known(version: int, seen: int) ->
 
 
 def test_the_newest_response_counts_that_names_brokers() -> None:
-    book = RuleBook([Rule.of("api == Metadata", error="LEADER_NOT_AVAILABLE")])
-    assert places(refused(book, 9)) == []  # nothing was seen yet
-    learnt(book, brokers=BROKERS)
-    learnt(book, brokers=BROKERS[1:])
-    assert places(refused(book, 9)) == BROKERS[1:]
-    learnt(book, brokers=[])
-    assert places(refused(book, 9)) == BROKERS[1:]
+    engine = RuleEngine([Rule.of("api == Metadata", error="LEADER_NOT_AVAILABLE")])
+    assert places(refused(engine, 9)) == []  # nothing was seen yet
+    learnt(engine, brokers=BROKERS)
+    learnt(engine, brokers=BROKERS[1:])
+    assert places(refused(engine, 9)) == BROKERS[1:]
+    learnt(engine, brokers=[])
+    assert places(refused(engine, 9)) == BROKERS[1:]
 
 
 def test_a_response_that_fails_as_a_whole_stays_as_kafka_makes_it() -> None:
     """A client that is sent back to its bootstrap servers (KIP-1102) is not shown others."""
-    book = learnt(RuleBook([Rule.of("api == Metadata", error="REBOOTSTRAP_REQUIRED")]), brokers=BROKERS)
-    fields = refused(book, 13)
+    engine = learnt(RuleEngine([Rule.of("api == Metadata", error="REBOOTSTRAP_REQUIRED")]), brokers=BROKERS)
+    fields = refused(engine, 13)
     assert fields["error_code"] == facts.error_code("REBOOTSTRAP_REQUIRED") and fields["brokers"] == []
 
 

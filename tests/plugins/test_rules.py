@@ -9,7 +9,7 @@ import pytest
 from barnabas.decoder.schema import facts
 from barnabas.plugins import answers
 from barnabas.plugins.rules.reach import shadowed
-from barnabas.plugins.rules.rules import Rule, RuleError, Wrong, load, parse
+from barnabas.plugins.rules.rules import InvalidInput, Rule, RuleError, load, parse
 
 
 def write(tmp_path: Path, text: str) -> Path:
@@ -192,7 +192,7 @@ def test_places_in_toml(tmp_path: Path, text: str, line: int, column: int, part:
 
 
 def test_python_names_the_path() -> None:
-    with pytest.raises(Wrong, match=r"do.error: .*did you mean NOT_COORDINATOR"):
+    with pytest.raises(InvalidInput, match=r"do.error: .*did you mean NOT_COORDINATOR"):
         Rule.of("api == Heartbeat", error="NOT_CORDINATOR")
     with pytest.raises(ValueError, match=r"do\[1\].drop: "):
         Rule.of("api == Heartbeat", [{"delay": "1s"}, {"drop": "all"}])
@@ -214,7 +214,7 @@ def test_python_names_the_path() -> None:
     ],
 )
 def test_rules_that_cannot_be(match: str, do: Any, part: str) -> None:
-    with pytest.raises(Wrong) as caught:
+    with pytest.raises(InvalidInput) as caught:
         Rule.of(match, do)
     assert part in str(caught.value)
 
@@ -251,7 +251,7 @@ def test_an_error_that_this_version_cannot_carry() -> None:
     for key, bare, first in without_errors():
         name = facts.api_name(key)
         with pytest.raises(
-            Wrong, match=f"no error code at the versions that match: it has one from version {first} on"
+            InvalidInput, match=f"no error code at the versions that match: it has one from version {first} on"
         ):
             Rule.of(f"api == {name} and ver == {bare}", error="UNKNOWN_SERVER_ERROR")
         Rule.of(f"api == {name} and ver >= {bare}", error="UNKNOWN_SERVER_ERROR")

@@ -9,8 +9,8 @@ from barnabas import decoder
 from barnabas.decoder import Exchange
 from barnabas.decoder.connection.peers import PeerInfo
 from barnabas.decoder.schema import facts
-from barnabas.plugins.actions.fault_plan import Fate
-from barnabas.plugins.rules.rule_engine import RuleBook, exchange_of
+from barnabas.plugins.actions.fault_plan import FaultPlan
+from barnabas.plugins.rules.rule_engine import RuleEngine, exchange_of
 from barnabas.plugins.rules.rules import Rule
 
 SET_OF_0 = bytes.fromhex("0000000000000000 00000010 54c1a6a4 00 00 ffffffff 00000002 6162")
@@ -18,13 +18,13 @@ SET_OF_0 = bytes.fromhex("0000000000000000 00000010 54c1a6a4 00 00 ffffffff 0000
 HEARTBEAT = {"group_id": "g", "generation_id": 1, "member_id": "m"}
 
 
-def fate_of(do: Any, api: str, version: int, fields: dict[str, Any], about: PeerInfo | None = None) -> tuple[Exchange, Fate]:
+def fate_of(do: Any, api: str, version: int, fields: dict[str, Any], about: PeerInfo | None = None) -> tuple[Exchange, FaultPlan]:
     key = facts.api_key(api)
     exchange = exchange_of(decoder.encode_request(key, version, fields, correlation_id=7, client_id="c"))
     exchange.about = about
-    fate = RuleBook([Rule.of(f"api == {api}", do, name="r")]).decide(exchange)
-    assert fate is not None
-    return exchange, fate
+    faults = RuleEngine([Rule.of(f"api == {api}", do, name="r")]).decide(exchange)
+    assert faults is not None
+    return exchange, faults
 
 
 def offering(produce: int) -> PeerInfo:
@@ -37,16 +37,16 @@ def offering(produce: int) -> PeerInfo:
 @pytest.mark.parametrize("first", [False, True])
 def test_an_answer_made_here_is_changed_like_any_other(made: dict[str, Any], first: bool) -> None:
     changes = [{"throttle": "5s"}, {"edit": {"error_code": "REBALANCE_IN_PROGRESS"}}]
-    _, fate = fate_of([made, *changes] if first else [*changes, made], "Heartbeat", 4, HEARTBEAT)
-    assert fate.answer is not None
-    told = decoder.decode_response(fate.answer, api_key=12, api_version=4)
+    _, faults = fate_of([made, *changes] if first else [*changes, made], "Heartbeat", 4, HEARTBEAT)
+    assert faults.answer is not None
+    told = decoder.decode_response(faults.answer, api_key=12, api_version=4)
     assert (told["throttle_time_ms"], told["error_code"]) == (5000, 27)
-    assert fate.changes == [] and not fate.corrected
+    assert faults.changes == [] and not faults.corrected
 
 
 def test_what_an_answer_has_no_place_for_is_said_at_once() -> None:
-    _, fate = fate_of([{"error": "NOT_COORDINATOR"}, {"throttle": "5s"}], "Heartbeat", 0, HEARTBEAT)
-    assert fate.notes == ["NOT_COORDINATOR, not forwarded", "throttled for 5s, the response waiting (as before Kafka 2.0); Heartbeat v0 has no throttle_time_ms"]
+    _, faults = fate_of([{"error": "NOT_COORDINATOR"}, {"throttle": "5s"}], "Heartbeat", 0, HEARTBEAT)
+    assert faults.notes == ["NOT_COORDINATOR, not forwarded", "throttled for 5s, the response waiting (as before Kafka 2.0); Heartbeat v0 has no throttle_time_ms"]
 
 
 def fetched(version: int, records: bytes) -> bytes:
@@ -58,13 +58,13 @@ FETCH = {"topics": [{"topic": "t", "partitions": [{"partition": 0}]}]}
 
 
 def test_damage_that_finds_nothing_says_so() -> None:
-    exchange, fate = fate_of({"corrupt": "record-count"}, "Fetch", 2, FETCH)
+    exchange, faults = fate_of({"corrupt": "record-count"}, "Fetch", 2, FETCH)
     response = fetched(2, SET_OF_0)
-    assert fate.note.endswith("response corrupted: record-count")
-    assert fate.respond(exchange, response) == response
-    assert fate.corrected
-    assert fate.notes == ["response not corrupted: record-count: only batches of format 2 say how many records they hold"]
-    assert fate.note == f"rule 'r' (hit 1): {fate.notes[0]}"
+    assert faults.note.endswith("response corrupted: record-count")
+    assert faults.respond(exchange, response) == response
+    assert faults.corrected
+    assert faults.notes == ["response not corrupted: record-count: only batches of format 2 say how many records they hold"]
+    assert faults.note == f"rule 'r' (hit 1): {faults.notes[0]}"
 
 
 @pytest.mark.parametrize(
@@ -77,17 +77,17 @@ def test_damage_that_finds_nothing_says_so() -> None:
     ],
 )  # fmt: skip
 def test_changes_that_find_nothing_say_so(do: dict[str, Any], says: str) -> None:
-    exchange, fate = fate_of(do, "Fetch", 0, FETCH)
+    exchange, faults = fate_of(do, "Fetch", 0, FETCH)
     empty = decoder.encode_response(1, 0, {"responses": []}, correlation_id=7)
-    assert fate.respond(exchange, empty) == empty
-    assert fate.notes == [says]
+    assert faults.respond(exchange, empty) == empty
+    assert faults.notes == [says]
 
 
 def test_damage_to_a_request_that_holds_nothing_of_the_kind() -> None:
     body = {"acks": 1, "topic_data": [{"name": "t", "partition_data": [{"index": 0, "records": SET_OF_0}]}]}
-    _, fate = fate_of({"corrupt": "record-count", "in": "request"}, "Produce", 2, body)
-    assert fate.request is None
-    assert fate.notes == ["request not corrupted: record-count: only batches of format 2 say how many records they hold"]
+    _, faults = fate_of({"corrupt": "record-count", "in": "request"}, "Produce", 2, body)
+    assert faults.request is None
+    assert faults.notes == ["request not corrupted: record-count: only batches of format 2 say how many records they hold"]
 
 
 @pytest.mark.parametrize(
@@ -98,19 +98,19 @@ def test_throttling_is_that_of_the_release_that_the_client_sees(version: int, of
     """KIP-219: since Kafka 2.0 (Produce v6) brokers answer at once and then do not read; before, the response waited."""
     body = {"acks": 1, "topic_data": []}
     about = offering(offered) if offered is not None else None
-    _, fate = fate_of({"throttle": "1s"}, "Produce", version, body, about)
-    assert (fate.response_delay, fate.mute) == ((10**9, 0) if waits else (0, 10**9))
+    _, faults = fate_of({"throttle": "1s"}, "Produce", version, body, about)
+    assert (faults.response_delay, faults.mute) == ((10**9, 0) if waits else (0, 10**9))
 
 
 def test_edits_of_one_request_all_reach_it() -> None:
     do = [{"edit": {"group_id": "a"}, "in": "request"}, {"edit": {"member_id": "b"}, "in": "request"}]
-    _, fate = fate_of(do, "Heartbeat", 0, HEARTBEAT)
-    assert fate.request is not None
-    sent = decoder.decode_request(fate.request)
+    _, faults = fate_of(do, "Heartbeat", 0, HEARTBEAT)
+    assert faults.request is not None
+    sent = decoder.decode_request(faults.request)
     assert (sent["group_id"], sent["member_id"]) == ("a", "b")
 
 
 def test_an_edit_that_makes_the_client_hang_says_so() -> None:
     body = {"acks": 1, "topic_data": []}
-    _, fate = fate_of({"edit": {"acks": 0}, "in": "request"}, "Produce", 7, body)
-    assert fate.notes == ["request edited: acks (acks is 0 now: the broker does not answer, and the client waits for its response)"]
+    _, faults = fate_of({"edit": {"acks": 0}, "in": "request"}, "Produce", 7, body)
+    assert faults.notes == ["request edited: acks (acks is 0 now: the broker does not answer, and the client waits for its response)"]

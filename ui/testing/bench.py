@@ -11,7 +11,7 @@ from ...decoder.filter import FilterError, compile
 from ...decoder.filter.language.errors import nearest
 from ...plugins.actions import ACTIONS
 from ...plugins.rules.recipes import quoted
-from ...plugins.rules.rules import Rule, Wrong
+from ...plugins.rules.rules import InvalidInput, Rule
 from ...proxy import Proxy, ProxyConfig
 from ...proxy.control import Control, ControlConfig
 from ...proxy.control.client import ControlError
@@ -237,7 +237,7 @@ class Barnabas:
         name = name or f"fault {len(self.injected) + 1}"
         try:
             rule = Rule.of(" and ".join(terms), do if do is not None else action, name=name, when=when)
-        except Wrong as error:
+        except InvalidInput as error:
             raise error.with_traceback(None) from None
         self.control.add_rule(rule.to_dict())
         found = Injected(self, rule, required)

@@ -22,7 +22,7 @@ from ....decoder.codec.message import Message
 from ....decoder.filter.entities import NAMES, PARTITION
 from ....plugins.actions.leaves import leaves
 from ....plugins.fetch_sessions import FETCH, SESSION, whole
-from ....plugins.rules.rule_engine import RuleBook
+from ....plugins.rules.rule_engine import RuleEngine
 from ..frame_editor import PRODUCE
 
 FREE = frozenset({"int16", "int32", "int64", "uint16", "uint32", "float64"})
@@ -86,7 +86,7 @@ class PassCache:
         """Other rules stand, or others ask, too, or topics have names that had none: what was decided may be otherwise now."""
         self.table, self._entries, self._idle, self._wait = b"", [], 0, 1
 
-    def keep(self, exchange: Exchange, rules: RuleBook) -> None:
+    def keep(self, exchange: Exchange, rules: RuleEngine) -> None:
         """A request that concerns no rule. Where requests never begin alike, it is tried less and less often."""
         self._idle += 1
         message = exchange.request_message

@@ -19,7 +19,7 @@ from ....decoder.errors import DecodeError
 from ....decoder.filter.entities import paths_of
 from ....decoder.filter.fast_reject import FastReject as QuietFilter
 from ....decoder.schema import facts
-from ....plugins.rules.rule_engine import RuleBook
+from ....plugins.rules.rule_engine import RuleEngine
 from .api_version_bitmap import api_version_bitmap
 from .header_prefix import PrefixReaders, asked_paths, may_have_records
 
@@ -33,20 +33,20 @@ without reader, nothing needs to be read."""
 class ResponseInterest:
     """What is kept under the rules of a book. `others`: api keys whose messages others want to see: nothing is kept there."""
 
-    def __init__(self, book: RuleBook, others: frozenset[int], highest: int) -> None:
-        self.apis = book.kept() - others
+    def __init__(self, engine: RuleEngine, others: frozenset[int], highest: int) -> None:
+        self.apis = engine.kept() - others
         """Api keys of requests that are kept."""
-        self.free = frozenset(key for key in self.apis if not book.early(key))
+        self.free = frozenset(key for key in self.apis if not engine.early(key))
         """Those of which no rule asks for the request alone."""
         self.selection = (
             api_version_bitmap(key << 16 | version for key in self.apis for version in range(highest + 1))
             if self.apis
             else NOTHING
         )
-        rows = {key: _row(key, found) for key in self.apis if (found := book.fast_reject(key)) is not None}
+        rows = {key: _row(key, found) for key in self.apis if (found := engine.fast_reject(key)) is not None}
         self.quiet = tuple(rows.get(key) for key in range(max(rows, default=-1) + 1))
         """See `FastReject`."""
-        thin = frozenset(key for key in self.apis if book.by_header_prefix(key))
+        thin = frozenset(key for key in self.apis if engine.by_header_prefix(key))
         self.prefix_readers = _prefix_readers("request", thin), _prefix_readers("response", thin)
         """Of which requests and responses a prefix does (see `header_prefix.PrefixReaders`)."""
 

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ....decoder import Exchange
-from ....plugins.actions.fault_plan import FOREVER, At, Cut, Fate, damaged
+from ....plugins.actions.fault_plan import FOREVER, ConnectionCut, CutPoint, FaultPlan, damaged
 from ...ring.clock import now_ns
 from .impaired_sockets import BlackholeSocket, ThrottledSocket
 
@@ -63,17 +63,17 @@ def go_on(half: HalfConnection, now: int) -> None:
         connection.relay.wake(half)
 
 
-def count_in(fate: Fate, since: int) -> None:
+def count_in(faults: FaultPlan, since: int) -> None:
     """What deciding took is part of the delay: the exchange takes so much longer than it would without the rule."""
-    if fate.response_delay:
-        fate.response_delay -= min(max(now_ns() - since, 0), fate.response_delay)
+    if faults.response_delay:
+        faults.response_delay -= min(max(now_ns() - since, 0), faults.response_delay)
 
 
 def _nothing(now: int) -> None:
     pass
 
 
-def cut(connection: Connection, how: Cut, half: HalfConnection) -> None:
+def cut(connection: Connection, how: ConnectionCut, half: HalfConnection) -> None:
     """End the connection, as soon as what the half has to send is sent."""
     deadline = time.monotonic() + SENT_WITHIN
 
@@ -88,38 +88,38 @@ def cut(connection: Connection, how: Cut, half: HalfConnection) -> None:
     look()
 
 
-def before_the_broker(connection: Connection, fate: Fate, frame: bytes, original: bytes, now: int) -> bool:
+def before_the_broker(connection: Connection, faults: FaultPlan, frame: bytes, original: bytes, now: int) -> bool:
     """What happens before a request goes on; whether it does not go on after that."""
-    if fate.rates != (0, 0):
-        pace(connection, fate.rates)
-    if fate.silence == FOREVER:
-        if fate.silent[0]:
+    if faults.rates != (0, 0):
+        pace(connection, faults.rates)
+    if faults.silence == FOREVER:
+        if faults.silent[0]:
             # The client has given up, and nobody else will ever end it.
             given_up = partial(connection.relay.timers.after, 0, partial(connection.close, "fin"))
             connection.request.sink = BlackholeSocket(connection.request.sink, given_up)  # type: ignore[assignment]
-        if fate.silent[1]:
+        if faults.silent[1]:
             connection.response.sink = BlackholeSocket(connection.response.sink, lambda: None)  # type: ignore[assignment]
-        if fate.silent[0]:
+        if faults.silent[0]:
             connection.publish_request(original, now)
             return True
-    if fate.cut is not None and fate.cut.at in (At.BEFORE_REQUEST, At.MID_REQUEST):
+    if faults.cut is not None and faults.cut.at in (CutPoint.BEFORE_REQUEST, CutPoint.MID_REQUEST):
         connection.publish_request(original, now)
-        if fate.cut.at is At.MID_REQUEST:
+        if faults.cut.at is CutPoint.MID_REQUEST:
             connection.request.push(frame[: len(frame) // 2])
-        cut(connection, fate.cut, connection.request)
+        cut(connection, faults.cut, connection.request)
         return True
-    if fate.forget_request:
+    if faults.forget_request:
         connection.publish_request(original, now)
         return True
     return False
 
 
-def silence(connection: Connection, fate: Fate, then: Callable[[int], None], size: int = 0) -> None:
+def silence(connection: Connection, faults: FaultPlan, then: Callable[[int], None], size: int = 0) -> None:
     """Let nothing pass for a while, then call `then` and go on."""
-    if fate.silent[1]:
-        wait(connection.response, fate.silence, _nothing)
-    if fate.silent[0]:
-        wait(connection.request, fate.silence, then, size=size)
+    if faults.silent[1]:
+        wait(connection.response, faults.silence, _nothing)
+    if faults.silent[0]:
+        wait(connection.request, faults.silence, then, size=size)
     else:
         then(now_ns())
 
@@ -141,40 +141,40 @@ def pace(connection: Connection, rates: tuple[int, int]) -> None:
 
 
 def respond(
-    connection: Connection, fate: Fate, exchange: Exchange, original: bytes | None, frame: bytes, note: str, now: int
+    connection: Connection, faults: FaultPlan, exchange: Exchange, original: bytes | None, frame: bytes, note: str, now: int
 ) -> None:
-    """Give the client its response as the fate wants it. `original`: the broker's, None if it was made here. With sizes."""
-    if fate.response_delay:
+    """Give the client its response as the faults wants it. `original`: the broker's, None if it was made here. With sizes."""
+    if faults.response_delay:
         wait(
             connection.response,
-            fate.response_delay,
-            lambda later: _respond(connection, fate, exchange, original, frame, note, later),
+            faults.response_delay,
+            lambda later: _respond(connection, faults, exchange, original, frame, note, later),
             now,
             len(frame),
         )
     else:
-        _respond(connection, fate, exchange, original, frame, note, now)
+        _respond(connection, faults, exchange, original, frame, note, now)
 
 
 def _respond(
-    connection: Connection, fate: Fate, exchange: Exchange, original: bytes | None, frame: bytes, note: str, now: int
+    connection: Connection, faults: FaultPlan, exchange: Exchange, original: bytes | None, frame: bytes, note: str, now: int
 ) -> None:
-    at = fate.cut.at if fate.cut is not None else None
-    data = damaged(frame, fate.damage) if fate.damage else frame
-    if at is At.MID_RESPONSE:
+    at = faults.cut.at if faults.cut is not None else None
+    data = damaged(frame, faults.damage) if faults.damage else frame
+    if at is CutPoint.MID_RESPONSE:
         data = data[: max(len(data) // 2, 1)]
-    elif at is At.BEFORE_RESPONSE or fate.forget_response:
+    elif at is CutPoint.BEFORE_RESPONSE or faults.forget_response:
         data = b""
     if data:
         connection.response.last_id = int.from_bytes(frame[4:8], "big")
-    if data and not fate.damage and at is None:
+    if data and not faults.damage and at is None:
         connection.answers.respond(original, data, note, now)
     else:
         if original is not None and data != original:
             connection.broker_leg(1, original, note, now)
         if data:
             connection.response.emit(data, now)
-    if fate.mute:
-        wait(connection.request, fate.mute, _nothing)
-    if fate.cut is not None:
-        cut(connection, fate.cut, connection.response)
+    if faults.mute:
+        wait(connection.request, faults.mute, _nothing)
+    if faults.cut is not None:
+        cut(connection, faults.cut, connection.response)

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ....decoder import Exchange
-from ....plugins.actions.fault_plan import Fate
+from ....plugins.actions.fault_plan import FaultPlan
 
 KEPT = 1000
 
@@ -41,24 +41,24 @@ class Hits:
         self._kept = kept
         self._of: dict[str, deque[Hit]] = {}
 
-    def add(self, fate: Fate, exchange: Exchange, now_ns: int) -> None:
+    def add(self, faults: FaultPlan, exchange: Exchange, now_ns: int) -> None:
         """A rule has fired for an exchange."""
-        known = self._of.get(fate.rule)
+        known = self._of.get(faults.rule)
         if known is None:
-            known = self._of[fate.rule] = deque(maxlen=self._kept)
+            known = self._of[faults.rule] = deque(maxlen=self._kept)
         known.append(
             Hit(
-                fate.hits, now_ns, exchange.connection, exchange.client, exchange.client_id, exchange.broker,
-                exchange.api_key, exchange.api, exchange.api_version, exchange.correlation_id, list(fate.notes), fate.note,
+                faults.hits, now_ns, exchange.connection, exchange.client, exchange.client_id, exchange.broker,
+                exchange.api_key, exchange.api, exchange.api_version, exchange.correlation_id, list(faults.notes), faults.note,
             )
         )  # fmt: skip
 
-    def correct(self, fate: Fate) -> None:
+    def correct(self, faults: FaultPlan) -> None:
         """What a hit says that it did, in other words."""
-        known = self._of.get(fate.rule, deque())
+        known = self._of.get(faults.rule, deque())
         for place in range(len(known) - 1, -1, -1):
-            if known[place].hit == fate.hits:
-                known[place] = replace(known[place], done=list(fate.notes), note=fate.note)
+            if known[place].hit == faults.hits:
+                known[place] = replace(known[place], done=list(faults.notes), note=faults.note)
                 return
 
     def of(self, name: str, since: int = 0) -> list[dict[str, Any]]:

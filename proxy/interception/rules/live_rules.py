@@ -1,7 +1,7 @@
 """The rules of a running relay: their list, where they came from, their counts, and who waits for hits.
 
 Rules come as JSON objects that were validated before (`plugins.rules.rules`): `rule` is what the rule book needs, `source`
-what the user wrote, kept as it is. Every change makes a new `RuleBook` that goes on counting where the old one was.
+what the user wrote, kept as it is. Every change makes a new `RuleEngine` that goes on counting where the old one was.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any
 
 from ....decoder import Exchange
 from ....errors import BarnabasError
-from ....plugins.actions.fault_plan import Fate
-from ....plugins.rules.rule_engine import RuleBook
+from ....plugins.actions.fault_plan import FaultPlan
+from ....plugins.rules.rule_engine import RuleEngine
 from ....plugins.rules.rules import Rule
-from ....plugins.rules.when import Counting
+from ....plugins.rules.when import RuleCounter
 from ...ring.clock import now_ns
 from ...supervisor.shared_counters import SharedCounters, first_serial
 from .hits import Hits
@@ -33,7 +33,7 @@ class RuleExists(BarnabasError, ValueError):
 
 
 @dataclass(slots=True)
-class Standing:
+class RuleEntry:
     """One rule in the list. `source`: as the user wrote it. `origin`: "file" (given at the start, or read again), or
     "api" (added, or changed, over the control API)."""
 
@@ -47,7 +47,7 @@ class Standing:
     """What it is to be, if the rule is new or changed."""
 
     @classmethod
-    def from_dict(cls, fields: Mapping[str, Any], origin: str = "api") -> Standing:
+    def from_dict(cls, fields: Mapping[str, Any], origin: str = "api") -> RuleEntry:
         rule = Rule.from_dict(fields["rule"])
         origin = str(fields.get("origin", origin))
         source = dict(fields.get("source") or rule.source())
@@ -66,29 +66,29 @@ class LiveRules:
     def __init__(
         self,
         rules: Iterable[Rule],
-        changed: Callable[[RuleBook], None],
+        changed: Callable[[RuleEngine], None],
         tally: SharedCounters | None = None,
         serials: Sequence[int] = (),
     ) -> None:
-        self._standing = [Standing(rule, rule.source(), origin="file") for rule in rules]
-        for each, serial in zip(self._standing, serials, strict=False):
+        self._entries = [RuleEntry(rule, rule.source(), origin="file") for rule in rules]
+        for each, serial in zip(self._entries, serials, strict=False):
             each.serial = serial
         self._tally = tally
-        self._shared: dict[int, Counting] = {}
+        self._shared: dict[int, RuleCounter] = {}
         self._changed = changed
         self._counts: dict[str, tuple[int, int]] = {}
         self._waiting: dict[int, tuple[str, int, Heard]] = {}
         self._hits = Hits()
         self._number = 0
-        self.book = RuleBook([each.rule for each in self._standing])
+        self.engine = RuleEngine([each.rule for each in self._entries])
         if tally is not None:
-            self.book = self.book.renewed(self.book.rules, {}, self._counted_together())
+            self.engine = self.engine.renewed(self.engine.rules, {}, self._counted_together())
 
     def listed(self) -> list[dict[str, Any]]:
         """Every rule: name, source, enabled, matched and hits."""
         self._remember()
         found = []
-        for each in self._standing:
+        for each in self._entries:
             matched, hits = self._counts.get(each.rule.name, (0, 0))
             found.append(
                 {
@@ -107,22 +107,22 @@ class LiveRules:
         """Whether the counts are those of all workers."""
         return self._tally is not None
 
-    def _counted_together(self) -> dict[str, Counting] | None:
+    def _counted_together(self) -> dict[str, RuleCounter] | None:
         """The counts that all workers share, by the names of their rules; None where there is one worker."""
         if self._tally is None:
             return None
-        for each in self._standing:
+        for each in self._entries:
             each.serial = each.serial or each.fresh or first_serial(each.rule)
             if each.serial not in self._shared:
                 self._shared[each.serial] = self._tally.count(each.serial, now_ns())
-        standing = {each.serial for each in self._standing}
+        standing = {each.serial for each in self._entries}
         self._tally.keep(standing)
         self._shared = {serial: count for serial, count in self._shared.items() if serial in standing}
-        return {each.rule.name: self._shared[each.serial] for each in self._standing}
+        return {each.rule.name: self._shared[each.serial] for each in self._entries}
 
     def _remember(self) -> None:
-        self._counts.update(self.book.counts())
-        for each in self._standing:
+        self._counts.update(self.engine.counts())
+        for each in self._entries:
             if (count := self._shared.get(each.serial)) is not None:
                 self._counts[each.rule.name] = count.matched, count.hits
 
@@ -130,44 +130,44 @@ class LiveRules:
         self._remember()
         for name in forget:
             self._counts.pop(name, None)
-        names = {each.rule.name for each in self._standing}
+        names = {each.rule.name for each in self._entries}
         self._counts = {name: counts for name, counts in self._counts.items() if name in names}
         self._hits.keep(self._counts)
-        rules = [each.rule for each in self._standing if each.enabled]
-        self.book = self.book.renewed(rules, self._counts, self._counted_together())
-        self._changed(self.book)
+        rules = [each.rule for each in self._entries if each.enabled]
+        self.engine = self.engine.renewed(rules, self._counts, self._counted_together())
+        self._changed(self.engine)
 
     def _index(self, name: str) -> int:
-        for index, each in enumerate(self._standing):
+        for index, each in enumerate(self._entries):
             if each.rule.name == name:
                 return index
         raise NoSuchRule(f"no rule is named {name!r}")
 
-    def add(self, rules: list[Standing]) -> None:
+    def add(self, rules: list[RuleEntry]) -> None:
         """Append; RuleExists if one of the names is taken."""
-        known = {each.rule.name for each in self._standing}
+        known = {each.rule.name for each in self._entries}
         for each in rules:
             if each.rule.name in known:
                 raise RuleExists(f"a rule named {each.rule.name!r} is there already: replace it, or choose another name")
-        self._standing += rules
+        self._entries += rules
         self._renew()
 
-    def replace_all(self, rules: list[Standing]) -> None:
+    def replace_all(self, rules: list[RuleEntry]) -> None:
         """Exactly these from now on. Rules that are the same as before keep their counts."""
-        before = {each.rule.name: each for each in self._standing}
+        before = {each.rule.name: each for each in self._entries}
         changed = [each for each in rules if each.rule.name not in before or before[each.rule.name].rule != each.rule]
         for each in rules:
             if each not in changed:
                 each.serial = each.serial or before[each.rule.name].serial
-        self._standing = rules
+        self._entries = rules
         self._renew([each.rule.name for each in changed])
 
-    def replace_file(self, rules: list[Standing]) -> None:
+    def replace_file(self, rules: list[RuleEntry]) -> None:
         """Exactly these of the file from now on, in the place of those that came from it before; rules that came over
         the control API stay behind them. RuleExists if one of those has a name of these. Rules that are the same as
         before keep their counts, and stay off if they were switched off."""
-        others = [each for each in self._standing if each.origin != "file"]
-        before = {each.rule.name: each for each in self._standing if each.origin == "file"}
+        others = [each for each in self._entries if each.origin != "file"]
+        before = {each.rule.name: each for each in self._entries if each.origin == "file"}
         taken = {each.rule.name for each in others}
         for each in rules:
             if each.rule.name in taken:
@@ -180,31 +180,31 @@ class LiveRules:
                 each.enabled = known.enabled
                 each.serial = each.serial or known.serial
         changed = [each.rule.name for each in rules if each.rule.name not in before or before[each.rule.name].rule != each.rule]
-        self._standing = rules + others
+        self._entries = rules + others
         self._renew(changed)
 
     def dump(self) -> list[dict[str, Any]]:
         """All rules, for a relay that begins anew."""
-        return [each.to_dict() for each in self._standing]
+        return [each.to_dict() for each in self._entries]
 
-    def put(self, rule: Standing) -> bool:
+    def put(self, rule: RuleEntry) -> bool:
         """Put a rule in the place of the one of its name, counting from 0, or at the end. Whether it is new."""
         try:
-            self._standing[self._index(rule.rule.name)] = rule
+            self._entries[self._index(rule.rule.name)] = rule
             new = False
         except NoSuchRule:
-            self._standing.append(rule)
+            self._entries.append(rule)
             new = True
         self._renew((rule.rule.name,))
         return new
 
     def remove(self, name: str) -> None:
-        del self._standing[self._index(name)]
+        del self._entries[self._index(name)]
         self._renew()
 
     def enable(self, name: str, enabled: bool) -> None:
         """Switch a rule on or off; its counts stay."""
-        each = self._standing[self._index(name)]
+        each = self._entries[self._index(name)]
         if each.enabled != enabled:
             each.enabled = enabled
             self._renew()
@@ -233,14 +233,14 @@ class LiveRules:
     def forget(self, number: int) -> None:
         self._waiting.pop(number, None)
 
-    def corrected(self, fate: Fate) -> None:
+    def corrected(self, faults: FaultPlan) -> None:
         """What a rule has done is known better, now that the response is there."""
-        self._hits.correct(fate)
+        self._hits.correct(faults)
 
-    def fired(self, fate: Fate, exchange: Exchange, now_ns: int) -> None:
+    def fired(self, faults: FaultPlan, exchange: Exchange, now_ns: int) -> None:
         """A rule has fired."""
-        name, hits = fate.rule, fate.hits
-        self._hits.add(fate, exchange, now_ns)
+        name, hits = faults.rule, faults.hits
+        self._hits.add(faults, exchange, now_ns)
         if self._waiting:
             for number, (wanted, least, heard) in list(self._waiting.items()):
                 if wanted == name and hits >= least:

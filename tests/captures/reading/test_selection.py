@@ -17,7 +17,7 @@ from barnabas.captures import Capture, Recorder, open_capture
 from barnabas.captures.reading.selection import Selection, count, select
 from barnabas.decoder import Exchange
 from barnabas.decoder.filter import compile
-from barnabas.plugins.actions.fault_plan import Fate
+from barnabas.plugins.actions.fault_plan import FaultPlan
 from generated_filters import ALL_TESTS, INDEX_TESTS, Sample, filters
 from harness.examples import times
 from harness.slices import thin
@@ -352,7 +352,7 @@ def test_exchanges_by_the_rule_that_hit_them(tmp_path: Path) -> None:
     for number in range(40):
         recorder.data(0, 0, NOW + number, with_size(decoder.encode_request(12, 4, {}, correlation_id=number)))
         if number % 4 == 1:
-            recorder.note(0, number, Fate(names[number // 4 % 3], number, ["answered"]).note)
+            recorder.note(0, number, FaultPlan(names[number // 4 % 3], number, ["answered"]).note)
         elif number % 8 == 2:
             recorder.note(0, number, "edited by hand; rule other")
         recorder.data(0, 1, NOW + number + 1, with_size(decoder.encode_response(12, 4, {}, correlation_id=number)))

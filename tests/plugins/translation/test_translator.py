@@ -11,7 +11,7 @@ from barnabas.decoder.records import Record
 from barnabas.decoder.reference import releases
 from barnabas.decoder.schema import facts
 from barnabas.plugins.translation import Answered, Translated, Translator, served_by
-from barnabas.plugins.translation.translating_adapter import Translating
+from barnabas.plugins.translation.translating_adapter import TranslatingAdapter
 from barnabas.plugins.versions.adapter import Answer, Asked, Close, Forward
 
 NOW = 1_700_000_000_000
@@ -344,20 +344,20 @@ def test_brokers_without_api_versions_are_spoken_for():
     assert shown["Produce"] == (0, 7) and shown["ApiVersions"] == (0, 3) and "JoinGroup" not in shown
 
 
-# --- as a dialect ------------------------------------------------------------------------------------------------------
+# --- as a adapter ------------------------------------------------------------------------------------------------------
 
 
 def test_the_dialect_asks_further_parts_first_and_leaves_tokens_alone():
-    dialect = Translating(served_by(releases.release("0.10.2").offered))
-    assert dialect.wants(10, 4) and not dialect.wants(10, 0) and dialect.wants(18, 0)
-    step = dialect.request(request("FindCoordinator", 4, {"key_type": 0, "coordinator_keys": ["a", "b"]}))
+    adapter = TranslatingAdapter(served_by(releases.release("0.10.2").offered))
+    assert adapter.wants(10, 4) and not adapter.wants(10, 0) and adapter.wants(18, 0)
+    step = adapter.request(request("FindCoordinator", 4, {"key_type": 0, "coordinator_keys": ["a", "b"]}))
     assert isinstance(step, Forward) and len(step.before) == 1 and "translated from version 4 to 0" in step.note
     asked = Asked(10, 4, 7, step.memo)
     found = [decoder.encode_response(10, 0, {"node_id": n, "host": "h"}, correlation_id=7 + n) for n in (0, 1)]
-    dialect.response_before(asked, 0, found[1])
-    got = decoder.decode_response(dialect.response(asked, found[0]), api_key=10, api_version=4)
+    adapter.response_before(asked, 0, found[1])
+    got = decoder.decode_response(adapter.response(asked, found[0]), api_key=10, api_version=4)
     assert [c["node_id"] for c in got["coordinators"]] == [0, 1] and got.header["correlation_id"] == 7
-    assert dialect.request(b"\0user\0secret") == Forward(b"\0user\0secret")
-    answer = dialect.request(request("InitProducerId", 0, {}))
+    assert adapter.request(b"\0user\0secret") == Forward(b"\0user\0secret")
+    answer = adapter.request(request("InitProducerId", 0, {}))
     assert isinstance(answer, Answer) and "not translated" in answer.note
-    assert isinstance(dialect.request(request("OffsetCommit", 10, {"topics": []})), Answer | Close)
+    assert isinstance(adapter.request(request("OffsetCommit", 10, {"topics": []})), Answer | Close)

@@ -9,7 +9,7 @@ from barnabas import decoder
 from barnabas.decoder.reference import releases
 from barnabas.decoder.schema import facts
 from barnabas.plugins.versions.adapter import Answer, Asked, Close, Forward, Silence
-from barnabas.plugins.versions.emulated_release import Pretence, offers
+from barnabas.plugins.versions.emulated_release import EmulatedRelease, offers
 from barnabas.plugins.versions.features import read as read_features
 from barnabas.plugins.versions.profile import Profile, caps
 
@@ -32,7 +32,7 @@ def broker_of(release: str, version: int = 0, **more: Any) -> bytes:
 
 
 def told(profile: Profile, frame: bytes, version: int = 0) -> dict[int, tuple[int, int]]:
-    return offers(Pretence(profile).response(Asked(API_VERSIONS, version, 7), frame), version) or {}
+    return offers(EmulatedRelease(profile).response(Asked(API_VERSIONS, version, 7), frame), version) or {}
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -57,7 +57,7 @@ def test_never_more_than_the_broker_serves_nor_than_the_release_had(name: str) -
 @pytest.mark.parametrize("name", [name for name in ALL if "controller" not in name])
 def test_a_broker_of_the_same_release_stays_as_it_is(name: str) -> None:
     if releases.release(name).negotiates:
-        assert Pretence(Profile.of(name)).response(Asked(API_VERSIONS, 0, 7), broker_of(name)) == broker_of(name)
+        assert EmulatedRelease(Profile.of(name)).response(Asked(API_VERSIONS, 0, 7), broker_of(name)) == broker_of(name)
     assert Profile.of(name).shortfall(releases.release(name).offered) == []
 
 
@@ -70,23 +70,23 @@ def test_a_broker_of_the_same_release_stays_as_it_is(name: str) -> None:
 )  # fmt: skip
 def test_what_is_not_known(name: str, refused: Any, unknown: type, silent: bool) -> None:
     """As Kafka of those releases does; the real ones stand beside it in tests/real/translation/test_pretend.py."""
-    pretence = Pretence(Profile.of(name))
+    emulated = EmulatedRelease(Profile.of(name))
     if refused is None:
-        assert isinstance(pretence.request(request("ApiVersions", 0)), unknown)
+        assert isinstance(emulated.request(request("ApiVersions", 0)), unknown)
     else:
-        assert isinstance(pretence.request(request("ApiVersions", 0)), Forward)
-        step = pretence.request(request("ApiVersions", 4) if name != "3.9-zk" else b"\0\x12\0\x05\0\0\0\x07\0\0")
+        assert isinstance(emulated.request(request("ApiVersions", 0)), Forward)
+        step = emulated.request(request("ApiVersions", 4) if name != "3.9-zk" else b"\0\x12\0\x05\0\0\0\x07\0\0")
         assert isinstance(step, Answer)
         message = decoder.decode_response(step.frame, api_key=API_VERSIONS, api_version=0)
         listed = [tuple(each.values()) for each in message.to_dict()["api_keys"]]
         assert (message["error_code"], listed) == (35, refused)
-    step = pretence.request(request("ShareFetch", 1))
+    step = emulated.request(request("ShareFetch", 1))
     assert isinstance(step, unknown) and getattr(step, "onwards", False) is silent
 
 
 def test_the_broker_refuses_too() -> None:
     refusal = decoder.encode_response(API_VERSIONS, 0, {"error_code": 35, "api_keys": []}, correlation_id=7)
-    assert Pretence(Profile.of("4.0")).response(Asked(API_VERSIONS, 3, 7), refusal) == refusal
+    assert EmulatedRelease(Profile.of("4.0")).response(Asked(API_VERSIONS, 3, 7), refusal) == refusal
 
 
 def test_features_are_those_of_the_release() -> None:
@@ -104,7 +104,7 @@ def test_features_are_those_of_the_release() -> None:
         ("4.0", ["metadata.version", "group.version"], 25, 5), ("3.9", ["metadata.version"], 21, 5),
         ("3.9-zk", [], None, -1), ("2.8", [], None, -1),
     ):  # fmt: skip
-        frame = Pretence(Profile.of(release)).response(Asked(API_VERSIONS, 3, 7), broker_of(NEWEST, 3, **more))
+        frame = EmulatedRelease(Profile.of(release)).response(Asked(API_VERSIONS, 3, 7), broker_of(NEWEST, 3, **more))
         fields = decoder.decode_response(frame, api_key=API_VERSIONS, api_version=3).to_dict()
         assert [each["name"] for each in fields["supported_features"]] == names
         assert [each["name"] for each in fields["finalized_features"]] == names
@@ -122,10 +122,10 @@ def test_caps() -> None:
     found, before = told(profile, broker_of(NEWEST)), releases.release(NEWEST).offered
     lower = {FETCH: (4, 11), PRODUCE: (0, 7), API_VERSIONS: (0, 2)}
     assert found == before | lower
-    pretence = Pretence(profile)
-    assert [pretence.wants(FETCH, version) for version in (4, 11, 12)] == [False, False, True]
-    assert isinstance(pretence.request(request("Fetch", 12)), Close)
-    step = pretence.request(request("ApiVersions", 3))
+    emulated = EmulatedRelease(profile)
+    assert [emulated.wants(FETCH, version) for version in (4, 11, 12)] == [False, False, True]
+    assert isinstance(emulated.request(request("Fetch", 12)), Close)
+    step = emulated.request(request("ApiVersions", 3))
     assert isinstance(step, Answer)
     assert offers(step.frame, 0) is None  # an error, with the range that is served
     assert profile == Profile.from_dict(profile.to_dict())

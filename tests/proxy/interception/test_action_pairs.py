@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 from barnabas import decoder
-from barnabas.plugins.rules.rules import Rule, Wrong
+from barnabas.plugins.rules.rules import InvalidInput, Rule
 from barnabas.proxy.events import RuleHit
 from harness import wire
 from harness.testbed import Testbed
@@ -193,7 +193,7 @@ class Pair:
     names: tuple[str, str]
     api: str = ""
     rule: Rule | None = None
-    refused: list[Wrong] = field(default_factory=list)
+    refused: list[InvalidInput] = field(default_factory=list)
 
     @property
     def client(self) -> str:
@@ -208,7 +208,7 @@ def made(number: int, names: tuple[str, str]) -> Pair:
             pair.rule = Rule.of(f"api == {api} and client == {pair.client} and corr == 1", do, name=pair.client)
             pair.api = api
             return pair
-        except Wrong as why:
+        except InvalidInput as why:
             pair.refused.append(why)
     return pair
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from barnabas import decoder
 from barnabas.captures import open_capture
-from barnabas.plugins.actions.fault_plan import Fate
+from barnabas.plugins.actions.fault_plan import FaultPlan
 from barnabas.plugins.hooks import parse
 from barnabas.plugins.rules.rules import Rule
 from barnabas.proxy import Proxy
@@ -272,9 +272,9 @@ def test_what_the_decision_took_is_part_of_the_delay(monkeypatch: pytest.MonkeyP
     """A clock that stood still or was set back makes no delay longer, and none is less than nothing."""
     monkeypatch.setattr(fault_executor, "now_ns", lambda: 1_000 * MS)
     for since, left in ((1_000, 20), (997, 17), (1_001, 20), (900, 0)):
-        fate = Fate("slow", 1, response_delay=20 * MS)
-        fault_executor.count_in(fate, since * MS)
-        assert fate.response_delay == left * MS
+        faults = FaultPlan("slow", 1, response_delay=20 * MS)
+        fault_executor.count_in(faults, since * MS)
+        assert faults.response_delay == left * MS
 
 
 def test_the_wait_for_a_timer_ends_before_its_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from barnabas import decoder
-from barnabas.plugins.rules.rule_engine import RuleBook
+from barnabas.plugins.rules.rule_engine import RuleEngine
 from barnabas.proxy.interception.frame_editor import METADATA, Editor, framed
 
 OWN = ("127.0.0.1", 40000)
@@ -50,7 +50,7 @@ def steps(editor: Editor, frame: bytes) -> tuple[int, bytes | None]:
 
 def test_partitions_are_not_looked_at_for_addresses() -> None:
     addresses = Map()
-    editor = Editor(addresses, RuleBook([]))  # type: ignore[arg-type]
+    editor = Editor(addresses, RuleEngine([]))  # type: ignore[arg-type]
     steps(editor, metadata(1))  # plans are compiled
     few, _ = steps(editor, metadata(10))
     many, changed = steps(editor, metadata(2000))

@@ -1,5 +1,5 @@
 """A connection that speaks other versions to its client than to the broker. Requests and responses go through its
-dialect in order, what the dialect answers or refuses takes its place in the queue, and its faults cost no traffic."""
+adapter in order, what the adapter answers or refuses takes its place in the queue, and its faults cost no traffic."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from barnabas import decoder
-from barnabas.plugins.versions.adapter import Answer, Asked, Close, Forward, Silence, Stacked, Step
+from barnabas.plugins.versions.adapter import Answer, Asked, Close, Forward, Silence, StackedAdapters, Step
 from barnabas.proxy.relay.loop import Relay
 from barnabas.proxy.ring.ring import Ring
 from barnabas.proxy.supervisor.worker_shared_state import Board
@@ -29,7 +29,7 @@ def head(frame: bytes) -> tuple[int, int, int]:
 
 @dataclass
 class Scripted:
-    """A dialect made of functions; Heartbeats are its business."""
+    """A adapter made of functions; Heartbeats are its business."""
 
     ask: Callable[[bytes], Step]
     back: Callable[[Asked, bytes], bytes] = lambda asked, frame: frame
@@ -79,9 +79,9 @@ class Bed:
         self.thread = threading.Thread(target=self.relay.run)
         self.thread.start()
 
-    def speaks(self, dialect: Scripted | Stacked) -> socket.socket:
-        """A client whose connection has this dialect."""
-        self.relay.version_negotiation.make = lambda connection: dialect
+    def speaks(self, adapter: Scripted | StackedAdapters) -> socket.socket:
+        """A client whose connection has this adapter."""
+        self.relay.version_negotiation.make = lambda connection: adapter
         return self.testbed.client(self.address)
 
     def events(self) -> str:
@@ -162,13 +162,13 @@ def test_silence_is_for_ever(bed: Bed) -> None:
 
 def test_requests_of_its_own(bed: Bed) -> None:
     own = wire.request(API_VERSIONS, 0, 0)[4:]
-    dialect = Scripted(lambda frame: Forward(frame, before=(own, own)))
+    adapter = Scripted(lambda frame: Forward(frame, before=(own, own)))
     bed.answers = lambda frame: b"bad" if head(frame)[2] == 0x7F000002 else b"ok"
-    client = bed.speaks(dialect)
+    client = bed.speaks(adapter)
     client.sendall(wire.request(HEARTBEAT, 0, 7) + wire.request(19, 0, 8))
     assert wire.read_frame(client) == wire.response(7, b"ok")
     assert wire.read_frame(client) == wire.response(8, b"ok")
-    assert dialect.heard == [(0, b"ok"), (1, b"bad")]
+    assert adapter.heard == [(0, b"ok"), (1, b"bad")]
     assert "ValueError: bad" in bed.events()
 
 
@@ -208,9 +208,9 @@ def test_what_cannot_be_held_ends_the_connection(bed: Bed) -> None:
 def test_produce_without_acks(bed: Bed) -> None:
     body = {"acks": 0, "timeout_ms": 1, "topic_data": []}
     silent = wire.with_size(decoder.encode_request(PRODUCE, 2, body, correlation_id=1, client_id="t"))
-    dialect = Scripted(lambda frame: Forward(version(frame, 3)))
-    dialect.wants = lambda api_key, api_version: True  # type: ignore[method-assign]
-    client = bed.speaks(dialect)
+    adapter = Scripted(lambda frame: Forward(version(frame, 3)))
+    adapter.wants = lambda api_key, api_version: True  # type: ignore[method-assign]
+    client = bed.speaks(adapter)
     client.sendall(silent + wire.request(HEARTBEAT, 0, 2))
     wire.read_frame(client)  # the scripted broker answers everything; nobody awaits this one
     assert wire.read_frame(client) == wire.response(2, b"ok")
@@ -220,14 +220,14 @@ def test_produce_without_acks(bed: Bed) -> None:
 def test_two_dialects_as_one(bed: Bed) -> None:
     outer = Scripted(lambda frame: Forward(version(frame, 2)), lambda asked, frame: frame + b" outer")
     inner = Scripted(lambda frame: Forward(version(frame, 4)), lambda asked, frame: frame + b" inner")
-    client = bed.speaks(Stacked(outer, inner))
+    client = bed.speaks(StackedAdapters(outer, inner))
     client.sendall(wire.request(HEARTBEAT, 1, 1) + wire.request(19, 1, 2))
     assert wire.read_frame(client) == wire.response(1, b"ok inner outer")
     assert wire.read_frame(client) == wire.response(2, b"ok")
     assert [head(frame)[1] for frame in bed.seen] == [4, 1]
-    client = bed.speaks(Stacked(Scripted(lambda frame: Close()), inner))
+    client = bed.speaks(StackedAdapters(Scripted(lambda frame: Close()), inner))
     client.sendall(wire.request(HEARTBEAT, 1, 1))
     assert wire.read_frame(client) == b""
-    client = bed.speaks(Stacked(outer, Scripted(lambda frame: Answer(frame[4:8] + b"inner"))))
+    client = bed.speaks(StackedAdapters(outer, Scripted(lambda frame: Answer(frame[4:8] + b"inner"))))
     client.sendall(wire.request(HEARTBEAT, 1, 1))
     assert wire.read_frame(client) == wire.response(1, b"inner outer")

@@ -11,7 +11,7 @@ from barnabas import decoder
 from barnabas.decoder.reference import releases
 from barnabas.decoder.schema import facts
 from barnabas.plugins.rules.rules import Rule, RuleError, parse
-from barnabas.plugins.translation.translating_adapter import Translating
+from barnabas.plugins.translation.translating_adapter import TranslatingAdapter
 from barnabas.plugins.versions.emulated_release import offers
 from barnabas.plugins.versions.profile import Profile
 from barnabas.proxy.events import Event, NotHonoured, OffersLearned
@@ -249,7 +249,7 @@ class Asked:
     """A connection whose broker is asked for its versions; `ends`: how it was closed."""
 
     def __init__(self, relay: Relay) -> None:
-        self.relay, self.broker, self.dialect, self.closed = relay, ("kafka", 9092), None, False
+        self.relay, self.broker, self.adapter, self.closed = relay, ("kafka", 9092), None, False
         self.request = Half(self)
         self.ends: list[str] = []
 
@@ -272,16 +272,16 @@ def test_behind_a_login_the_client_asks_itself(end: str, lost: int, release: str
     went: list[int] = []
     for _ in range(lost):
         connection = begin()
-        assert connection.dialect.begin(went.append) and connection.request.paused
-        getattr(connection.dialect, end)()
+        assert connection.adapter.begin(went.append) and connection.request.paused
+        getattr(connection.adapter, end)()
         assert connection.ends == ["fin"] and went == []
     assert [event.release for event in relay.events] == [release]
-    assert isinstance(begin().dialect, Translating)
+    assert isinstance(begin().adapter, TranslatingAdapter)
 
     spoken = VersionNegotiation(relay, VersionsConfig(translate=True).settings())
     connection = begin()
-    assert connection.dialect.begin(went.append)
+    assert connection.adapter.begin(went.append)
     ranges = [{"api_key": key, "min_version": low, "max_version": high} for key, (low, high) in NEWEST.offered.items()]
     answer = decoder.encode_response(API_VERSIONS, 0, {"api_keys": ranges}, correlation_id=1)
-    connection.dialect.response_before(ABOUT, 0, answer)
-    assert len(went) == 1 and isinstance(connection.dialect, Translating) and connection.request.waits == 0
+    connection.adapter.response_before(ABOUT, 0, answer)
+    assert len(went) == 1 and isinstance(connection.adapter, TranslatingAdapter) and connection.request.waits == 0

@@ -21,7 +21,7 @@ import pytest
 from barnabas import decoder
 from barnabas.decoder.filter.fast_reject import FastReject
 from barnabas.decoder.schema import facts
-from barnabas.plugins.rules.rule_engine import RuleBook
+from barnabas.plugins.rules.rule_engine import RuleEngine
 from barnabas.plugins.rules.rules import Rule
 from barnabas.proxy.interception.interest import response_interest
 from barnabas.proxy.interception.interest.api_version_bitmap import api_version_bitmap
@@ -65,7 +65,7 @@ def heartbeat(number: int) -> bytes:
 
 KEPT_KEYS = frozenset({PRODUCE, FETCH, HEARTBEAT})
 KEPT = api_version_bitmap(key << 16 | version for key in KEPT_KEYS for version in range(20))
-LATE = ResponseInterest(RuleBook([Rule.of("api in {Produce, Fetch, Heartbeat} and err", drop="response")]), frozenset(), 40)
+LATE = ResponseInterest(RuleEngine([Rule.of("api in {Produce, Fetch, Heartbeat} and err", drop="response")]), frozenset(), 40)
 
 
 @needs_native

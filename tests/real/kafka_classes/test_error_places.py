@@ -15,7 +15,7 @@ from barnabas.decoder.codec.plan import plan
 from barnabas.decoder.schema import facts
 from barnabas.plugins import answers
 from barnabas.plugins.actions.leaves import leaves, pattern
-from barnabas.plugins.rules.rule_engine import RuleBook, exchange_of
+from barnabas.plugins.rules.rule_engine import RuleEngine, exchange_of
 from barnabas.plugins.rules.rules import Rule
 from harness.waiting import PATIENCE, until
 from harness.wire import read_frame, with_size
@@ -213,7 +213,7 @@ def test_a_version_that_is_refused_is_answered_as_by_a_broker(asking: Asking, do
     frame = request(18, 4, {"client_software_name": "c", "client_software_version": "1"}).frame
     theirs = asking.raw(frame[:2] + (99).to_bytes(2, "big") + frame[4:])
     exchange = exchange_of(frame)
-    fate = RuleBook([Rule.of("api == ApiVersions", do)]).decide(exchange)
+    fate = RuleEngine([Rule.of("api == ApiVersions", do)]).decide(exchange)
     assert fate is not None
     ours = fate.answer if fate.answer is not None else fate.respond(exchange, asking.raw(frame))
     assert len(ours) == len(theirs)

@@ -35,7 +35,7 @@ from barnabas.decoder.codec.project import reader
 from barnabas.decoder.native.accelerator import native as reading
 from barnabas.decoder.records import Record, encode_batch
 from barnabas.decoder.schema import facts
-from barnabas.plugins.rules.rule_engine import RuleBook
+from barnabas.plugins.rules.rule_engine import RuleEngine
 from barnabas.plugins.rules.rules import Rule
 from barnabas.proxy.addressing.node_endpoint_scanner import NodeEndpointScanner
 from barnabas.proxy.interception.interest.api_version_bitmap import api_version_bitmap
@@ -140,7 +140,7 @@ def header_prefixes() -> tuple[Step, Callable[[], Any]]:
 
 def keeping_requests() -> tuple[Step, Callable[[], Any]]:
     """A chunk of requests that are kept; then the chunk of their responses."""
-    rules = ResponseInterest(RuleBook([Rule.of("(api == Heartbeat or api == Produce) and err", delay="1ms")]), frozenset(), 40)
+    rules = ResponseInterest(RuleEngine([Rule.of("(api == Heartbeat or api == Produce) and err", delay="1ms")]), frozenset(), 40)
     asked = b"".join([beat(n) for n in range(20)] + [produce(n, 9000) for n in range(20, 24)])
     answers = b"".join(
         with_size(decoder.encode_response(HEARTBEAT, 4, {"throttle_time_ms": n % 3}, correlation_id=n)) for n in range(20)

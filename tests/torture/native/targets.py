@@ -30,7 +30,7 @@ from barnabas.captures.recording.native_recorder import shape
 from barnabas.decoder import records
 from barnabas.decoder.codec.plan import plan
 from barnabas.decoder.codec.project import reader
-from barnabas.plugins.rules.rule_engine import RuleBook
+from barnabas.plugins.rules.rule_engine import RuleEngine
 from barnabas.plugins.rules.rules import Rule
 from barnabas.proxy.addressing.node_endpoint_scanner import NodeEndpointScanner, PlainNodeEndpointScanner
 from barnabas.proxy.interception.interest.api_version_bitmap import api_version_bitmap
@@ -82,7 +82,7 @@ def bodies(data: bytes) -> Any:
 @cache
 def _rules() -> ResponseInterest:
     rule = Rule.of("(api == Heartbeat or api == Produce or api == Fetch) and (err or latency > 5s)", delay="1ms")
-    return ResponseInterest(RuleBook([rule]), frozenset(), 40)
+    return ResponseInterest(RuleEngine([rule]), frozenset(), 40)
 
 
 def streams(data: bytes) -> Any:

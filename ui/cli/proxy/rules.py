@@ -17,10 +17,10 @@ from ....decoder.connection.exchange import State
 from ....decoder.filter.language.errors import nearest
 from ....decoder.schema import facts
 from ....plugins.actions.answering import Error
-from ....plugins.actions.fault_plan import Fate
+from ....plugins.actions.fault_plan import FaultPlan
 from ....plugins.rules.reach import shadowed
 from ....plugins.rules.recipes import RECIPES, find
-from ....plugins.rules.rule_engine import RuleBook
+from ....plugins.rules.rule_engine import RuleEngine
 from ....plugins.rules.rules import Rule, RuleError, load
 from ...safe import visible
 from ..common.failure import Failure
@@ -121,32 +121,32 @@ def try_(
     done otherwise after a fault is not known.
     """
     rules = read(file)
-    book = RuleBook(rules, now_ns=0)
+    engine = RuleEngine(rules, now_ns=0)
     shown: dict[str, list[str]] = {rule.name: [] for rule in rules}
     total = 0
     with open_or_fail(capture) as opened:
-        for number, exchange, fate in _tried(book, opened):
+        for number, exchange, faults in _tried(engine, opened):
             total += 1
-            if fate is None:
+            if faults is None:
                 continue
             if as_json:
                 found = exchange.to_dict(bodies=False) | {
                     "row": number,
-                    "rule": fate.rule,
-                    "hit": fate.hits,
-                    "done": fate.notes,
+                    "rule": faults.rule,
+                    "hit": faults.hits,
+                    "done": faults.notes,
                 }
                 typer.echo(json_visible(json.dumps(found, ensure_ascii=False, default=str)))
-            elif len(shown[fate.rule]) < limit:
+            elif len(shown[faults.rule]) < limit:
                 client = f" {visible(exchange.client_id)}" if exchange.client_id else ""
-                shown[fate.rule].append(
+                shown[faults.rule].append(
                     f"    #{number} conn {exchange.connection}{client} {exchange.api} v{exchange.api_version}: "
-                    f"{visible('; '.join(fate.notes))}"
+                    f"{visible('; '.join(faults.notes))}"
                 )
     if as_json:
         return
     for rule in rules:
-        matched, hits = book.counts()[rule.name]
+        matched, hits = engine.counts()[rule.name]
         typer.echo(f"{visible(rule.name)}: {matched} of {total} exchanges match, {hits} would have been changed")
         for line in shown[rule.name]:
             typer.echo(line)
@@ -154,7 +154,7 @@ def try_(
             typer.echo(f"    and {hits - len(shown[rule.name])} more")
 
 
-def _tried(book: RuleBook, capture: Capture) -> Iterator[tuple[int, Exchange, Fate | None]]:
+def _tried(engine: RuleEngine, capture: Capture) -> Iterator[tuple[int, Exchange, FaultPlan | None]]:
     """(number, exchange, what would have happened to it) of every exchange with a request."""
     begun = False
     for number, exchange in enumerate(capture.exchanges(), 1):
@@ -163,20 +163,20 @@ def _tried(book: RuleBook, capture: Capture) -> Iterator[tuple[int, Exchange, Fa
         if not begun:
             # Windows of time count from the first request.
             begun = True
-            book.begin(exchange.request_time_ns or 0)
+            engine.begin(exchange.request_time_ns or 0)
         if exchange.topics is None:
-            exchange.topics = book.seen.topics
+            exchange.topics = engine.cluster_view.topics
         if exchange.response is not None:
-            book.learn(exchange)
+            engine.learn(exchange)
         asked = Exchange(
             connection=exchange.connection, client=exchange.client, broker=exchange.broker, api_key=exchange.api_key,
             api_version=exchange.api_version, correlation_id=exchange.correlation_id, client_id=exchange.client_id,
             request=exchange.request, request_time_ns=exchange.request_time_ns, topics=exchange.topics, about=exchange.about,
         )  # fmt: skip
-        fate: Fate | None = book.decide(asked)
-        if fate is None and exchange.state is State.PAIRED:
-            fate = book.judge(exchange)
-        yield number, exchange, fate
+        faults: FaultPlan | None = engine.decide(asked)
+        if faults is None and exchange.state is State.PAIRED:
+            faults = engine.judge(exchange)
+        yield number, exchange, faults
 
 
 @app.command()

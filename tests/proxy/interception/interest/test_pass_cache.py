@@ -11,7 +11,7 @@ from barnabas import decoder
 from barnabas.decoder import Exchange, Topics
 from barnabas.decoder.records import Record, encode_batch
 from barnabas.decoder.schema import facts
-from barnabas.plugins.rules.rule_engine import RuleBook
+from barnabas.plugins.rules.rule_engine import RuleEngine
 from barnabas.plugins.rules.rules import Rule
 from barnabas.proxy.events import RuleHit
 from barnabas.proxy.interception.interest import pass_cache
@@ -75,7 +75,7 @@ def request(chance: random.Random) -> bytes:
 @pytest.mark.parametrize("match", MATCHES)
 def test_what_passes_concerns_no_rule(match: str) -> None:
     chance = random.Random(match)
-    book = RuleBook([Rule.of(match, {"delay": "1ms", "of": "request"})])
+    book = RuleEngine([Rule.of(match, {"delay": "1ms", "of": "request"})])
     topics = Topics()
     learned = [{"name": name, "topic_id": IDS[name]} for name in "ab"]
     brokers = decoder.encode_response(3, 12, {"topics": learned}, correlation_id=1)
@@ -103,7 +103,7 @@ def test_what_passes_concerns_no_rule(match: str) -> None:
 
 def test_a_fetch_that_has_to_be_changed_never_passes() -> None:
     """Where a rule asks for topics: only requests outside of sessions do, and only those that say so alike."""
-    book, cache = RuleBook([Rule.of("api == Fetch and topic == b", delay="1ms")]), PassCache()
+    book, cache = RuleEngine([Rule.of("api == Fetch and topic == b", delay="1ms")]), PassCache()
     sessions = (0, 0), (5, 3), (5, -1), (0, -1), (0, 4)
 
     def fetch(session: int, epoch: int) -> tuple[Exchange, bytes]:
@@ -127,7 +127,7 @@ def test_a_fetch_that_has_to_be_changed_never_passes() -> None:
 def test_filters_that_ask_for_more_are_asked_each_time() -> None:
     for match in ("api == Produce and req.timeout_ms > 3", "api == Produce and size.req > 1MB", "api == Produce and magic < 2",
                   "api == Produce and corr == 7", "api == Produce and software contains java"):  # fmt: skip
-        assert not RuleBook([Rule.of(match, delay="1ms")]).steady(PRODUCE), match
+        assert not RuleEngine([Rule.of(match, delay="1ms")]).steady(PRODUCE), match
 
 
 def test_pipelined_requests_of_two_topics(testbed: Testbed) -> None:
