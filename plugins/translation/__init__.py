@@ -2,8 +2,8 @@
 
 from . import groups, offsets, topics, transfers
 from .bridging import Bridge, bridges
-from .offering import served_by, shown
 from .translator import Answered, Ranges, Translated, Translator
+from .version_ranges import served_by, shown
 
 __all__ = ["Answered", "Bridge", "Ranges", "Translated", "Translator", "bridges", "served_by", "shown"]
 STEPS_OF = (groups, offsets, topics, transfers)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from ...decoder.reference.releases import Release
 from ...decoder.schema import facts
 from .fields import lost_by_definition
-from .offering import API_VERSIONS, of_release
 from .steps import boundaries, has_step, meanings, why_droppable, why_impossible
+from .version_ranges import API_VERSIONS, of_release
 
 
 @dataclass(frozen=True, slots=True)

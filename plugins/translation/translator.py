@@ -16,7 +16,7 @@ from ...decoder.codec.plan import plan
 from ...decoder.records import RecordsError
 from ...decoder.schema import facts
 from .. import answers
-from . import error_codes, offering
+from . import error_codes, version_ranges
 from .fields import Fields, Loss, fitted
 from .fields import error_codes as replace_codes
 from .message_format import ConversionError
@@ -173,15 +173,15 @@ class Translator:
 
     def _versions(self, message: Message) -> bytes:
         """The answer to ApiVersions for brokers that have none (before 0.10.0)."""
-        fields: Fields = {"api_keys": offering.entries(self.served)}
+        fields: Fields = {"api_keys": version_ranges.entries(self.served)}
         self._extend(fields)
         key, version = message.api_key, message.api_version
         return decoder.encode_response(key, version, fields, correlation_id=message.header["correlation_id"])
 
     def _extend(self, fields: Fields) -> None:
         if not fields.get("error_code"):
-            shown = offering.shown(self.served) if self.shown is None else self.shown
-            fields["api_keys"] = offering.extended(fields["api_keys"], shown)
+            shown = version_ranges.shown(self.served) if self.shown is None else self.shown
+            fields["api_keys"] = version_ranges.extended(fields["api_keys"], shown)
 
 
 def _nothing(message: Message) -> Answered:

@@ -14,7 +14,7 @@ from ...plugins import fetch_sessions
 from ...plugins.actions.fault_plan import FaultPlan, damaged
 from ...plugins.fetch_sessions import FETCH
 from ..events import Capped, Undecoded
-from ..negotiation import version_adapter
+from ..negotiation import version_adaptation
 from ..relay.correlation import REQUEST, InFlight
 from ..relay.tracking_mode import HEAD_KEPT
 from ..ring.clock import now_ns
@@ -60,7 +60,7 @@ class RequestInterceptor:
         _, key, version, correlation = REQUEST(data, at)
         half.last_id = correlation
         half.last_head = data[at : at + HEAD_KEPT]
-        if (connection.relay.rewrites and refuses(key, version)) or version_adapter.wants(connection.adapter, key, version):
+        if (connection.relay.rewrites and refuses(key, version)) or version_adaptation.wants(connection.adapter, key, version):
             return True
         if key in ADDRESS_REQUESTS and 0 <= version <= HIGHEST_VERSION and connection.relay.rewrites:
             connection.inline = connection.between_brokers = True
@@ -148,7 +148,7 @@ class RequestInterceptor:
         """The requests that pass without being held, as an `api_version_bitmap`."""
         connection = self._connection
         if connection.adapter is not None:
-            return version_adapter.passing(connection, connection.adapter)
+            return version_adaptation.passing(connection, connection.adapter)
         return connection.relay.editor.asked[0]
 
     def keeps(self, key: int) -> bool:
@@ -179,7 +179,7 @@ class RequestInterceptor:
         connection = self._connection
         _, key, version, correlation = REQUEST(frame)
         entry = InFlight(key, version, correlation)
-        if connection.relay.rewrites and refuses(key, version) and not version_adapter.settles_versions(connection.adapter):
+        if connection.relay.rewrites and refuses(key, version) and not version_adaptation.settles_versions(connection.adapter):
             # Its answer could not be read here, so nobody could tell what the client may use afterwards.
             entry.answer = refusal(_signed(correlation))
             connection.note(correlation, f"ApiVersions v{version} is not known here: answered as a broker would", now)
@@ -263,7 +263,7 @@ class RequestInterceptor:
         def again(later: int) -> None:
             self._go(frame, original, exchange, faults, answered, later)
 
-        if version_adapter.learns(connection, again, now):
+        if version_adaptation.learns(connection, again, now):
             return
         _, key, version, correlation = REQUEST(frame)
         entry = InFlight(key, version, correlation)
@@ -279,7 +279,7 @@ class RequestInterceptor:
             entry.rule, entry.exchange = faults.rule, exchange
             entry.faults = faults if faults.late else None
             if faults.adapter is not None:
-                version_adapter.speak(connection, connection.relay.version_negotiation.with_profile(connection, faults.adapter))
+                version_adaptation.speak(connection, connection.relay.version_negotiation.with_profile(connection, faults.adapter))
             if fault_executor.before_the_broker(connection, faults, frame, original, now):
                 return
             if faults.answer is not None:
@@ -294,7 +294,7 @@ class RequestInterceptor:
             entry.exchange = exchange
         if answered:
             entry.kept = connection.relay.intercepts.keep(connection, frame, now)
-        if (faults is None or not faults.request_damage) and version_adapter.asked(connection, entry, sent, original, answered, now):
+        if (faults is None or not faults.request_damage) and version_adaptation.asked(connection, entry, sent, original, answered, now):
             return
         if answered:
             if entry.faults is None and entry.kept is None and entry.exchange is None and entry.hooked is None:

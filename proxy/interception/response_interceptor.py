@@ -11,7 +11,7 @@ from ...plugins.actions.fault_plan import FaultPlan
 from ...plugins.rules.rule_engine import RuleEngine
 from ..addressing.node_endpoint_scanner import NodeEndpointScanner, neutralize_endpoints
 from ..events import Capped, Undecoded
-from ..negotiation import version_adapter
+from ..negotiation import version_adaptation
 from ..relay.correlation import CORRELATION, REQUEST, InFlight, entry_id, key_and_version
 from ..relay.interfaces import HookedRequest, PluginRequest
 from .frame_editor import ADDRESS_APIS, API_VERSIONS, ENDPOINT_APIS, ENDPOINT_LIMIT, framed, names_brokers
@@ -67,7 +67,7 @@ class ResponseInterceptor:
             return
         heard = frame
         if isinstance(entry, InFlight) and entry.asked is not None:
-            spoken = version_adapter.responded(connection, entry, frame, now)
+            spoken = version_adaptation.responded(connection, entry, frame, now)
             if spoken is None:
                 return
             frame = spoken
@@ -129,7 +129,7 @@ class ResponseInterceptor:
             connection.relay.emit(Undecoded(connection.number, key, version, str(error) or type(error).__name__))
             changed, unread, faults = None, True, None
         if changed is None or changed == frame:
-            changed, note = frame, "" if frame == heard else version_adapter.NOTE
+            changed, note = frame, "" if frame == heard else version_adaptation.NOTE
         if connection.relay.plugins is not None:
             connection.relay.plugins.learn(connection, key, version, changed)
         if faults is not None and exchange is not None and faults.late:

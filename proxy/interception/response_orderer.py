@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...plugins.answers import METADATA
-from ..negotiation import version_adapter
+from ..negotiation import version_adaptation
 from ..relay.correlation import REQUEST, InFlight
 from ..relay.interfaces import HookedRequest
 from .rules import fault_executor
@@ -91,7 +91,7 @@ class ResponseOrderer:
     def deliver_all(self, now: int) -> None:
         """No response will come any more: all answers that are left, in order."""
         connection = self._connection
-        version_adapter.ended(connection)
+        version_adaptation.ended(connection)
         while connection.in_flight and connection.response.at_boundary():
             if connection.correlation.next_answer() is None:
                 connection.correlation.take()

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...decoder import DecodeError
-from ...plugins.translation.offering import served_by, shown
 from ...plugins.translation.translating_adapter import TranslatingAdapter
+from ...plugins.translation.version_ranges import served_by, shown
 from ...plugins.versions.adapter import StackedAdapters, VersionAdapter
 from ...plugins.versions.emulated_release import EmulatedRelease, offers
 from ...plugins.versions.profile import Profile
 from ..events import Address, NotHonoured, OffersLearned
 from .api_versions_probe import ApiVersionsProbe, VersionsPending, offers_of, possible
-from .version_adapter import speak
+from .version_adaptation import speak
 
 if TYPE_CHECKING:
     from ..addressing.resolver import SocketAddress

@@ -27,7 +27,7 @@ from ..interception.request_interceptor import RequestInterceptor
 from ..interception.response_interceptor import ResponseInterceptor
 from ..interception.response_orderer import ResponseOrderer
 from ..native.accelerator import native
-from ..negotiation import version_adapter
+from ..negotiation import version_adaptation
 from ..negotiation.tls import TlsSocket
 from ..ring.clock import now_ns
 from ..ring.ring import NONE, Kind
@@ -324,7 +324,7 @@ class Connection(Link):
         what = "response" if half.direction else "request"
         key, version = key_and_version(entry) if entry is not None else (-1, -1)
         why = f"the {what} is larger than {self.relay.hold_limit} bytes"
-        if not version_adapter.unfit(self, half, entry, why):
+        if not version_adaptation.unfit(self, half, entry, why):
             self.relay.emit(Undecoded(self.number, key, version, why))
 
     # The accelerator asks a connection for these four.
@@ -468,7 +468,7 @@ class Connection(Link):
             sock.close()
         if flowed:
             if self.ended_by == "broker":
-                version_adapter.ended(self)
+                version_adaptation.ended(self)
             self._conclude(how, self.ended_by)
             streams = self.request.position, self.response.position
             self.relay.emit(ConnectionClosed(self.number, how, *streams, self.ended_by, len(self.in_flight)))
