@@ -69,7 +69,7 @@ def _in_front(version: int) -> tuple[int, bool]:
     return count, header_version("request", FETCH, version) > 1
 
 
-def begins(data: bytes, at: int = 0) -> int | None:
+def epoch_offset(data: bytes, at: int = 0) -> int | None:
     """Where the epoch of a Fetch request (with its size, at `at`) stands, if it begins a session; None if it does not, or
     if that is not to be seen at a glance."""
     version = int.from_bytes(data[at + 6 : at + 8], "big")
@@ -85,13 +85,13 @@ def begins(data: bytes, at: int = 0) -> int | None:
     return place + 4 if data[place : place + 8] == _BEGINS else None
 
 
-def alone(frame: bytes) -> bytes | None:
+def without_session(frame: bytes) -> bytes | None:
     """A request (with its size) that begins a session as one without; None if it begins none."""
-    place = begins(frame)
+    place = epoch_offset(frame)
     return None if place is None else frame[:place] + _ALONE + frame[place + 4 :]
 
 
-def instead(request: Message, correlation_id: int) -> tuple[bytes | None, bytes | None]:
+def replacement(request: Message, correlation_id: int) -> tuple[bytes | None, bytes | None]:
     """(the request that goes on instead, the response that ends its session), without sizes; None: neither is needed."""
     if request.api_key != FETCH or whole(request):
         return None, None

@@ -80,7 +80,7 @@ class Action(ABC):
         """From what the user gave; `InvalidInput` says what cannot be. `wanted`: the rule's filter."""
 
     @abstractmethod
-    def shape(self, faults: FaultPlan, exchange: Exchange, context: ActionContext) -> None:
+    def add_to(self, faults: FaultPlan, exchange: Exchange, context: ActionContext) -> None:
         """Put into `faults` what is to happen, and a note that says so."""
 
     @abstractmethod

@@ -71,7 +71,7 @@ class Error(Action):
     def to_dict(self) -> dict[str, Any]:
         return {"error": facts.error_name(self.code), "broker": BROKER[self.forward]}
 
-    def shape(self, faults: FaultPlan, exchange: Exchange, context: ActionContext) -> None:
+    def add_to(self, faults: FaultPlan, exchange: Exchange, context: ActionContext) -> None:
         request = exchange.request_message
         name = facts.error_name(self.code)
         if request is None:
@@ -134,7 +134,7 @@ class Respond(Action):
     def to_dict(self) -> dict[str, Any]:
         return {"respond": dict(self.fields)}
 
-    def shape(self, faults: FaultPlan, exchange: Exchange, context: ActionContext) -> None:
+    def add_to(self, faults: FaultPlan, exchange: Exchange, context: ActionContext) -> None:
         request = exchange.request_message
         if request is None:
             faults.notes.append("no response given: the request cannot be read")

@@ -75,7 +75,7 @@ class Corrupt(Action):
             found["count"] = self.count
         return found
 
-    def shape(self, faults: FaultPlan, exchange: Exchange, context: ActionContext) -> None:
+    def add_to(self, faults: FaultPlan, exchange: Exchange, context: ActionContext) -> None:
         note = f"{self.side} corrupted: {self.kind}"
         chance = random.Random(context.random.random())
         if self.side == "response":

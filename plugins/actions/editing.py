@@ -80,7 +80,7 @@ class Edit(Action):
     def to_dict(self) -> dict[str, Any]:
         return {"edit": dict(self.fields)} | ({} if self.side == "response" else {"in": self.side})
 
-    def shape(self, faults: FaultPlan, exchange: Exchange, context: ActionContext) -> None:
+    def add_to(self, faults: FaultPlan, exchange: Exchange, context: ActionContext) -> None:
         names = ", ".join(self.fields)
         if self.side == "response":
             faults.change(f"response edited: {names}", partial(self.change, context))
@@ -147,7 +147,7 @@ class Leader(Action):
     def to_dict(self) -> dict[str, Any]:
         return {"leader": self.to}
 
-    def shape(self, faults: FaultPlan, exchange: Exchange, context: ActionContext) -> None:
+    def add_to(self, faults: FaultPlan, exchange: Exchange, context: ActionContext) -> None:
         faults.change("no leader" if self.to == "none" else "leader moved", partial(self.change, context))
 
     def change(self, context: ActionContext, exchange: Exchange, frame: bytes) -> bytes:
@@ -189,7 +189,7 @@ class Coordinator(Action):
     def to_dict(self) -> dict[str, Any]:
         return {"coordinator": self.to}
 
-    def shape(self, faults: FaultPlan, exchange: Exchange, context: ActionContext) -> None:
+    def add_to(self, faults: FaultPlan, exchange: Exchange, context: ActionContext) -> None:
         faults.change("no coordinator" if self.to == "none" else "coordinator moved", partial(self.change, context))
 
     def change(self, context: ActionContext, exchange: Exchange, frame: bytes) -> bytes:

@@ -39,11 +39,11 @@ class Drop(Action):
     def to_dict(self) -> dict[str, Any]:
         return {"drop": self.what}
 
-    def shape(self, faults: FaultPlan, exchange: Exchange, context: ActionContext) -> None:
+    def add_to(self, faults: FaultPlan, exchange: Exchange, context: ActionContext) -> None:
         if self.what == "request":
-            faults.forget_request = True
+            faults.drop_request = True
         else:
-            faults.forget_response = True
+            faults.drop_response = True
         faults.notes.append(f"{self.what} dropped")
 
 
@@ -75,7 +75,7 @@ class Blackhole(Action):
         time = "forever" if self.time == FOREVER else span(self.time)
         return {"blackhole": time} | ({} if self.of == "both" else {"of": self.of})
 
-    def shape(self, faults: FaultPlan, exchange: Exchange, context: ActionContext) -> None:
+    def add_to(self, faults: FaultPlan, exchange: Exchange, context: ActionContext) -> None:
         faults.silence = self.time
         faults.silent = (self.of != "response", self.of != "request")
         how_long = "from here on" if self.time == FOREVER else f"for {span(self.time)}"
@@ -110,6 +110,6 @@ class Disconnect(Action):
     def to_dict(self) -> dict[str, Any]:
         return {"disconnect": str(self.at)} | ({"how": "rst"} if self.reset else {})
 
-    def shape(self, faults: FaultPlan, exchange: Exchange, context: ActionContext) -> None:
+    def add_to(self, faults: FaultPlan, exchange: Exchange, context: ActionContext) -> None:
         faults.cut = ConnectionCut(self.at, self.reset)
         faults.notes.append(f"connection {'reset' if self.reset else 'closed'} {str(self.at).replace('-', ' the ')}")

@@ -88,7 +88,7 @@ class FaultPlan:
     """What the broker gets instead of the client's request."""
     request_damage: list[DamageStep] = field(default_factory=list)
     """What is done to the request's bytes after that, in this order."""
-    forget_request: bool = False
+    drop_request: bool = False
     """The request goes nowhere and is never answered."""
     request_delay: int = 0
     corrected: bool = False
@@ -97,7 +97,7 @@ class FaultPlan:
     """What is done to the broker's response, in this order."""
     damage: list[DamageStep] = field(default_factory=list)
     """What is done to the response's bytes after that; the result may be no frame."""
-    forget_response: bool = False
+    drop_response: bool = False
     response_delay: int = 0
     cut: ConnectionCut | None = None
     mute: int = 0
@@ -120,7 +120,7 @@ class FaultPlan:
     def late(self) -> bool:
         """Whether something is left to do when the response is there."""
         return bool(
-            self.changes or self.damage or self.forget_response or self.response_delay or self.mute
+            self.changes or self.damage or self.drop_response or self.response_delay or self.mute
             or (self.cut is not None and self.cut.at not in (CutPoint.BEFORE_REQUEST, CutPoint.MID_REQUEST))
         )  # fmt: skip
 
@@ -139,7 +139,7 @@ class FaultPlan:
                 self.corrected = True
         return frame
 
-    def settle(self, exchange: Exchange) -> None:
+    def apply_changes_to_answer(self, exchange: Exchange) -> None:
         """An answer that was made here has all changes made to it."""
         if self.answer is not None:
             self.answer, self.changes = self.respond(exchange, self.answer), []

@@ -21,7 +21,7 @@ THROTTLE = "throttle_time_ms"
 PRODUCE = facts.api_key("Produce")
 THROTTLED_AFTERWARDS = "2.0"
 """The release since which brokers answer first and throttle then (KIP-219)."""
-SHAPES = ("fixed", "uniform", "normal", "exponential")
+DISTRIBUTIONS = ("fixed", "uniform", "normal", "exponential")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,22 +33,22 @@ class Delay(Action):
 
     delay: int
     jitter: int = 0
-    shape_: str = "fixed"
+    distribution: str = "fixed"
     of: str = "response"
 
     @classmethod
     def read(cls, fields: Mapping[str, InputValue], wanted: Filter) -> Delay:
         delay = fields["delay"].duration("delay")
         jitter = fields["jitter"].duration("jitter") if "jitter" in fields else 0
-        shape = "uniform" if jitter else "fixed"
+        add_to = "uniform" if jitter else "fixed"
         if "distribution" in fields:
-            shape = fields["distribution"].word("distribution", SHAPES)
-            if shape in ("uniform", "normal") and not jitter:
-                fields["distribution"].invalid(f"a {shape} distribution needs a 'jitter'")
-            if shape in ("fixed", "exponential") and jitter:
-                fields["jitter"].invalid(f"a {shape} distribution has no jitter")
+            add_to = fields["distribution"].word("distribution", DISTRIBUTIONS)
+            if add_to in ("uniform", "normal") and not jitter:
+                fields["distribution"].invalid(f"a {add_to} distribution needs a 'jitter'")
+            if add_to in ("fixed", "exponential") and jitter:
+                fields["jitter"].invalid(f"a {add_to} distribution has no jitter")
         of = fields["of"].word("of", SIDES) if "of" in fields else "response"
-        return cls(delay, jitter, shape, of)
+        return cls(delay, jitter, add_to, of)
 
     @property
     def early(self) -> bool:
@@ -62,25 +62,25 @@ class Delay(Action):
         found: dict[str, Any] = {"delay": span(self.delay)}
         if self.jitter:
             found["jitter"] = span(self.jitter)
-        if self.shape_ not in ("fixed", "uniform"):
-            found["distribution"] = self.shape_
+        if self.distribution not in ("fixed", "uniform"):
+            found["distribution"] = self.distribution
         if self.of != "response":
             found["of"] = self.of
         return found
 
     def draw(self, chance: random.Random) -> int:
         """One delay, in ns."""
-        if self.shape_ == "uniform":
+        if self.distribution == "uniform":
             drawn = self.delay + chance.uniform(-self.jitter, self.jitter)
-        elif self.shape_ == "normal":
+        elif self.distribution == "normal":
             drawn = chance.gauss(self.delay, self.jitter)
-        elif self.shape_ == "exponential":
+        elif self.distribution == "exponential":
             drawn = chance.expovariate(1 / self.delay) if self.delay else 0.0
         else:
             return self.delay
         return max(int(drawn), 0)
 
-    def shape(self, faults: FaultPlan, exchange: Exchange, context: ActionContext) -> None:
+    def add_to(self, faults: FaultPlan, exchange: Exchange, context: ActionContext) -> None:
         drawn = self.draw(context.random)
         if self.of == "request":
             faults.request_delay += drawn
@@ -95,7 +95,7 @@ def _older(api_key: int, version: int) -> bool:
     return since is not None and releases.release_order(since) < releases.release_order(THROTTLED_AFTERWARDS)
 
 
-def waits_itself(exchange: Exchange) -> bool:
+def expects_delayed_response(exchange: Exchange) -> bool:
     """Whether the client takes its broker for one before KIP-219: by the versions it was offered, or, of a client that has not
     asked, by the version that it speaks."""
     offered = exchange.about.range(PRODUCE) if exchange.about is not None else None
@@ -129,18 +129,18 @@ class Throttle(Action):
     def to_dict(self) -> dict[str, Any]:
         return {"throttle": span(self.time)} | ({} if self.mute else {"mute": False})
 
-    def shape(self, faults: FaultPlan, exchange: Exchange, context: ActionContext) -> None:
+    def add_to(self, faults: FaultPlan, exchange: Exchange, context: ActionContext) -> None:
         done = f"throttled for {span(self.time)}"
         if not self.mute:
             done = f"throttled for {span(self.time)} by its own word"
-        elif waits_itself(exchange):
+        elif expects_delayed_response(exchange):
             faults.response_delay += self.time
             done += ", the response waiting (as before Kafka 2.0)"
         else:
             faults.mute += self.time
-        faults.change(done, partial(self.tell, done))
+        faults.change(done, partial(self.with_throttle_time, done))
 
-    def tell(self, done: str, exchange: Exchange, frame: bytes) -> bytes:
+    def with_throttle_time(self, done: str, exchange: Exchange, frame: bytes) -> bytes:
         """The response with its throttle_time_ms."""
         message = response_of(exchange, frame)
         if not any(field.name == THROTTLE for field in message.plan.root.fields):
@@ -166,7 +166,7 @@ class Bandwidth(Action):
     def to_dict(self) -> dict[str, Any]:
         return {"bandwidth": self.rate} | ({} if self.of == "response" else {"of": self.of})
 
-    def shape(self, faults: FaultPlan, exchange: Exchange, context: ActionContext) -> None:
+    def add_to(self, faults: FaultPlan, exchange: Exchange, context: ActionContext) -> None:
         before = faults.rates
         faults.rates = (
             self.rate if self.of != "response" else before[0],

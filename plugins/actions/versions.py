@@ -45,7 +45,7 @@ class Pretend(Action):
     def to_dict(self) -> dict[str, Any]:
         return self.profile.to_dict()
 
-    def shape(self, faults: FaultPlan, exchange: Exchange, context: ActionContext) -> None:
+    def add_to(self, faults: FaultPlan, exchange: Exchange, context: ActionContext) -> None:
         faults.adapter = self.adapter
         faults.notes.append(f"the client is told of {self.profile.text}")
 
@@ -77,6 +77,6 @@ def _with_caps(given: InputValue | None, release: str) -> Profile:
             Profile.of(release, caps)
         except ValueError as error:
             item.invalid(str(error))
-    if given.twice:
-        raise InvalidInput(given.items[given.twice], f"{given.twice!r} stands here twice", key=True)
+    if given.duplicate_key:
+        raise InvalidInput(given.items[given.duplicate_key], f"{given.duplicate_key!r} stands here twice", key=True)
     return Profile.of(release, caps)

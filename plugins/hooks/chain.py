@@ -16,7 +16,7 @@ from ...decoder import Exchange, Message, decode_request
 from ...decoder.connection import hit_notes
 from ...decoder.connection.exchange import State
 from .. import unanswerable
-from .context import Context, Outcome, PeerView, Surroundings
+from .context import Context, HookEnvironment, Outcome, PeerView
 from .plugin import Plugin
 
 _DID = {"respond": hit_notes.ANSWERED, "drop": hit_notes.DROPPED, "close": hit_notes.CLOSED}
@@ -29,7 +29,7 @@ Watch = Callable[[Plugin | None, str], None]
 
 
 @dataclass(slots=True)
-class Passed:
+class ChainResult:
     """What the plugins made of a message. `frame`: None: as it came; `by`: who did something; `notes`: for the recording."""
 
     kind: str = "forward"
@@ -58,14 +58,14 @@ class Chain:
     """The plugins of one process, and what they share."""
 
     plugins: Sequence[Plugin]
-    around: Surroundings
+    environment: HookEnvironment
     fault: Fault
     watch: Watch
     warn: Warn = lambda plugin, api, text: None
 
-    async def message(self, hook: str, exchange: Exchange, peer: PeerView | None) -> Passed:
+    async def message(self, hook: str, exchange: Exchange, peer: PeerView | None) -> ChainResult:
         """The hooks "request" or "response". Whatever one of them does wrong is told, and its message goes on as it came."""
-        passed = Passed()
+        passed = ChainResult()
         current: Message | None = None
         for plugin in self.plugins if hook == "request" else reversed(self.plugins):
             if not self._wanted(plugin, hook, exchange):
@@ -74,7 +74,7 @@ class Chain:
                 current = exchange.request_message if hook == "request" else exchange.response_message
             if current is None:
                 break  # it cannot be decoded: nobody can change it
-            context = Context(plugin.name, hook, self.around, peer, exchange, current)
+            context = Context(plugin.name, hook, self.environment, peer, exchange, current)
             outcome = await self._called(plugin, hook, context, current)
             if outcome is None:
                 continue
@@ -89,24 +89,24 @@ class Chain:
             if outcome.frame is not None:
                 passed.frame = outcome.frame
                 if hook == "request":
-                    self._look_at(plugin, exchange, current, outcome.frame)
+                    self._warn_if_unanswerable(plugin, exchange, current, outcome.frame)
                 exchange = _changed(exchange, hook, outcome.frame)
                 current = None
         return passed
 
-    async def told(self, hook: str, argument: Exchange | None, peer: PeerView | None) -> list[str]:
+    async def notify(self, hook: str, argument: Exchange | None, peer: PeerView | None) -> list[str]:
         """The hooks that change nothing: "exchange", "connected", "disconnected", "tick". The plugins that were called."""
         called = []
         for plugin in self.plugins:
             if hook not in plugin.hooks or (argument is not None and not self._wanted(plugin, hook, argument)):
                 continue
-            context = Context(plugin.name, hook, self.around, peer, argument)
+            context = Context(plugin.name, hook, self.environment, peer, argument)
             arguments = () if argument is None else (argument,)
             if await self._called(plugin, hook, context, *arguments) is not None:
                 called.append(plugin.name)
         return called
 
-    def _look_at(self, plugin: Plugin, exchange: Exchange, before: Message, frame: bytes) -> None:
+    def _warn_if_unanswerable(self, plugin: Plugin, exchange: Exchange, before: Message, frame: bytes) -> None:
         """Warn of a changed request whose answer the client cannot take."""
         after = decode_request(frame)
         renames_back = "response" in plugin.hooks and self._wanted(plugin, "response", exchange)

@@ -19,7 +19,7 @@ HIGHEST_DELAY_MS = 600_000
 ASK_SECONDS = 5.0
 
 
-class Misused(BarnabasError):
+class HookUsageError(BarnabasError):
     """A hook wanted something that is not possible there."""
 
 
@@ -70,7 +70,7 @@ Version = Callable[[int, int], int | None]
 
 
 @dataclass(slots=True)
-class Surroundings:
+class HookEnvironment:
     """What contexts have in common: it belongs to whoever runs the hooks."""
 
     connections: dict[int, PeerView]
@@ -87,7 +87,7 @@ class Context:
 
     plugin: str
     hook: str
-    around: Surroundings
+    environment: HookEnvironment
     connection: PeerView | None = None
     exchange: Exchange | None = None
     """Request and, in `response`, response, with names, times and ids."""
@@ -113,11 +113,11 @@ class Context:
         exchange = self.exchange
         request = exchange.request_message if exchange is not None else None
         if exchange is None or request is None:
-            raise Misused("respond: the request cannot be read")
+            raise HookUsageError("respond: the request cannot be read")
         key, version = request.api_key, request.api_version
         code = 0 if error is None else facts.error_code(error) if isinstance(error, str) else error
         if code and not answers.carries(key, version):
-            raise Misused(f"respond: {facts.api_name(key)} v{version} has no error code")
+            raise HookUsageError(f"respond: {facts.api_name(key)} v{version} has no error code")
         body = answers.mirrored(request, code) | dict(fields or {})
         frame = answers.encoded(request, body, exchange.correlation_id)
         self._decide("respond" if self.hook == "request" else "forward", frame)
@@ -131,26 +131,26 @@ class Context:
         """Let it go on that much later; what is behind it on the connection waits, too."""
         self._with_message("delay")
         if not 0 <= milliseconds <= HIGHEST_DELAY_MS:
-            raise Misused(f"delay: from 0 to {HIGHEST_DELAY_MS} ms, not {milliseconds!r}")
+            raise HookUsageError(f"delay: from 0 to {HIGHEST_DELAY_MS} ms, not {milliseconds!r}")
         self.outcome.delay_ns += int(milliseconds * 1e6)
 
     def close(self, connection: PeerView | int | None = None, *, reset: bool = False) -> None:
         """End a connection, this one if none is named. `reset`: with RST."""
         number = connection.number if isinstance(connection, PeerView) else connection
         if number is None and self.connection is None:
-            raise Misused(f"close: {self.hook} is about no connection: name one of ctx.connections")
+            raise HookUsageError(f"close: {self.hook} is about no connection: name one of ctx.connections")
         if number is None and self.hook in ("request", "response"):
             self._decide("close", None)
             self.outcome.reset = reset
         else:
-            self.around.close(self.plugin, number if number is not None else self.connection.number, reset)  # type: ignore[union-attr]
+            self.environment.close(self.plugin, number if number is not None else self.connection.number, reset)  # type: ignore[union-attr]
 
     # -- around it -------------------------------------------------------------------------------------------
 
     @property
     def connections(self) -> Sequence[PeerView]:
         """All open connections."""
-        return list(self.around.connections.values())
+        return list(self.environment.connections.values())
 
     def fields(self, of: str, message: Message | None = None) -> dict[str, Any]:
         """Paths and values of all fields of this message (or of another) that hold a ``topicName``, ``groupId``,
@@ -158,15 +158,15 @@ class Context:
         Fields that are null are left out."""
         found = message if message is not None else self.message
         if found is None:
-            raise Misused(f"fields: {self.hook} is about no message: name one")
+            raise HookUsageError(f"fields: {self.hook} is about no message: name one")
         if of not in ENTITIES:
-            raise Misused(f"fields: {of!r} is none of {', '.join(sorted(ENTITIES))}")
+            raise HookUsageError(f"fields: {of!r} is none of {', '.join(sorted(ENTITIES))}")
         named = (leaf for leaf in leaves(found) if leaf.field.entity == of and leaf.value is not None)
         return {leaf.path: shown_value(leaf.field, leaf.value) for leaf in named}
 
     def log(self, text: str) -> None:
         """Tell the user: a line among the proxy's events."""
-        self.around.say(self.plugin, str(text))
+        self.environment.say(self.plugin, str(text))
 
     def note(self, text: str) -> None:
         """A comment on this exchange in the recording."""
@@ -189,15 +189,15 @@ class Context:
         """
         where = connection or self.connection
         if where is None:
-            raise Misused(f"request: {self.hook} is about no connection: name one of ctx.connections")
+            raise HookUsageError(f"request: {self.hook} is about no connection: name one of ctx.connections")
         if self.hook == "response" and where == self.connection:
-            raise Misused(
+            raise HookUsageError(
                 "request: its answer would come behind the response that waits here: ask in request or exchange"
             )
         key = facts.api_key(api)
-        wanted = version if version is not None else self.around.version(where.number, key)
+        wanted = version if version is not None else self.environment.version(where.number, key)
         if wanted is None:
-            raise Misused(
+            raise HookUsageError(
                 f"request: which versions this broker offers has not been seen yet: add version=, one of {api}'s"
             )
         frame = decoder.encode_request(key, wanted, dict(fields), correlation_id=0, client_id=f"barnabas-{self.plugin}")
@@ -206,13 +206,13 @@ class Context:
     # -- what the hook returned ------------------------------------------------------------------------------
 
     def take(self, returned: Any) -> Outcome:
-        """The outcome, with what the hook returned; Misused if that is nothing that a hook returns."""
+        """The outcome, with what the hook returned; HookUsageError if that is nothing that a hook returns."""
         if returned is None or isinstance(returned, Outcome):
             return self.outcome
         if self.hook not in ("request", "response"):
-            raise Misused(f"{self.hook} returned {type(returned).__name__}: it returns nothing")
+            raise HookUsageError(f"{self.hook} returned {type(returned).__name__}: it returns nothing")
         if not isinstance(returned, Message):
-            raise Misused(
+            raise HookUsageError(
                 f"{self.hook} returned {type(returned).__name__}: return a message (message.replace({{...}})), or nothing"
             )
         if self.outcome.kind == "forward":
@@ -222,11 +222,11 @@ class Context:
     def _checked(self, message: Message) -> bytes | None:
         """The bytes of a message that takes the place of this one; None if they are the same."""
         if not isinstance(message, Message) or self.message is None:
-            raise Misused(f"forward: a message, not {type(message).__name__}")
+            raise HookUsageError(f"forward: a message, not {type(message).__name__}")
         frame, before = message.encode(), self.message.encode()
         same = 8 if self.hook == "request" else 4
         if frame[:same] != before[:same]:
-            raise Misused(f"{self.hook}: another API, version or correlation id than the message had")
+            raise HookUsageError(f"{self.hook}: another API, version or correlation id than the message had")
         return None if frame == before else frame
 
     def _decide(self, kind: str, frame: bytes | None) -> None:
@@ -234,4 +234,4 @@ class Context:
 
     def _with_message(self, what: str) -> None:
         if self.hook not in ("request", "response"):
-            raise Misused(f"{what}: {self.hook} holds no message; this is for request and response")
+            raise HookUsageError(f"{what}: {self.hook} holds no message; this is for request and response")

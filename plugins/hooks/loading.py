@@ -14,7 +14,7 @@ import traceback
 from types import ModuleType
 from typing import Any
 
-from .plugin import HOOKS, Plugin, Unfit
+from .plugin import HOOKS, InvalidPlugin, Plugin
 from .sources import PluginError, Source, entry_point
 
 _KINDS: dict[Any, type] = {"bool": bool, "int": int, "float": float, "str": str}
@@ -77,11 +77,11 @@ def _made(kind: type, source: Source, name: str = "") -> Plugin:
     place = f"{source.path}:{_line_of(kind)}" if source.path else source.given
     try:
         settings = _settings(kind, dict(source.settings))
-    except Unfit as unfit:
+    except InvalidPlugin as unfit:
         raise PluginError(f"{place}: {unfit}") from None
     try:
         return Plugin(kind(**settings), name, source.given)
-    except Unfit as unfit:
+    except InvalidPlugin as unfit:
         line = _line_of(kind, unfit.attribute)
         raise PluginError(f"{source.path}:{line}: {unfit}" if source.path else f"{place}: {unfit}") from None
     except Exception as error:
@@ -115,11 +115,11 @@ def _settings(kind: type, given: dict[str, str]) -> dict[str, Any]:
         if name not in parameters:
             near = difflib.get_close_matches(name, parameters, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(parameters) or 'none'}"
-            raise Unfit(f"{kind.__name__} has no setting {name!r}: {hint}")
+            raise InvalidPlugin(f"{kind.__name__} has no setting {name!r}: {hint}")
         found[name] = _converted(name, text, parameters[name])
     missing = [name for name, each in parameters.items() if each.default is each.empty and name not in found]
     if missing:
-        raise Unfit(f"{kind.__name__} needs the setting {missing[0]!r}: add ?{missing[0]}=VALUE behind it")
+        raise InvalidPlugin(f"{kind.__name__} needs the setting {missing[0]!r}: add ?{missing[0]}=VALUE behind it")
     return found
 
 
@@ -134,7 +134,7 @@ def _converted(name: str, text: str, parameter: inspect.Parameter) -> Any:
         return wanted(text) if wanted in (int, float) else text
     except (KeyError, ValueError):
         kind = {bool: "true or false", int: "a whole number", float: "a number"}[wanted]
-        raise Unfit(f"the setting {name!r} is {kind}, not {text!r}") from None
+        raise InvalidPlugin(f"the setting {name!r} is {kind}, not {text!r}") from None
 
 
 def described(error: BaseException, path: str) -> str:

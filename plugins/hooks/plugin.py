@@ -28,7 +28,7 @@ _STATE = {"state": "(self)", "restore": "(self, state)"}
 EVERY = "*"
 
 
-class Unfit(BarnabasError):
+class InvalidPlugin(BarnabasError):
     """A class that is no plugin; the text says why. `attribute`: what of it is wrong."""
 
     def __init__(self, text: str, attribute: str = "") -> None:
@@ -54,7 +54,7 @@ class Plugin:
         if not self.hooks:
             near = [name for name in vars(kind) if difflib.get_close_matches(name.removeprefix("on_"), HOOKS, 1)]
             hint = f"; did you mean one of them by {near[0]}?" if near else ""
-            raise Unfit(f"{kind.__name__} has none of the hooks {', '.join(HOOKS)}{hint}")
+            raise InvalidPlugin(f"{kind.__name__} has none of the hooks {', '.join(HOOKS)}{hint}")
         self.filter = _filter(instance)
         self.apis = self._declared(getattr(instance, "apis", None))
 
@@ -65,7 +65,7 @@ class Plugin:
         every = frozenset(facts.api_keys())
         if given is None:
             if hooks and self.filter is None:
-                raise Unfit(
+                raise InvalidPlugin(
                     f"{self.name} has the hook {hooks[0]!r} and does not say for what: add "
                     'apis = {"Produce", ...} or match = "api == Produce and topic == orders"',
                     hooks[0],
@@ -75,7 +75,7 @@ class Plugin:
         both = keys if of_filter is None else keys & of_filter
         if hooks and not both:
             why = "match is true of none of the APIs in apis" if keys else "apis is empty"
-            raise Unfit(f"{why}: no message would be shown to {self.name}", "match" if keys else "apis")
+            raise InvalidPlugin(f"{why}: no message would be shown to {self.name}", "match" if keys else "apis")
         return both
 
     def keys(self, hook: str) -> frozenset[int]:
@@ -98,7 +98,7 @@ class Plugin:
 
 
 def _method(instance: object, name: str, shape: str) -> Callable[..., Any] | None:
-    """A hook, if the class has it; Unfit if it cannot be called as hooks are."""
+    """A hook, if the class has it; InvalidPlugin if it cannot be called as hooks are."""
     found = getattr(instance, name, None)
     if found is None or not callable(found):
         return None
@@ -106,7 +106,7 @@ def _method(instance: object, name: str, shape: str) -> Callable[..., Any] | Non
     try:
         inspect.signature(found).bind(*range(arguments))
     except TypeError:
-        raise Unfit(f"the hook is defined as def {name}{shape}", name) from None
+        raise InvalidPlugin(f"the hook is defined as def {name}{shape}", name) from None
     except ValueError:  # a callable that does not tell
         pass
     method: Callable[..., Any] = found
@@ -118,22 +118,22 @@ def _filter(instance: object) -> Filter | None:
     if text is None:
         return None
     if not isinstance(text, str):
-        raise Unfit(f"match is a filter's text, not {type(text).__name__}", "match")
+        raise InvalidPlugin(f"match is a filter's text, not {type(text).__name__}", "match")
     try:
         found = compile(text)
         if getattr(instance, "request", None) is not None:
             found.require_request_only()
     except FilterError as error:
-        raise Unfit(f"match: {error.message}, at column {error.start + 1} of {text!r}", "match") from None
+        raise InvalidPlugin(f"match: {error.message}, at column {error.start + 1} of {text!r}", "match") from None
     if why := never(found):
-        raise Unfit(f"match: {text!r} is never true: {why}", "match")
+        raise InvalidPlugin(f"match: {text!r} is never true: {why}", "match")
     return found
 
 
 def _api_keys(given: Any, every: frozenset[int]) -> frozenset[int]:
     names = [given] if isinstance(given, str) else given
     if not isinstance(names, Iterable):
-        raise Unfit('apis is a set of names: {"Produce", "Fetch"}', "apis")
+        raise InvalidPlugin('apis is a set of names: {"Produce", "Fetch"}', "apis")
     found: set[int] = set()
     for name in names:
         if name == EVERY:
@@ -143,5 +143,5 @@ def _api_keys(given: Any, every: frozenset[int]) -> frozenset[int]:
         except (KeyError, ValueError, AttributeError, TypeError):
             near = difflib.get_close_matches(str(name), [facts.api_name(key) for key in every], 1)
             hint = f"did you mean {near[0]!r}?" if near else '"*" is all of them'
-            raise Unfit(f"apis: there is no API {name!r}: {hint}", "apis") from None
+            raise InvalidPlugin(f"apis: there is no API {name!r}: {hint}", "apis") from None
     return frozenset(found)

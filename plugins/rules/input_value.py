@@ -45,7 +45,7 @@ class InputValue:
     quoted: bool = False
     items: dict[str, InputValue] = field(default_factory=dict)
     listed: list[InputValue] = field(default_factory=list)
-    twice: str = ""
+    duplicate_key: str = ""
     """A key that stands in the mapping for a second time."""
 
     # -- structure ---------------------------------------------------------------------------------------------
@@ -62,8 +62,8 @@ class InputValue:
                 raise InvalidInput(
                     item, f"{what} has no key {key!r}{nearest(key, known)} (possible: {', '.join(known)})", key=True
                 )
-        if self.twice:
-            raise InvalidInput(self.items[self.twice], f"{self.twice!r} stands here twice", key=True)
+        if self.duplicate_key:
+            raise InvalidInput(self.items[self.duplicate_key], f"{self.duplicate_key!r} stands here twice", key=True)
         return self.items
 
     def list(self, what: str) -> list[InputValue]:
@@ -88,7 +88,7 @@ class InputValue:
         bounds = f"from {least}" if most >= 1 << 62 else f"from {least} to {most}"
         raise InvalidInput(self, f"{what!r} is a whole number {bounds}")
 
-    def share(self, what: str) -> float:
+    def probability(self, what: str) -> float:
         """A probability: ``0.25`` or ``25%``."""
         raw = self.raw or ""
         try:

@@ -30,14 +30,14 @@ PRODUCE = facts.api_key("Produce")
 API_VERSIONS = facts.api_key("ApiVersions")
 KNOWN = frozenset(facts.api_keys())
 
-STEADY = frozenset({
+STABLE_FIELDS = frozenset({
     "api", "ver", "conn", "client", "addr", "broker", "ends", "client.port", "broker.port", "port",
     "topic", "topic.id", "partition", "group", "member", "instance", "txn", "acks",
 })  # fmt: skip
 """Fields of filters that the beginning of a request settles: clients, and what names what it is about."""
 
 
-SKELETAL = STEADY | {
+HEADER_PREFIX_FIELDS = STABLE_FIELDS | {
     "corr", "time", "software", "software.version", "broker.min", "broker.max", "err", "errors", "retriable", "partition.err",
     "topic.err", "throttle", "latency", "paired", "state", "size.req", "size.resp", "size",
 }  # fmt: skip
@@ -50,24 +50,24 @@ def by_header_prefix(wanted: Filter) -> bool:
         if isinstance(leaf, Search):
             return False
         for field in (leaf.field, *([leaf.value.field] if isinstance(leaf.value, FieldValue) else [])):
-            if field.name not in SKELETAL and not (isinstance(field, Path) and _in_skeleton(field)):
+            if field.name not in HEADER_PREFIX_FIELDS and not (isinstance(field, Path) and _in_header_prefix(field)):
                 return False
     return True
 
 
-def _in_skeleton(path: Path) -> bool:
+def _in_header_prefix(path: Path) -> bool:
     """Whether a path cannot lead into what a skeleton leaves out: records, and tags behind the last ones."""
     if path.side == "response":
         return path.kind is Kind.ERROR or path.steps == "throttle_time_ms"
     return path.kind not in (Kind.BYTES, Kind.STRUCT)
 
 
-def steady(wanted: Filter) -> bool:
+def stable(wanted: Filter) -> bool:
     """Whether requests that begin alike on one connection are alike to a filter."""
     for leaf in tests(wanted.tree):
-        if isinstance(leaf, Search) or leaf.field.name not in STEADY:
+        if isinstance(leaf, Search) or leaf.field.name not in STABLE_FIELDS:
             return False
-        if isinstance(leaf.value, FieldValue) and leaf.value.field.name not in STEADY:
+        if isinstance(leaf.value, FieldValue) and leaf.value.field.name not in STABLE_FIELDS:
             return False
     return True
 
@@ -75,7 +75,7 @@ def steady(wanted: Filter) -> bool:
 class ActiveRule:
     """A rule at work."""
 
-    __slots__ = ("apis", "by_header_prefix", "random", "rule", "selects", "steady", "trigger", "whole_fetches")
+    __slots__ = ("apis", "by_header_prefix", "random", "rule", "selects", "stable", "trigger", "whole_fetches")
 
     def __init__(self, rule: Rule, count: RuleCounter) -> None:
         self.rule = rule
@@ -86,7 +86,7 @@ class ActiveRule:
         # A stream of its own, so that what an action draws does not change which matches fire.
         self.random = random.Random(seed ^ 0x5EED)
         self.selects = rule.filter.part_test()
-        self.steady = steady(rule.filter)
+        self.stable = stable(rule.filter)
         self.by_header_prefix = by_header_prefix(rule.filter)
         self.whole_fetches = not rule.late and fetch_sessions.names_topics(rule.filter)
 
@@ -129,9 +129,9 @@ class RuleEngine:
                 found = found.both(fast_reject)
         return found
 
-    def steady(self, api_key: int) -> bool:
+    def stable(self, api_key: int) -> bool:
         """Whether a request that concerns no rule tells the same of all that begin like it on its connection."""
-        return all(each.steady for each in self._active if api_key in each.apis and not each.rule.late)
+        return all(each.stable for each in self._active if api_key in each.apis and not each.rule.late)
 
     def by_header_prefix(self, api_key: int) -> bool:
         """Whether all rules for an API can do with the `decoder.skeleton` of its messages."""
@@ -220,8 +220,8 @@ class RuleEngine:
                 faults = FaultPlan(each.rule.name, hit)
                 context = ActionContext(self.cluster_view, each.random, each.selects, hit)
                 for action in each.rule.do:
-                    action.shape(faults, exchange, context)
-                faults.settle(exchange)
+                    action.add_to(faults, exchange, context)
+                faults.apply_changes_to_answer(exchange)
                 return faults
         return None
 

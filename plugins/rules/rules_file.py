@@ -167,7 +167,7 @@ class _Nodes:
                 item = self.given(value, f"{path}.{name}" if path else name, depth + 1)
                 item.key_place = key.start_mark.line + 1, key.start_mark.column + 1
                 if name in given.items:
-                    given.twice = name
+                    given.duplicate_key = name
                 given.items[name], given.value[name] = item, item.value
             return given
         if isinstance(node, yaml.SequenceNode):

@@ -48,7 +48,7 @@ def read(given: InputValue) -> When:
         after=fields["after"].number("after", 0) if "after" in fields else 0,
         times=fields["times"].number("times", 1) if "times" in fields else None,
         every=fields["every"].number("every", 1) if "every" in fields else 1,
-        probability=fields["probability"].share("probability") if "probability" in fields else 1.0,
+        probability=fields["probability"].probability("probability") if "probability" in fields else 1.0,
         seed=fields["seed"].number("seed", 0) if "seed" in fields else None,
         start=fields["from"].text("from") if "from" in fields else "",
         until=fields["until"].text("until") if "until" in fields else "",
@@ -87,7 +87,7 @@ class RuleCounter(Protocol):
     hits: int
     begun_ns: int
 
-    def alone(self) -> AbstractContextManager[object]: ...
+    def locked(self) -> AbstractContextManager[object]: ...
 
 
 class LocalCounter:
@@ -98,7 +98,7 @@ class LocalCounter:
     def __init__(self, begun_ns: int, matched: int = 0, hits: int = 0) -> None:
         self.begun_ns, self.matched, self.hits = begun_ns, matched, hits
 
-    def alone(self) -> AbstractContextManager[object]:
+    def locked(self) -> AbstractContextManager[object]:
         return _NOTHING
 
 
@@ -145,7 +145,7 @@ class Trigger:
         if self._span is not None and not self._span(exchange):
             return 0
         count = self.count
-        with count.alone():
+        with count.locked():
             count.matched += 1
             if not self._falls_on(count.matched) or self.spent:
                 return 0

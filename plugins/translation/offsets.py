@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ...decoder.schema import facts
 from .fields import Fields
-from .steps import Asked, Unbridgeable, down, droppable, each_partition, impossible, means, split, up
+from .steps import ConversionContext, Unbridgeable, down, droppable, each_partition, impossible, means, split, up
 
 LATEST, EARLIEST = -1, -2
 UNKNOWN_TOPIC_OR_PARTITION = facts.error_code("UNKNOWN_TOPIC_OR_PARTITION")
@@ -22,20 +22,20 @@ _OF_THE_GROUP = frozenset(
 
 
 @up("request", "ListOffsets", 1)
-def _one_offset(fields: Fields, asked: Asked) -> None:
+def _one_offset(fields: Fields, asked: ConversionContext) -> None:
     for partition in each_partition(fields):
         del partition["max_num_offsets"]
 
 
 @down("response", "ListOffsets", 1)
-def _offset_lists(fields: Fields, asked: Asked) -> None:
+def _offset_lists(fields: Fields, asked: ConversionContext) -> None:
     for partition in each_partition(fields):
         offset = partition.pop("offset")
         partition.pop("timestamp")
         partition["old_style_offsets"] = [offset] if offset >= 0 else []
 
 
-def _versions_of_offsets(fields: Fields, asked: Asked) -> list[Fields]:
+def _versions_of_offsets(fields: Fields, asked: ConversionContext) -> list[Fields]:
     """What was asked, the latest offsets where a time may lie behind them, the earliest where more than one is wanted."""
     latest = _only(fields, LATEST, lambda partition: partition["timestamp"] >= 0)
     earliest = _only(fields, EARLIEST, lambda p: p["max_num_offsets"] > 1 and p["timestamp"] != EARLIEST)
@@ -54,7 +54,7 @@ def _only(fields: Fields, timestamp: int, wanted: object) -> Fields:
     return {**fields, "topics": topics}
 
 
-def _offsets_together(parts: list[Fields], asked: Asked) -> Fields:
+def _offsets_together(parts: list[Fields], asked: ConversionContext) -> Fields:
     wanted = {
         (topic["name"], partition["partition_index"]): (partition["timestamp"], partition["max_num_offsets"])
         for topic in asked.request["topics"]
@@ -85,7 +85,7 @@ split("ListOffsets", 1, _versions_of_offsets, _offsets_together, upward=True)
 
 
 @down("request", "ListOffsets", 1)
-def _most_one(fields: Fields, asked: Asked) -> None:
+def _most_one(fields: Fields, asked: ConversionContext) -> None:
     for partition in each_partition(fields):
         partition["max_num_offsets"] = 1
         if partition["timestamp"] >= 0:
@@ -93,7 +93,7 @@ def _most_one(fields: Fields, asked: Asked) -> None:
 
 
 @up("response", "ListOffsets", 1)
-def _first_of_list(fields: Fields, asked: Asked) -> None:
+def _first_of_list(fields: Fields, asked: ConversionContext) -> None:
     for partition in each_partition(fields):
         offsets = partition.pop("old_style_offsets")
         partition["offset"] = offsets[0] if offsets else -1
@@ -101,7 +101,7 @@ def _first_of_list(fields: Fields, asked: Asked) -> None:
 
 def _special_times(version: int, lowest: int, what: str) -> None:
     @down("request", "ListOffsets", version)
-    def _check(fields: Fields, asked: Asked) -> None:
+    def _check(fields: Fields, asked: ConversionContext) -> None:
         if any(partition["timestamp"] <= lowest for partition in each_partition(fields)):
             raise Unbridgeable(f"the broker cannot tell {what} (ListOffsets {version})")
 
@@ -116,17 +116,17 @@ droppable("ListOffsets", "isolation_level", "the broker has no transactions, so 
 
 
 @up("request", "OffsetCommit", 1)
-def _into_kafka(fields: Fields, asked: Asked) -> None:
+def _into_kafka(fields: Fields, asked: ConversionContext) -> None:
     asked.note("version 0 kept offsets in ZooKeeper, they are kept in Kafka now")
 
 
 @down("request", "OffsetCommit", 1)
-def _into_zookeeper(fields: Fields, asked: Asked) -> None:
+def _into_zookeeper(fields: Fields, asked: ConversionContext) -> None:
     raise Unbridgeable("this broker keeps offsets in ZooKeeper alone (OffsetCommit 0), without members or generations")
 
 
 @up("request", "OffsetCommit", 2)
-def _own_times(fields: Fields, asked: Asked) -> None:
+def _own_times(fields: Fields, asked: ConversionContext) -> None:
     for partition in each_partition(fields):
         if partition.pop("commit_timestamp", -1) != -1:
             asked.note("the time of a commit is the broker's now")
@@ -144,27 +144,27 @@ impossible("OffsetFetch", 10, _ID)
 
 
 @down("response", "OffsetFetch", 1)
-def _none_was_an_error(fields: Fields, asked: Asked) -> None:
+def _none_was_an_error(fields: Fields, asked: ConversionContext) -> None:
     for partition in each_partition(fields):
         if partition["committed_offset"] == -1 and not partition["error_code"]:
             partition["error_code"] = UNKNOWN_TOPIC_OR_PARTITION
 
 
 @up("response", "OffsetFetch", 1)
-def _none_is_none(fields: Fields, asked: Asked) -> None:
+def _none_is_none(fields: Fields, asked: ConversionContext) -> None:
     for partition in each_partition(fields):
         if partition["error_code"] == UNKNOWN_TOPIC_OR_PARTITION:
             partition["error_code"] = 0
 
 
 @down("request", "OffsetFetch", 2)
-def _not_all(fields: Fields, asked: Asked) -> None:
+def _not_all(fields: Fields, asked: ConversionContext) -> None:
     if fields["topics"] is None:
         raise Unbridgeable("the broker cannot list all offsets of a group (OffsetFetch 2, KIP-88)")
 
 
 @down("response", "OffsetFetch", 2)
-def _error_to_partitions(fields: Fields, asked: Asked) -> None:
+def _error_to_partitions(fields: Fields, asked: ConversionContext) -> None:
     code = fields.pop("error_code", 0)
     if not code:
         return
@@ -181,40 +181,40 @@ def _error_to_partitions(fields: Fields, asked: Asked) -> None:
 
 
 @up("response", "OffsetFetch", 2)
-def _error_to_group(fields: Fields, asked: Asked) -> None:
+def _error_to_group(fields: Fields, asked: ConversionContext) -> None:
     codes = [partition["error_code"] for partition in each_partition(fields)]
     fields["error_code"] = next((code for code in codes if code in _OF_THE_GROUP), 0)
 
 
 @up("request", "OffsetFetch", 8)
-def _one_of_groups(fields: Fields, asked: Asked) -> None:
+def _one_of_groups(fields: Fields, asked: ConversionContext) -> None:
     fields["groups"] = [{"group_id": fields.pop("group_id"), "topics": fields.pop("topics")}]
 
 
 @down("request", "OffsetFetch", 8)
-def _only_group(fields: Fields, asked: Asked) -> None:
+def _only_group(fields: Fields, asked: ConversionContext) -> None:
     (group,) = fields.pop("groups")
     fields["group_id"], fields["topics"] = group["group_id"], group["topics"]
 
 
 @down("response", "OffsetFetch", 8)
-def _answer_of_one(fields: Fields, asked: Asked) -> None:
+def _answer_of_one(fields: Fields, asked: ConversionContext) -> None:
     (group,) = fields.pop("groups")
     fields["topics"], fields["error_code"] = group["topics"], group["error_code"]
 
 
 @up("response", "OffsetFetch", 8)
-def _answer_as_group(fields: Fields, asked: Asked) -> None:
+def _answer_as_group(fields: Fields, asked: ConversionContext) -> None:
     (group,) = asked.request["groups"]
     topics, code = fields.pop("topics"), fields.pop("error_code")
     fields["groups"] = [{"group_id": group["group_id"], "topics": topics, "error_code": code}]
 
 
-def _group_by_group(fields: Fields, asked: Asked) -> list[Fields]:
+def _group_by_group(fields: Fields, asked: ConversionContext) -> list[Fields]:
     return [{**fields, "groups": [group]} for group in fields["groups"]]
 
 
-def _groups_together(parts: list[Fields], asked: Asked) -> Fields:
+def _groups_together(parts: list[Fields], asked: ConversionContext) -> Fields:
     return {**parts[0], "groups": [group for part in parts for group in part["groups"]]}
 
 

@@ -25,7 +25,7 @@ class Unbridgeable(BarnabasError):
 
 
 @dataclass(slots=True)
-class Asked:
+class ConversionContext:
     """One exchange on its way: what the client asked, and at which version the broker is asked.
 
     `request`: the client's fields at the client's version (of a request that was split, this part's). `further`: of a
@@ -47,9 +47,9 @@ class Asked:
             self.notes.append(text)
 
 
-Step = Callable[[Fields, Asked], None]
-Split = Callable[[Fields, Asked], list[Fields]]
-Join = Callable[[list[Fields], Asked], Fields]
+Step = Callable[[Fields, ConversionContext], None]
+Split = Callable[[Fields, ConversionContext], list[Fields]]
+Join = Callable[[list[Fields], ConversionContext], Fields]
 
 _STEPS: dict[tuple[str, str, int, int], Step] = {}
 _SPLITS: dict[int, list[tuple[int, bool, Split, Join]]] = {}
@@ -133,7 +133,7 @@ def boundaries(source: int, target: int) -> range:
     return range(source + 1, target + 1) if target > source else range(source, target, -1)
 
 
-def walk(kind: str, api_key: int, source: int, target: int, fields: Fields, asked: Asked) -> None:
+def walk(kind: str, api_key: int, source: int, target: int, fields: Fields, asked: ConversionContext) -> None:
     """Change `fields` in place from the meaning of version `source` to that of `target`."""
     way = "up" if target > source else "down"
     for boundary in boundaries(source, target):

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from ...decoder.schema import facts
 from .fields import Fields
-from .steps import Asked, Unbridgeable, down, droppable, each_partition, means, up
+from .steps import ConversionContext, Unbridgeable, down, droppable, each_partition, means, up
 
 UNKNOWN_TOPIC_OR_PARTITION = facts.error_code("UNKNOWN_TOPIC_OR_PARTITION")
 REPLICA_NOT_AVAILABLE = facts.error_code("REPLICA_NOT_AVAILABLE")
@@ -24,17 +24,17 @@ DEFAULT_CONFIG, UNKNOWN_CONFIG = 5, 0  # DescribeConfigsResponse.ConfigSource
 
 
 @up("request", "Metadata", 1)
-def _empty_was_all(fields: Fields, asked: Asked) -> None:
+def _empty_was_all(fields: Fields, asked: ConversionContext) -> None:
     fields["topics"] = fields["topics"] or None
 
 
 @down("request", "Metadata", 1)
-def _all_is_empty(fields: Fields, asked: Asked) -> None:
+def _all_is_empty(fields: Fields, asked: ConversionContext) -> None:
     fields["topics"] = fields["topics"] or []  # none at all cannot be said either: the answer leaves them out
 
 
 @up("response", "Metadata", 1)
-def _those_asked(fields: Fields, asked: Asked) -> None:
+def _those_asked(fields: Fields, asked: ConversionContext) -> None:
     if asked.request["topics"] == []:
         fields["topics"] = []
     # Brokers before 0.10 name none, and a client without one asks for it for ever. With one it learns what they cannot do.
@@ -47,7 +47,7 @@ def _those_asked(fields: Fields, asked: Asked) -> None:
 
 
 @down("response", "Metadata", 1)
-def _replicas_that_are_there(fields: Fields, asked: Asked) -> None:
+def _replicas_that_are_there(fields: Fields, asked: ConversionContext) -> None:
     there = {broker["node_id"] for broker in fields["brokers"]}
     for partition in each_partition(fields):
         every = [*partition["replica_nodes"], *partition["isr_nodes"]]
@@ -58,14 +58,14 @@ def _replicas_that_are_there(fields: Fields, asked: Asked) -> None:
 
 
 @down("request", "Metadata", 4)
-def _without_making_topics(fields: Fields, asked: Asked) -> None:
+def _without_making_topics(fields: Fields, asked: ConversionContext) -> None:
     # Brokers before 0.11 make every topic that is asked for by name, if so configured; asked for all, they make none.
     if not fields.pop("allow_auto_topic_creation") and fields["topics"]:
         fields["topics"] = None
 
 
 @up("response", "Metadata", 4)
-def _named_topics(fields: Fields, asked: Asked) -> None:
+def _named_topics(fields: Fields, asked: ConversionContext) -> None:
     wanted = asked.request["topics"]
     if asked.request["allow_auto_topic_creation"] or not wanted:
         return
@@ -75,7 +75,7 @@ def _named_topics(fields: Fields, asked: Asked) -> None:
 
 
 @down("request", "Metadata", 10)
-def _by_name(fields: Fields, asked: Asked) -> None:
+def _by_name(fields: Fields, asked: ConversionContext) -> None:
     for topic in fields["topics"] or ():
         if topic["name"] is None or topic.get("topic_id", NO_ID) != NO_ID:
             raise Unbridgeable("it asks for a topic by its id, which the broker does not have (KIP-516)")
@@ -91,12 +91,12 @@ droppable("Metadata", "include_topic_authorized_operations", _OPERATIONS)
 
 
 @up("request", "DeleteTopics", 6)
-def _names_as_topics(fields: Fields, asked: Asked) -> None:
+def _names_as_topics(fields: Fields, asked: ConversionContext) -> None:
     fields["topics"] = [{"name": name} for name in fields.pop("topic_names")]
 
 
 @down("request", "DeleteTopics", 6)
-def _topics_as_names(fields: Fields, asked: Asked) -> None:
+def _topics_as_names(fields: Fields, asked: ConversionContext) -> None:
     topics = fields.pop("topics")
     if any(topic["name"] is None for topic in topics):
         raise Unbridgeable("it names a topic by its id, which the broker does not have (KIP-516)")
@@ -107,7 +107,7 @@ def _topics_as_names(fields: Fields, asked: Asked) -> None:
 
 
 @down("request", "CreateTopics", 4)
-def _no_defaults(fields: Fields, asked: Asked) -> None:
+def _no_defaults(fields: Fields, asked: ConversionContext) -> None:
     for topic in fields["topics"]:
         if not topic["assignments"] and -1 in (topic["num_partitions"], topic["replication_factor"]):
             raise Unbridgeable(
@@ -123,13 +123,13 @@ def _configs(fields: Fields) -> list[Fields]:
 
 
 @down("response", "DescribeConfigs", 1)
-def _default_or_not(fields: Fields, asked: Asked) -> None:
+def _default_or_not(fields: Fields, asked: ConversionContext) -> None:
     for config in _configs(fields):
         config["is_default"] = config.pop("config_source") == DEFAULT_CONFIG
 
 
 @up("response", "DescribeConfigs", 1)
-def _source_of_default(fields: Fields, asked: Asked) -> None:
+def _source_of_default(fields: Fields, asked: ConversionContext) -> None:
     for config in _configs(fields):
         config["config_source"] = DEFAULT_CONFIG if config.pop("is_default") else UNKNOWN_CONFIG
 

@@ -13,7 +13,7 @@ from .fields import Fields
 from .message_format import Tally, stored
 from .message_format import down as older
 from .message_format import up as newer
-from .steps import Asked, Unbridgeable, down, droppable, each_partition, impossible, means, up
+from .steps import ConversionContext, Unbridgeable, down, droppable, each_partition, impossible, means, up
 
 ALL_REPLICAS = -1
 TIMELESS, TIMED = 0, 1  # magics
@@ -24,7 +24,7 @@ _IDS = "it speaks of topic ids, which this broker does not have (KIP-516)"
 
 
 @up("request", "Produce", 3)
-def _as_one_batch(fields: Fields, asked: Asked) -> None:
+def _as_one_batch(fields: Fields, asked: ConversionContext) -> None:
     if fields["acks"] not in (0, 1, ALL_REPLICAS):
         asked.note(f"acks={fields['acks']}, a number of replicas, is acks=all since 0.9")
         fields["acks"] = ALL_REPLICAS
@@ -34,18 +34,18 @@ def _as_one_batch(fields: Fields, asked: Asked) -> None:
 
 
 @down("request", "Produce", 3)
-def _as_messages(fields: Fields, asked: Asked) -> None:
+def _as_messages(fields: Fields, asked: ConversionContext) -> None:
     if fields.pop("transactional_id") is not None:
         raise Unbridgeable("the broker has no transactions")
     _older_records(fields, asked, TIMED if asked.served >= 2 else TIMELESS)
 
 
 @down("request", "Produce", 2)
-def _without_times(fields: Fields, asked: Asked) -> None:
+def _without_times(fields: Fields, asked: ConversionContext) -> None:
     _older_records(fields, asked, TIMELESS)
 
 
-def _older_records(fields: Fields, asked: Asked, magic: int) -> None:
+def _older_records(fields: Fields, asked: ConversionContext, magic: int) -> None:
     tally = Tally()
     for partition in each_partition(fields, "topic_data", "partition_data"):
         if partition["records"]:
@@ -53,7 +53,7 @@ def _older_records(fields: Fields, asked: Asked, magic: int) -> None:
     _tell(asked, tally)
 
 
-def _tell(asked: Asked, tally: Tally) -> None:
+def _tell(asked: ConversionContext, tally: Tally) -> None:
     if tally.headers_lost:
         asked.note(f"{tally.headers_lost} record headers left out: the older message format has none")
     if tally.times_lost:
@@ -69,7 +69,7 @@ means("Produce", 2, "records lose their times")
 
 
 @up("request", "Fetch", 4)
-def _from_where_records_are(fields: Fields, asked: Asked) -> None:
+def _from_where_records_are(fields: Fields, asked: ConversionContext) -> None:
     for topic in fields["topics"]:
         for partition in topic["partitions"]:
             known = asked.further.get((topic["topic"], partition["partition"]))
@@ -78,17 +78,17 @@ def _from_where_records_are(fields: Fields, asked: Asked) -> None:
 
 
 @down("response", "Fetch", 4)
-def _messages(fields: Fields, asked: Asked) -> None:
+def _messages(fields: Fields, asked: ConversionContext) -> None:
     _messages_of(fields, asked, TIMED if asked.version >= 2 else TIMELESS)
 
 
 @down("response", "Fetch", 2)
-def _timeless_messages(fields: Fields, asked: Asked) -> None:
+def _timeless_messages(fields: Fields, asked: ConversionContext) -> None:
     if asked.served < 4:
         _messages_of(fields, asked, TIMELESS)
 
 
-def _messages_of(fields: Fields, asked: Asked, magic: int) -> None:
+def _messages_of(fields: Fields, asked: ConversionContext, magic: int) -> None:
     offsets = {
         (topic["topic"], partition["partition"]): partition["fetch_offset"]
         for topic in asked.request["topics"]
@@ -116,7 +116,7 @@ def _messages_of(fields: Fields, asked: Asked, magic: int) -> None:
 
 
 @up("response", "Fetch", 4)
-def _batches(fields: Fields, asked: Asked) -> None:
+def _batches(fields: Fields, asked: ConversionContext) -> None:
     for topic in fields["responses"]:
         for partition in topic["partitions"]:
             if partition["records"]:
@@ -147,7 +147,7 @@ def _end_of(data: bytes) -> int | None:
 
 
 @down("request", "Fetch", 7)
-def _without_session(fields: Fields, asked: Asked) -> None:
+def _without_session(fields: Fields, asked: ConversionContext) -> None:
     if fields["session_id"]:
         raise Unbridgeable("the broker has no fetch sessions (KIP-227)", "FETCH_SESSION_ID_NOT_FOUND")
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from ...decoder.schema import facts
-from ..versions.adapter import Answer, Asked, Close, Forward, Step
+from ..versions.adapter import AdaptedRequest, Answer, Close, Forward, Step
 from .translator import API_VERSIONS, Answered, Ranges, Translated, Translator
 
 
@@ -39,14 +39,14 @@ class TranslatingAdapter:
         note = "; ".join([f"translated from version {step.whole.version} to {step.whole.served}", *step.notes])
         return Forward(first, tuple(further), _Memo(step), note)
 
-    def response(self, asked: Asked, frame: bytes) -> bytes:
+    def response(self, asked: AdaptedRequest, frame: bytes) -> bytes:
         memo = asked.memo
         if not isinstance(memo, _Memo):
             return frame
         further = [memo.before[place] for place in range(len(memo.translated.frames) - 1)]
         return self.translator.response(memo.translated, [frame, *further])
 
-    def response_before(self, asked: Asked, place: int, frame: bytes) -> None:
+    def response_before(self, asked: AdaptedRequest, place: int, frame: bytes) -> None:
         if isinstance(asked.memo, _Memo):
             asked.memo.before[place] = frame
 

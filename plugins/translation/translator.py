@@ -20,7 +20,7 @@ from . import error_codes, version_ranges
 from .fields import Fields, Loss, fitted
 from .fields import error_codes as replace_codes
 from .message_format import ConversionError
-from .steps import Asked, Unbridgeable, splitting, walk, why_droppable, why_impossible
+from .steps import ConversionContext, Unbridgeable, splitting, walk, why_droppable, why_impossible
 
 API_VERSIONS = facts.api_key("ApiVersions")
 PRODUCE = facts.api_key("Produce")
@@ -36,8 +36,8 @@ class Translated:
     """What the broker is sent in place of a request: usually one frame. Its responses go to `Translator.response`."""
 
     frames: tuple[bytes, ...]
-    asked: tuple[Asked, ...]
-    whole: Asked
+    asked: tuple[ConversionContext, ...]
+    whole: ConversionContext
     awaited: bool
     """Whether there will be responses (not to a Produce with acks=0)."""
 
@@ -110,7 +110,7 @@ class Translator:
         if reason := why_impossible(key, version, target):
             raise Unbridgeable(reason)
         now = self.clock()
-        whole = Asked(key, version, target, message.to_dict(), now, self.further)
+        whole = ConversionContext(key, version, target, message.to_dict(), now, self.further)
         parts = [message.to_dict()]
         if found := splitting(key, version, target):
             parts = found[0](parts[0], whole)
@@ -118,13 +118,13 @@ class Translator:
             return _nothing(message)
         frames, asked = [], []
         for part in parts:
-            one = Asked(key, version, target, message.to_dict() if len(parts) == 1 else _copy(part), now, self.further)
+            one = ConversionContext(key, version, target, message.to_dict() if len(parts) == 1 else _copy(part), now, self.further)
             frames.append(self._request(message, part, one))
             asked.append(one)
         awaited = key != PRODUCE or whole.request["acks"] != 0
         return Translated(tuple(frames), tuple(asked), whole, awaited)
 
-    def _request(self, message: Message, fields: Fields, asked: Asked) -> bytes:
+    def _request(self, message: Message, fields: Fields, asked: ConversionContext) -> bytes:
         if asked.served == asked.version:
             return message.frame
         walk("request", asked.api_key, asked.version, asked.served, fields, asked)
@@ -165,7 +165,7 @@ class Translator:
         (correlation,) = _CORRELATION.unpack_from(frames[0])
         return decoder.encode_response(key, version, fields, correlation_id=correlation)
 
-    def _response(self, asked: Asked, frame: bytes) -> Fields:
+    def _response(self, asked: ConversionContext, frame: bytes) -> Fields:
         message = decoder.decode_response(frame, api_key=asked.api_key, api_version=asked.served)
         fields = message.to_dict()
         walk("response", asked.api_key, asked.served, asked.version, fields, asked)

@@ -21,7 +21,7 @@ class Forward:
     """The request goes to the broker as `frame`; its correlation id is the client's.
 
     `before`: requests of the adapter's own that go in front of it, one after the other; their correlation ids are set on
-    the way. `memo` comes back in `Asked`. `note`: a line for the recording, where `frame` is not what the client sent.
+    the way. `memo` comes back in `AdaptedRequest`. `note`: a line for the recording, where `frame` is not what the client sent.
     """
 
     frame: bytes
@@ -60,7 +60,7 @@ Step = Forward | Answer | Close | Silence
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AdaptedRequest:
     """What a response answers: the client's request, by its head, and the `memo` of the `Forward`."""
 
     api_key: int
@@ -80,11 +80,11 @@ class VersionAdapter(Protocol):
     def request(self, frame: bytes) -> Step:
         """What becomes of a client's request. If it raises, the request goes on as it is."""
 
-    def response(self, asked: Asked, frame: bytes) -> bytes:
+    def response(self, asked: AdaptedRequest, frame: bytes) -> bytes:
         """The broker's response as the client gets it. If it raises, the broker's own is passed on where the request
         went out at the client's version; where it did not, nobody could read it, and the connection ends."""
 
-    def response_before(self, asked: Asked, place: int, frame: bytes) -> None:
+    def response_before(self, asked: AdaptedRequest, place: int, frame: bytes) -> None:
         """The response to the request `Forward.before[place]`. May raise: it is told, and nothing else happens."""
 
 
@@ -102,7 +102,7 @@ class StackedAdapters:
         first: Step = self.outer.request(frame) if self.outer.wants(key, version) else Forward(frame)
         if not isinstance(first, Forward):
             return first
-        outer = Asked(*decoder.peek_request(frame), first.memo)
+        outer = AdaptedRequest(*decoder.peek_request(frame), first.memo)
         key, version, correlation = decoder.peek_request(first.frame)
         if not self.inner.wants(key, version):
             return replace(first, memo=(outer, None))
@@ -111,19 +111,19 @@ class StackedAdapters:
             return replace(second, frame=self._outwards(outer, second.frame))
         if not isinstance(second, Forward):
             return second
-        inner = Asked(key, version, correlation, second.memo)
+        inner = AdaptedRequest(key, version, correlation, second.memo)
         note = "; ".join(filter(None, (first.note, second.note)))
         return replace(second, memo=(outer, inner), note=note)
 
-    def response(self, asked: Asked, frame: bytes) -> bytes:
+    def response(self, asked: AdaptedRequest, frame: bytes) -> bytes:
         outer, inner = asked.memo
         if inner is not None:
             frame = self.inner.response(inner, frame)
         return self._outwards(outer, frame)
 
-    def response_before(self, asked: Asked, place: int, frame: bytes) -> None:
+    def response_before(self, asked: AdaptedRequest, place: int, frame: bytes) -> None:
         _, inner = asked.memo
         self.inner.response_before(inner, place, frame)
 
-    def _outwards(self, asked: Asked, frame: bytes) -> bytes:
+    def _outwards(self, asked: AdaptedRequest, frame: bytes) -> bytes:
         return self.outer.response(asked, frame) if self.outer.wants(asked.api_key, asked.api_version) else frame

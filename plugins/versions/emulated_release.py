@@ -12,7 +12,7 @@ from typing import Any
 from ... import decoder
 from ...decoder.connection import api_versions
 from ...decoder.schema import facts
-from .adapter import Answer, Asked, Close, Forward, Silence, Step
+from .adapter import AdaptedRequest, Answer, Close, Forward, Silence, Step
 from .profile import API_VERSIONS, Profile, Range
 
 
@@ -24,11 +24,11 @@ class EmulatedRelease:
         self.profile, self.translated = profile, translated
 
     def wants(self, api_key: int, api_version: int) -> bool:
-        return api_key == API_VERSIONS or not self.profile.takes(api_key, api_version)
+        return api_key == API_VERSIONS or not self.profile.accepts(api_key, api_version)
 
     def request(self, frame: bytes) -> Step:
         key, version, correlation = decoder.peek_request(frame)
-        if self.profile.takes(key, version):
+        if self.profile.accepts(key, version):
             return Forward(frame)
         note = f"{facts.api_name(key)} v{version} refused, as {self.profile.text} does"
         if key == API_VERSIONS and self.profile.negotiates:
@@ -36,7 +36,7 @@ class EmulatedRelease:
         return Silence(note=note, onwards=True) if self.profile.unanswered else Close(note=note)
 
     def _refusal(self, correlation: int) -> bytes:
-        served = self.range_of_api_versions() if self.profile.tells_range else None
+        served = self.range_of_api_versions() if self.profile.states_range else None
         return decoder.encode_version_refusal(correlation, served)
 
     def range_of_api_versions(self) -> Range:
@@ -46,7 +46,7 @@ class EmulatedRelease:
             low, high = self.profile.release.range(API_VERSIONS) or (low, high)
         return low, min(high, self.profile.caps.get(API_VERSIONS, high))
 
-    def response(self, asked: Asked, frame: bytes) -> bytes:
+    def response(self, asked: AdaptedRequest, frame: bytes) -> bytes:
         if asked.api_key != API_VERSIONS:
             return frame
         message = read(frame, asked.api_version)
@@ -56,7 +56,7 @@ class EmulatedRelease:
         told: dict[str, Any] = {"api_keys": self.told(fields["api_keys"])}
         features = self.profile.features
         if features is not None and "supported_features" in fields:
-            told |= features.told(fields)
+            told |= features.restrict(fields)
         changed = {name: value for name, value in told.items() if value != fields[name]}
         return message.replace(changed).encode() if changed else frame
 
@@ -69,7 +69,7 @@ class EmulatedRelease:
                 found.append(offer | {"min_version": kept[0], "max_version": kept[1]})
         return found
 
-    def response_before(self, asked: Asked, place: int, frame: bytes) -> None:
+    def response_before(self, asked: AdaptedRequest, place: int, frame: bytes) -> None:
         raise AssertionError("a emulated sends no requests of its own")
 
 

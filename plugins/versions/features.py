@@ -22,7 +22,7 @@ class Features:
 
     supported: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
-    def told(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+    def restrict(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """What an ApiVersions response with these fields says instead: no feature, and no level of one, that brokers of
         the release do not have."""
         supported = []
@@ -41,10 +41,10 @@ class Features:
             for each in fields["finalized_features"]
             if each["name"] in levels
         ]
-        told: dict[str, Any] = {"supported_features": supported, "finalized_features": finalized}
+        restrict: dict[str, Any] = {"supported_features": supported, "finalized_features": finalized}
         if not self.supported:
-            told["finalized_features_epoch"] = NO_EPOCH
-        return told
+            restrict["finalized_features_epoch"] = NO_EPOCH
+        return restrict
 
 
 def of_release(release: Release) -> Features:

@@ -102,7 +102,7 @@ class Profile:
         return self.release is not None and _CLOSED <= release_order(self.release.name) < (0, 10)
 
     @property
-    def tells_range(self) -> bool:
+    def states_range(self) -> bool:
         """Whether a refused ApiVersions says which are served (KIP-511)."""
         return self.release is None or release_order(self.release.name) >= _OWN_RANGE
 
@@ -116,7 +116,7 @@ class Profile:
             return Features()
         return _features(frozenset(self.caps.items()), self.release.name if self.release is not None else "")
 
-    def takes(self, api_key: int, api_version: int) -> bool:
+    def accepts(self, api_key: int, api_version: int) -> bool:
         """Whether a request of this version is one that it understands."""
         if api_version > self.caps.get(api_key, api_version):
             return False

@@ -46,7 +46,7 @@ class Prober:
             code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             done()
             if not code:
-                relay.version_negotiation.look(broker, (family, address))
+                relay.version_negotiation.probe_early(broker, (family, address))
             elif rest:
                 self.probe(broker, rest)
             else:

@@ -19,22 +19,22 @@ from ...plugins.answers import error_response
 from .async_channel import CommandFailed
 
 
-class HeldFrame:
+class HeldFrameCopy:
     """One frame that waits. `frame` and `request` (of a response) come with their sizes."""
 
-    def __init__(self, said: dict[str, Any], data: bytes) -> None:
-        self.said = {name: value for name, value in said.items() if name not in ("notice", "request_size")}
-        size = said["request_size"]
+    def __init__(self, fields: dict[str, Any], data: bytes) -> None:
+        self.fields = {name: value for name, value in fields.items() if name not in ("notice", "request_size")}
+        size = fields["request_size"]
         self.request, self.frame = data[:size], data[size:]
-        self.until = time.monotonic() + said["timeout"]
+        self.until = time.monotonic() + fields["timeout"]
 
     @property
     def number(self) -> int:
-        return int(self.said["id"])
+        return int(self.fields["id"])
 
     @property
     def of_response(self) -> bool:
-        return str(self.said["side"]) == "response"
+        return str(self.fields["side"]) == "response"
 
     def wait_for(self, seconds: float) -> None:
         """It waits for so long from now on."""
@@ -45,7 +45,7 @@ class HeldFrame:
         try:
             if self.of_response:
                 return decoder.decode_response(
-                    self.frame[4:], api_key=self.said["api_key"], api_version=self.said["api_version"]
+                    self.frame[4:], api_key=self.fields["api_key"], api_version=self.fields["api_version"]
                 )
             return decoder.decode_request(self.frame[4:])
         except decoder.TrailingBytes as error:
@@ -61,8 +61,8 @@ class HeldFrame:
     def to_dict(self, values: bool, body: bool = True) -> dict[str, Any]:
         """As JSON can hold it; secrets are masked, keys and values of records left out unless `values`."""
         out = {
-            **self.said,
-            "api": facts.api_name(self.said["api_key"]),
+            **self.fields,
+            "api": facts.api_name(self.fields["api_key"]),
             "size": len(self.frame) - 4,
             "remaining": round(max(self.until - time.monotonic(), 0.0), 3),
             "undecoded": None,
@@ -79,9 +79,9 @@ class HeldFrame:
         """Its bytes without the size, for JSON: secrets are masked as in recordings, and so is what records say unless
         `values`; `hidden` tells where that was."""
         direction = decoder.Direction.RESPONSE if self.of_response else decoder.Direction.REQUEST
-        key, frame = self.said["api_key"], self.frame[4:]
+        key, frame = self.fields["api_key"], self.frame[4:]
         try:
-            frame = mask(direction, key, self.said["api_version"], frame)
+            frame = mask(direction, key, self.fields["api_version"], frame)
             hidden = [] if values else self._payloads(direction)
         except Exception:  # whatever is wrong with it, nobody can say where its secrets are
             hidden = [(4 if self.of_response else 8, len(frame))]
@@ -91,7 +91,7 @@ class HeldFrame:
         return {"frame": covered.hex(), "hidden": [list(each) for each in hidden]}
 
     def _payloads(self, direction: decoder.Direction) -> list[Range]:
-        api, frame = facts.api_name(self.said["api_key"]), self.frame[4:]
+        api, frame = facts.api_name(self.fields["api_key"]), self.frame[4:]
         try:
             message = self.message()
         except decoder.DecodeError:
@@ -117,33 +117,33 @@ class HeldFrame:
         except KeyError as unknown:
             raise CommandFailed("invalid", str(unknown.args[0])) from None
         try:
-            return _framed(error_response(self.asked(), code, self.said["correlation_id"]))
+            return _framed(error_response(self.asked(), code, self.fields["correlation_id"]))
         except (decoder.DecodeError, decoder.EncodeError) as fault:
             raise CommandFailed("invalid", f"no answer can be made for this request: {fault}") from None
 
 
-class HeldFrames:
+class HeldFrameCopies:
     """Those that wait now, by number."""
 
     def __init__(self) -> None:
-        self._all: dict[int, HeldFrame] = {}
+        self._all: dict[int, HeldFrameCopy] = {}
 
-    def notice(self, said: dict[str, Any], data: bytes) -> None:
+    def notice(self, fields: dict[str, Any], data: bytes) -> None:
         """What the relay tells unasked."""
-        if said["notice"] == "held":
-            frame = HeldFrame(said, data)
+        if fields["notice"] == "held":
+            frame = HeldFrameCopy(fields, data)
             self._all[frame.number] = frame
-        elif said["notice"] == "released":
-            self._all.pop(said["id"], None)
+        elif fields["notice"] == "released":
+            self._all.pop(fields["id"], None)
 
     def drop(self, worker: int, workers: int) -> None:
         """A worker (from 0) has ended, and what it held with it."""
         self._all = {number: frame for number, frame in self._all.items() if (number - 1) % workers != worker}
 
-    def listed(self) -> list[HeldFrame]:
+    def listed(self) -> list[HeldFrameCopy]:
         return list(self._all.values())
 
-    def get(self, number: int) -> HeldFrame:
+    def get(self, number: int) -> HeldFrameCopy:
         found = self._all.get(number)
         if found is None:
             raise CommandFailed("missing", f"held {number} does not wait any more")

@@ -28,13 +28,13 @@ class History:
 
     def hear(self, packet: bytes) -> Event | None:
         """Take a packet of the supervisor."""
-        said: dict[str, Any] = json.loads(packet)
-        if "missed" in said:
-            self.missed += said["missed"]
+        message: dict[str, Any] = json.loads(packet)
+        if "missed" in message:
+            self.missed += message["missed"]
             return None
         event = decode(packet)
         self.newest += 1
-        self._kept.append((time.time_ns(), sys.intern(said["event"]), packet))
+        self._kept.append((time.time_ns(), sys.intern(message["event"]), packet))
         self._came.set()
         self._came = asyncio.Event()
         return event
@@ -49,7 +49,7 @@ class History:
         for index in range(max(cursor + 1 - oldest, 0), len(self._kept)):
             time_ns, kind, packet = self._kept[index]
             if not kinds or kind in kinds:
-                found.append(_told(oldest + index, time_ns, packet))
+                found.append(_as_dict(oldest + index, time_ns, packet))
                 if len(found) >= limit:
                     return found, oldest + index, lost
         return found, self.newest, lost
@@ -63,6 +63,6 @@ class History:
             pass
 
 
-def _told(number: int, time_ns: int, packet: bytes) -> dict[str, Any]:
+def _as_dict(number: int, time_ns: int, packet: bytes) -> dict[str, Any]:
     event = decode(packet)
     return {"id": number, "time_ns": time_ns, "text": event.text, "warning": event.warning, **json.loads(packet)}

@@ -82,7 +82,7 @@ class Relays:
         return self._up()[0]
 
     async def _all(self, do: str, data: bytes, within: float, fields: dict[str, Any]) -> Answer:
-        return _added_up(await self._all_of(do, data, within, fields))
+        return _merged(await self._all_of(do, data, within, fields))
 
     async def _all_of(self, do: str, data: bytes, within: float, fields: dict[str, Any]) -> list[Answer]:
         answers = await asyncio.gather(
@@ -111,20 +111,20 @@ class Relays:
 
     # -- frames that are held --------------------------------------------------------------------------------
 
-    def notice(self, said: dict[str, Any], data: bytes) -> None:
+    def notice(self, message: dict[str, Any], data: bytes) -> None:
         """What a worker tells unasked. Each of them holds as many frames as an intercept allows in all: the rest is
         let go here."""
-        left = self._left.get(said.get("intercept", -1)) if said["notice"] == "held" else None
+        left = self._left.get(message.get("intercept", -1)) if message["notice"] == "held" else None
         if left is not None:
-            self._left[said["intercept"]] = left - 1
+            self._left[message["intercept"]] = left - 1
             if left <= 1:
-                self._tell("intercepts.spent", intercept=said["intercept"])
+                self._notify("intercepts.spent", intercept=message["intercept"])
             if left <= 0:
-                self._tell("decide", held=said["id"], action="resume")
+                self._notify("decide", held=message["id"], action="resume")
                 return
-        self._held(said, data)
+        self._held(message, data)
 
-    def _tell(self, do: str, **fields: Any) -> None:
+    def _notify(self, do: str, **fields: Any) -> None:
         async def ask() -> None:
             try:
                 await (self.ask(do, **fields) if do == "decide" else self._all(do, b"", ASK_SECONDS, fields))
@@ -132,8 +132,8 @@ class Relays:
                 pass  # it is gone, and so is what it held
 
         task = asyncio.get_running_loop().create_task(ask())
-        _telling.add(task)
-        task.add_done_callback(_telling.discard)
+        _notifying.add(task)
+        task.add_done_callback(_notifying.discard)
 
     # -- a worker in the place of another --------------------------------------------------------------------
 
@@ -149,7 +149,7 @@ class Relays:
             await fresh.connect(sock)
             self._channels[self._channels.index(channel)] = fresh
             try:
-                known = await _dumped(others[0]) if others else self._known
+                known = await _state_of(others[0]) if others else self._known
                 if known is not None:
                     await fresh.ask("rules.replace", rules=known[0])
                     await fresh.ask("intercepts.take", intercepts=known[1])
@@ -162,16 +162,16 @@ class Relays:
         """Note what the only worker has been told; several know it from each other."""
         if len(self._channels) == 1:
             with contextlib.suppress(CommandFailed):
-                self._known = await _dumped(self._channels[0])
+                self._known = await _state_of(self._channels[0])
 
 
-async def _dumped(channel: AsyncChannel) -> tuple[Any, Any, Any]:
+async def _state_of(channel: AsyncChannel) -> tuple[Any, Any, Any]:
     """The rules and intercepts of a worker, and the brokers that it keeps down."""
     rules, intercepts = await channel.ask("rules.dump"), await channel.ask("intercepts")
     return rules["standing"], intercepts["intercepts"], (await channel.ask("brokers"))["down"]
 
 
-_telling: set[asyncio.Task[None]] = set()
+_notifying: set[asyncio.Task[None]] = set()
 
 
 async def _first(asking: list[Coroutine[Any, Any, Answer]]) -> None:
@@ -191,7 +191,7 @@ def _one_list(answers: list[Answer]) -> Answer:
     return {"hits": hits[-KEPT:], "total": max(answer["total"] for answer in answers)}
 
 
-def _added_up(answers: list[Answer]) -> Answer:
+def _merged(answers: list[Answer]) -> Answer:
     """The first answer, with the counts of all in it."""
     first, *rest = answers
     for answer in rest:

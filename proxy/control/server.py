@@ -26,7 +26,7 @@ from .api.bounds import BODY_BYTES
 from .api.routes import OPEN, ROUTES
 from .async_channel import AsyncChannel, CommandFailed
 from .auth import Guard, Refused
-from .held import HeldFrames
+from .held import HeldFrameCopies
 from .history import History
 from .logs import logger
 from .metrics import scraped
@@ -44,12 +44,12 @@ class Server:
         self._supervisor = supervisor
         self._settings = settings
         self._done = asyncio.Event()
-        held = HeldFrames()
+        held = HeldFrameCopies()
         bells = settings["bells"]
         workers = settings["relays"]
 
-        def notice(said: dict[str, Any], data: bytes) -> None:
-            relays.notice(said, data)
+        def notice(message: dict[str, Any], data: bytes) -> None:
+            relays.notice(message, data)
 
         channels = {
             name: AsyncChannel(name, notice if name in workers else None, bells.get(name)) for name in settings["channels"]

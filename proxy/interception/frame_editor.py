@@ -90,7 +90,7 @@ class ScanRules(NamedTuple):
     response_prefixes: PrefixReaders
 
 
-class Editor:
+class FrameEditor:
     """Decodes held frames and changes them; one for all connections of the relay."""
 
     def __init__(self, addresses: AddressMap, rules: RuleEngine) -> None:
@@ -117,10 +117,10 @@ class Editor:
         self.response_interest = ResponseInterest(self.rules, self.others, HIGHEST_VERSION)
         self.unkept = self.held - self.response_interest.free
         """Those of them that cannot pass even if they are kept."""
-        self.__dict__.pop("asked", None)
+        self.__dict__.pop("scan_rules", None)
 
     @cached_property
-    def asked(self) -> ScanRules:
+    def scan_rules(self) -> ScanRules:
         """What the frame scanner has to know about connections where every request is followed."""
         free = KNOWN - self.unkept
         passing = api_version_bitmap(key << 16 | version for key in free for version in range(HIGHEST_VERSION + 1))

@@ -48,7 +48,7 @@ class Budget(Protocol):
 
 
 @dataclass(slots=True)
-class Kept:
+class KeptRequest:
     """A request that is kept until its response comes. Frames with their sizes."""
 
     frame: bytes
@@ -63,7 +63,7 @@ class Kept:
 
 
 @dataclass(slots=True)
-class Held:
+class HeldFrame:
     """A frame that waits. `original`: as it came; `frame`: as it would go on."""
 
     number: int

@@ -20,7 +20,7 @@ from ...decoder.filter import compile
 from ..events import InterceptHeld, InterceptReleased
 from ..ring.clock import now_ns
 from .frame_editor import KNOWN
-from .held_frames import Held, Intercept, Kept
+from .held_frames import HeldFrame, Intercept, KeptRequest
 from .request_frames import exchange_of
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Intercepts:
     def __init__(self, relay: Relay) -> None:
         self._relay = relay
         self._all: dict[int, Intercept] = {}
-        self.held: dict[int, Held] = {}
+        self.held: dict[int, HeldFrame] = {}
         """What waits for a decision, by number."""
         self._intercept_number = 0
         # Numbers of what is held tell the worker that holds it.
@@ -116,7 +116,7 @@ class Intercepts:
         self._relay.inline_changed()
         self.release(self.held.values(), why)
 
-    def release(self, held: Iterable[Held], why: str) -> None:
+    def release(self, held: Iterable[HeldFrame], why: str) -> None:
         for each in list(held):
             self._go_on(each, why)
 
@@ -137,7 +137,7 @@ class Intercepts:
                 return self._hold(intercept, connection, exchange, original or frame, frame, now)
         return False
 
-    def keep(self, connection: Connection, frame: bytes, now: int) -> Kept | None:
+    def keep(self, connection: Connection, frame: bytes, now: int) -> KeptRequest | None:
         """The request, if its response may have to be held."""
         key = int.from_bytes(frame[4:6], "big")
         for intercept in self._all.values():
@@ -149,7 +149,7 @@ class Intercepts:
             if self.bytes + len(frame) > HELD_BYTES:
                 intercept.passed += 1
                 continue
-            return Kept(frame, now, self)
+            return KeptRequest(frame, now, self)
         return None
 
     def hold_response(
@@ -157,7 +157,7 @@ class Intercepts:
     ) -> bool:
         """Whether a response is held; `frame` is what the client would get."""
         kept = entry.kept
-        if not isinstance(kept, Kept) or not self._all or connection.response.paused:
+        if not isinstance(kept, KeptRequest) or not self._all or connection.response.paused:
             return False
         exchange = exchange_of(connection, kept.frame, kept.time_ns)
         exchange.response, exchange.response_time_ns, exchange.state = frame[4:], now, State.PAIRED
@@ -191,7 +191,7 @@ class Intercepts:
             return False
         direction = 1 if exchange.response is not None else 0
         self._number += relay.workers
-        held = Held(
+        held = HeldFrame(
             self._number,
             intercept,
             connection,
@@ -206,7 +206,7 @@ class Intercepts:
             note,
             request,
         )
-        said = {
+        message = {
             "notice": "held",
             "id": held.number,
             "intercept": intercept.number,
@@ -222,7 +222,7 @@ class Intercepts:
             "timeout": intercept.timeout,
             "request_size": len(request) if direction else 0,
         }
-        if not relay.commands.tell(said, request + frame):
+        if not relay.commands.notify(message, request + frame):
             return False
         self.bytes += size
         intercept.held += 1
@@ -266,20 +266,20 @@ class Intercepts:
             self._go_on(held, "edited" if frame and frame != held.frame else "resumed", frame)
         return ""
 
-    def _let_go(self, held: Held, how: str) -> None:
+    def _let_go(self, held: HeldFrame, how: str) -> None:
         del self.held[held.number]
         self.bytes -= len(held.original) + len(held.frame)
         held.intercept.held -= 1
         half = held.connection.response if held.direction else held.connection.request
         half.paused = bool(half.waits)
-        self._relay.commands.tell({"notice": "released", "id": held.number, "how": how})
+        self._relay.commands.notify({"notice": "released", "id": held.number, "how": how})
         self._relay.emit(
             InterceptReleased(
                 held.number, held.connection.number, held.direction, held.api_key, held.correlation, how
             )
         )
 
-    def _go_on(self, held: Held, how: str, frame: bytes = b"", answer: bytes = b"") -> None:
+    def _go_on(self, held: HeldFrame, how: str, frame: bytes = b"", answer: bytes = b"") -> None:
         connection = held.connection
         half = connection.response if held.direction else connection.request
         self._let_go(held, how)
@@ -308,7 +308,7 @@ class Intercepts:
             held.deadline = time.monotonic() + min(seconds, HIGHEST_TIMEOUT)
         return held is not None
 
-    def _drop(self, held: Held) -> None:
+    def _drop(self, held: HeldFrame) -> None:
         connection = held.connection
         half = connection.response if held.direction else connection.request
         self._let_go(held, "dropped")

@@ -32,7 +32,7 @@ from .frame_editor import (
 )
 from .interest.pass_cache import ANSWERED, SILENT, UNKNOWN, known_head
 from .request_frames import exchange_of, gets_response
-from .response_interceptor import decide_early
+from .response_interceptor import start_header_prefix
 from .rules import fault_executor
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class RequestInterceptor:
                 known = UNKNOWN  # all of it is needed
             if known not in (ANSWERED, SILENT) and not self._of_no_concern(data, at, size):
                 if not connection.correlation.unsure and self._rules_alone(key) and not (key == FETCH and self._whole_fetches()):
-                    decide_early(half, "request", key, version, at + size + 4 - len(data))
+                    start_header_prefix(half, "request", key, version, at + size + 4 - len(data))
                 return True
         self.remember(data, at)
         return False
@@ -92,7 +92,7 @@ class RequestInterceptor:
             return False
         if key in connection.relay.editor.response_interest.free:
             return True
-        if key == FETCH and self._whole_fetches() and fetch_sessions.begins(data, at) is not None:
+        if key == FETCH and self._whole_fetches() and fetch_sessions.epoch_offset(data, at) is not None:
             return False
         exchange = exchange_of(connection, data[at:end], now_ns())
         if exchange.request_message is None or connection.relay.editor.rules.concerns(exchange):
@@ -132,7 +132,7 @@ class RequestInterceptor:
             return None
         if self.keeps(FETCH) or FETCH in connection.relay.editor.rules.late():
             return None  # more of it is wanted, for its response
-        other = fetch_sessions.alone(frame)
+        other = fetch_sessions.without_session(frame)
         if other is None:
             return None
         number = int.from_bytes(frame[4:8], "big")
@@ -148,8 +148,8 @@ class RequestInterceptor:
         """The requests that pass without being held, as an `api_version_bitmap`."""
         connection = self._connection
         if connection.adapter is not None:
-            return version_adaptation.passing(connection, connection.adapter)
-        return connection.relay.editor.asked[0]
+            return version_adaptation.passing_requests(connection, connection.adapter)
+        return connection.relay.editor.scan_rules[0]
 
     def keeps(self, key: int) -> bool:
         """Whether a request of this API passes with its bytes kept for when its response is there."""
@@ -179,7 +179,7 @@ class RequestInterceptor:
         connection = self._connection
         _, key, version, correlation = REQUEST(frame)
         entry = InFlight(key, version, correlation)
-        if connection.relay.rewrites and refuses(key, version) and not version_adaptation.settles_versions(connection.adapter):
+        if connection.relay.rewrites and refuses(key, version) and not version_adaptation.refuses_unknown_versions(connection.adapter):
             # Its answer could not be read here, so nobody could tell what the client may use afterwards.
             entry.answer = refusal(_signed(correlation))
             connection.note(correlation, f"ApiVersions v{version} is not known here: answered as a broker would", now)
@@ -220,7 +220,7 @@ class RequestInterceptor:
                 exchange = exchange_of(connection, frame, now)
                 connection.about.learn(exchange)
                 if whole and (asked := exchange.request_message) is not None:
-                    other, ended = fetch_sessions.instead(asked, exchange.correlation_id)
+                    other, ended = fetch_sessions.replacement(asked, exchange.correlation_id)
                     if ended is not None:
                         connection.answers.answer(original, framed(ended), fetch_sessions.ENDED, now)
                         return
@@ -239,8 +239,8 @@ class RequestInterceptor:
         if faults is None or exchange is None:
             self._go(frame, original, exchange, None, answered, now)
             return
-        connection.fired(faults, exchange, now)
-        fault_executor.count_in(faults, now)
+        connection.rule_fired(faults, exchange, now)
+        fault_executor.subtract_elapsed(faults, now)
 
         def go(later: int) -> None:
             self._go(frame, original, exchange, faults, answered, later)
@@ -263,7 +263,7 @@ class RequestInterceptor:
         def again(later: int) -> None:
             self._go(frame, original, exchange, faults, answered, later)
 
-        if version_adaptation.learns(connection, again, now):
+        if version_adaptation.await_offers(connection, again, now):
             return
         _, key, version, correlation = REQUEST(frame)
         entry = InFlight(key, version, correlation)
@@ -279,8 +279,8 @@ class RequestInterceptor:
             entry.rule, entry.exchange = faults.rule, exchange
             entry.faults = faults if faults.late else None
             if faults.adapter is not None:
-                version_adaptation.speak(connection, connection.relay.version_negotiation.with_profile(connection, faults.adapter))
-            if fault_executor.before_the_broker(connection, faults, frame, original, now):
+                version_adaptation.use_adapter(connection, connection.relay.version_negotiation.with_profile(connection, faults.adapter))
+            if fault_executor.apply_to_request(connection, faults, frame, original, now):
                 return
             if faults.answer is not None:
                 entry.answer = framed(faults.answer)

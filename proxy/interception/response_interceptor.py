@@ -36,7 +36,7 @@ def kept_exchange(connection: Connection, kept: tuple[bytes, int, int], answer: 
     return exchange
 
 
-def decide_early(half: HalfConnection, kind: str, api_key: int, api_version: int, missing: int) -> None:
+def start_header_prefix(half: HalfConnection, kind: str, api_key: int, api_version: int, missing: int) -> None:
     """A frame is held; perhaps no rule is about it, and that is seen before it is all there. `missing`: bytes of it."""
     rules = half.connection.relay.editor.rules
     if missing > SEEN_THROUGH and may_have_records(kind, api_key, api_version) and rules.by_header_prefix(api_key):
@@ -65,12 +65,12 @@ class ResponseInterceptor:
             if connection.relay.plugins is not None:
                 connection.relay.plugins.answered(hooked, frame, now)
             return
-        heard = frame
+        original = frame
         if isinstance(entry, InFlight) and entry.asked is not None:
-            spoken = version_adaptation.responded(connection, entry, frame, now)
-            if spoken is None:
+            adapted = version_adaptation.adapt_response(connection, entry, frame, now)
+            if adapted is None:
                 return
-            frame = spoken
+            frame = adapted
         faults = entry.faults if isinstance(entry, InFlight) else None
         exchange = entry.exchange if isinstance(entry, InFlight) else None
         if kept is not None:
@@ -79,7 +79,7 @@ class ResponseInterceptor:
 
         def go_on(later: int) -> None:
             connection.answers.hooked = hooked if isinstance(hooked, HookedRequest) else None
-            self._known(entry, heard, frame, faults, exchange, later)
+            self._known(entry, original, frame, faults, exchange, later)
 
         if unknown:
             connection.relay.prober.look_up(unknown, fault_executor.pause(connection.response, go_on, len(frame)))
@@ -87,7 +87,7 @@ class ResponseInterceptor:
             go_on(now)
 
     def _known(
-        self, entry: int | InFlight, heard: bytes, frame: bytes, faults: FaultPlan | None, exchange: Exchange | None, now: int
+        self, entry: int | InFlight, original: bytes, frame: bytes, faults: FaultPlan | None, exchange: Exchange | None, now: int
     ) -> None:
         """A response whose names of brokers are known, or took too long. `heard`: as the broker sent it."""
         connection = self._connection
@@ -121,7 +121,7 @@ class ResponseInterceptor:
                     changed = self._as_wanted(faults, exchange)
                     note = faults.note
                     if judged:
-                        connection.fired(faults, exchange, now)
+                        connection.rule_fired(faults, exchange, now)
                     elif faults.corrected:
                         connection.relay.rules.corrected(faults)
                         connection.note(exchange.correlation_id & 0xFFFFFFFF, note, now)
@@ -129,15 +129,15 @@ class ResponseInterceptor:
             connection.relay.emit(Undecoded(connection.number, key, version, str(error) or type(error).__name__))
             changed, unread, faults = None, True, None
         if changed is None or changed == frame:
-            changed, note = frame, "" if frame == heard else version_adaptation.NOTE
+            changed, note = frame, "" if frame == original else version_adaptation.NOTE
         if connection.relay.plugins is not None:
             connection.relay.plugins.learn(connection, key, version, changed)
         if faults is not None and exchange is not None and faults.late:
-            fault_executor.respond(connection, faults, exchange, heard, changed, note or faults.note, now)
+            fault_executor.respond(connection, faults, exchange, original, changed, note or faults.note, now)
         elif not isinstance(entry, InFlight) or not connection.relay.intercepts.hold_response(
-            connection, entry, heard, changed, note, now
+            connection, entry, original, changed, note, now
         ):
-            connection.answers.respond(heard, changed, note, now)
+            connection.answers.respond(original, changed, note, now)
         if unread:
             connection.correlation.leave_unanswered(entry)  # perhaps not the response that was meant: the next with its id is tried, too
 
@@ -165,13 +165,13 @@ class ResponseInterceptor:
             return rest
         if changed is None:
             return rest
-        connection.blinded = entry_id(self.followed)
+        connection.neutralized = entry_id(self.followed)
         return changed
 
-    def tell_blinded(self, now: int) -> None:
+    def note_neutralized(self, now: int) -> None:
         """Note that a response's endpoints were made unusable. Not before its bytes are taken into the ring."""
         connection = self._connection
-        correlation, connection.blinded = connection.blinded, None
+        correlation, connection.neutralized = connection.neutralized, None
         if correlation is not None:
             connection.note(correlation, "node endpoints made unusable: the response is too large to be held", now)
 
@@ -191,7 +191,7 @@ class ResponseInterceptor:
         if entry is None:
             return False
         if connection.in_flight.kept() is not None:
-            decide_early(connection.response, "response", *key_and_version(entry), at + size + 4 - len(data))
+            start_header_prefix(connection.response, "response", *key_and_version(entry), at + size + 4 - len(data))
             return True
         if isinstance(entry, InFlight):
             if connection.asking and isinstance(entry.hooked, PluginRequest):

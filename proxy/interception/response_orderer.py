@@ -57,7 +57,7 @@ class ResponseOrderer:
             self.give(original, frame, note, now)
         elif not plugins.hold_response(connection, hooked, original, frame, note, now):
             self.give(original, frame, note, now)
-            plugins.tell(connection, hooked, frame, now)
+            plugins.notify(connection, hooked, frame, now)
 
     def give(self, original: bytes | None, frame: bytes, note: str, now: int) -> None:
         """Give the client its response."""

@@ -69,11 +69,11 @@ class HalfConnectionFields:
 
 class ConnectionFields:
     """Attributes of `proxy.relay.connection.Connection` that the accelerator reads: inline, draining, number, answer_bytes, in_flight,
-    blinded, adapter, pass_cache, response."""
+    neutralized, adapter, pass_cache, response."""
 
 class Mover:
     """Moves the bytes of half-connections whose sockets are of the type `plain`; `fault(connection, error)` hears of exceptions.
-    `most`: bytes of a frame. `editor`: whose `asked` says what rules ask (`frame_editor.ScanRules`). `bulk`: an API-version bitmap of
+    `most`: bytes of a frame. `editor`: whose `scan_rules` says what rules ask (`frame_editor.ScanRules`). `bulk`: an API-version bitmap of
     responses that are followed to their end where they are large. See `proxy.relay.native`."""
 
     def __init__(

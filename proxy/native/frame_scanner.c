@@ -332,7 +332,7 @@ static int scan_whole_requests(Chunk *c, const Py_buffer *heads, const Py_buffer
     return 1;
 }
 
-static PyObject *s_follow, *s_passing, *s_asked, *s_table;
+static PyObject *s_follow, *s_passing, *s_scan_rules, *s_table;
 
 static Chunk frames_of(const Mover *mover, const HalfConnection *half, const Connection *connection, const Part *part) {
     Chunk c = {.start = mover->pen->data, .at = part->offset + half->left, .end = part->offset + part->count,
@@ -344,8 +344,8 @@ static Chunk frames_of(const Mover *mover, const HalfConnection *half, const Con
 
 /* What rules ask of all connections (frame_editor.ScanRules), which the caller gives back; NULL: nobody said so, or an
    exception is set. */
-static PyObject *asked_of(const Mover *mover) {
-    PyObject *asked = mover->editor ? PyObject_GetAttr(mover->editor, s_asked) : NULL;
+static PyObject *scan_rules_of(const Mover *mover) {
+    PyObject *asked = mover->editor ? PyObject_GetAttr(mover->editor, s_scan_rules) : NULL;
     int whole = asked && PyTuple_Check(asked) && PyTuple_GET_SIZE(asked) == 5;
     for (Py_ssize_t i = 0; whole && i < 5; i++)
         whole = i < 2 ? PyBytes_CheckExact(PyTuple_GET_ITEM(asked, i)) : PyTuple_CheckExact(PyTuple_GET_ITEM(asked, i));
@@ -369,7 +369,7 @@ int scan_requests(Mover *mover, HalfConnection *half, Connection *connection, Pa
         return 0;
     }
     int plain = is_none(connection->adapter);
-    PyObject *asked = asked_of(mover), *passing = NULL, *table = NULL;
+    PyObject *asked = scan_rules_of(mover), *passing = NULL, *table = NULL;
     if (asked)
         passing = plain ? Py_NewRef(PyTuple_GET_ITEM(asked, 0)) : PyObject_CallMethodNoArgs((PyObject *)connection, s_passing);
     if (passing && plain && connection->pass_cache)
@@ -486,7 +486,7 @@ int scan_responses(Mover *mover, HalfConnection *half, const Connection *connect
         half->left = c.at - c.end;
         return 0;
     }
-    PyObject *asked = connection->inlined ? asked_of(mover) : NULL;
+    PyObject *asked = connection->inlined ? scan_rules_of(mover) : NULL;
     if (PyErr_Occurred())
         return -1;
     c.now = part->now;
@@ -594,7 +594,7 @@ int frame_scanner_ready(void) {
     } names[] = {
         {&s_follow, "follow"},
         {&s_passing, "passing"},
-        {&s_asked, "asked"},
+        {&s_scan_rules, "scan_rules"},
         {&s_table, "table"},
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)

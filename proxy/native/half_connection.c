@@ -129,7 +129,7 @@ static PyType_Spec HalfConnection_spec = {"barnabas.proxy.native._native.HalfCon
                                      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE, HalfConnection_slots};
 
 static PyObject **shared_object(Connection *pair, int number) {
-    PyObject **all[] = {&pair->in_flight, &pair->blinded, &pair->adapter, &pair->pass_cache, &pair->response};
+    PyObject **all[] = {&pair->in_flight, &pair->neutralized, &pair->adapter, &pair->pass_cache, &pair->response};
     return number < (int)(sizeof all / sizeof *all) ? all[number] : NULL;
 }
 
@@ -157,7 +157,7 @@ static PyMemberDef Connection_members[] = {
     SHARED("number", number, T_LONGLONG),
     SHARED("answer_bytes", answer_bytes, T_LONGLONG),
     SHARED("in_flight", in_flight, T_OBJECT),
-    SHARED("blinded", blinded, T_OBJECT),
+    SHARED("neutralized", neutralized, T_OBJECT),
     SHARED("adapter", adapter, T_OBJECT),
     SHARED("pass_cache", pass_cache, T_OBJECT),
     SHARED("response", response, T_OBJECT),

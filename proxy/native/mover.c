@@ -159,7 +159,7 @@ static int move_chunk(Mover *mover, HalfConnection *half, Connection *connection
                   part.first < 0 ? RING_NONE : (uint64_t)part.first, (uint64_t)half->position);
         half->position += part.cut;
         int failed = 0;
-        if (!is_none(connection->blinded))
+        if (!is_none(connection->neutralized))
             failed = call(mover, connection, s_tell_blinded, PyLong_FromLongLong(part.now), NULL);
         if (!failed && !is_none(half->foreign))
             failed = call(mover, connection, s_not_kafka, Py_NewRef((PyObject *)half), PyLong_FromLongLong(part.now));
@@ -212,7 +212,7 @@ static int names_ready(void) {
         {&s_filter, "filter_frames"},
         {&s_not_kafka, "not_kafka"},
         {&s_sink_failed, "sink_failed"},
-        {&s_tell_blinded, "tell_blinded"},
+        {&s_tell_blinded, "note_neutralized"},
         {&s_fileno, "fileno"},
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)

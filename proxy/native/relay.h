@@ -73,7 +73,7 @@ typedef struct {
     PyObject_HEAD
     char inlined, draining;
     long long number, answer_bytes;
-    PyObject *in_flight, *blinded, *adapter, *pass_cache, *response;
+    PyObject *in_flight, *neutralized, *adapter, *pass_cache, *response;
 } Connection;
 
 extern PyTypeObject *HalfConnection_type, *Connection_type;

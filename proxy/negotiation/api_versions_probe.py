@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from ...decoder.connection import api_versions
 from ...decoder.reference import releases
-from ...plugins.versions.adapter import Asked, Step, VersionAdapter
+from ...plugins.versions.adapter import AdaptedRequest, Step, VersionAdapter
 from ..addressing.resolver import SocketAddress
 from ..interception.frame_editor import API_VERSIONS, framed
 from ..interception.rules import fault_executor
@@ -35,7 +35,7 @@ AGAIN_AFTER = 300_000_000
 CLOSES, IS_SILENT = "0.8.2", "0.9.0"
 """Which brokers close the connection at an ApiVersions request, and which do not answer it."""
 ASKING = api_versions.request(correlation_id=0, client_id="barnabas")
-ABOUT = Asked(API_VERSIONS, 0, 0)
+ABOUT = AdaptedRequest(API_VERSIONS, 0, 0)
 """What is asked on a client's connection, as its adapter is told."""
 _LARGEST = 1 << 20
 
@@ -53,14 +53,14 @@ class ApiVersionsProbe:
         self._broker = broker
         self._at = at
         self._sock: socket.socket | None = None
-        self._heard = bytearray()
+        self._received = bytearray()
         self._refusals = 0
         self.waiting: list[Callable[[], None]] = []
 
     def begin(self) -> None:
         """Connect and ask. Whatever comes of it comes later, with a turn of the loop."""
         family, address = self._at
-        self._heard.clear()
+        self._received.clear()
         try:
             if self._relay.refusal(self._broker, address[0], address[1]):
                 raise OSError
@@ -89,23 +89,23 @@ class ApiVersionsProbe:
         except OSError:
             self._closed()
             return
-        self._relay.attend(sock.fileno(), self._come)
+        self._relay.attend(sock.fileno(), self._readable)
 
-    def _come(self) -> None:
-        sock, heard = self._sock, self._heard
+    def _readable(self) -> None:
+        sock, received = self._sock, self._received
         if sock is None:
             return
         ended = False
         try:
-            while len(heard) < _LARGEST and (more := sock.recv(1 << 16)):
-                heard.extend(more)
+            while len(received) < _LARGEST and (more := sock.recv(1 << 16)):
+                received.extend(more)
             ended = True
         except BlockingIOError:
             pass
         except OSError:
             ended = True
-        if len(heard) > 8 and len(heard) >= 4 + int.from_bytes(heard[:4], "big"):
-            self._relay.version_negotiation.heard(self._broker, bytes(heard[4:]), 0)
+        if len(received) > 8 and len(received) >= 4 + int.from_bytes(received[:4], "big"):
+            self._relay.version_negotiation.on_response(self._broker, bytes(received[4:]), 0)
             self._over()
         elif ended:
             self._closed()
@@ -116,12 +116,12 @@ class ApiVersionsProbe:
             self._end()
             self._relay.timers.after(AGAIN_AFTER, self.begin)
             return
-        self._relay.version_negotiation.taken_for(self._broker, CLOSES)
+        self._relay.version_negotiation.assume(self._broker, CLOSES)
         self._over()
 
     def _silent(self, sock: socket.socket) -> None:
         if self._sock is sock:
-            self._relay.version_negotiation.taken_for(self._broker, IS_SILENT)
+            self._relay.version_negotiation.assume(self._broker, IS_SILENT)
             self._over()
 
     def _end(self) -> None:
@@ -141,8 +141,8 @@ class ApiVersionsProbe:
 class VersionsPending:
     """Stands in for the adapter of a connection until it is known what its broker offers."""
 
-    def __init__(self, spoken: VersionNegotiation, connection: Connection) -> None:
-        self._spoken = spoken
+    def __init__(self, negotiation: VersionNegotiation, connection: Connection) -> None:
+        self._negotiation = negotiation
         self._connection = connection
         self._then: Callable[[int], None] | None = None
         self._aside = False
@@ -153,7 +153,7 @@ class VersionsPending:
     def request(self, frame: bytes) -> Step:
         raise AssertionError("the first request waits")
 
-    def response(self, asked: Asked, frame: bytes) -> bytes:
+    def response(self, asked: AdaptedRequest, frame: bytes) -> bytes:
         raise AssertionError("no request has gone on")
 
     def begin(self, then: Callable[[int], None]) -> bool:
@@ -166,13 +166,13 @@ class VersionsPending:
         half.waits += 1
         if possible(connection.relay):
             self._aside = True
-            self._spoken.inquire(connection, self._go_on)
+            self._negotiation.probe(connection, self._go_on)
             return False
         connection.relay.timers.after(ANSWERED_WITHIN, self._overdue)
         return True
 
-    def response_before(self, asked: Asked, place: int, frame: bytes) -> None:
-        self._spoken.heard(self._connection.broker, frame, 0)
+    def response_before(self, asked: AdaptedRequest, place: int, frame: bytes) -> None:
+        self._negotiation.on_response(self._connection.broker, frame, 0)
         self._go_on()
 
     def _go_on(self) -> None:
@@ -181,10 +181,10 @@ class VersionsPending:
         then, self._then = self._then, None
         if then is None or connection.closed:
             return
-        if not self._spoken.knows(connection.broker):
+        if not self._negotiation.knows(connection.broker):
             connection.close("fin")
             return
-        self._spoken.renew(connection)
+        self._negotiation.renew(connection)
         half, now = connection.request, now_ns()
         half.waits -= 1
         then(now)
@@ -194,7 +194,7 @@ class VersionsPending:
         if self._then is None or self._connection.closed:
             return
         self._then = None
-        self._spoken.taken_for(self._connection.broker, IS_SILENT)
+        self._negotiation.assume(self._connection.broker, IS_SILENT)
         self._connection.close("fin")
 
     def ended(self) -> None:
@@ -202,7 +202,7 @@ class VersionsPending:
         if self._then is None or self._aside:
             return
         self._then = None
-        self._spoken.hung_up(self._connection.broker, CLOSES)
+        self._negotiation.closed_connection(self._connection.broker, CLOSES)
         self._connection.close("fin")
 
 

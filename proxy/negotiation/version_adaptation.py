@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ...decoder import Exchange
 from ...plugins.actions.fault_plan import FOREVER, ConnectionCut, CutPoint, FaultPlan
-from ...plugins.versions.adapter import Answer, Asked, Close, Forward, Silence, StackedAdapters, VersionAdapter
+from ...plugins.versions.adapter import AdaptedRequest, Answer, Close, Forward, Silence, StackedAdapters, VersionAdapter
 from ...plugins.versions.emulated_release import EmulatedRelease
 from ..events import NotTranslated, Undecoded
 from ..interception.frame_editor import API_VERSIONS, HIGHEST_VERSION, KNOWN, framed
@@ -32,7 +32,7 @@ NOTE = "as the client's version has it"
 _OWN = "asked by the proxy itself"
 
 
-def speak(connection: Connection, adapter: VersionAdapter) -> None:
+def use_adapter(connection: Connection, adapter: VersionAdapter) -> None:
     """Let a connection on which no request has passed, or that is followed (`Connection.inline`), speak a adapter."""
     if connection.adapter is adapter:
         return
@@ -51,12 +51,12 @@ def wants(adapter: VersionAdapter | None, api_key: int, api_version: int) -> boo
     )
 
 
-def settles_versions(adapter: VersionAdapter | None) -> bool:
+def refuses_unknown_versions(adapter: VersionAdapter | None) -> bool:
     """Whether an ApiVersions request of a version that nobody here knows is refused by the adapter."""
     return isinstance(adapter.outer if isinstance(adapter, StackedAdapters) else adapter, EmulatedRelease)
 
 
-def passing(connection: Connection, adapter: VersionAdapter) -> Any:
+def passing_requests(connection: Connection, adapter: VersionAdapter) -> Any:
     """The requests that pass without being held, as an `api_version_bitmap`: those that neither a rule nor the adapter wants."""
     held = connection.relay.editor.held
     if connection.free is None or connection.free[0] is not held:
@@ -70,21 +70,21 @@ def passing(connection: Connection, adapter: VersionAdapter) -> Any:
     return connection.free[1]
 
 
-def learns(connection: Connection, then: Callable[[int], None], now: int) -> bool:
+def await_offers(connection: Connection, then: Callable[[int], None], now: int) -> bool:
     """Whether a request has to wait until it is known what the broker offers; `then` goes on with it."""
-    teacher = pending(connection.adapter)
-    if teacher is None:
+    probe = pending(connection.adapter)
+    if probe is None:
         return False
-    if teacher.begin(then):
+    if probe.begin(then):
         _ask(connection, ABOUT, 0, ASKING, now)
     return True
 
 
 def ended(connection: Connection) -> None:
     """The broker has ended the connection."""
-    teacher = pending(connection.adapter)
-    if teacher is not None:
-        teacher.ended()
+    probe = pending(connection.adapter)
+    if probe is not None:
+        probe.ended()
 
 
 def asked(connection: Connection, entry: InFlight, sent: bytes, original: bytes, answered: bool, now: int) -> bool:
@@ -96,7 +96,7 @@ def asked(connection: Connection, entry: InFlight, sent: bytes, original: bytes,
     try:
         step = adapter.request(sent[4:])
     except Exception as error:  # fail open: it goes on as it is
-        _tell(connection, entry, error)
+        _report(connection, entry, error)
         return False
     if isinstance(step, Forward):
         _forward(connection, entry, step, original, answered, now)
@@ -116,13 +116,13 @@ def asked(connection: Connection, entry: InFlight, sent: bytes, original: bytes,
     elif isinstance(step, Silence):
         connection.correlation.wait_for(entry)  # whatever would be answered behind it has to wait
         faults = FaultPlan("", 0, silence=FOREVER, silent=(True, False))
-        fault_executor.before_the_broker(connection, faults, sent, original, now)
+        fault_executor.apply_to_request(connection, faults, sent, original, now)
     return True
 
 
 def _forward(connection: Connection, entry: InFlight, step: Forward, original: bytes, answered: bool, now: int) -> None:
     correlation = entry.correlation - (1 << 32) if entry.correlation >> 31 else entry.correlation
-    entry.asked = Asked(entry.api_key, entry.api_version, correlation, step.memo)
+    entry.asked = AdaptedRequest(entry.api_key, entry.api_version, correlation, step.memo)
     entry.adapter, entry.sent = connection.adapter, int.from_bytes(step.frame[:4], "big")
     for place, own in enumerate(step.before):
         _ask(connection, entry.asked, place, own, now)
@@ -137,7 +137,7 @@ def _forward(connection: Connection, entry: InFlight, step: Forward, original: b
     connection.request.push(frame)
 
 
-def _ask(connection: Connection, about: Asked, place: int, own: bytes, now: int) -> None:
+def _ask(connection: Connection, about: AdaptedRequest, place: int, own: bytes, now: int) -> None:
     """Send a request of the adapter's own."""
     connection.own_requests = (connection.own_requests + 1) & 0xFFFFFF
     frame = framed(own[:4] + (OWN_IDS + connection.own_requests).to_bytes(4, "big") + own[8:])
@@ -159,7 +159,7 @@ def _close(connection: Connection, entry: InFlight, step: Close, original: bytes
     connection.answers.stand_in(entry, original, now)
 
 
-def responded(connection: Connection, entry: InFlight, frame: bytes, now: int) -> bytes | None:
+def adapt_response(connection: Connection, entry: InFlight, frame: bytes, now: int) -> bytes | None:
     """A broker's response (with its size) as the client gets it; None if nothing goes to the client."""
     adapter, about = entry.adapter, entry.asked
     if adapter is None or about is None:
@@ -169,22 +169,22 @@ def responded(connection: Connection, entry: InFlight, frame: bytes, now: int) -
         try:
             adapter.response_before(about, entry.before, frame[4:])
         except Exception as error:
-            _tell(connection, entry, error)
+            _report(connection, entry, error)
         return None
     if about.api_key == API_VERSIONS:
-        connection.relay.version_negotiation.heard(connection.broker, frame[4:], entry.sent & 0xFFFF, adapter)
+        connection.relay.version_negotiation.on_response(connection.broker, frame[4:], entry.sent & 0xFFFF, adapter)
     try:
         return framed(adapter.response(about, frame[4:]))
     except Exception as error:
         if _same(entry):
-            _tell(connection, entry, error)
+            _report(connection, entry, error)
             return frame  # fail open: it is a response at the client's version
         connection.broker_leg(1, frame, "not given to the client", now)
         _end(connection, entry.api_key, entry.api_version, _why(error))
         return None
 
 
-def unfit(connection: Connection, half: HalfConnection, entry: int | InFlight | None, why: str) -> bool:
+def must_end(connection: Connection, half: HalfConnection, entry: int | InFlight | None, why: str) -> bool:
     """Whether a frame that cannot be held must not pass either, as its receiver could not read it: then the connection
     is ended. `entry`: what a response answers, None for a request, whose head is the half's last."""
     if half.direction:
@@ -209,7 +209,7 @@ def _end(connection: Connection, key: int, version: int, why: str) -> None:
     connection.close("fin")
 
 
-def _tell(connection: Connection, entry: InFlight, error: Exception) -> None:
+def _report(connection: Connection, entry: InFlight, error: Exception) -> None:
     connection.relay.emit(Undecoded(connection.number, entry.api_key, entry.api_version, _why(error)))
 
 
@@ -218,4 +218,4 @@ def _why(error: Exception) -> str:
     return f"{name}: {error}" if str(error) else name
 
 
-__all__ = ["NOTE", "asked", "ended", "learns", "passing", "responded", "settles_versions", "speak", "unfit", "wants"]
+__all__ = ["NOTE", "adapt_response", "asked", "await_offers", "ended", "must_end", "passing_requests", "refuses_unknown_versions", "use_adapter", "wants"]

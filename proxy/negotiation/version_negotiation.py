@@ -16,14 +16,14 @@ from ...plugins.versions.emulated_release import EmulatedRelease, offers
 from ...plugins.versions.profile import Profile
 from ..events import Address, NotHonoured, OffersLearned
 from .api_versions_probe import ApiVersionsProbe, VersionsPending, offers_of, possible
-from .version_adaptation import speak
+from .version_adaptation import use_adapter
 
 if TYPE_CHECKING:
     from ..addressing.resolver import SocketAddress
     from ..relay.interfaces import Connection, Relay
 
 Offers = Mapping[int, tuple[int, int]]
-BELIEVED_FOR = 60.0
+RECHECK_SECONDS = 60.0
 """Seconds: what a broker is taken for, or has said where others are translated for it, is looked at again after so long."""
 
 
@@ -54,10 +54,10 @@ class VersionNegotiation:
         self._emulated = EmulatedRelease(config.profile, config.translate) if config.profile is not None else None
         self._translate = config.translate
         self._offers: dict[Address, Offers] = {}
-        self._doubtful: dict[Address, float] = {}
-        self._hung_up: set[Address] = set()
-        self._said: set[Address] = set()
-        self._inquiries: dict[Address, ApiVersionsProbe] = {}
+        self._recheck_at: dict[Address, float] = {}
+        self._closed_once: set[Address] = set()
+        self._answered_brokers: set[Address] = set()
+        self._probes: dict[Address, ApiVersionsProbe] = {}
         self.make: Callable[[Connection], VersionAdapter | None] = self._make
         """The adapter of a connection that begins."""
 
@@ -65,7 +65,7 @@ class VersionNegotiation:
         """A connection stands, and no byte of its client has been read."""
         adapter = self.make(connection)
         if adapter is not None:
-            speak(connection, adapter)
+            use_adapter(connection, adapter)
 
     def _make(self, connection: Connection) -> VersionAdapter | None:
         emulated = self._emulated
@@ -85,7 +85,7 @@ class VersionNegotiation:
         adapter = self.make(connection)
         connection.adapter = connection.free = None
         if adapter is not None and not isinstance(adapter, VersionsPending):
-            speak(connection, adapter)
+            use_adapter(connection, adapter)
 
     def knows(self, broker: Address) -> bool:
         """Whether it is known, or believed, what a broker offers."""
@@ -93,40 +93,40 @@ class VersionNegotiation:
 
     def _known(self, connection: Connection) -> Offers | None:
         broker = connection.broker
-        until = self._doubtful.get(broker)
+        until = self._recheck_at.get(broker)
         if until is not None and time.monotonic() > until:
             if possible(self._relay):  # what was believed holds until there is an answer
-                self._doubtful[broker] = time.monotonic() + BELIEVED_FOR
-                self.inquire(connection, lambda: None)
+                self._recheck_at[broker] = time.monotonic() + RECHECK_SECONDS
+                self.probe(connection, lambda: None)
             else:
-                del self._doubtful[broker]
+                del self._recheck_at[broker]
                 self._offers.pop(broker, None)
         return self._offers.get(broker)
 
-    def inquire(self, connection: Connection, done: Callable[[], None]) -> None:
+    def probe(self, connection: Connection, done: Callable[[], None]) -> None:
         """Ask the broker of a connection what it offers, on another one. `done` is called when that is over."""
         upstream = connection.upstream
-        if connection.broker not in self._inquiries and upstream is not None:
+        if connection.broker not in self._probes and upstream is not None:
             with suppress(OSError):  # it is gone already
-                self._inquire(connection.broker, (upstream.family, upstream.getpeername()))
-        if connection.broker in self._inquiries:
-            self._inquiries[connection.broker].waiting.append(done)
+                self._probe(connection.broker, (upstream.family, upstream.getpeername()))
+        if connection.broker in self._probes:
+            self._probes[connection.broker].waiting.append(done)
         else:
             done()
 
-    def _inquire(self, broker: Address, at: SocketAddress) -> None:
-        inquiry = self._inquiries[broker] = ApiVersionsProbe(self._relay, broker, at)
-        inquiry.begin()
+    def _probe(self, broker: Address, at: SocketAddress) -> None:
+        probe = self._probes[broker] = ApiVersionsProbe(self._relay, broker, at)
+        probe.begin()
 
     def answered(self, broker: Address) -> None:
         """An inquiry is over."""
-        self._inquiries.pop(broker, None)
+        self._probes.pop(broker, None)
 
-    def look(self, broker: Address, at: SocketAddress) -> None:
+    def probe_early(self, broker: Address, at: SocketAddress) -> None:
         """A broker can be reached there: ask it, if it is of use to know what it offers before clients come."""
         wanted = self._emulated is not None or self._translate
-        if wanted and possible(self._relay) and broker not in self._offers and broker not in self._inquiries:
-            self._inquire(broker, at)
+        if wanted and possible(self._relay) and broker not in self._offers and broker not in self._probes:
+            self._probe(broker, at)
 
     def with_profile(self, connection: Connection, emulated: EmulatedRelease) -> VersionAdapter:
         """What a connection speaks when a rule wants a profile for it."""
@@ -139,7 +139,7 @@ class VersionNegotiation:
             return emulated
         return StackedAdapters(EmulatedRelease(emulated.profile, translated=True), inner)
 
-    def heard(self, broker: Address, frame: bytes, api_version: int, adapter: VersionAdapter | None = None) -> None:
+    def on_response(self, broker: Address, frame: bytes, api_version: int, adapter: VersionAdapter | None = None) -> None:
         """A broker's ApiVersions response (without its size), as it came, on a connection with this adapter."""
         try:
             found = offers(frame, api_version)
@@ -152,33 +152,33 @@ class VersionNegotiation:
 
     def learned(self, broker: Address, found: Offers) -> None:
         """What a broker offers."""
-        self._said.add(broker)
-        self._hung_up.discard(broker)
-        self._doubtful.pop(broker, None)
+        self._answered_brokers.add(broker)
+        self._closed_once.discard(broker)
+        self._recheck_at.pop(broker, None)
         if self._translate:  # clients that never ask show no upgrade: the broker is asked again some time
-            self._doubtful[broker] = time.monotonic() + BELIEVED_FOR
+            self._recheck_at[broker] = time.monotonic() + RECHECK_SECONDS
         if self._offers.get(broker) == found:
             return
         self._offers[broker] = found
         if self._emulated is not None and not self._translate:
             self.compare(self._emulated.profile, found)
 
-    def taken_for(self, broker: Address, release: str) -> None:
+    def assume(self, broker: Address, release: str) -> None:
         """A broker does not say what it offers, as none of this release does. What it has said before holds."""
         if not self._translate:
             return
-        if broker in self._said:
-            self._doubtful[broker] = time.monotonic() + BELIEVED_FOR
+        if broker in self._answered_brokers:
+            self._recheck_at[broker] = time.monotonic() + RECHECK_SECONDS
             return
         self._relay.emit_once(OffersLearned(broker, 0, release))
         self._offers[broker] = offers_of(release)
-        self._doubtful[broker] = time.monotonic() + BELIEVED_FOR
+        self._recheck_at[broker] = time.monotonic() + RECHECK_SECONDS
 
-    def hung_up(self, broker: Address, release: str) -> None:
+    def closed_connection(self, broker: Address, release: str) -> None:
         """A broker has closed the connection when it was asked, as brokers of this release do."""
-        if broker in self._hung_up:
-            self.taken_for(broker, release)
-        self._hung_up ^= {broker}
+        if broker in self._closed_once:
+            self.assume(broker, release)
+        self._closed_once ^= {broker}
 
     def compare(self, profile: Profile, found: Offers) -> None:
         """Tell what of a profile a broker does not serve."""

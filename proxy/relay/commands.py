@@ -53,7 +53,7 @@ class Commands:
 
     # -- the channel -----------------------------------------------------------------------------------------
 
-    def tell(self, message: dict[str, Any], data: bytes = b"") -> bool:
+    def notify(self, message: dict[str, Any], data: bytes = b"") -> bool:
         """Whether the control server is there to hear it."""
         return self._channel is not None and self._channel.send(message, data)
 
@@ -136,14 +136,14 @@ class Commands:
     def _wait(self, message: dict[str, Any]) -> None:
         asked = message["id"]
 
-        def heard(hits: int) -> None:
+        def on_hits(hits: int) -> None:
             self._waits.pop(asked, None)
-            self.tell({"id": asked, "hits": hits})
+            self.notify({"id": asked, "hits": hits})
 
         try:
-            number = self._relay.rules.wait(message["name"], int(message["hits"]), heard)
+            number = self._relay.rules.wait(message["name"], int(message["hits"]), on_hits)
         except NoSuchRule as error:
-            self.tell({"id": asked, "error": "missing", "text": str(error.args[0])})
+            self.notify({"id": asked, "error": "missing", "text": str(error.args[0])})
             return
         if number is not None:
             self._waits[asked] = number

@@ -100,7 +100,7 @@ class Connection(Link):
         self.pass_cache = PassCache()
         self.answer_bytes = 0
         """Of answers that wait in the queue."""
-        self.blinded: int | None = None
+        self.neutralized: int | None = None
         """Correlation id of a response that was changed at its end and still has to be noted."""
         self.state = ConnectionState.ACCEPTED
         self.draining = False
@@ -289,7 +289,7 @@ class Connection(Link):
         """Whether the frame whose head stands at `at` is held."""
         wanted = self.responses.holds(data, at, size) if half.direction else self.requests.holds(half, data, at, size)
         if wanted and size + 4 > self.relay.hold_limit:
-            self.let_go(half)
+            self.too_large_to_hold(half)
             if not half.direction:
                 self.requests.remember(data, at)
             return False
@@ -303,7 +303,7 @@ class Connection(Link):
         else:
             self.requests.held(frame, now)
 
-    def of_no_concern(self, half: interfaces.HalfConnection, prefix: bytes, held: bytes, now: int) -> bool:
+    def passes_by_prefix(self, half: interfaces.HalfConnection, prefix: bytes, held: bytes, now: int) -> bool:
         """Whether no rule is about a frame of which this is the header prefix, so that it may pass. `held`: what is
         there of it."""
         rules = self.relay.editor.rules
@@ -314,7 +314,7 @@ class Connection(Link):
         except Exception:
             return False  # whoever reads it when it is all there tells what is wrong with it
 
-    def let_go(self, half: interfaces.HalfConnection) -> None:
+    def too_large_to_hold(self, half: interfaces.HalfConnection) -> None:
         """A frame is too large to be held."""
         entry = None
         if half.direction and half.tail is not None:
@@ -324,7 +324,7 @@ class Connection(Link):
         what = "response" if half.direction else "request"
         key, version = key_and_version(entry) if entry is not None else (-1, -1)
         why = f"the {what} is larger than {self.relay.hold_limit} bytes"
-        if not version_adaptation.unfit(self, half, entry, why):
+        if not version_adaptation.must_end(self, half, entry, why):
             self.relay.emit(Undecoded(self.number, key, version, why))
 
     # The accelerator asks a connection for these four.
@@ -341,9 +341,9 @@ class Connection(Link):
         """See `ResponseInterceptor`."""
         return self.responses.held_tail(rest, tail)
 
-    def tell_blinded(self, now: int) -> None:
+    def note_neutralized(self, now: int) -> None:
         """See `ResponseInterceptor`."""
-        self.responses.tell_blinded(now)
+        self.responses.note_neutralized(now)
 
     # -- the recording ---------------------------------------------------------------------------------------
 
@@ -363,7 +363,7 @@ class Connection(Link):
         self.relay.writer.write(Kind.DATA, self.number, 0, now, frame, 0, self.request.position)
         self.request.position += len(frame)
 
-    def fired(self, faults: FaultPlan, exchange: Exchange, now: int) -> None:
+    def rule_fired(self, faults: FaultPlan, exchange: Exchange, now: int) -> None:
         """A rule has fired."""
         correlation = exchange.correlation_id
         self.relay.rules.fired(faults, exchange, now)

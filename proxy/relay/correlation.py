@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...decoder.wire.acks import acks_end
 from ...plugins.actions.fault_plan import FaultPlan
-from ...plugins.versions.adapter import Asked, VersionAdapter
+from ...plugins.versions.adapter import AdaptedRequest, VersionAdapter
 from ..interception.frame_editor import PRODUCE
 from ..interception.interest.api_version_bitmap import api_version_bitmap
 from ..native.accelerator import native
@@ -172,7 +172,7 @@ class InFlight:
         self.kept: object | None = None
         self.hooked: object | None = None
         self.rule = ""
-        self.asked: Asked | None = None
+        self.asked: AdaptedRequest | None = None
         self.before: int | None = None
         self.adapter: VersionAdapter | None = None
         self.sent = 0

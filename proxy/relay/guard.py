@@ -30,7 +30,7 @@ class Guard:
         self._relay = relay
         self._moved: dict[int, tuple[int, float]] = {}
         """Connection -> (bytes so far, since when it is so many)."""
-        self._told_full = self._told_short = -FULL_EVERY
+        self._full_reported_at = self._short_reported_at = -FULL_EVERY
 
     def warn_of_few_files(self, workers: int = 1) -> None:
         """Each connection takes two files. The soft limit, of each worker, has been raised to the hard one by now."""
@@ -55,11 +55,11 @@ class Guard:
         """Whether no more clients may be accepted now."""
         return 0 < self.limits.max_connections <= connections
 
-    def tell_full(self) -> None:
+    def report_full(self) -> None:
         """Say so, but not for every client."""
         now = time.monotonic()
-        if now - self._told_full > FULL_EVERY:
-            self._told_full = now
+        if now - self._full_reported_at > FULL_EVERY:
+            self._full_reported_at = now
             self._relay.emit(ConnectionsFull(self.limits.max_connections))
 
     def short_of_files(self, listener: int) -> bool:
@@ -76,11 +76,11 @@ class Guard:
                 os.close(file)
         return False
 
-    def tell_short_of_files(self) -> None:
+    def report_short_of_files(self) -> None:
         """Say so, but not for every client."""
         now = time.monotonic()
-        if now - self._told_short > FULL_EVERY:
-            self._told_short = now
+        if now - self._short_reported_at > FULL_EVERY:
+            self._short_reported_at = now
             files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
             self._relay.emit(FilesUsedUp(len(self._relay.connections), files))
 

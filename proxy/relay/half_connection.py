@@ -205,8 +205,8 @@ class HalfConnection(State):
                 if moved == 0 or self.pending or not self.open:
                     return False
                 if moved is not None:
-                    if connection.blinded is not None:
-                        connection.tell_blinded(_now())
+                    if connection.neutralized is not None:
+                        connection.note_neutralized(_now())
                     continue
             if splicer is not None and splicer.was_large and not self.left:
                 want = min(want, max(BEGINNING, relay.pipes.wanted) + kept)
@@ -270,8 +270,8 @@ class HalfConnection(State):
                     self.position += cut
                     if splicer is not None:
                         splicer.note_kept(data, offset, cut, first if first != NONE else -1)
-                    if connection.blinded is not None:
-                        connection.tell_blinded(now)
+                    if connection.neutralized is not None:
+                        connection.note_neutralized(now)
                     if self.foreign is not None:
                         connection.not_kafka(self, now)
                         if not self.open:
@@ -356,7 +356,7 @@ class HalfConnection(State):
                         self._pass(data[at:], now, 0)
                         return
                 elif connection.relay.held > connection.relay.hold_limit:
-                    connection.let_go(self)
+                    connection.too_large_to_hold(self)
                     if not self.open:
                         return
                     self._let_go(now)
@@ -436,7 +436,7 @@ class HalfConnection(State):
         self.header_prefix = None
         held = b"".join(self.hold)
         self.hold = [held]
-        if not self.connection.of_no_concern(self, prefix.frame, held, now):
+        if not self.connection.passes_by_prefix(self, prefix.frame, held, now):
             return False
         self.take_held()
         self.left, self.hold_left = self.hold_left, 0
@@ -459,7 +459,7 @@ class HalfConnection(State):
             return
         tail, self.tail = self.tail, None
         changed = self.connection.held_tail(frame, tail)
-        self.connection.tell_blinded(now)
+        self.connection.note_neutralized(now)
         self._pass(changed, now, NONE)
         if self.open and self.direction:
             self.connection.answers.deliver(now)

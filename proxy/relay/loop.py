@@ -30,7 +30,7 @@ from ..addressing.probing import Prober
 from ..addressing.resolver import Resolver
 from ..addressing.transparent import Interception
 from ..events import Address, ClockSet, Event, ReaderStuck, RelayFault
-from ..interception.frame_editor import METADATA, Editor, watched
+from ..interception.frame_editor import METADATA, FrameEditor, watched
 from ..interception.intercepts import Intercepts
 from ..interception.plugin_host.plugin_interceptor import PluginInterceptor
 from ..interception.rules.live_rules import LiveRules
@@ -74,7 +74,7 @@ class Relay:
 
     def __init__(self, control: socket.socket, settings: dict[str, Any]) -> None:
         self.control = control
-        self._teller = EventSender(control, self.stop)
+        self._event_sender = EventSender(control, self.stop)
         self.ring = Ring.attach(settings["ring"])
         self.writer = RingWriter(self.ring, {int(reader): fd for reader, fd in settings["bells"].items()})
         self._room_bell: int = settings["room_bell"]
@@ -125,11 +125,11 @@ class Relay:
         rules = [Rule.from_dict(rule) for rule in settings["rules"]]
         self.rules = LiveRules(rules, self._rules_changed, tally, settings.get("rule_serials", ()))
         self.intercepts = Intercepts(self)
-        self.editor = Editor(self.addresses, self.rules.engine)
+        self.editor = FrameEditor(self.addresses, self.rules.engine)
         self.version_negotiation = VersionNegotiation(self, settings.get("versions"))
         commands = Channel(socket.socket(fileno=settings["commands"])) if settings.get("commands") is not None else None
         self.commands = Commands(self, commands)
-        self._orders = SupervisorCommands(self)
+        self._supervisor_commands = SupervisorCommands(self)
         self.editor.topics = self.rules.engine.cluster_view.topics if self.switchable or self.rules.engine.interest() else None
         self.mover = make_mover(self)
         self.moves = self.mover is not None and not self.pipes.wanted
@@ -155,7 +155,7 @@ class Relay:
             self.plugins.begin()
         self.acceptor = Acceptor(self, self.board, settings.get("callers", []))
         listen_for = self.sockets.listen_for
-        listen_for(control.fileno(), self._orders.come, edge=False)
+        listen_for(control.fileno(), self._supervisor_commands.readable, edge=False)
         listen_for(self._room_bell, self._room_made, edge=False)
         listen_for(self.resolver.bell, lambda _: self.resolver.deliver(), edge=False)
         if commands is not None:
@@ -177,11 +177,11 @@ class Relay:
 
     def emit(self, event: Event) -> None:
         """Send an event; too many in one second are counted instead. Never waits."""
-        self._teller.tell(event)
+        self._event_sender.tell(event)
 
     def emit_once(self, event: Event) -> None:
         """Send an event that is the same for every connection only the first time."""
-        if self._teller.is_new(event):
+        if self._event_sender.is_new(event):
             self.emit(event)
 
     # -- sockets ---------------------------------------------------------------------------------------------
@@ -190,7 +190,7 @@ class Relay:
         """The address map has a new listener."""
         self.acceptor.add(listener, broker)
         if self.workers > 1:
-            self._orders.share(listener, broker)
+            self._supervisor_commands.share(listener, broker)
 
     def refusal(self, broker: Address, host: str, port: int) -> str:
         """Why nothing is connected to this address of a broker; empty if it is."""
@@ -306,7 +306,7 @@ class Relay:
         turn = make_turn(self.mover, self.sockets.poll) if self.moves else None
         next_tick = time.monotonic() + 1.0
         published = writer.sequence
-        self._teller.begin()
+        self._event_sender.begin()
         while not self._stopped:
             ready = self._ready
             hurry = self.draining or bool(self.lingering or self._crowded) or (security is not None and bool(security.paused))
@@ -407,7 +407,7 @@ class Relay:
         if self.plugins is not None:
             self.plugins.tick()
         self.acceptor.tick()
-        self._orders.tick()
+        self._supervisor_commands.tick()
         standing = list(self.connections.values())
         for connection in standing:
             overdue = now - connection.started > self.guard.limits.connect_seconds

@@ -22,7 +22,7 @@ class SupervisorCommands:
         self._relay = relay
         self._unshared: list[tuple[socket.socket, Address]] = []
 
-    def come(self, _: int) -> None:
+    def readable(self, _: int) -> None:
         """The control socket can be read."""
         control = self._relay.control
         try:
@@ -32,29 +32,29 @@ class SupervisorCommands:
         except OSError:
             packet, fds = b"", []
         if packet:
-            self._obey(json.loads(packet), fds)
+            self._execute(json.loads(packet), fds)
         else:
             self._relay.stop()
 
-    def _obey(self, order: dict[str, Any], fds: list[int]) -> None:
+    def _execute(self, message: dict[str, Any], fds: list[int]) -> None:
         relay = self._relay
-        if order["do"] == "stop":
-            relay.drain(order.get("seconds", DRAIN_SECONDS))
-        elif order["do"] == "reader gone":
+        if message["do"] == "stop":
+            relay.drain(message.get("seconds", DRAIN_SECONDS))
+        elif message["do"] == "reader gone":
             relay.reader_gone()
-        elif order["do"] == "commands":
+        elif message["do"] == "commands":
             relay.control_again(socket.socket(fileno=fds[0]))
-        elif order["do"] == "plugins.reload":
+        elif message["do"] == "plugins.reload":
             if relay.plugins is not None:
                 relay.plugins.reload()
-        elif order["do"] == "listen":
+        elif message["do"] == "listen":
             listener = socket.socket(fileno=fds[0])
             if relay.draining:
                 listener.close()
             else:
-                relay.acceptor.add(listener, tuple(order["broker"]))
+                relay.acceptor.add(listener, tuple(message["broker"]))
         else:
-            answer = relay.commands.do(order)
+            answer = relay.commands.do(message)
             rules = tuple(rule["name"] for rule in answer.get("rules", ()))
             relay.emit(RulesReplaced(rules) if "error" not in answer else RulesKept(str(answer["text"])))
 

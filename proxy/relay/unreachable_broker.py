@@ -36,16 +36,16 @@ class UnreachableBroker:
         self._read = 0
         self._requests: list[str] = []
         self.until = time.monotonic() + LINGER_SECONDS
-        connection.relay.attend(connection.client.fileno(), self._hear)
+        connection.relay.attend(connection.client.fileno(), self._readable)
         connection.relay.lingering.append(self)
-        self._hear()
+        self._readable()
 
     @property
     def over(self) -> bool:
         """Whether the client is gone."""
         return self._connection.closed
 
-    def _hear(self) -> None:
+    def _readable(self) -> None:
         connection = self._connection
         over = connection.closed
         while not over:

@@ -56,7 +56,7 @@ class SharedCount:
     def begun_ns(self, when: int) -> None:
         self._words[self._at + _BEGUN] = when
 
-    def alone(self) -> AbstractContextManager[object]:
+    def locked(self) -> AbstractContextManager[object]:
         """Nobody else counts meanwhile (or it took too long: traffic goes on, and a match may be lost)."""
         return self._lock()
 

@@ -64,7 +64,7 @@ class FrameScan:
     ) -> None:
         assert native is not None
         kept = (EMPTY, (), (), ()) if rules is None else (rules.selection, rules.quiet, *rules.prefix_readers)
-        editor = SimpleNamespace(asked=ScanRules(passing or EMPTY, *kept))
+        editor = SimpleNamespace(scan_rules=ScanRules(passing or EMPTY, *kept))
         memory = bytearray(_DATA_AT + _DATA)
         self._data = memoryview(memory)[_DATA_AT:]
         pen = native.RingPen(memory, _SLOTS_AT, _SLOTS, _DATA_AT, _DATA, [])

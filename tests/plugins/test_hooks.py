@@ -11,8 +11,8 @@ import pytest
 from barnabas import decoder
 from barnabas.decoder import Exchange
 from barnabas.plugins.hooks import PeerView, Plugin, PluginError, load, parse
-from barnabas.plugins.hooks.chain import Chain, Passed
-from barnabas.plugins.hooks.context import Surroundings
+from barnabas.plugins.hooks.chain import Chain, ChainResult
+from barnabas.plugins.hooks.context import HookEnvironment
 
 
 class Made(Protocol):
@@ -115,17 +115,17 @@ def heartbeat(group: str = "g", response: bool = False) -> Exchange:
     )  # fmt: skip
 
 
-def run(hooks: Coroutine[Any, None, Passed]) -> Passed:
+def run(hooks: Coroutine[Any, None, ChainResult]) -> ChainResult:
     """Hooks that ask nothing."""
     with pytest.raises(StopIteration) as done:
         hooks.send(None)
-    assert isinstance(done.value.value, Passed)
+    assert isinstance(done.value.value, ChainResult)
     return done.value.value
 
 
 def chain(plugins: list[Plugin]) -> tuple[Chain, list[tuple[str, str]]]:
     faults: list[tuple[str, str]] = []
-    around = Surroundings({1: PeerView(1, "c:1", "b:2")}, lambda *_: None, lambda *_: None, lambda *_: None)
+    around = HookEnvironment({1: PeerView(1, "c:1", "b:2")}, lambda *_: None, lambda *_: None, lambda *_: None)
     return Chain(
         plugins, around, lambda plugin, hook, error: faults.append((plugin.name, str(error))), lambda *_: None
     ), faults

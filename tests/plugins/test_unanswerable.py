@@ -11,7 +11,7 @@ from barnabas import decoder
 from barnabas.decoder import Exchange
 from barnabas.plugins.hooks import PeerView, load, parse
 from barnabas.plugins.hooks.chain import Chain
-from barnabas.plugins.hooks.context import Surroundings
+from barnabas.plugins.hooks.context import HookEnvironment
 
 PRODUCE = {"acks": 1, "timeout_ms": 1, "topic_data": [{"name": "orders", "partition_data": [{"index": 0, "records": b""}]}]}
 
@@ -27,7 +27,7 @@ def warned(tmp_path: Path, body: str, exchange: Exchange, response: str = "") ->
     hooks = [f"def request(self, message, ctx): {body}", *([f"def response(self, message, ctx): {response}"] if response else [])]
     path.write_text("class A:\n    apis = '*'\n" + textwrap.indent("\n".join(hooks), "    ") + "\n")
     found: list[tuple[str, str, str]] = []
-    around = Surroundings({1: PeerView(1, "c:1", "b:2")}, lambda *_: None, lambda *_: None, lambda *_: None)
+    around = HookEnvironment({1: PeerView(1, "c:1", "b:2")}, lambda *_: None, lambda *_: None, lambda *_: None)
     faults: list[Any] = []
     plugins = load(parse(str(path)).read())
     chain = Chain(

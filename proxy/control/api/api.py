@@ -13,7 +13,7 @@ from aiohttp import web
 
 from ...events import Event, ProcessFailed, ProcessStarted, RulesReplaced, WorkerEnded, WorkerStarted
 from ..async_channel import AsyncChannel, CommandFailed
-from ..held import HeldFrames
+from ..held import HeldFrameCopies
 from ..history import History
 from ..leases import Leases
 from ..relays import Relays
@@ -37,7 +37,7 @@ class Api:
     channels: dict[str, AsyncChannel]
     shutdown: Callable[[], None]
     history: History
-    held: HeldFrames
+    held: HeldFrameCopies
     relays: Relays
     metrics: Metrics | None = None
     latest: dict[str, Event] = field(default_factory=dict)
@@ -137,7 +137,7 @@ async def text_of(request: web.Request) -> str:
         raise CommandFailed("malformed", "the body is not UTF-8 text") from None
 
 
-def only(given: dict[str, Any], *known: str) -> None:
+def reject_unknown(given: dict[str, Any], *known: str) -> None:
     """CommandFailed if there is a field that nobody knows."""
     for name in given:
         if name not in known:
@@ -195,7 +195,7 @@ async def stream(request: web.Request, cursor: int) -> web.StreamResponse:
     return response
 
 
-async def tell(response: web.StreamResponse, event: str, data: Any, cursor: int | None = None) -> None:
+async def send_event(response: web.StreamResponse, event: str, data: Any, cursor: int | None = None) -> None:
     """One event; `cursor` is its id, from which a reader goes on."""
     lines = [f"event: {event}", f"data: {json.dumps(data)}"]
     if cursor is not None:

@@ -10,7 +10,7 @@ from aiohttp import web
 from ....plugins.rules.rules import Rule, RuleError, parse
 from ...supervisor.shared_counters import new_serial
 from ..async_channel import CommandFailed
-from .api import Api, answer, body_of, flag, in_path, number, only, text_of
+from .api import Api, answer, body_of, flag, in_path, number, reject_unknown, text_of
 from .bounds import (
     HITS,
     HITS_SEEN,
@@ -47,7 +47,7 @@ async def close_connection(api: Api, request: web.Request) -> web.Response:
 
 async def brokers_down(api: Api, request: web.Request) -> web.Response:
     given = await body_of(request)
-    only(given, "brokers")
+    reject_unknown(given, "brokers")
     brokers = given.get("brokers")
     if not isinstance(brokers, list) or len(brokers) > MOST_DOWN or not all(map(_is_address, brokers)):
         raise CommandFailed("invalid", f"brokers is a list of up to {MOST_DOWN} addresses: [host, port]")
@@ -180,7 +180,7 @@ async def recording(api: Api, request: web.Request) -> web.Response:
 
 async def recording_start(api: Api, request: web.Request) -> web.Response:
     given = await body_of(request)
-    only(given, "directory", *_KEPT)
+    reject_unknown(given, "directory", *_KEPT)
     directory = given.get("directory")
     if not isinstance(directory, str) or not directory.startswith("/") or "\0" in directory:
         raise CommandFailed("invalid", "directory is an absolute path")
@@ -198,7 +198,7 @@ async def recording_rotate(api: Api, request: web.Request) -> web.Response:
 
 async def recording_flight(api: Api, request: web.Request) -> web.Response:
     given = await body_of(request)
-    only(given, "label", "reason")
+    reject_unknown(given, "label", "reason")
     for name in given:
         if not isinstance(given[name], str) or len(given[name]) > LONGEST_TEXT:
             raise CommandFailed("invalid", f"{name} is a text of up to {LONGEST_TEXT} characters")
@@ -215,7 +215,7 @@ async def intercepts(api: Api, request: web.Request) -> web.Response:
 
 async def intercept_add(api: Api, request: web.Request) -> web.Response:
     given = await body_of(request)
-    only(given, "filter", "request", "response", "timeout", "most", "times", "lease")
+    reject_unknown(given, "filter", "request", "response", "timeout", "most", "times", "lease")
     text = given.get("filter")
     if not isinstance(text, str) or not text.strip():
         raise CommandFailed("invalid", "filter says which exchanges: text in the filter language")
@@ -267,7 +267,7 @@ async def held_one(api: Api, request: web.Request) -> web.Response:
 async def held_resume(api: Api, request: web.Request) -> web.Response:
     frame = api.held.get(in_path(request, "id"))
     given = await body_of(request)
-    only(given, "edits", "body")
+    reject_unknown(given, "edits", "body")
     edits: dict[str, Any] = {}
     for name in ("body", "edits"):
         part = given.get(name, {})
@@ -282,7 +282,7 @@ async def held_resume(api: Api, request: web.Request) -> web.Response:
 async def held_drop(api: Api, request: web.Request) -> web.Response:
     frame = api.held.get(in_path(request, "id"))
     given = await body_of(request)
-    only(given, "error", "close", "silent")
+    reject_unknown(given, "error", "close", "silent")
     if len(given) != 1 or given.get("silent", True) is not True:
         raise CommandFailed(
             "invalid", 'say what happens instead: {"error": NAME}, {"close": "fin"} or "rst", or {"silent": true}'
@@ -303,7 +303,7 @@ async def held_drop(api: Api, request: web.Request) -> web.Response:
 async def held_extend(api: Api, request: web.Request) -> web.Response:
     frame = api.held.get(in_path(request, "id"))
     given = await body_of(request)
-    only(given, "timeout")
+    reject_unknown(given, "timeout")
     seconds = number("timeout", given.get("timeout"), HOLD_TIMEOUT, whole=False)
     await api.relay.ask("extend", held=frame.number, seconds=seconds)
     frame.wait_for(seconds)

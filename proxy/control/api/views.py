@@ -18,8 +18,8 @@ from .api import (
     flag,
     in_path,
     number,
+    send_event,
     stream,
-    tell,
 )
 from .bounds import CURSOR, LIMIT, WAIT
 
@@ -148,9 +148,9 @@ async def exchanges_stream(api: Api, request: web.Request) -> web.StreamResponse
             bodies=bodies,
         )
         if found["lost"]:
-            await tell(response, "lost", {"exchanges": found["lost"]}, found["next"] if not found["exchanges"] else None)
+            await send_event(response, "lost", {"exchanges": found["lost"]}, found["next"] if not found["exchanges"] else None)
         for each in found["exchanges"]:
-            await tell(response, "exchange", each, each["id"])
+            await send_event(response, "exchange", each, each["id"])
         cursor = int(found["next"])
         if not found["exchanges"]:
             # The cursor moves on over what the filter leaves out, so that a reader that comes again need not.
@@ -184,9 +184,9 @@ async def events_stream(api: Api, request: web.Request) -> web.StreamResponse:
     while True:
         found, cursor, lost = api.history.since(cursor, 200, kinds)
         if lost:
-            await tell(response, "lost", {"events": lost}, None if found else cursor)
+            await send_event(response, "lost", {"events": lost}, None if found else cursor)
         for each in found:
-            await tell(response, each["event"], each, each["id"])
+            await send_event(response, each["event"], each, each["id"])
         if not found:
             await response.write(f"id: {cursor}\n: nothing new\n\n".encode())
             await api.history.wait(HEARTBEAT_SECONDS)

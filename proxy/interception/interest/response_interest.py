@@ -53,7 +53,7 @@ class ResponseInterest:
 
 def _row(key: int, wanted: QuietFilter) -> tuple[Any, ...]:
     """For every version: how its responses are seen to be quiet, or None."""
-    return tuple(way(key, version, wanted) for version in range((facts.api(key).versions.high or 0) + 1))
+    return tuple(quiet_test(key, version, wanted) for version in range((facts.api(key).versions.high or 0) + 1))
 
 
 def _prefix_readers(kind: str, keys: frozenset[int]) -> PrefixReaders:
@@ -68,7 +68,7 @@ def _prefix_readers(kind: str, keys: frozenset[int]) -> PrefixReaders:
     return tuple(rows.get(key) for key in range(max(rows, default=-1) + 1))
 
 
-def way(key: int, version: int, wanted: QuietFilter) -> Any:
+def quiet_test(key: int, version: int, wanted: QuietFilter) -> Any:
     """One item of `FastReject`; None for a version that is not known."""
     try:
         of = plan("response", key, version)
@@ -85,10 +85,10 @@ def is_quiet(quiet: FastReject, keyver: int, frame: bytes, latency: int, size: i
     as that of a header prefix."""
     key, version = keyver >> 16, keyver & 0xFFFF
     row = quiet[key] if key < len(quiet) else None
-    way = row[version] if row and version < len(row) else None
-    if way is None:
+    quiet_test = row[version] if row and version < len(row) else None
+    if quiet_test is None:
         return False
-    reader, header, patience, largest = way
+    reader, header, patience, largest = quiet_test
     if latency > patience or (len(frame) - 4 if size is None else size) > largest:
         return False
     if reader is None:

@@ -24,8 +24,8 @@ from ....decoder import Exchange, Message, Topics, decode_response
 from ....decoder.connection.exchange import State
 from ....decoder.schema import facts
 from ....plugins.hooks import Ask, PeerView, Plugin, PluginError, Source, load
-from ....plugins.hooks.chain import Chain, Passed
-from ....plugins.hooks.context import AskFailed, ConnectionEnded, Surroundings
+from ....plugins.hooks.chain import Chain, ChainResult
+from ....plugins.hooks.context import AskFailed, ConnectionEnded, HookEnvironment
 from ....plugins.hooks.loading import described
 from ....plugins.hooks.plugin import HOOKS
 from ...supervisor.channel import Channel
@@ -65,8 +65,8 @@ class PluginHost:
         self._asks: dict[int, tuple[Task, Ask]] = {}
         self._numbers = count(1)
         self._ticking: Task | None = None
-        around = Surroundings(self._connections, self._version, self._say, self._close)
-        self._chain = Chain(plugins, around, self._fault, self._watch, self._warn)
+        environment = HookEnvironment(self._connections, self._version, self._say, self._close)
+        self._chain = Chain(plugins, environment, self._fault, self._watch, self._warn)
         self._warned: set[tuple[str, str, str]] = set()
 
     def serve(self) -> None:
@@ -86,19 +86,19 @@ class PluginHost:
             if ticks and time.monotonic() >= next_tick:
                 next_tick = time.monotonic() + TICK_SECONDS
                 if self._ticking is None:
-                    self._ticking = self._begin(self._chain.told("tick", None, None), 0, "told")
+                    self._ticking = self._begin(self._chain.notify("tick", None, None), 0, "notify")
 
     # -- what the relay says ---------------------------------------------------------------------------------
 
     def _opened(self, message: dict[str, Any], data: bytes) -> None:
         peer = PeerView(message["c"], message["client"], message["broker"])
         self._connections[peer.number] = peer
-        self._begin(self._chain.told("connected", None, peer), 0, "told")
+        self._begin(self._chain.notify("connected", None, peer), 0, "notify")
 
     def _closed(self, message: dict[str, Any], data: bytes) -> None:
         peer = self._connections.pop(message["c"], None)
         if peer is not None:
-            self._begin(self._chain.told("disconnected", None, peer), 0, "told")
+            self._begin(self._chain.notify("disconnected", None, peer), 0, "notify")
 
     def _request(self, message: dict[str, Any], data: bytes) -> None:
         exchange = self._exchange(message, data)
@@ -112,7 +112,7 @@ class PluginHost:
 
     def _exchanged(self, message: dict[str, Any], data: bytes) -> None:
         peer = self._connections.get(message["c"])
-        self._begin(self._chain.told("exchange", self._answered(message, data), peer), 0, "told")
+        self._begin(self._chain.notify("exchange", self._answered(message, data), peer), 0, "notify")
 
     def _learn(self, message: dict[str, Any], data: bytes) -> None:
         """A response that tells names of topics, or what a broker offers."""
@@ -200,7 +200,7 @@ class PluginHost:
             raise
         except Exception as error:
             self._channel.send({"say": "log", "plugin": "", "text": f"{type(error).__name__}: {error}"})
-            self._done(task, Passed() if task.kind != "told" else [])
+            self._done(task, ChainResult() if task.kind != "notify" else [])
             return False
         finally:
             self._running_hook.end()
@@ -217,11 +217,11 @@ class PluginHost:
     def _done(self, task: Task, result: Any) -> None:
         if task is self._ticking:
             self._ticking = None
-        if task.kind == "told":
+        if task.kind == "notify":
             if result:
                 self._channel.send({"say": "hits", "hits": result})
             return
-        passed: Passed = result
+        passed: ChainResult = result
         verdict: dict[str, Any] = {"q": task.question, "hits": passed.hits}
         if passed.by or passed.notes:
             verdict |= {

@@ -145,7 +145,7 @@ class PluginInterceptor:
         hooked = HookedRequest(frame, now, response, exchange)
         if answered:
             return hooked
-        self.tell(connection, hooked, b"", 0)
+        self.notify(connection, hooked, b"", 0)
         return None
 
     # -- responses -------------------------------------------------------------------------------------------
@@ -191,9 +191,9 @@ class PluginInterceptor:
         if verdict.get("f"):
             frame = framed(changed)
         connection.answers.give(original, frame, note, now)
-        self.tell(connection, hooked, frame, now)
+        self.notify(connection, hooked, frame, now)
 
-    def tell(self, connection: Connection, hooked: HookedRequest, frame: bytes, now: int) -> None:
+    def notify(self, connection: Connection, hooked: HookedRequest, frame: bytes, now: int) -> None:
         """An exchange is complete (`frame`: the response as the client got it, empty: there is none)."""
         host = self.hosts.current
         if not hooked.exchange or host is None:

@@ -63,7 +63,7 @@ def go_on(half: HalfConnection, now: int) -> None:
         connection.relay.wake(half)
 
 
-def count_in(faults: FaultPlan, since: int) -> None:
+def subtract_elapsed(faults: FaultPlan, since: int) -> None:
     """What deciding took is part of the delay: the exchange takes so much longer than it would without the rule."""
     if faults.response_delay:
         faults.response_delay -= min(max(now_ns() - since, 0), faults.response_delay)
@@ -88,7 +88,7 @@ def cut(connection: Connection, how: ConnectionCut, half: HalfConnection) -> Non
     look()
 
 
-def before_the_broker(connection: Connection, faults: FaultPlan, frame: bytes, original: bytes, now: int) -> bool:
+def apply_to_request(connection: Connection, faults: FaultPlan, frame: bytes, original: bytes, now: int) -> bool:
     """What happens before a request goes on; whether it does not go on after that."""
     if faults.rates != (0, 0):
         pace(connection, faults.rates)
@@ -108,7 +108,7 @@ def before_the_broker(connection: Connection, faults: FaultPlan, frame: bytes, o
             connection.request.push(frame[: len(frame) // 2])
         cut(connection, faults.cut, connection.request)
         return True
-    if faults.forget_request:
+    if faults.drop_request:
         connection.publish_request(original, now)
         return True
     return False
@@ -163,7 +163,7 @@ def _respond(
     data = damaged(frame, faults.damage) if faults.damage else frame
     if at is CutPoint.MID_RESPONSE:
         data = data[: max(len(data) // 2, 1)]
-    elif at is CutPoint.BEFORE_RESPONSE or faults.forget_response:
+    elif at is CutPoint.BEFORE_RESPONSE or faults.drop_response:
         data = b""
     if data:
         connection.response.last_id = int.from_bytes(frame[4:8], "big")

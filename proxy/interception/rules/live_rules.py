@@ -20,7 +20,7 @@ from ...ring.clock import now_ns
 from ...supervisor.shared_counters import SharedCounters, first_serial
 from .hits import Hits
 
-Heard = Callable[[int], None]
+OnHits = Callable[[int], None]
 """Is told the hits of a rule."""
 
 
@@ -67,22 +67,22 @@ class LiveRules:
         self,
         rules: Iterable[Rule],
         changed: Callable[[RuleEngine], None],
-        tally: SharedCounters | None = None,
+        shared_counters: SharedCounters | None = None,
         serials: Sequence[int] = (),
     ) -> None:
         self._entries = [RuleEntry(rule, rule.source(), origin="file") for rule in rules]
         for each, serial in zip(self._entries, serials, strict=False):
             each.serial = serial
-        self._tally = tally
+        self._shared_counters = shared_counters
         self._shared: dict[int, RuleCounter] = {}
         self._changed = changed
         self._counts: dict[str, tuple[int, int]] = {}
-        self._waiting: dict[int, tuple[str, int, Heard]] = {}
+        self._waiting: dict[int, tuple[str, int, OnHits]] = {}
         self._hits = Hits()
         self._number = 0
         self.engine = RuleEngine([each.rule for each in self._entries])
-        if tally is not None:
-            self.engine = self.engine.renewed(self.engine.rules, {}, self._counted_together())
+        if shared_counters is not None:
+            self.engine = self.engine.renewed(self.engine.rules, {}, self._counters_by_name())
 
     def listed(self) -> list[dict[str, Any]]:
         """Every rule: name, source, enabled, matched and hits."""
@@ -105,18 +105,18 @@ class LiveRules:
     @property
     def together(self) -> bool:
         """Whether the counts are those of all workers."""
-        return self._tally is not None
+        return self._shared_counters is not None
 
-    def _counted_together(self) -> dict[str, RuleCounter] | None:
+    def _counters_by_name(self) -> dict[str, RuleCounter] | None:
         """The counts that all workers share, by the names of their rules; None where there is one worker."""
-        if self._tally is None:
+        if self._shared_counters is None:
             return None
         for each in self._entries:
             each.serial = each.serial or each.fresh or first_serial(each.rule)
             if each.serial not in self._shared:
-                self._shared[each.serial] = self._tally.count(each.serial, now_ns())
+                self._shared[each.serial] = self._shared_counters.count(each.serial, now_ns())
         standing = {each.serial for each in self._entries}
-        self._tally.keep(standing)
+        self._shared_counters.keep(standing)
         self._shared = {serial: count for serial, count in self._shared.items() if serial in standing}
         return {each.rule.name: self._shared[each.serial] for each in self._entries}
 
@@ -134,7 +134,7 @@ class LiveRules:
         self._counts = {name: counts for name, counts in self._counts.items() if name in names}
         self._hits.keep(self._counts)
         rules = [each.rule for each in self._entries if each.enabled]
-        self.engine = self.engine.renewed(rules, self._counts, self._counted_together())
+        self.engine = self.engine.renewed(rules, self._counts, self._counters_by_name())
         self._changed(self.engine)
 
     def _index(self, name: str) -> int:
@@ -217,17 +217,17 @@ class LiveRules:
 
     # -- waiting for hits ------------------------------------------------------------------------------------
 
-    def wait(self, name: str, hits: int, heard: Heard) -> int | None:
+    def wait(self, name: str, hits: int, on_hits: OnHits) -> int | None:
         """Call `heard` when the rule has so many hits; None if that is so already (and it has been called), else a
         number for `forget`."""
         self._index(name)
         self._remember()
         already = self._counts.get(name, (0, 0))[1]
         if already >= hits:
-            heard(already)
+            on_hits(already)
             return None
         self._number += 1
-        self._waiting[self._number] = name, hits, heard
+        self._waiting[self._number] = name, hits, on_hits
         return self._number
 
     def forget(self, number: int) -> None:
@@ -242,7 +242,7 @@ class LiveRules:
         name, hits = faults.rule, faults.hits
         self._hits.add(faults, exchange, now_ns)
         if self._waiting:
-            for number, (wanted, least, heard) in list(self._waiting.items()):
+            for number, (wanted, least, on_hits) in list(self._waiting.items()):
                 if wanted == name and hits >= least:
                     del self._waiting[number]
-                    heard(hits)
+                    on_hits(hits)

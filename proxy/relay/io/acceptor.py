@@ -130,7 +130,7 @@ class Acceptor:
                     return
                 if relay.guard.short_of_files(entry[0].fileno()):
                     self._later(entry)  # the edge is used up: come back with the clock, or when a connection ends
-                    relay.guard.tell_short_of_files()
+                    relay.guard.report_short_of_files()
                     return
                 try:
                     client, peer = entry[0].accept()
@@ -139,7 +139,7 @@ class Acceptor:
                 except OSError as error:
                     if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
                         self._later(entry)
-                        relay.guard.tell_short_of_files()
+                        relay.guard.report_short_of_files()
                         return
                     continue
                 self._count += 1
@@ -152,7 +152,7 @@ class Acceptor:
         board.wait(full)
         if full:
             self._later(entry)
-            relay.guard.tell_full()
+            relay.guard.report_full()
         return not full
 
     def _begin(self, client: socket.socket, peer: Address, entry: Entry) -> None:

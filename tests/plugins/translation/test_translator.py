@@ -12,7 +12,7 @@ from barnabas.decoder.reference import releases
 from barnabas.decoder.schema import facts
 from barnabas.plugins.translation import Answered, Translated, Translator, served_by
 from barnabas.plugins.translation.translating_adapter import TranslatingAdapter
-from barnabas.plugins.versions.adapter import Answer, Asked, Close, Forward
+from barnabas.plugins.versions.adapter import AdaptedRequest, Answer, Close, Forward
 
 NOW = 1_700_000_000_000
 
@@ -352,7 +352,7 @@ def test_the_dialect_asks_further_parts_first_and_leaves_tokens_alone():
     assert adapter.wants(10, 4) and not adapter.wants(10, 0) and adapter.wants(18, 0)
     step = adapter.request(request("FindCoordinator", 4, {"key_type": 0, "coordinator_keys": ["a", "b"]}))
     assert isinstance(step, Forward) and len(step.before) == 1 and "translated from version 4 to 0" in step.note
-    asked = Asked(10, 4, 7, step.memo)
+    asked = AdaptedRequest(10, 4, 7, step.memo)
     found = [decoder.encode_response(10, 0, {"node_id": n, "host": "h"}, correlation_id=7 + n) for n in (0, 1)]
     adapter.response_before(asked, 0, found[1])
     got = decoder.decode_response(adapter.response(asked, found[0]), api_key=10, api_version=4)

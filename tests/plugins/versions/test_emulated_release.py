@@ -8,7 +8,7 @@ import pytest
 from barnabas import decoder
 from barnabas.decoder.reference import releases
 from barnabas.decoder.schema import facts
-from barnabas.plugins.versions.adapter import Answer, Asked, Close, Forward, Silence
+from barnabas.plugins.versions.adapter import AdaptedRequest, Answer, Close, Forward, Silence
 from barnabas.plugins.versions.emulated_release import EmulatedRelease, offers
 from barnabas.plugins.versions.features import read as read_features
 from barnabas.plugins.versions.profile import Profile, caps
@@ -32,7 +32,7 @@ def broker_of(release: str, version: int = 0, **more: Any) -> bytes:
 
 
 def told(profile: Profile, frame: bytes, version: int = 0) -> dict[int, tuple[int, int]]:
-    return offers(EmulatedRelease(profile).response(Asked(API_VERSIONS, version, 7), frame), version) or {}
+    return offers(EmulatedRelease(profile).response(AdaptedRequest(API_VERSIONS, version, 7), frame), version) or {}
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -57,7 +57,7 @@ def test_never_more_than_the_broker_serves_nor_than_the_release_had(name: str) -
 @pytest.mark.parametrize("name", [name for name in ALL if "controller" not in name])
 def test_a_broker_of_the_same_release_stays_as_it_is(name: str) -> None:
     if releases.release(name).negotiates:
-        assert EmulatedRelease(Profile.of(name)).response(Asked(API_VERSIONS, 0, 7), broker_of(name)) == broker_of(name)
+        assert EmulatedRelease(Profile.of(name)).response(AdaptedRequest(API_VERSIONS, 0, 7), broker_of(name)) == broker_of(name)
     assert Profile.of(name).shortfall(releases.release(name).offered) == []
 
 
@@ -86,7 +86,7 @@ def test_what_is_not_known(name: str, refused: Any, unknown: type, silent: bool)
 
 def test_the_broker_refuses_too() -> None:
     refusal = decoder.encode_response(API_VERSIONS, 0, {"error_code": 35, "api_keys": []}, correlation_id=7)
-    assert EmulatedRelease(Profile.of("4.0")).response(Asked(API_VERSIONS, 3, 7), refusal) == refusal
+    assert EmulatedRelease(Profile.of("4.0")).response(AdaptedRequest(API_VERSIONS, 3, 7), refusal) == refusal
 
 
 def test_features_are_those_of_the_release() -> None:
@@ -104,7 +104,7 @@ def test_features_are_those_of_the_release() -> None:
         ("4.0", ["metadata.version", "group.version"], 25, 5), ("3.9", ["metadata.version"], 21, 5),
         ("3.9-zk", [], None, -1), ("2.8", [], None, -1),
     ):  # fmt: skip
-        frame = EmulatedRelease(Profile.of(release)).response(Asked(API_VERSIONS, 3, 7), broker_of(NEWEST, 3, **more))
+        frame = EmulatedRelease(Profile.of(release)).response(AdaptedRequest(API_VERSIONS, 3, 7), broker_of(NEWEST, 3, **more))
         fields = decoder.decode_response(frame, api_key=API_VERSIONS, api_version=3).to_dict()
         assert [each["name"] for each in fields["supported_features"]] == names
         assert [each["name"] for each in fields["finalized_features"]] == names

@@ -22,7 +22,7 @@ def told(profile: Profile) -> dict[str, tuple[int, int]]:
         "finalized_features_epoch": 9,
     }  # fmt: skip
     if profile.features is not None:
-        fields |= profile.features.told(fields)
+        fields |= profile.features.restrict(fields)
     for each in fields["finalized_features"]:
         assert each["name"] in {feature["name"] for feature in fields["supported_features"]}
     return {each["name"]: (each["min_version"], each["max_version"]) for each in fields["supported_features"]}

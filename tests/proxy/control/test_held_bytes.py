@@ -9,18 +9,18 @@ from barnabas import decoder
 from barnabas.decoder import Direction
 from barnabas.decoder.codec.secrets import mask
 from barnabas.decoder.records import Record, encode_batch
-from barnabas.proxy.control.held import HeldFrame
+from barnabas.proxy.control.held import HeldFrameCopy
 from harness.wire import with_size
 
 CANARY = b"canary-password"
 
 
-def held(frame: bytes, side: str, api_key: int, api_version: int) -> HeldFrame:
+def held(frame: bytes, side: str, api_key: int, api_version: int) -> HeldFrameCopy:
     said = {"id": 1, "side": side, "api_key": api_key, "api_version": api_version, "correlation_id": 1, "timeout": 30.0, "request_size": 0}
-    return HeldFrame(said, with_size(frame))
+    return HeldFrameCopy(said, with_size(frame))
 
 
-def shown(frame: HeldFrame, values: bool = False) -> tuple[bytes, list[tuple[int, int]]]:
+def shown(frame: HeldFrameCopy, values: bool = False) -> tuple[bytes, list[tuple[int, int]]]:
     told = frame.octets(values)
     return bytes.fromhex(told["frame"]), [(start, end) for start, end in told["hidden"]]
 

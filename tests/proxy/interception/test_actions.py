@@ -273,7 +273,7 @@ def test_what_the_decision_took_is_part_of_the_delay(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(fault_executor, "now_ns", lambda: 1_000 * MS)
     for since, left in ((1_000, 20), (997, 17), (1_001, 20), (900, 0)):
         faults = FaultPlan("slow", 1, response_delay=20 * MS)
-        fault_executor.count_in(faults, since * MS)
+        fault_executor.subtract_elapsed(faults, since * MS)
         assert faults.response_delay == left * MS
 
 

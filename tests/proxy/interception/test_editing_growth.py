@@ -8,7 +8,7 @@ from typing import Any
 
 from barnabas import decoder
 from barnabas.plugins.rules.rule_engine import RuleEngine
-from barnabas.proxy.interception.frame_editor import METADATA, Editor, framed
+from barnabas.proxy.interception.frame_editor import METADATA, FrameEditor, framed
 
 OWN = ("127.0.0.1", 40000)
 
@@ -32,7 +32,7 @@ def metadata(partitions: int) -> bytes:
     return framed(decoder.encode_response(METADATA, 12, body))
 
 
-def steps(editor: Editor, frame: bytes) -> tuple[int, bytes | None]:
+def steps(editor: FrameEditor, frame: bytes) -> tuple[int, bytes | None]:
     """(calls of Python functions that changing a response takes, the response)."""
     calls = 0
 
@@ -50,7 +50,7 @@ def steps(editor: Editor, frame: bytes) -> tuple[int, bytes | None]:
 
 def test_partitions_are_not_looked_at_for_addresses() -> None:
     addresses = Map()
-    editor = Editor(addresses, RuleEngine([]))  # type: ignore[arg-type]
+    editor = FrameEditor(addresses, RuleEngine([]))  # type: ignore[arg-type]
     steps(editor, metadata(1))  # plans are compiled
     few, _ = steps(editor, metadata(10))
     many, changed = steps(editor, metadata(2000))

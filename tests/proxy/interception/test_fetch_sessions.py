@@ -33,8 +33,8 @@ def test_at_a_glance_as_by_fields(version: int, client: str | None) -> None:
     """What `alone` makes of the bytes is what `instead` makes of the decoded message; the decoder is the judge."""
     for session, epoch in ((0, 0), (0, -1), (0, 4), (5, 0), (5, 3), (5, -1)):
         frame = fetch(version, session, epoch, client, max_bytes=77, isolation_level=1)
-        other, ended = fetch_sessions.instead(decoder.decode_request(frame[4:]), 7)
-        glanced = fetch_sessions.alone(frame)
+        other, ended = fetch_sessions.replacement(decoder.decode_request(frame[4:]), 7)
+        glanced = fetch_sessions.without_session(frame)
         if (session, epoch) != (0, 0) or version < fetch_sessions.SINCE:
             assert glanced is None
         else:
@@ -45,10 +45,10 @@ def test_at_a_glance_as_by_fields(version: int, client: str | None) -> None:
 def test_what_is_cut_or_has_tags_is_not_seen_at_a_glance() -> None:
     frame = fetch(12, 0, 0)
     for end in range(len(frame) - 20):
-        assert fetch_sessions.begins(frame[:end]) is None
+        assert fetch_sessions.epoch_offset(frame[:end]) is None
     tagged = frame[:15] + b"\1\0\0" + frame[16:]
-    assert frame[15:16] == b"\0" and fetch_sessions.alone(tagged) is None
-    assert fetch_sessions.begins(b"\0" * 5 + frame, 5) == fetch_sessions.begins(frame) + 5  # type: ignore[operator]
+    assert frame[15:16] == b"\0" and fetch_sessions.without_session(tagged) is None
+    assert fetch_sessions.epoch_offset(b"\0" * 5 + frame, 5) == fetch_sessions.epoch_offset(frame) + 5  # type: ignore[operator]
 
 
 def test_the_broker_gets_no_session_and_rules_their_topic(testbed: Testbed) -> None:
@@ -81,7 +81,7 @@ def test_the_broker_gets_no_session_and_rules_their_topic(testbed: Testbed) -> N
     assert [number for number, error in enumerate(errors) if error] == meant
     assert [number for number, _, _ in seen] == [number for number in range(400) if number not in meant]
     for number, epoch, frame in seen:
-        place = fetch_sessions.begins(frames[number])
+        place = fetch_sessions.epoch_offset(frames[number])
         assert place is not None and epoch == -1
         assert frame == frames[number][:place] + b"\xff" * 4 + frames[number][place + 4 :]
     proxy.stop()

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from barnabas import decoder
-from barnabas.plugins.versions.adapter import Answer, Asked, Close, Forward, Silence, StackedAdapters, Step
+from barnabas.plugins.versions.adapter import AdaptedRequest, Answer, Close, Forward, Silence, StackedAdapters, Step
 from barnabas.proxy.relay.loop import Relay
 from barnabas.proxy.ring.ring import Ring
 from barnabas.proxy.supervisor.worker_shared_state import Board
@@ -32,7 +32,7 @@ class Scripted:
     """A adapter made of functions; Heartbeats are its business."""
 
     ask: Callable[[bytes], Step]
-    back: Callable[[Asked, bytes], bytes] = lambda asked, frame: frame
+    back: Callable[[AdaptedRequest, bytes], bytes] = lambda asked, frame: frame
     heard: list[tuple[int, bytes]] = field(default_factory=list)
 
     def wants(self, api_key: int, api_version: int) -> bool:
@@ -41,10 +41,10 @@ class Scripted:
     def request(self, frame: bytes) -> Step:
         return self.ask(frame)
 
-    def response(self, asked: Asked, frame: bytes) -> bytes:
+    def response(self, asked: AdaptedRequest, frame: bytes) -> bytes:
         return self.back(asked, frame)
 
-    def response_before(self, asked: Asked, place: int, frame: bytes) -> None:
+    def response_before(self, asked: AdaptedRequest, place: int, frame: bytes) -> None:
         self.heard.append((place, frame[4:]))
         if frame[4:] == b"bad":
             raise ValueError("bad")
@@ -111,7 +111,7 @@ def version(frame: bytes, number: int) -> bytes:
 
 
 def test_other_versions_on_both_legs(bed: Bed) -> None:
-    def back(asked: Asked, frame: bytes) -> bytes:
+    def back(asked: AdaptedRequest, frame: bytes) -> bytes:
         assert (asked.api_key, asked.api_version, asked.memo) == (HEARTBEAT, 1, "remembered")
         return frame + b" translated"
 

@@ -238,14 +238,14 @@ class Relay:
 class Half:
     """The direction from the client."""
 
-    connection: Asked
+    connection: AdaptedRequest
     paused: bool = False
     waits: int = 0
     open: bool = True
     direction: int = 0
 
 
-class Asked:
+class AdaptedRequest:
     """A connection whose broker is asked for its versions; `ends`: how it was closed."""
 
     def __init__(self, relay: Relay) -> None:
@@ -265,7 +265,7 @@ def test_behind_a_login_the_client_asks_itself(end: str, lost: int, release: str
     spoken = VersionNegotiation(relay, VersionsConfig(translate=True).settings())
 
     def begin() -> Any:
-        connection: Any = Asked(relay)
+        connection: Any = AdaptedRequest(relay)
         spoken.begin(connection)
         return connection
 

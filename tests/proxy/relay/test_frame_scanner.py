@@ -179,7 +179,7 @@ def test_responses_to_kept_requests(seed: int) -> None:
     chance = random.Random(seed)
     parts = [(HEARTBEAT, 4), (HEARTBEAT, 0), (PRODUCE, 11), (PRODUCE, 2), (FETCH, 16)]
     wanted = FastReject(errors=True, throttle=True, latency=600 * 10**9, size=400)
-    ways = {key: tuple(response_interest.way(key, version, wanted) for version in range(18)) for key, _ in parts}
+    ways = {key: tuple(response_interest.quiet_test(key, version, wanted) for version in range(18)) for key, _ in parts}
     quiet = tuple(ways.get(key) for key in range(max(ways) + 1))
     passed = stopped = 0
     scan = FrameScan(passing=KEPT, rules=SimpleNamespace(selection=KEPT, quiet=quiet, prefix_readers=((), ())))  # type: ignore[arg-type]

@@ -25,11 +25,11 @@ def test_processes_count_together() -> None:
             continue
         own = tally(board, worker).count(77, 9)
         for _ in range(EACH):
-            with own.alone():
+            with own.locked():
                 own.matched += 1
         os._exit(0)
     for _ in range(EACH):
-        with count.alone():
+        with count.locked():
             count.matched += 1
     for child in children:
         os.waitpid(child, 0)

@@ -71,7 +71,7 @@ def state(session: WiredSession) -> list[Any]:
         [entry if isinstance(entry, int) else entry.correlation for entry in connection.in_flight],
         connection.in_flight.kept() and connection.in_flight.kept()[0],
         *(getattr(connection.in_flight, name) for name in ("doubtful", "objects", "out_of_order", "unsure")),
-        connection.answer_bytes, connection.blinded, connection.closed,
+        connection.answer_bytes, connection.neutralized, connection.closed,
     ]  # fmt: skip
 
 

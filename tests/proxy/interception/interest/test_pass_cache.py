@@ -127,7 +127,7 @@ def test_a_fetch_that_has_to_be_changed_never_passes() -> None:
 def test_filters_that_ask_for_more_are_asked_each_time() -> None:
     for match in ("api == Produce and req.timeout_ms > 3", "api == Produce and size.req > 1MB", "api == Produce and magic < 2",
                   "api == Produce and corr == 7", "api == Produce and software contains java"):  # fmt: skip
-        assert not RuleEngine([Rule.of(match, delay="1ms")]).steady(PRODUCE), match
+        assert not RuleEngine([Rule.of(match, delay="1ms")]).stable(PRODUCE), match
 
 
 def test_pipelined_requests_of_two_topics(testbed: Testbed) -> None:

@@ -11,7 +11,7 @@ import pytest
 from barnabas import decoder
 from barnabas.captures import Capture
 from barnabas.proxy.control import ControlError
-from barnabas.proxy.control.held import HeldFrame
+from barnabas.proxy.control.held import HeldFrameCopy
 from barnabas.ui.tui.app import BarnabasApp
 from barnabas.ui.tui.model.held_queue import LEASE_SECONDS
 from barnabas.ui.tui.widgets.field_tree import FieldTree
@@ -194,7 +194,7 @@ def test_secrets_and_records_do_not_stand_in_the_bytes(story: Capture, monkeypat
     proxy = Proxy(1)
     login = decoder.encode_request(36, 1, {"auth_bytes": b"\0user\0canary"}, correlation_id=1)
     said = proxy.held()[0] | {"api_key": 36, "api_version": 1, "request_size": 0}
-    frame = HeldFrame(said, with_size(login))
+    frame = HeldFrameCopy(said, with_size(login))
     monkeypatch.setattr(proxy, "held", lambda: [frame.to_dict(False)])
     monkeypatch.setattr(proxy, "held_frame", lambda number: frame.to_dict(False) | frame.octets(False))
 
