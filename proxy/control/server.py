@@ -21,7 +21,7 @@ from aiohttp import web
 
 from ..events import ShutdownAsked, encode
 from ..supervisor.child import PACKET, receive_settings
-from .api.api import Api, Handler, answer, failure
+from .api.api import Api, Handler, Metrics, answer, failure
 from .api.bounds import BODY_BYTES
 from .api.routes import OPEN, ROUTES
 from .async_channel import AsyncChannel, CommandFailed
@@ -29,12 +29,39 @@ from .auth import Guard, Refused
 from .held import HeldFrameCopies
 from .history import History
 from .logs import logger
-from .metrics import scraped
 from .relays import Relays
 
 AT_ONCE = 128
 """Most requests that are answered at one time, streams included."""
 NICE = 5
+SCRAPE_SECONDS = 5.0
+
+
+def metrics_source(address: Any) -> Metrics | None:
+    """Ask the meter at `address` (host, port), which answers one request and closes; None without an address."""
+    if not address:
+        return None
+    host, port = address
+
+    async def ask(accept: str) -> tuple[bytes, str]:
+        async with asyncio.timeout(SCRAPE_SECONDS):
+            reader, writer = await asyncio.open_connection(host, port)
+            try:
+                accept = "".join(letter for letter in accept if letter.isprintable())
+                writer.write(f"GET /metrics HTTP/1.1\r\nHost: {host}\r\nAccept: {accept}\r\n\r\n".encode())
+                await writer.drain()
+                data = await reader.read(-1)
+            finally:
+                writer.close()
+        head, _, text = data.partition(b"\r\n\r\n")
+        first, *lines = head.decode("latin-1").split("\r\n")
+        if first.split(" ")[1:2] != ["200"]:
+            raise ValueError(first)
+        fields = (line.partition(":") for line in lines)
+        kinds = [value.strip() for name, _, value in fields if name.lower() == "content-type"]
+        return text, kinds[0] if kinds else "text/plain"
+
+    return ask
 
 
 class Server:
@@ -56,7 +83,7 @@ class Server:
         }
         relays = Relays([channels[name] for name in workers], held.notice)
         info = settings["info"]
-        self._api = Api(info, channels, self._shutdown, History(), held, relays, scraped(info.get("metrics")))
+        self._api = Api(info, channels, self._shutdown, History(), held, relays, metrics_source(info.get("metrics")))
         self._api.processes = {name: {"pid": pid, "alive": True} for name, pid in info["processes"].items()}
         self._api.processes["control"] = {"pid": os.getpid(), "alive": True}
         self._listener = socket.socket(fileno=settings["listener"])

@@ -72,15 +72,15 @@ class Dialer:
 
     def _log_in(self, sock: socket.socket) -> None:
         assert self._sasl is not None
-        talk = conversation(self._sasl, self._salted)
-        said: Any = next(talk)
+        login = conversation(self._sasl, self._salted)
+        step: Any = next(login)
         try:
             while True:
-                if isinstance(said, Work):
-                    said = talk.send(said.run())
+                if isinstance(step, Work):
+                    step = login.send(step.run())
                     continue
-                sock.sendall(said)
-                said = talk.send(receive_frame(sock))
+                sock.sendall(step)
+                step = login.send(receive_frame(sock))
         except StopIteration:
             return
 

@@ -9,8 +9,10 @@ for that answer in any case. Nothing waits longer than `patience`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from itertools import islice
+from typing import NamedTuple
 
 from ...captures.replay.mapping import NotKnown
 from ...captures.replay.partial_requests import PRODUCE
@@ -19,15 +21,12 @@ from ...captures.replay.preparer import CannotSend, Preparer, patched
 from ...captures.replay.report import Report
 from ...captures.replay.roles import Role
 from ...captures.replay.script import Call, Do, Script, Step, gives
+from ...decoder.codec.message import Message
 from ...decoder.connection.connection import expects_no_response
-from .ahead import Ahead
-from .closing import Closing
-from .composing import compose
-from .connections import Connections, RecordedConnection
+from .connections import ConnectionCloser, Connections, PendingCall, RecordedConnection, TargetConnection
 from .dialing import Dialer
-from .link import TargetConnection
 from .resolving import Resolver
-from .responses import Answers
+from .responses import ResponseChecker
 from .routing import Router
 from .settings import SECOND, Order, Settings
 from .target import Target, TargetFailed
@@ -36,6 +35,68 @@ MS = 1_000_000
 _SLICE_NS = MS
 _SOON_NS = 60_000
 """Nearer than this to a request's time the loop does not sleep: waking up takes that long."""
+
+
+def _cost(step: Step) -> int:
+    """About how many bytes a step that is read ahead takes."""
+    if step.call is None:
+        return 100
+    exchange = step.call.exchange
+    return 1000 + len(exchange.request or b"") if step.do is Do.SEND else 100 + len(exchange.response or b"")
+
+
+class ReadAhead:
+    """`steps` are those that were read and not taken; `exhausted` says that there are no more to read."""
+
+    def __init__(self, source: Iterator[Step]) -> None:
+        self.steps: deque[Step] = deque()
+        self.exhausted = False
+        self._source = source
+        self._bytes = 0
+
+    def fill(self, most: int, until_ns: int | None = None) -> None:
+        """Read until so many bytes are ahead, or until that time (of the monotonic clock)."""
+        while not self.exhausted and self._bytes < most:
+            step = next(self._source, None)
+            if step is None:
+                self.exhausted = True
+                return
+            self.steps.append(step)
+            self._bytes += _cost(step)
+            if until_ns is not None and time.monotonic_ns() >= until_ns:
+                return
+
+    def take(self) -> Step:
+        """The next step; it is not ahead any more."""
+        step = self.steps.popleft()
+        self._bytes -= _cost(step)
+        return step
+
+
+class Composed(NamedTuple):
+    """A frame without its size, its version, and the message where something has to be known of it."""
+
+    frame: bytes
+    version: int
+    message: Message | None
+
+
+def compose(call: Call, script: Script, preparer: Preparer, target: Target, report: Report, again: bool) -> Composed:
+    """Raises CannotSend with the reason, and NotKnown for an id that the target has not told yet. `again`: the request was
+    counted before."""
+    exchange = call.exchange
+    script.make_ready(call)
+    if call.skip is not None:
+        raise CannotSend(call.skip)
+    if preparer.unchanged(call):
+        # With several brokers its partitions say where it goes.
+        message = exchange.request_message if len(target.brokers) > 1 else None
+        return Composed(exchange.request or b"", exchange.api_version, message)
+    message = preparer.request(call)
+    if message.api_version != exchange.api_version:
+        what = f"{exchange.api} v{exchange.api_version} sent as v{message.api_version}"
+        report.versions[what] = report.versions.get(what, 0) + (not again)
+    return Composed(message.frame, message.api_version, message)
 
 
 class Player:
@@ -56,15 +117,15 @@ class Player:
         self.settings = settings or Settings()
         self.mapping = preparer.mapping
         self.resolver = resolver or Resolver(script, target, self.mapping, report)
-        self.answers = Answers(script, preparer, self.resolver, report, self.settings)
+        self.responses = ResponseChecker(script, preparer, self.resolver, report, self.settings)
         self.router = Router(target, self.mapping)
         self.stop = False
         self.sent = 0
         self.tick = tick
         self._net = Connections(dialer, target, self.settings.connections, report, self._answer, self._lost)
-        self._ahead = Ahead(script.steps())
-        self._lines: dict[int, RecordedConnection] = {}
-        self._closing = Closing(self._lines, self._net, report, self.settings)
+        self._read_ahead = ReadAhead(script.steps())
+        self._recorded: dict[int, RecordedConnection] = {}
+        self._closer = ConnectionCloser(self._recorded, self._net, report, self.settings)
         self._blocked: Call | None = None
         self._blocked_until = 0
         self._held_until = 0
@@ -73,14 +134,14 @@ class Player:
         self._again: list[tuple[int, RecordedConnection, Call]] = []
         self._given: dict[tuple[Role, object], Call] = {}
         self._waiters: dict[int, set[RecordedConnection]] = {}
-        self._waiting_lines: set[RecordedConnection] = set()
+        self._waiting: set[RecordedConnection] = set()
         self._patience_ns = int(self.settings.patience * SECOND)
 
     # --- the loop ---------------------------------------------------------------------------------------------
 
     def run(self) -> None:
         """Replay to the end, or until `stop`."""
-        self._ahead.fill(self.settings.preload)
+        self._read_ahead.fill(self.settings.preload)
         self.resolver.new_topics()
         self._begun = time.monotonic_ns()
         try:
@@ -105,12 +166,12 @@ class Player:
             idle = time.monotonic_ns()
             self.tick()
             if left > 2 * MS:
-                self._ahead.fill(self.settings.preload, idle + min(_SLICE_NS, left // 2))
+                self._read_ahead.fill(self.settings.preload, idle + min(_SLICE_NS, left // 2))
         self._overdue(time.monotonic_ns())
 
     def _advance(self, now: int) -> int | None:
         """Do all steps that are due; when the next one is, in ns, or None if that depends on answers (or on nothing)."""
-        pace, steps = self.settings.pace, self._ahead.steps
+        pace, steps = self.settings.pace, self._read_ahead.steps
         done = 0
         while True:
             if self._blocked is not None:
@@ -118,9 +179,9 @@ class Player:
                     return None
                 self._blocked, self._held_until = None, time.monotonic_ns()
             if not steps:
-                if self._ahead.exhausted:
+                if self._read_ahead.exhausted:
                     return None
-                self._ahead.fill(1 << 16)
+                self._read_ahead.fill(1 << 16)
                 self.resolver.new_topics()
                 continue
             step = steps[0]
@@ -139,7 +200,7 @@ class Player:
                             self.report.late_ns.append(max(0, time.monotonic_ns() - due))
                 elif step.do is Do.CLOSE and due > now and not pace.rate:
                     return due
-            self._ahead.take()
+            self._read_ahead.take()
             self._step(step, now)
             done += 1
             if done % 256 == 0:
@@ -147,40 +208,40 @@ class Player:
 
     def _dial_ahead(self) -> None:
         """Connect for the next steps: making a connection takes longer than sending on one."""
-        for step in islice(self._ahead.steps, 8):
+        for step in islice(self._read_ahead.steps, 8):
             if step.do is Do.SEND and step.call is not None and not self.settings.connections:
-                line = self._line(step)
-                if not line.links and len(self.target.brokers) < 2:
-                    self._net.link(line, None)
+                recorded = self._recorded_connection(step)
+                if not recorded.connections and len(self.target.brokers) < 2:
+                    self._net.connection(recorded, None)
 
     def _finished(self) -> bool:
-        if self._ahead.steps or not self._ahead.exhausted or self._blocked is not None or self._again:
+        if self._read_ahead.steps or not self._read_ahead.exhausted or self._blocked is not None or self._again:
             return False
-        if self._waiting_lines:
+        if self._waiting:
             return False
-        return not self._net.busy and not self._closing.busy
+        return not self._net.busy and not self._closer.busy
 
     # --- steps ------------------------------------------------------------------------------------------------
 
-    def _line(self, step: Step) -> RecordedConnection:
-        line = self._lines.get(step.connection)
-        if line is None:
-            line = self._lines[step.connection] = RecordedConnection(
+    def _recorded_connection(self, step: Step) -> RecordedConnection:
+        recorded = self._recorded.get(step.connection)
+        if recorded is None:
+            recorded = self._recorded[step.connection] = RecordedConnection(
                 step.connection, step.call.exchange.broker if step.call is not None else step.broker
             )
-        return line
+        return recorded
 
     def _step(self, step: Step, now: int) -> None:
-        line = self._line(step)
+        recorded = self._recorded_connection(step)
         call = step.call
         if step.do is Do.OPEN:
             return
-        if line.backlog:
-            line.backlog.append(step)
+        if recorded.backlog:
+            recorded.backlog.append(step)
             return
         if step.do is Do.SEND:
             assert call is not None
-            self._try_send(line, step)
+            self._try_send(recorded, step)
         elif step.do is Do.ANSWER:
             assert call is not None
             if call.done:
@@ -191,35 +252,35 @@ class Player:
             if self.settings.order is Order.RECORDED and not call.waiting:
                 self._blocked, self._blocked_until = call, now + self._patience_ns
             else:
-                self._hold(line, step)
+                self._hold(recorded, step)
         else:
-            self._closing.close(line, step)
+            self._closer.close(recorded, step)
 
-    def _hold(self, line: RecordedConnection, step: Step) -> None:
+    def _hold(self, recorded: RecordedConnection, step: Step) -> None:
         """Nothing goes on at this connection before that step is done."""
-        line.backlog.appendleft(step)
-        line.since = time.monotonic_ns()
-        self._waiting_lines.add(line)
+        recorded.backlog.appendleft(step)
+        recorded.since = time.monotonic_ns()
+        self._waiting.add(recorded)
 
-    def _drain(self, line: RecordedConnection) -> None:
+    def _drain(self, recorded: RecordedConnection) -> None:
         """Go on with a connection as far as it can."""
-        while line.backlog:
-            step = line.backlog[0]
+        while recorded.backlog:
+            step = recorded.backlog[0]
             if step.do is Do.ANSWER:
                 assert step.call is not None
                 if not step.call.done:
                     self._expect(step.call)
-                    if self.settings.order is not Order.FREE or step.connection != line.number:
+                    if self.settings.order is not Order.FREE or step.connection != recorded.number:
                         return
-                line.backlog.popleft()
+                recorded.backlog.popleft()
                 continue
-            line.backlog.popleft()
-            line.since = time.monotonic_ns()
+            recorded.backlog.popleft()
+            recorded.since = time.monotonic_ns()
             if step.do is Do.CLOSE:
-                self._closing.close(line, step)
-            elif not self._try_send(line, step):
+                self._closer.close(recorded, step)
+            elif not self._try_send(recorded, step):
                 return
-        self._waiting_lines.discard(line)
+        self._waiting.discard(recorded)
 
     def _expect(self, call: Call) -> None:
         """Remember what a recorded answer gave out that the target has still to give."""
@@ -228,27 +289,27 @@ class Player:
             for given in gives(asked, answer):
                 self._given.setdefault(given, call)
 
-    def _try_send(self, line: RecordedConnection, step: Step) -> bool:
+    def _try_send(self, recorded: RecordedConnection, step: Step) -> bool:
         """Send a request, or hold its connection until it can be."""
         call = step.call
         assert call is not None
         try:
-            self._send(line, call)
+            self._send(recorded, call)
         except NotKnown as unknown:
             giver = self._given.get((unknown.role, unknown.value))
             if giver is not None and not giver.done and giver is not call:
-                line.backlog.appendleft(step)
-                self._hold(line, Step(Do.ANSWER, 0, giver.connection, giver))
-                self._waiters.setdefault(id(giver), set()).add(line)
+                recorded.backlog.appendleft(step)
+                self._hold(recorded, Step(Do.ANSWER, 0, giver.connection, giver))
+                self._waiters.setdefault(id(giver), set()).add(recorded)
                 return False
             self.resolver.resolve(unknown)
             try:
-                self._send(line, call)
+                self._send(recorded, call)
             except NotKnown as still:
                 self._skip(call, f"the target has no {still.role} for what was recorded")
         return True
 
-    def _send(self, line: RecordedConnection, call: Call, again: bool = False) -> None:
+    def _send(self, recorded: RecordedConnection, call: Call, again: bool = False) -> None:
         exchange = call.exchange
         try:
             frame, version, message = compose(call, self.script, self.preparer, self.target, self.report, again)
@@ -256,17 +317,17 @@ class Player:
             self._skip(call, str(reason))
             return
         try:
-            node = self.router.node(message, line.broker)
+            node = self.router.node(message, recorded.broker)
         except TargetFailed as reason:
             self._skip(call, str(reason))
             return
-        link = self._net.link(line, node)
-        if link.failed:
-            self._fail(call, link.failed)
+        connection = self._net.connection(recorded, node)
+        if connection.failed:
+            self._fail(call, connection.failed)
             return
         self._correlation = (self._correlation + 1) & 0x7FFFFFFF
-        link.out += patched(frame, self._correlation)
-        self._net.dirty.add(link)
+        connection.out += patched(frame, self._correlation)
+        self._net.dirty.add(connection)
         call.sent_ns = time.monotonic_ns()
         if again:
             self.report.again += 1
@@ -279,13 +340,13 @@ class Player:
             call.done = call.answered = True
             self.report.equal += 1
         else:
-            link.pending.append((self._correlation, call, version))
+            connection.pending.append(PendingCall(self._correlation, call, version))
             self._net.pending += 1
 
     def _skip(self, call: Call, why: str) -> None:
         self.report.skip(call, why)
         if why == ALTERS:
-            self.answers.left_out.left_out(call.exchange)
+            self.responses.left_out.left_out(call.exchange)
         self._go_on(call)
 
     def _fail(self, call: Call, why: str) -> None:
@@ -295,64 +356,64 @@ class Player:
     def _go_on(self, call: Call) -> None:
         """Whatever waits for a call waits no more."""
         call.done = True
-        for line in self._waiters.pop(id(call), ()):
-            self._drain(line)
+        for recorded in self._waiters.pop(id(call), ()):
+            self._drain(recorded)
 
     # --- connections ------------------------------------------------------------------------------------------
 
-    def _lost(self, link: TargetConnection, calls: list[Call], why: str) -> None:
+    def _lost(self, connection: TargetConnection, calls: list[Call], why: str) -> None:
         """A connection is gone, or never was."""
-        line: RecordedConnection = link.owner
-        line.closes_by = 0
+        recorded: RecordedConnection = connection.owner
+        recorded.closes_by = 0
         for call in calls:
             if call.exchange.response is not None:
                 self._fail(call, why)
             else:
                 self.report.unanswered += 1
                 self._go_on(call)
-        self._drain(line)
+        self._drain(recorded)
 
     def _overdue(self, now: int) -> None:
         """Whatever has been waited for too long is waited for no more; what is to be sent again is sent."""
         if self._blocked is not None and now > self._blocked_until:
             self._give_up(self._blocked)
-        for line in list(self._waiting_lines):
-            step = line.backlog[0] if line.backlog else None
+        for recorded in list(self._waiting):
+            step = recorded.backlog[0] if recorded.backlog else None
             if step is None:
-                self._waiting_lines.discard(line)
-            elif step.do is Do.ANSWER and step.call is not None and (step.call.done or now - line.since > self._patience_ns):
+                self._waiting.discard(recorded)
+            elif step.do is Do.ANSWER and step.call is not None and (step.call.done or now - recorded.since > self._patience_ns):
                 if not step.call.done:
                     self._give_up(step.call)
-                self._drain(line)
-        self._closing.overdue(now)
+                self._drain(recorded)
+        self._closer.overdue(now)
         if self._again:
             due = [entry for entry in self._again if entry[0] <= now]
             self._again = [entry for entry in self._again if entry[0] > now]
-            for _, line, call in due:
+            for _, recorded, call in due:
                 try:
-                    self._send(line, call, again=True)
+                    self._send(recorded, call, again=True)
                 except NotKnown as unknown:
                     self._skip(call, f"the target has no {unknown.role} for what was recorded")
-        if self._ahead.exhausted and not self._ahead.steps and self._net.pending:
+        if self._read_ahead.exhausted and not self._read_ahead.steps and self._net.pending:
             self._last_ones(now)
 
     def _last_ones(self, now: int) -> None:
         """At the end, answers that never came in the recording are not waited for; the others for a while."""
-        for link in list(self._net.all):
-            while link.pending:
-                _, call, _ = link.pending[0]
+        for connection in list(self._net.all):
+            while connection.pending:
+                _, call, _ = connection.pending[0]
                 if call.exchange.response is not None and now - call.sent_ns < self._patience_ns:
                     break
                 if call.exchange.response is None and now - call.sent_ns < SECOND:
                     break
-                link.pending.popleft()
+                connection.pending.popleft()
                 self._net.pending -= 1
                 self.report.unanswered += 1
                 if call.exchange.response is not None:
                     self.report.fail(call, f"no answer within {self.settings.patience:g} s")
                 self._go_on(call)
-            if not link.pending:
-                self._drain(link.owner)
+            if not connection.pending:
+                self._drain(connection.owner)
 
     def _give_up(self, call: Call) -> None:
         self.report.note(f"went on without waiting longer for {call.exchange.api}")
@@ -360,7 +421,7 @@ class Player:
         self._held_until = time.monotonic_ns()
 
     def _end(self) -> None:
-        self.answers.finish(not self.stop)
+        self.responses.finish(not self.stop)
         for what, count in self.script.left_out.items():
             self.report.skipped[what] = self.report.skipped.get(what, 0) + count
         if self.router.spread:
@@ -369,34 +430,34 @@ class Player:
 
     # --- answers ----------------------------------------------------------------------------------------------
 
-    def _answer(self, link: TargetConnection, frame: bytes) -> None:
+    def _answer(self, connection: TargetConnection, frame: bytes) -> None:
         now = time.monotonic_ns()
         correlation = int.from_bytes(frame[:4], "big", signed=True)
-        while link.pending and link.pending[0][0] != correlation:
-            if all(entry[0] != correlation for entry in link.pending):
+        while connection.pending and connection.pending[0].correlation != correlation:
+            if all(each.correlation != correlation for each in connection.pending):
                 self.report.note("answers that nobody asked for")
                 return
-            _, missed, _ = link.pending.popleft()
+            _, missed, _ = connection.pending.popleft()
             self._net.pending -= 1
             self._fail(missed, "the target answered a later request instead")
-        if not link.pending:
+        if not connection.pending:
             self.report.note("answers that nobody asked for")
             return
-        _, call, version = link.pending.popleft()
+        _, call, version = connection.pending.popleft()
         self._net.pending -= 1
-        line = self._lines[call.connection]
+        recorded = self._recorded[call.connection]
         exchange = call.exchange
-        if version == exchange.api_version and self.answers.same(exchange, frame):
+        if version == exchange.api_version and self.responses.same(exchange, frame):
             self.report.equal += 1
         else:
-            again_ns = self.answers.look(call, frame, version, now, closing=bool(line.closes_by))
+            again_ns = self.responses.check(call, frame, version, now, closing=bool(recorded.closes_by))
             if again_ns:
-                self._again.append((now + again_ns, line, call))
+                self._again.append((now + again_ns, recorded, call))
                 return
         call.done = call.answered = True
         self.report.answered += 1
         self.report.took(call, now - call.sent_ns)
         if self._waiters:
             self._go_on(call)
-        if line.backlog:
-            self._drain(line)
+        if recorded.backlog:
+            self._drain(recorded)

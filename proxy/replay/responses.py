@@ -36,7 +36,7 @@ _MOVED = frozenset(
 )  # fmt: skip
 
 
-class Answers:
+class ResponseChecker:
     """Takes the answers of one replay."""
 
     def __init__(self, script: Script, preparer: Preparer, resolver: Resolver, report: Report, settings: Settings) -> None:
@@ -62,7 +62,7 @@ class Answers:
             return False
         return memoryview(recorded)[4:] == memoryview(frame)[4:]
 
-    def look(self, call: Call, frame: bytes, version: int, now: int, closing: bool = False) -> int:
+    def check(self, call: Call, frame: bytes, version: int, now: int, closing: bool = False) -> int:
         """Read an answer, learn from it and compare it. Returns after how many ns the request is to be sent again; 0 if
         it is done with."""
         exchange = call.exchange
@@ -98,7 +98,7 @@ class Answers:
         if found and reads and not closing and self._settles(call, now):
             return self._again(call, "not the same yet")
         if reads:
-            self._ahead(call, asked, found, got)
+            self._compare_later(call, asked, found, got)
         elif found:
             self._differ(call, found)
         else:
@@ -154,7 +154,7 @@ class Answers:
         self._settling_ns -= min(call.attempts + 1, 5) * _AGAIN_NS
         return True
 
-    def _ahead(self, call: Call, asked: Message, found: list[Difference], got: Message) -> None:
+    def _compare_later(self, call: Call, asked: Message, found: list[Difference], got: Message) -> None:
         """Keep differences until the same is asked again: an answer that was recorded a moment later is none."""
         place = asked.api_key, asked.frame[asked.body_start :]
         before = self._open.pop(place, None)

@@ -43,8 +43,8 @@ class Replay:
 
     def script(self) -> Script:
         """The steps of the capture, from its start. Raises NotACapture, OSError."""
-        told = EventReader(self.capture)
-        return Script(_everything(told), self.policy, self.wanted, self.renames)
+        events = EventReader(self.capture)
+        return Script(_everything(events), self.policy, self.wanted, self.renames)
 
     @property
     def renames(self) -> bool:
@@ -79,9 +79,9 @@ class Replay:
         return report
 
 
-def _everything(told: EventReader) -> Iterator[ConnectionEvent]:
-    yield from told.read()
-    yield from told.end()
+def _everything(events: EventReader) -> Iterator[ConnectionEvent]:
+    yield from events.read()
+    yield from events.end()
 
 
 class _StoppedBySignals:

@@ -41,16 +41,16 @@ class Target:
         self.cluster_id: str | None = None
         self.topics: dict[str, tuple[bytes, dict[int, tuple[int, int]]]] = {}
         self._dialer = dialer
-        self._links: dict[Address, socket.socket] = {}
+        self._sockets: dict[Address, socket.socket] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
         self._correlation = 0
         self._negotiate()
         self.refresh()
 
     def close(self) -> None:
-        for sock in self._links.values():
+        for sock in self._sockets.values():
             sock.close()
-        self._links.clear()
+        self._sockets.clear()
 
     def ask(self, api: str, fields: Mapping[str, Any], node: int | None = None, most: int | None = None) -> Message:
         """One question and its answer, at the highest version both know (at most `most`). Raises TargetFailed."""
@@ -74,16 +74,16 @@ class Target:
     def _converse(self, address: Address, frame: bytes, what: str) -> bytes:
         """A request frame and the frame that answers it."""
         try:
-            sock = self._links.get(address)
+            sock = self._sockets.get(address)
             if sock is None:
-                sock = self._links[address] = self._dialer.dial(address)
+                sock = self._sockets[address] = self._dialer.dial(address)
                 sock.settimeout(SECONDS)
             sock.sendall(len(frame).to_bytes(4, "big") + frame)
             return receive_frame(sock)
         except DialFailed as error:
             raise TargetFailed(str(error)) from None
         except OSError as error:
-            self._links.pop(address, socket.socket()).close()
+            self._sockets.pop(address, socket.socket()).close()
             raise TargetFailed(
                 f"{address[0]}:{address[1]} did not answer {what}: {error}; is it a Kafka broker, and does its "
                 "listener want TLS (--broker-tls) or a login (--sasl-mechanism)?"
@@ -95,25 +95,25 @@ class Target:
 
     def _negotiate(self) -> None:
         self._correlation += 1
-        asked = api_versions.request(correlation_id=self._correlation, client_id=CLIENT_ID)
+        request = api_versions.request(correlation_id=self._correlation, client_id=CLIENT_ID)
         try:
-            told = api_versions.read(self._converse(self.address, asked, "ApiVersions v0"), 0)
+            answer = api_versions.read(self._converse(self.address, request, "ApiVersions v0"), 0)
         except decoder.DecodeError as error:
             raise TargetFailed(f"{self.address[0]}:{self.address[1]} answered ApiVersions v0 wrongly: {error}; is it a Kafka broker?") from None
-        self.offers = dict(told.ranges)
+        self.offers = dict(answer.ranges)
         lowest, highest = self.offers.get(_PRODUCE, (0, 0))
         if lowest < _PRODUCE_SERVED <= _PRODUCE_OF_4 <= highest:
             self.offers[_PRODUCE] = _PRODUCE_SERVED, highest
         if not self.offers:
-            raise TargetFailed(f"{self.address[0]}:{self.address[1]} offers no API ({facts.error_name(told.error_code)})")
+            raise TargetFailed(f"{self.address[0]}:{self.address[1]} offers no API ({facts.error_name(answer.error_code)})")
 
     def refresh(self) -> None:
         """Learn brokers, topics, leaders and epochs anew."""
-        told = self.ask("Metadata", {"topics": []} if self._oldest_metadata() else {"topics": None}).to_dict()
-        self.brokers = {b["node_id"]: (b["host"], b["port"]) for b in told["brokers"]}
-        self.cluster_id = told.get("cluster_id")
+        answer = self.ask("Metadata", {"topics": []} if self._oldest_metadata() else {"topics": None}).to_dict()
+        self.brokers = {b["node_id"]: (b["host"], b["port"]) for b in answer["brokers"]}
+        self.cluster_id = answer.get("cluster_id")
         self.topics = {}
-        for topic in told["topics"]:
+        for topic in answer["topics"]:
             if topic["error_code"] or topic["name"] is None:
                 continue
             leaders = {p["partition_index"]: (p["leader_id"], p.get("leader_epoch", -1)) for p in topic["partitions"]}
@@ -141,18 +141,18 @@ class Target:
     def _coordinator(self, kind: int, key: str) -> int | None:
         known = self._coordinators.get((kind, key))
         if known is None:
-            told = self.ask("FindCoordinator", {"key": key, "key_type": kind}, most=3).to_dict()
-            if told["error_code"]:
+            answer = self.ask("FindCoordinator", {"key": key, "key_type": kind}, most=3).to_dict()
+            if answer["error_code"]:
                 return None
-            known = self._coordinators[kind, key] = told["node_id"]
+            known = self._coordinators[kind, key] = answer["node_id"]
         return known
 
     def create(self, topics: Mapping[str, int]) -> dict[str, str]:
         """Create topics with so many partitions; returns what did not go, by topic."""
         factor = min(3, len(self.brokers)) or 1
         rows = [{"name": n, "num_partitions": max(1, p), "replication_factor": factor} for n, p in topics.items()]
-        told = self.ask("CreateTopics", {"topics": rows, "timeout_ms": int(SECONDS * 1000)}, most=7).to_dict()
-        return {t["name"]: facts.error_name(t["error_code"]) for t in told["topics"] if t["error_code"]}
+        answer = self.ask("CreateTopics", {"topics": rows, "timeout_ms": int(SECONDS * 1000)}, most=7).to_dict()
+        return {t["name"]: facts.error_name(t["error_code"]) for t in answer["topics"] if t["error_code"]}
 
     def ends(self, topics: Iterable[str]) -> dict[tuple[str, int], int]:
         """Where the logs of topics end, by (topic, partition); those that cannot be told are left out."""
@@ -177,7 +177,7 @@ class Target:
 
     def producer(self) -> tuple[int, int]:
         """A producer id and epoch of the replay's own."""
-        told = self.ask("InitProducerId", {"transactional_id": None, "transaction_timeout_ms": 60_000}, most=4).to_dict()
-        if told["error_code"]:
-            raise TargetFailed(f"the target gives no producer id: {facts.error_name(told['error_code'])}")
-        return told["producer_id"], told["producer_epoch"]
+        answer = self.ask("InitProducerId", {"transactional_id": None, "transaction_timeout_ms": 60_000}, most=4).to_dict()
+        if answer["error_code"]:
+            raise TargetFailed(f"the target gives no producer id: {facts.error_name(answer['error_code'])}")
+        return answer["producer_id"], answer["producer_epoch"]

@@ -16,7 +16,7 @@ from ..addressing.address_map import listen, reason
 from ..addressing.transparent import EVERYWHERE, prepare_listener
 from ..control.starting import ControlStart, ControlStartError
 from ..events import Address, Event, Listening, show
-from ..interception.plugin_host.checking import check
+from ..interception.plugin_host.forkserver_client import check
 from ..metrics.settings import MeterError, Metering
 from ..negotiation.security import SecurityError, describe, prepare
 from ..settings.proxy_config import ProxyConfig, ProxyError

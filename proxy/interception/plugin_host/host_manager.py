@@ -15,14 +15,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ...events import PluginDisabled, PluginFault, PluginHangs, PluginSaid, PluginsKept, PluginsLoaded
 from ...relay.io import polling
 from .config import FAULT_SECONDS, PluginsConfig
-from .forkserver_client import ForkServerClient, HostProcess
+from .forkserver_client import LOAD_SECONDS, ForkServerClient, HostProcess
 from .host import RUNNING
 
 if TYPE_CHECKING:
     from ...relay.interfaces import Relay
 
-LOAD_SECONDS = 20.0
-"""A version that has not loaded within so long does not work."""
 AGAIN_SECONDS = 1.0
 """Between two attempts to have a forkserver."""
 

@@ -13,7 +13,7 @@ from ....plugins.hooks import PluginError, installed, parse
 from ....plugins.hooks.plugin import OF_MESSAGES
 from ....plugins.hooks.sources import GROUP
 from ....proxy.interception.plugin_host import PluginsConfig
-from ....proxy.interception.plugin_host.checking import check as load_once
+from ....proxy.interception.plugin_host.forkserver_client import check as load_once
 from ...safe import visible
 from ..common.failure import Failure
 
