@@ -198,7 +198,6 @@ class PluginRequest:
     question: int
     connection: Connection
     frame: bytes
-    until: float
     by: str
     over: bool = False
 

@@ -6,8 +6,7 @@ It looks after the plugins' files as well, keeps the text of the version that wo
 replaced by what ran, whatever the file says by now), and ends its hosts when the relay is gone. No plugin's code runs
 here.
 
-From the relay: ``start`` (with a host's channel and cell), ``accept``, ``kill``. To the relay: ``changed`` (a file),
-``failed`` (a file that cannot be read), ``ended`` (a host, and how).
+From the relay: ``start`` (with a host's channel and its `RunningHook`), ``accept``, ``kill``. To the relay: `ForkServerEvent`.
 
 Why not `supervisor.fork_server`: see there. A host that is started as a fresh interpreter takes half a second, for which the
 traffic of a connection would wait after every fault of a plugin.
@@ -30,6 +29,7 @@ from ....plugins.hooks.sources import Source
 from ...supervisor.child import PACKET, receive_settings
 from . import host
 from .config import PluginsConfig
+from .messages import ForkServerEvent
 
 LOOK_SECONDS = 0.15
 """How often files are looked at."""
@@ -66,7 +66,7 @@ class ForkServer:
             ready = [fd for fd, _ in poll.poll(max(look - time.monotonic(), 0.0) * 1000)]
             if self._bell[0] in ready:
                 os.read(self._bell[0], 4096)
-            if self._control.fileno() in ready and not self._ordered():
+            if self._control.fileno() in ready and not self._command_received():
                 break
             self._reap()
             if time.monotonic() >= look:
@@ -75,15 +75,15 @@ class ForkServer:
         for pid in self._hosts:
             _kill(pid)
 
-    def _tell(self, message: dict[str, Any]) -> None:
+    def _report(self, kind: str, number: int = 0, text: str = "") -> None:
         try:
-            self._control.send(json.dumps(message).encode())
+            self._control.send(json.dumps(ForkServerEvent(kind, number, text)).encode())
         except OSError:
             pass  # the relay is gone: the next receive says so
 
-    # -- orders ----------------------------------------------------------------------------------------------
+    # -- commands ----------------------------------------------------------------------------------------------
 
-    def _ordered(self) -> bool:
+    def _command_received(self) -> bool:
         """Whether the relay is there."""
         try:
             packet, fds, _, _ = socket.recv_fds(self._control, PACKET, 2)
@@ -91,26 +91,26 @@ class ForkServer:
             return False
         if not packet:
             return False
-        order = json.loads(packet)
-        number = order["number"]
-        if order["do"] == "start":
-            self._start(order, fds)
-        elif order["do"] == "accept":
+        command = json.loads(packet)
+        number = command["number"]
+        if command["do"] == "start":
+            self._start(command, fds)
+        elif command["do"] == "accept":
             self._accepted = self._versions.pop(number, self._accepted)
-            for path in order["files"]:
+            for path in command["files"]:
                 self._watched.setdefault(path, _signature(path))
-        elif order["do"] == "kill":
+        elif command["do"] == "kill":
             self._versions.pop(number, None)
             for pid, each in self._hosts.items():
                 if each == number:
                     _kill(pid)
         return True
 
-    def _start(self, order: dict[str, Any], fds: list[int]) -> None:
-        number = order["number"]
+    def _start(self, command: dict[str, Any], fds: list[int]) -> None:
+        number = command["number"]
         try:
             sources = self._accepted
-            if order["fresh"] or sources is None:
+            if command["fresh"] or sources is None:
                 for path in self._watched:
                     self._watched[path] = _signature(path)  # before it is read: what comes later is news
                 sources = [source.read() for source in self._config.sources]
@@ -118,16 +118,16 @@ class ForkServer:
         except PluginError as error:
             for fd in fds:
                 os.close(fd)
-            self._tell({"failed": number, "text": str(error)})
+            self._report("failed", number, str(error))
             return
         pid = os.fork()
         if pid == 0:
-            self._become(fds, sources, order)
+            self._become(fds, sources, command)
         for fd in fds:
             os.close(fd)
         self._hosts[pid] = number
 
-    def _become(self, fds: list[int], sources: list[Source], order: dict[str, Any]) -> NoReturn:
+    def _become(self, fds: list[int], sources: list[Source], command: dict[str, Any]) -> NoReturn:
         """The rest of the child's life."""
         status = 1
         try:
@@ -139,7 +139,7 @@ class ForkServer:
             for end in self._bell:
                 os.close(end)
             os.dup2(2, 1)  # what plugins print must not come between the proxy's events
-            host.run(fds[0], fds[1], sources, self._config.memory, set(order["without"]))
+            host.run(fds[0], fds[1], sources, self._config.memory, set(command["without"]))
             status = 0
         except BaseException as error:
             print(f"plugin host: {type(error).__name__}: {error}", file=sys.stderr)
@@ -149,7 +149,7 @@ class ForkServer:
     # -- hosts and files -------------------------------------------------------------------------------------
 
     def _reap(self) -> None:
-        """Tell which hosts have ended, and how; what they have started ends with them."""
+        """Report which hosts have ended, and how; what they have started ends with them."""
         while self._hosts:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -162,22 +162,22 @@ class ForkServer:
             if number is not None:
                 code = os.waitstatus_to_exitcode(status)
                 how = f"exit status {code}" if code >= 0 else f"signal {-code} ({signal.strsignal(-code)})"
-                self._tell({"ended": number, "how": how})
+                self._report("ended", number, how)
 
     def _look(self) -> None:
-        """Tell of files that were saved, when they have been the same for two looks: one may be empty, or gone, for a
-        moment while it is saved."""
-        changed = []
+        """Report files that were saved, once they have been the same for two looks: while it is saved a file may be empty or gone
+        for a moment."""
+        changed = False
         for path, before in self._watched.items():
             now = _signature(path)
             if now is None or now == before:
                 continue
             if self._saving.get(path) == now:
                 self._watched[path] = now
-                changed.append(path)
+                changed = True
             self._saving[path] = now
         if changed:
-            self._tell({"changed": changed})
+            self._report("changed")
 
 
 def _kill(pid: int) -> None:

@@ -1,4 +1,4 @@
-"""A forkserver (`forkserver`) from the outside: started, ordered, heard."""
+"""The relay's end of the forkserver (`forkserver`): starting it and hosts, and loading plugins once to check them."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from ...supervisor.channel import Channel
 from ...supervisor.child import PACKET
 from ...supervisor.children import start_child, wait_or_kill
 from .config import PluginsConfig
+from .messages import ForkServerEvent
 from .running_hook import RunningHook, new_running_hook
 
 LOAD_SECONDS = 20.0
@@ -55,9 +56,9 @@ class ForkServerClient:
         for end in (ours, theirs):
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)
         running_hook, fd = new_running_hook()
-        order = {"do": "start", "number": self._number, "fresh": fresh, "without": without}
+        command = {"do": "start", "number": self._number, "fresh": fresh, "without": without}
         try:
-            socket.send_fds(self.control, [json.dumps(order).encode()], [theirs.fileno(), fd])
+            socket.send_fds(self.control, [json.dumps(command).encode()], [theirs.fileno(), fd])
         except BaseException:
             ours.close()
             running_hook.close()
@@ -69,20 +70,20 @@ class ForkServerClient:
 
     def accept(self, host: HostProcess, files: list[str]) -> None:
         """The version that a host has loaded is the one to run from now on."""
-        self._order({"do": "accept", "number": host.number, "files": files})
+        self._send({"do": "accept", "number": host.number, "files": files})
 
     def kill(self, host: HostProcess) -> None:
-        self._order({"do": "kill", "number": host.number})
+        self._send({"do": "kill", "number": host.number})
 
-    def _order(self, order: dict[str, Any]) -> None:
+    def _send(self, command: dict[str, Any]) -> None:
         try:
-            self.control.send(json.dumps(order).encode())
+            self.control.send(json.dumps(command).encode())
         except OSError:
             pass  # it is gone: `receive` says so
 
-    def receive(self) -> list[dict[str, Any]] | None:
-        """What the forkserver tells; None: it is gone."""
-        found: list[dict[str, Any]] = []
+    def receive(self) -> list[ForkServerEvent] | None:
+        """What has come; None: the forkserver is gone."""
+        found: list[ForkServerEvent] = []
         while True:
             try:
                 packet = self.control.recv(PACKET)
@@ -92,7 +93,7 @@ class ForkServerClient:
                 packet = b""
             if not packet:
                 return found or None
-            found.append(json.loads(packet))
+            found.append(ForkServerEvent(*json.loads(packet)))
 
     def close(self) -> None:
         """End it, and its hosts with it."""
@@ -127,12 +128,12 @@ def check(config: PluginsConfig) -> list[dict[str, Any]]:
             if host.channel.closed and not ended:
                 ended = True
                 poll.unregister(host.channel.fileno())
-            told = forkserver.receive()
-            for said in told if told is not None else [{"ended": 0, "how": "the process that starts it is gone"}]:
-                if "failed" in said:
-                    raise PluginError(said["text"])
-                if "ended" in said:
-                    raise PluginError(f"{_names(config)}: the process ended while it was loaded: {said['how']}")
+            events = forkserver.receive()
+            for event in events if events is not None else [ForkServerEvent("ended", 0, "the process that starts it is gone")]:
+                if event.kind == "failed":
+                    raise PluginError(event.text)
+                if event.kind == "ended":
+                    raise PluginError(f"{_names(config)}: the process ended while it was loaded: {event.text}")
         raise PluginError(
             f"{_names(config)}: not loaded within {LOAD_SECONDS:g} s: what is outside of its methods takes too long"
         )

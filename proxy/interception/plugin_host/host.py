@@ -1,7 +1,6 @@
 """The process that runs plugins: hears questions of the relay, calls the hooks, answers.
 
-It was forked by the forkserver and may be killed at any time; nothing here has to be saved. To the relay: ``ready`` or
-``failed``, a verdict per question (`q`), ``fault``, ``log``, ``ask`` (a request of a plugin's own), ``close``, ``state``.
+The forkserver has forked it, and it may be killed at any time; nothing here has to be saved. See `messages`.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import socket
 import sys
 import time
 from collections.abc import Coroutine
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import count
 from typing import Any
 
@@ -29,6 +28,7 @@ from ....plugins.hooks.context import AskFailed, ConnectionEnded, HookEnvironmen
 from ....plugins.hooks.loading import described
 from ....plugins.hooks.plugin import HOOKS
 from ...supervisor.channel import Channel
+from .messages import AskRequest, HookCall, Verdict
 from .running_hook import RunningHook
 
 TICK_SECONDS = 1.0
@@ -91,31 +91,27 @@ class PluginHost:
     # -- what the relay says ---------------------------------------------------------------------------------
 
     def _opened(self, message: dict[str, Any], data: bytes) -> None:
-        peer = PeerView(message["c"], message["client"], message["broker"])
+        peer = PeerView(message["connection"], message["client"], message["broker"])
         self._connections[peer.number] = peer
         self._begin(self._chain.notify("connected", None, peer), 0, "notify")
 
     def _closed(self, message: dict[str, Any], data: bytes) -> None:
-        peer = self._connections.pop(message["c"], None)
+        peer = self._connections.pop(message["connection"], None)
         if peer is not None:
             self._begin(self._chain.notify("disconnected", None, peer), 0, "notify")
 
-    def _request(self, message: dict[str, Any], data: bytes) -> None:
-        exchange = self._exchange(message, data)
-        peer = self._connections.get(message["c"])
-        self._begin(self._chain.message("request", exchange, peer), message["q"], "request")
+    def _hook_call(self, message: dict[str, Any], data: bytes) -> None:
+        call = HookCall.from_dict(message)
+        exchange, peer = self._exchange(call, data), self._connections.get(call.connection)
+        if call.do == "exchanged":
+            self._begin(self._chain.notify("exchange", exchange, peer), 0, "notify")
+        else:
+            self._begin(self._chain.message(call.do, exchange, peer), call.question, call.do)
 
-    def _response(self, message: dict[str, Any], data: bytes) -> None:
-        exchange = self._answered(message, data)
-        peer = self._connections.get(message["c"])
-        self._begin(self._chain.message("response", exchange, peer), message["q"], "response")
-
-    def _exchanged(self, message: dict[str, Any], data: bytes) -> None:
-        peer = self._connections.get(message["c"])
-        self._begin(self._chain.notify("exchange", self._answered(message, data), peer), 0, "notify")
+    _request = _response = _exchanged = _hook_call
 
     def _learn(self, message: dict[str, Any], data: bytes) -> None:
-        """A response that tells names of topics, or what a broker offers."""
+        """A response that names topics, or says which versions a broker offers."""
         key, version = message["key"], message["version"]
         exchange = Exchange(api_key=key, api_version=version, response=data, state=State.PAIRED)
         try:
@@ -145,7 +141,7 @@ class PluginHost:
     def _forget(self, message: dict[str, Any], data: bytes) -> None:
         """Nobody waits for the verdict any more."""
         for number, (task, _) in list(self._asks.items()):
-            if task.question == message["q"]:
+            if task.question == message["question"]:
                 del self._asks[number]
                 task.hooks.close()
 
@@ -210,8 +206,9 @@ class PluginHost:
             return self._go_on(task, None, RuntimeError("hooks can await what ctx.request gives, and nothing else"))
         number = next(self._numbers)
         self._asks[number] = task, asked
-        head = {"say": "ask", "id": number, "q": task.question, "c": asked.connection, "s": asked.seconds}
-        self._channel.send(head | {"plugin": self._names[task.running[0]]}, asked.frame)
+        plugin = self._names[task.running[0]]
+        ask = AskRequest(number, task.question, asked.connection, asked.seconds, plugin)
+        self._channel.send({"say": "ask", "ask": asdict(ask)}, asked.frame)
         return True
 
     def _done(self, task: Task, result: Any) -> None:
@@ -221,18 +218,10 @@ class PluginHost:
             if result:
                 self._channel.send({"say": "hits", "hits": result})
             return
-        passed: ChainResult = result
-        verdict: dict[str, Any] = {"q": task.question, "hits": passed.hits}
-        if passed.by or passed.notes:
-            verdict |= {
-                "k": passed.kind,
-                "d": passed.delay_ns,
-                "r": passed.reset,
-                "by": passed.by,
-                "note": passed.note(),
-            }
-            verdict["f"] = passed.frame is not None
-        self._channel.send(verdict, passed.frame or b"")
+        done: ChainResult = result
+        verdict = Verdict(done.kind, done.frame, done.delay_ns, done.reset, done.note())
+        head = {"say": "verdict", "question": task.question, "hits": done.hits, "verdict": verdict.to_dict()}
+        self._channel.send(head, done.frame or b"")
 
     def _watch(self, plugin: Plugin | None, hook: str) -> None:
         task = self._task
@@ -254,7 +243,7 @@ class PluginHost:
             self._channel.send(
                 {"say": "fault", "plugin": plugin.name, "hook": hook, "text": "it needs too much memory", "over": True}
             )
-            _last_words(self._channel)
+            _flush(self._channel)
             os._exit(1)
         self._channel.send({"say": "fault", "plugin": plugin.name, "hook": hook, "text": described(error, path)})
 
@@ -277,14 +266,16 @@ class PluginHost:
         self._channel.send({"say": "log", "plugin": plugin, "text": text[:2000]})
 
     def _close(self, plugin: str, connection: int, reset: bool) -> None:
-        self._channel.send({"say": "close", "plugin": plugin, "c": connection, "reset": reset})
+        self._channel.send({"say": "close", "plugin": plugin, "connection": connection, "reset": reset})
 
-    def _exchange(self, message: dict[str, Any], frame: bytes) -> Exchange:
-        peer = self._connections.get(message["c"])
+    def _exchange(self, call: HookCall, data: bytes) -> Exchange:
+        """The exchange that a call is about, with its response if it has one."""
+        frame, response = data[: call.request_size], data[call.request_size :]
+        peer = self._connections.get(call.connection)
         length = int.from_bytes(frame[8:10], "big", signed=True)
         client_id = frame[10 : 10 + length].decode("utf-8", "replace") if 0 <= length <= len(frame) - 10 else None
-        return Exchange(
-            connection=message["c"],
+        exchange = Exchange(
+            connection=call.connection,
             client=peer.client if peer is not None else "",
             broker=peer.broker if peer is not None else "",
             api_key=int.from_bytes(frame[:2], "big", signed=True),
@@ -292,17 +283,13 @@ class PluginHost:
             correlation_id=int.from_bytes(frame[4:8], "big", signed=True),
             client_id=client_id,
             request=frame,
-            request_time_ns=message["t"],
+            request_time_ns=call.request_time_ns,
             topics=self._topics,
         )
-
-    def _answered(self, message: dict[str, Any], data: bytes) -> Exchange:
-        """The request, then the response (nothing, if there is none)."""
-        exchange = self._exchange(message, data[: message["n"]])
-        if message["rt"]:
-            exchange.response, exchange.response_time_ns = data[message["n"] :], message["rt"]
+        if call.response_time_ns:
+            exchange.response, exchange.response_time_ns = response, call.response_time_ns
             exchange.state = State.PAIRED
-        else:
+        elif call.do == "exchanged":
             exchange.state = State.NO_RESPONSE
         return exchange
 
@@ -325,7 +312,7 @@ def run(channel_fd: int, running_hook_fd: int, sources: list[Source], memory: in
     except (PluginError, MemoryError) as error:
         text = str(error) if isinstance(error, PluginError) else "the plugins need too much memory"
         channel.send({"say": "failed", "text": text})
-        _last_words(channel)
+        _flush(channel)
         return
     folders = {os.path.dirname(source.path) for source in sources if source.path}
     files = [file for each in list(sys.modules.values()) if (file := getattr(each, "__file__", None))]
@@ -351,8 +338,8 @@ def _restrain(memory: int) -> None:
         pass  # not Linux
 
 
-def _last_words(channel: Channel) -> None:
-    """What was said reaches the relay before the process ends."""
+def _flush(channel: Channel) -> None:
+    """Send what is pending before the process ends."""
     until = time.monotonic() + 1.0
     while channel.pending and not channel.closed and time.monotonic() < until:
         select.select([], [channel.fileno()], [], 0.1)

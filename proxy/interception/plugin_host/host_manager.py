@@ -29,7 +29,7 @@ class HostListener(Protocol):
     """Whom the hosts work for (`plugin_interceptor.PluginInterceptor`)."""
 
     def host_ready(self) -> None:
-        """Another host is at work: it has to be told everything."""
+        """Another host is at work: send it everything it has to know."""
 
     def host_gone(self) -> None:
         """There is none, and none will come by itself."""
@@ -142,33 +142,33 @@ class HostManager:
             elif host is self.current:
                 self._listener.heard(message, data)
         if host.channel.closed:
-            self._forget(host)  # how it ended is told by the forkserver
+            self._forget(host)  # the forkserver reports how it ended
 
     def drain(self) -> None:
-        """Hear what the host at work has said already."""
+        """Handle what the host at work has sent already."""
         if self.current is not None:
             self._host_readable(self.current, 0)
 
     def _forkserver_readable(self, _: int) -> None:
         if self._forkserver is None:
             return
-        said = self._forkserver.receive()
-        if said is None:
+        events = self._forkserver.receive()
+        if events is None:
             self._forkserver_gone()
             return
-        for message in said:
-            if "changed" in message:
+        for kind, number, text in events:
+            if kind == "changed":
                 self.start(fresh=True)
-            elif "failed" in message:
-                if self.coming is not None and self.coming.number == message["failed"]:
-                    self._failed(self.coming, message["text"])
-            elif self.current is not None and self.current.number == message["ended"]:
+            elif kind == "failed":
+                if self.coming is not None and self.coming.number == number:
+                    self._failed(self.coming, text)
+            elif self.current is not None and self.current.number == number:
                 self.drain()
-                self.died(self.current, f"its process ended: {message['how']}")
-            elif self.coming is not None and self.coming.number == message["ended"]:
+                self.died(self.current, f"its process ended: {text}")
+            elif self.coming is not None and self.coming.number == number:
                 self._host_readable(self.coming, 0)
-                if self.coming is not None and self.coming.number == message["ended"]:
-                    self._failed(self.coming, f"the plugins' process ended while they were loaded: {message['how']}")
+                if self.coming is not None and self.coming.number == number:
+                    self._failed(self.coming, f"the plugins' process ended while they were loaded: {text}")
 
     def _forkserver_gone(self) -> None:
         forkserver, self._forkserver = self._forkserver, None

@@ -5,14 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from .messages import HookCall, Verdict
 
 if TYPE_CHECKING:
     from ...relay.interfaces import Connection, HalfConnection
 
-Verdict = dict[str, Any]
-Then = Callable[[Verdict, bytes, int], None]
-"""(what the host says: "k" and so on, nothing if all stays as it is; the message instead; the time)."""
+Then = Callable[[Verdict, int], None]
+"""Is called with the verdict and the time."""
 
 
 @dataclass(slots=True)
@@ -20,14 +21,17 @@ class PendingMessage:
     """A message (with its request, if it is a response) that waits. `asks`: its hooks wait for so many answers of the
     broker's, and the deadline does not count."""
 
-    number: int
-    head: dict[str, Any]
+    call: HookCall
     data: bytes
     connection: Connection
     half: HalfConnection
     then: Then
     deadline: float
     asks: int = 0
+
+    @property
+    def number(self) -> int:
+        return self.call.question
 
 
 class PendingMessages:

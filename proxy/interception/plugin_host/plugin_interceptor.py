@@ -24,17 +24,18 @@ from ..request_frames import gets_response
 from ..rules import fault_executor
 from .config import PluginsConfig
 from .host_manager import HostManager
-from .pending_messages import PendingMessage, PendingMessages, Verdict
+from .messages import AskRequest, HookCall, Verdict
+from .pending_messages import PendingMessage, PendingMessages, Then
 from .plugin_requests import PluginRequestQueue
 
 if TYPE_CHECKING:
     from ...relay.interfaces import Connection, HalfConnection, Relay
 
 WAITING_BYTES = 48 << 20
-"""Most bytes of messages that wait, and of those that were only to be told; what is beyond passes."""
+"""Most bytes of messages that wait, and of those that hooks only hear of; what is beyond passes."""
 METADATA_KEPT = 16
 """Metadata responses of a broker that are kept for hosts to come."""
-_NOTHING: Verdict = {}
+_AS_IT_CAME = Verdict()
 
 
 class PluginInterceptor:
@@ -59,7 +60,7 @@ class PluginInterceptor:
         self.calls: dict[str, int] = {}
         """How often hooks were called for a message, by plugin."""
         self._late = 0
-        self._late_told = 0
+        self._late_reported = 0
 
     def begin(self) -> None:
         """Load the plugins."""
@@ -108,31 +109,28 @@ class PluginInterceptor:
         key = int.from_bytes(frame[4:6], "big")
         if key not in self._requests or connection.correlation.unsure:
             return False
-        head = {"do": "request", "c": connection.number, "t": now}
-        return self._ask(head, frame[4:], connection, connection.request, partial(self._requested, connection, frame))
+        call = HookCall("request", connection.number, now, len(frame) - 4)
+        return self._ask(call, frame[4:], connection, connection.request, partial(self._requested, connection, frame))
 
-    def _requested(self, connection: Connection, original: bytes, verdict: Verdict, changed: bytes, now: int) -> None:
-        """What the hooks say to a request."""
-        if delay := verdict.get("d"):
-            rest = {name: value for name, value in verdict.items() if name != "d"}
-            then = partial(self._requested, connection, original, rest, changed)
-            fault_executor.wait(connection.request, delay, then, size=len(original) + len(changed))
+    def _requested(self, connection: Connection, original: bytes, verdict: Verdict, now: int) -> None:
+        """The hooks have decided about a request."""
+        if verdict.delay_ns:
+            then = partial(self._requested, connection, original, verdict._replace(delay_ns=0))
+            size = len(original) + len(verdict.frame or b"")
+            fault_executor.wait(connection.request, verdict.delay_ns, then, size=size)
             return
-        kind = verdict.get("k", "forward")
-        note = verdict.get("note", "")
-        _, _, _, correlation = REQUEST(original)
-        if note:
-            connection.note(correlation, note, now)
-        if kind == "close":
+        if verdict.note:
+            connection.note(REQUEST(original)[3], verdict.note, now)
+        if verdict.kind == "close":
             connection.publish_request(original, now)
-            connection.close("rst" if verdict["r"] else "fin")
-        elif kind == "drop" or (kind == "respond" and not gets_response(original)):
+            connection.close("rst" if verdict.reset else "fin")
+        elif verdict.kind == "drop" or (verdict.kind == "respond" and not gets_response(original)):
             connection.publish_request(original, now)
-        elif kind == "respond":
-            connection.answers.answer(original, framed(changed), "", now)
+        elif verdict.kind == "respond":
+            connection.answers.answer(original, framed(verdict.frame or b""), "", now)
         else:
-            frame = framed(changed) if verdict.get("f") else original
-            connection.requests.plugin_note = note if frame is not original else ""
+            frame = framed(verdict.frame) if verdict.frame is not None else original
+            connection.requests.plugin_note = verdict.note if frame is not original else ""
             connection.requests.past_plugins(frame, original, now)
 
     def keep(self, connection: Connection, frame: bytes, now: int, answered: bool, hooks: bool = True) -> HookedRequest | None:
@@ -156,9 +154,9 @@ class PluginInterceptor:
         """Whether a response waits for its hooks. `original`: as the broker sent it, None if it was made here."""
         if not hooked.response:
             return False
-        head = {"do": "response", "c": connection.number, "t": hooked.time_ns, "rt": now, "n": len(hooked.frame) - 4}
+        call = HookCall("response", connection.number, hooked.time_ns, len(hooked.frame) - 4, now)
         then = partial(self._responded, connection, hooked, original, frame, note)
-        return self._ask(head, hooked.frame[4:] + frame[4:], connection, connection.response, then)
+        return self._ask(call, hooked.frame[4:] + frame[4:], connection, connection.response, then)
 
     def _responded(
         self,
@@ -168,28 +166,26 @@ class PluginInterceptor:
         frame: bytes,
         note: str,
         verdict: Verdict,
-        changed: bytes,
         now: int,
     ) -> None:
-        """What the hooks say to a response."""
-        if delay := verdict.get("d"):
-            rest = {name: value for name, value in verdict.items() if name != "d"}
-            then = partial(self._responded, connection, hooked, original, frame, note, rest, changed)
-            fault_executor.wait(connection.response, delay, then, size=len(frame) + len(changed))
+        """The hooks have decided about a response."""
+        if verdict.delay_ns:
+            rest = verdict._replace(delay_ns=0)
+            then = partial(self._responded, connection, hooked, original, frame, note, rest)
+            size = len(frame) + len(verdict.frame or b"")
+            fault_executor.wait(connection.response, verdict.delay_ns, then, size=size)
             return
-        kind = verdict.get("k", "forward")
-        said = verdict.get("note", "")
-        if said:
-            connection.note(int.from_bytes(frame[4:8], "big"), said, now)
-            note = f"{note}; {said}" if note else said
-        if kind in ("close", "drop"):
+        if verdict.note:
+            connection.note(int.from_bytes(frame[4:8], "big"), verdict.note, now)
+            note = f"{note}; {verdict.note}" if note else verdict.note
+        if verdict.kind in ("close", "drop"):
             if original is not None:
                 connection.broker_leg(1, original, note, now)
-            if kind == "close":
-                connection.close("rst" if verdict["r"] else "fin")
+            if verdict.kind == "close":
+                connection.close("rst" if verdict.reset else "fin")
             return
-        if verdict.get("f"):
-            frame = framed(changed)
+        if verdict.frame is not None:
+            frame = framed(verdict.frame)
         connection.answers.give(original, frame, note, now)
         self.notify(connection, hooked, frame, now)
 
@@ -201,27 +197,27 @@ class PluginInterceptor:
         if host.channel.pending + len(hooked.frame) + len(frame) > WAITING_BYTES:
             self._late += 1
             return
-        head = {"do": "exchanged", "c": connection.number, "t": hooked.time_ns, "rt": now, "n": len(hooked.frame) - 4}
-        host.send(head, hooked.frame[4:] + frame[4:])
+        call = HookCall("exchanged", connection.number, hooked.time_ns, len(hooked.frame) - 4, now)
+        host.send(call.to_dict(), hooked.frame[4:] + frame[4:])
 
     # -- questions -------------------------------------------------------------------------------------------
 
-    def _ask(self, head: dict[str, Any], data: bytes, connection: Connection, half: HalfConnection, then: Any) -> bool:
+    def _ask(self, call: HookCall, data: bytes, connection: Connection, half: HalfConnection, then: Then) -> bool:
         if self._gone:
             return False
         if self._pending.bytes + len(data) > WAITING_BYTES:
             self._late += 1
             return False
-        number = next(self._numbers)
-        question = PendingMessage(number, head | {"q": number}, data, connection, half, then, time.monotonic() + self._budget)
+        call.question = next(self._numbers)
+        question = PendingMessage(call, data, connection, half, then, time.monotonic() + self._budget)
         half.paused = True
         half.waits += 1
         self._pending.add(question)
         if self.hosts.current is not None:
-            self.hosts.current.send(question.head, data)
+            self.hosts.current.send(call.to_dict(), data)
         return True
 
-    def _go_on(self, question: PendingMessage, verdict: Verdict = _NOTHING, data: bytes = b"") -> None:
+    def _go_on(self, question: PendingMessage, verdict: Verdict = _AS_IT_CAME) -> None:
         """It waits no more."""
         if self._pending.take(question.number) is None or question.connection.closed:
             return
@@ -230,7 +226,7 @@ class PluginInterceptor:
         half.paused = bool(half.waits)
         now = now_ns()
         try:
-            question.then(verdict, data, now)
+            question.then(verdict, now)
             if not question.connection.closed:
                 fault_executor.go_on(half, now)
         except Exception as error:  # it may cost this connection, and nothing else
@@ -244,7 +240,7 @@ class PluginInterceptor:
         self._go_on(question)
         self._late += 1
         if host is not None and not hosts.stuck(self._budget, question.number):
-            host.send({"do": "forget", "q": question.number})
+            host.send({"do": "forget", "question": question.number})
             # It may have begun a moment ago only: another look when it has had its time.
             self._relay.timers.after(int(self._budget * 1e9), partial(self._look_again, host.number))
 
@@ -255,27 +251,28 @@ class PluginInterceptor:
     def tick(self) -> None:
         """About once a second: hooks that nobody waits for may hang, too."""
         self.hosts.stuck(self._budget)
-        if self._late > self._late_told:
-            self._relay.emit(PluginLate(self._late - self._late_told))
-            self._late_told = self._late
+        if self._late > self._late_reported:
+            self._relay.emit(PluginLate(self._late - self._late_reported))
+            self._late_reported = self._late
 
     # -- what the host says (`host_manager.HostListener`) -------------------------------------------------------------------
 
     def heard(self, message: dict[str, Any], data: bytes) -> None:
         for name in message.get("hits", ()):
             self.calls[name] = self.calls.get(name, 0) + 1
-        if "q" in message and "say" not in message:
-            question = self._pending.pending.get(message["q"])
+        if message["say"] == "verdict":
+            question = self._pending.pending.get(message["question"])
             if question is not None:
-                self._go_on(question, message, data)
-        elif message.get("say") == "ask":
-            question = self._pending.pending.get(message["q"])
+                self._go_on(question, Verdict.from_dict(message["verdict"], data))
+        elif message["say"] == "ask":
+            ask = AskRequest(**message["ask"])
+            question = self._pending.pending.get(ask.question)
             if question is not None:
                 question.asks += 1
             if self.hosts.current is not None:
-                self._requests_of_plugins.ask(self.hosts.current.number, message, data)
-        elif message.get("say") == "close":
-            connection = self._relay.connections.get(message["c"])
+                self._requests_of_plugins.ask(self.hosts.current.number, ask, data)
+        elif message["say"] == "close":
+            connection = self._relay.connections.get(message["connection"])
             if connection is not None:
                 connection.close("rst" if message["reset"] else "fin", f"plugin {message['plugin']}")
 
@@ -292,7 +289,7 @@ class PluginInterceptor:
         self._pending.restart()
         for question in self._pending.pending.values():
             question.asks = 0
-            host.send(question.head, question.data)
+            host.send(question.call.to_dict(), question.data)
         self._relay.inline_changed()
 
     def host_gone(self) -> None:
@@ -323,7 +320,7 @@ class PluginInterceptor:
     # -- connections -----------------------------------------------------------------------------------------
 
     def learn(self, connection: Connection, api_key: int, api_version: int, frame: bytes) -> None:
-        """A response (with size) that names topics or offers versions: also hosts that come later are told."""
+        """A response (with size) that names topics or offers versions: also hosts that start later get it."""
         if api_key not in (METADATA, API_VERSIONS):
             return
         broker = show(connection.broker)
@@ -344,7 +341,7 @@ class PluginInterceptor:
             self._pending.take(question.number)
         self._requests_of_plugins.gone(connection)
         if self.hosts.current is not None:
-            self.hosts.current.send({"do": "closed", "c": connection.number})
+            self.hosts.current.send({"do": "closed", "connection": connection.number})
 
     def free(self, connection: Connection) -> None:
         """A connection carries no Kafka any more: what waits goes on as it came."""
@@ -357,9 +354,5 @@ class PluginInterceptor:
 
 
 def _opened(connection: Connection) -> dict[str, Any]:
-    return {
-        "do": "opened",
-        "c": connection.number,
-        "client": show(connection.peer),
-        "broker": show(connection.broker),
-    }
+    client, broker = show(connection.peer), show(connection.broker)
+    return {"do": "opened", "connection": connection.number, "client": client, "broker": broker}

@@ -9,12 +9,12 @@ what the client has asked before, as a long poll; its time is limited.
 
 from __future__ import annotations
 
-import time
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ...relay.correlation import InFlight, entry_id
 from ...relay.interfaces import PluginRequest
 from ...ring.clock import now_ns
+from .messages import AskRequest
 
 if TYPE_CHECKING:
     from ...relay.interfaces import Connection, Relay
@@ -43,19 +43,18 @@ class PluginRequestQueue:
         self._waiting: list[PluginRequest] = []
         self._next = FIRST
 
-    def ask(self, host: int, message: dict[str, Any], frame: bytes) -> None:
-        """The host wants to ask something."""
-        connection = self._relay.connections.get(message["c"])
-        until = time.monotonic() + message["s"]
+    def ask(self, host: int, ask: AskRequest, frame: bytes) -> None:
+        """A plugin asks the broker of a connection."""
+        connection = self._relay.connections.get(ask.connection)
         if connection is None:
-            self._listener.answer(host, message["id"], message["q"], "the connection has ended", b"", ended=True)
+            self._listener.answer(host, ask.id, ask.question, "the connection has ended", b"", ended=True)
             return
-        asked = PluginRequest(host, message["id"], message["q"], connection, frame, until, message["plugin"])
+        asked = PluginRequest(host, ask.id, ask.question, connection, frame, ask.plugin)
         self._waiting.append(asked)
         if len([each for each in self._waiting if each.connection is connection]) > MOST:
             self._fail(asked, f"{MOST} requests of plugins wait on this connection already")
             return
-        self._relay.timers.after(int(message["s"] * 1e9), lambda: self._fail(asked, "no answer came in time"))
+        self._relay.timers.after(int(ask.seconds * 1e9), lambda: self._fail(asked, "no answer came in time"))
         self._try(asked)
 
     def _try(self, asked: PluginRequest) -> None:
