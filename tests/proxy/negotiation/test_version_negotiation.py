@@ -19,7 +19,7 @@ from barnabas.proxy.negotiation.api_versions_probe import ABOUT
 from barnabas.proxy.negotiation.version_negotiation import VersionNegotiation, VersionsConfig
 from barnabas.proxy.relay.io.timers import Timers
 from barnabas.ui.cli.common.failure import Failure
-from barnabas.ui.cli.proxy.version_options import config
+from barnabas.ui.cli.proxy.options import VersionOptions
 from harness import wire
 from harness.testbed import Testbed, next_event
 
@@ -198,14 +198,14 @@ def test_a_rule_as_data() -> None:
 )
 def test_options_that_cannot_be(pretend: str, cap: list[str], said: str) -> None:
     with pytest.raises(Failure) as raised:
-        config(cap, pretend, False)
+        VersionOptions(cap, pretend).config()
     assert str(raised.value) == said
 
 
 def test_options() -> None:
-    assert config(None, "", False) is None
-    assert config(None, "", True) == VersionsConfig(None, True)
-    assert config(["Fetch=11", "Produce=7"], "3.9", False) == VersionsConfig(
+    assert VersionOptions().config() is None
+    assert VersionOptions(translate=True).config() == VersionsConfig(None, True)
+    assert VersionOptions(["Fetch=11", "Produce=7"], "3.9").config() == VersionsConfig(
         Profile.of("3.9", {"Fetch": 11, "Produce": 7})
     )
 

@@ -1,40 +1,25 @@
-"""``--config`` of ``barnabas proxy``, and ``barnabas config example``. The keys are the options of the command."""
+"""``barnabas config example``, and the config file of ``barnabas proxy``. Its keys are the options in `ProxyOptions`."""
 
 from __future__ import annotations
 
-import inspect
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Set
 from pathlib import Path
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, Union, get_args, get_origin
 
 import typer
 
 from ....proxy.settings import config_file
 from ....proxy.settings.config_file import ConfigError
 from ..common.failure import Failure
+from ..common.option_groups import options_of, with_values
+from .options import ProxyOptions
 from .running import Cluster
 
 app = typer.Typer(help="The config file of the proxy.", no_args_is_help=True)
 
-PANEL = "Config file"
-OF_THE_COMMAND = {"config", "check", "ui", "json", "quiet"}
-"""Options that say how the command behaves, and not what a cluster is like."""
 OF_ONE = ("broker", "listen", "record", "flight", "transparent")
 """Options that cannot be the same for several clusters."""
-
-File = Annotated[
-    Path | None,
-    typer.Option(
-        "--config",
-        help="Options from a TOML file, for one or several clusters; those given here win. See `barnabas config example`.",
-        metavar="FILE",
-        rich_help_panel=PANEL,
-    ),
-]
-Check = Annotated[
-    bool, typer.Option("--check", help="Only say whether the config file is fine.", rich_help_panel=PANEL)
-]
 
 
 @app.callback()
@@ -48,59 +33,40 @@ def example() -> None:
     typer.echo(EXAMPLE, nl=False)
 
 
-def keys_of(command: Callable[..., None]) -> dict[str, tuple[str, type]]:
-    """The keys of a config file: key -> (parameter of the command, kind of value), from the command's options."""
-    hints = get_type_hints(command, include_extras=True)
-    found: dict[str, tuple[str, type]] = {}
-    for name in inspect.signature(command).parameters:
-        hint = hints[name]
-        if get_origin(hint) is not Annotated:
-            continue
-        kind, *extras = get_args(hint)
-        option = next(each for each in extras if hasattr(each, "param_decls"))
-        key = option.param_decls[0].split("/")[0].removeprefix("--") if option.param_decls else name.replace("_", "-")
-        if key not in OF_THE_COMMAND:
-            found[key] = (name, _plain(kind))
-    return found
+def key_kinds() -> dict[str, type]:
+    """The keys of a config file, and which kind of value each has."""
+    return {option.name.replace("_", "-"): _plain(option.annotation) for option in options_of(ProxyOptions)}
 
 
-def _plain(kind: Any) -> type:
-    """`str` for `str | None`, `list` for `list[str] | None`."""
+def _plain(annotation: Any) -> type:
+    """`str` for ``Annotated[str | None, ...]``, `list` for ``Annotated[list[str] | None, ...]``."""
+    kind = get_args(annotation)[0]
     if get_origin(kind) in (Union, types.UnionType):
         kind = next(each for each in get_args(kind) if each is not type(None))
-    origin = get_origin(kind) or kind
-    return origin if isinstance(origin, type) else str
+    plain: type = get_origin(kind) or kind
+    return plain
 
 
 def clusters(
-    path: Path,
-    command: Callable[..., None],
-    given: Mapping[str, Any],
-    context: typer.Context,
-    build: Callable[[str, dict[str, Any]], Cluster],
+    path: Path, options: ProxyOptions, on_command_line: Set[str], build: Callable[[str, ProxyOptions], Cluster]
 ) -> list[Cluster]:
-    """The clusters of a config file, as `build` makes them from the command's options, which win where they were
-    given. Failure with file and line of what is wrong."""
-    keys = keys_of(command)
+    """The clusters of a config file, as `build` makes them. `options`: from the command line; those whose names are in
+    `on_command_line` were given there and win. Failure with file and line of what is wrong."""
     try:
-        found = config_file.read(path, {key: kind for key, (_, kind) in keys.items()})
+        found = config_file.read(path, key_kinds())
     except ConfigError as error:
         raise Failure(str(error)) from None
     except OSError as error:
         raise Failure(f"{path} cannot be read: {error.strerror or error}") from None
-    from_flags = {
-        name: given[name]
-        for name, _ in keys.values()
-        if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"
-    }
     for name in OF_ONE:
-        if name in from_flags and len(found) > 1:
+        if name in on_command_line and len(found) > 1:
             raise Failure(f"--{name} cannot be the same for all {len(found)} clusters of {path}: leave it out")
     made = []
     for each in found:
-        options = dict(given) | {keys[key][0]: value for key, value in each.values.items()} | from_flags
+        values = {key.replace("-", "_"): value for key, value in each.values.items()}
+        own = {name: value for name, value in values.items() if name not in on_command_line}
         try:
-            made.append(build(each.name, options))
+            made.append(build(each.name, with_values(options, own)))
         except Failure as failure:
             raise Failure(str(each.wrong(str(failure)))) from None
     return made

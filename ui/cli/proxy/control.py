@@ -18,7 +18,8 @@ from ... import times
 from ...safe import visible
 from ..common.failure import Failure
 from ..common.local_time import Local
-from . import recording_options as keeping
+from ..common.option_groups import with_option_groups
+from .options import RecordingOptions
 
 WHICH = ("--url", "--token-file")
 
@@ -261,14 +262,13 @@ def held() -> None:
 
 
 @app.command()
+@with_option_groups
 def record(
     directory: Annotated[Path | None, typer.Argument(help="Begin to record into this directory.")] = None,
     rotate: Annotated[bool, typer.Option("--rotate", help="End the segment and go on in the next one.")] = False,
     stop: Annotated[bool, typer.Option("--stop", help="End the recording.")] = False,
-    rotate_size: keeping.RotateSize = "",
-    rotate_time: keeping.RotateTime = "",
-    keep_size: keeping.KeepSize = "",
-    keep_time: keeping.KeepTime = "",
+    *,
+    recording: RecordingOptions,
 ) -> None:
     """Start, rotate or stop the recording; without either, say where it is.
 
@@ -276,7 +276,7 @@ def record(
     """
     if (directory is not None) + rotate + stop > 1:
         raise Failure("one at a time: a directory to begin with, --rotate, or --stop")
-    kept = keeping.recording_config(rotate_size, rotate_time, keep_size, keep_time).settings()
+    kept = recording.config().settings()
     kept = {name: value for name, value in kept.items() if value}
     if kept and directory is None:
         raise Failure("--rotate-size, --rotate-time, --keep-size and --keep-time go with a directory to begin with")

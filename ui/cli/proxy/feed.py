@@ -20,7 +20,7 @@ from ... import times
 from ..common.address import parse
 from ..common.failure import Failure
 from ..common.local_time import Local
-from .metrics_options import TOKEN_VARIABLE, read_token
+from .options import TOKEN_VARIABLE, read_token
 
 DEFAULT = "127.0.0.1:19095"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import errno
 import json
 import os
@@ -18,12 +19,13 @@ from pathlib import Path
 
 from ....plugins.rules.rules import Rule, RuleError, load
 from ....proxy import Proxy, ProxyConfig, ProxyError, events
+from ....proxy.metrics.settings import MeterConfig, Metering, leave_token
 from ....proxy.negotiation.security import client_advice
 from ... import times
 from ..common.address import show
 from ..common.failure import Failure
 from ..common.signals import stopping_on_signals
-from . import metrics_options as metering
+from .options import TOKEN_VARIABLE
 
 COUNTS_EVERY = 10.0
 FAILED = 1
@@ -123,13 +125,26 @@ def way_in(config: ProxyConfig, address: tuple[str, int]) -> str:
     return f"clients: bootstrap.servers={show(address)}"
 
 
+def feed_advice(meter: Metering | None, config: MeterConfig | None) -> str | None:
+    """How the feed is read, once it is up; a token that was made is left where this user's programs find it."""
+    if meter is None or config is None or meter.feed is None:
+        return None
+    if config.feed_token:
+        return f"live feed: barnabas feed {show(meter.feed)} (with the same token)"
+    path = leave_token(meter.feed[1], meter.feed_token)
+    if path is None:
+        return f"the token of the live feed cannot be left for barnabas feed: set {TOKEN_VARIABLE} for both"
+    atexit.register(path.unlink, missing_ok=True)
+    return f"live feed: barnabas feed {show(meter.feed)} (elsewhere, or as another user: with the token in {path})"
+
+
 def _start(cluster: Cluster, talk: bool) -> None:
     proxy = cluster.proxy
     try:
         proxy.start()
     except ProxyError as error:
         raise Failure(f"{cluster.prefix}{error}") from None
-    advice = metering.advice(proxy.meter, cluster.config.meter)  # leaves the token, whoever reads this or not
+    advice = feed_advice(proxy.meter, cluster.config.meter)  # leaves the token, whoever reads this or not
     if not talk:
         return
     lines = [way_in(cluster.config, proxy.address)]

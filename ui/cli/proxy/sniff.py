@@ -13,9 +13,10 @@ import typer
 from ...safe import visible
 from ..analysis.finding_lines import counted
 from ..common.failure import Failure
+from ..common.option_groups import with_option_groups
 from ..common.signals import stopping_on_signals
 from ..protocol.filter import compiled
-from . import recording_options as keeping
+from .options import RecordingOptions
 
 
 class By(StrEnum):
@@ -26,6 +27,7 @@ class By(StrEnum):
     SOCKET = "socket"
 
 
+@with_option_groups
 def sniff(
     interface: Annotated[str, typer.Option("--interface", "-i", help="The network interface, such as eth0 or lo.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The recording's directory.", metavar="DIR")],
@@ -44,10 +46,8 @@ def sniff(
         By | None,
         typer.Option("--by", help="Who takes the packets (default: dumpcap or tcpdump if installed, else a socket)."),
     ] = None,
-    rotate_size: keeping.RotateSize = "",
-    rotate_time: keeping.RotateTime = "",
-    keep_size: keeping.KeepSize = "",
-    keep_time: keeping.KeepTime = "",
+    *,
+    recording: RecordingOptions,
 ) -> None:
     """Record passively: no client is pointed anywhere, nothing is changed. Ctrl-C ends it.
 
@@ -57,7 +57,7 @@ def sniff(
     barnabas import the clients' key log.
     """
     wanted = compiled(filter_) if filter_ is not None else None
-    kept = keeping.recording_config(rotate_size, rotate_time, keep_size, keep_time)
+    kept = recording.config()
     from ....captures.foreign.importer import Importer
     from ....captures.foreign.sniff import SniffError, Tap
     from ....captures.foreign.sniff import sniff as record

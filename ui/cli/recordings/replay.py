@@ -25,8 +25,9 @@ from ....proxy.replay.target import TargetFailed
 from ...safe import visible
 from ..common.address import parse
 from ..common.failure import Failure
+from ..common.option_groups import with_option_groups
 from ..protocol.filter import compiled
-from ..proxy import security_options as security
+from ..proxy.options import BrokerTlsOptions, SaslOptions, tls_config
 from .replay_text import planned_line, print_report, progress_line
 
 _PLAN = "What is sent"
@@ -40,6 +41,7 @@ class FailOn(StrEnum):
     DIFFERENCES = "differences"
 
 
+@with_option_groups
 def replay(
     capture: Annotated[Path, typer.Argument(help="A segment, a directory of segments, or any pcap or pcapng file.")],
     to: Annotated[str, typer.Option("--to", help="A bootstrap broker of the target.", metavar="HOST:PORT")],
@@ -109,15 +111,9 @@ def replay(
     client_id_map: Annotated[
         list[str] | None, typer.Option("--client-id-map", help="Likewise.", metavar="A=B", rich_help_panel=_NAMES)
     ] = None,
-    broker_tls: security.BrokerTls = False,
-    broker_ca: security.BrokerCa = None,
-    broker_cert: security.BrokerCertificate = None,
-    broker_key: security.BrokerKey = None,
-    broker_name: security.BrokerName = "",
-    broker_insecure: security.BrokerInsecure = False,
-    sasl_mechanism: security.SaslMechanism = "",
-    sasl_username: security.SaslUsername = "",
-    sasl_password_file: security.SaslPasswordFile = None,
+    *,
+    tls: BrokerTlsOptions,
+    sasl: SaslOptions,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would be sent, re-mapped and left out; connect to nobody.")
     ] = False,
@@ -132,10 +128,6 @@ def replay(
     Ids, epochs, offsets, sessions and versions are made the target's own. Logins are left out (the replay logs in by
     itself), and so is what alters or deletes. Ctrl-C ends it early, with a report.
     """
-    tls = security.tls_config(
-        certificate=None, key=None, ca=None, sni_suffix="", keylog=None, broker=broker_tls, broker_ca=broker_ca,
-        broker_certificate=broker_cert, broker_key=broker_key, broker_name=broker_name, broker_insecure=broker_insecure,
-    )  # fmt: skip
     wanted = None if filter_ is None else compiled(filter_)
     plan = Replay(
         capture=capture,
@@ -151,8 +143,8 @@ def replay(
         wanted=None if wanted is None else wanted.__call__,
         create_topics=create_topics,
         rounds=loop,
-        tls=tls,
-        sasl=security.sasl_config(sasl_mechanism, sasl_username, sasl_password_file),
+        tls=tls_config(tls),
+        sasl=sasl.config(),
     )
     try:
         if dry_run:

@@ -16,9 +16,12 @@ from pathlib import Path
 
 import pytest
 from barnabas import decoder
+from barnabas.ui.cli.command_line import make_app
+from barnabas.ui.cli.proxy.config import key_kinds
 from barnabas.ui.cli.proxy.running import hung_up
 from harness.waiting import PATIENCE, until
 from harness.wire import read_frame
+from typer.main import get_command
 
 ONE = """\
 [[cluster]]
@@ -58,9 +61,17 @@ def test_what_the_example_leaves_out_is_fine_too(run, check, tmp_path: Path) -> 
     assert "fine, 3 clusters" in done.stdout
 
 
+def test_keys_are_the_options_of_the_command() -> None:
+    command = get_command(make_app(["proxy"]))
+    options = {option for each in command.commands["proxy"].params for option in each.opts}
+    others = {"--ui", "--json", "--quiet", "-q", "--config", "--check", "--local"}
+    assert {f"--{key}" for key in key_kinds()} == options - others
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
+        (ONE + "screen = true\n", ["b.toml:4:1", "no key 'screen'"]),
         (ONE + 'lisen = "127.0.0.1:1"\n', ["b.toml:4:1", "no key 'lisen'", "did you mean 'listen'"]),
         (ONE + "  xyzzy = 1\n", ["b.toml:4:3", "no key 'xyzzy'", "barnabas config example"]),
         (ONE + "listen = 19092\n", ["b.toml:4:1", "listen is a text in quotes, not 19092"]),

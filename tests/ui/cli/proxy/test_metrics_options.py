@@ -11,11 +11,8 @@ import pytest
 from barnabas.proxy.metrics import settings as metering
 from barnabas.proxy.metrics.settings import MeterConfig, Metering, leave_token, left_token
 from barnabas.ui.cli.common.failure import Failure
-from barnabas.ui.cli.proxy.metrics_options import TOKEN_VARIABLE, advice, meter_config, read_token
-
-NOTHING: dict[str, Any] = {
-    "feed": "", "token_file": None, "metrics": "", "by": None, "statsd": "", "prefix": "", "tags": False,
-}  # fmt: skip
+from barnabas.ui.cli.proxy.options import TOKEN_VARIABLE, MeterOptions, read_token
+from barnabas.ui.cli.proxy.running import feed_advice
 
 
 @pytest.fixture(autouse=True)
@@ -26,16 +23,15 @@ def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_nothing_asked_for_is_no_meter() -> None:
-    assert meter_config(**NOTHING) is None
+    assert MeterOptions().config() is None
 
 
 def test_what_is_asked_for(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("secret\n")
-    given = NOTHING | {
-        "feed": "127.0.0.1:19095", "token_file": tmp_path / "token", "metrics": "[::1]:9400", "by": ["topic"],
-        "statsd": "stats", "prefix": "a.b", "tags": True,
-    }  # fmt: skip
-    assert meter_config(**given) == MeterConfig(
+    given = MeterOptions(
+        "127.0.0.1:19095", tmp_path / "token", "[::1]:9400", ["topic"], "stats", "a.b", statsd_tags=True
+    )
+    assert given.config() == MeterConfig(
         ("127.0.0.1", 19095), "secret", ("::1", 9400), ("topic",), ("stats", 8125), "a.b", True
     )
 
@@ -43,24 +39,24 @@ def test_what_is_asked_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        ({"metrics": "h:1", "by": ["group"]}, "give client or topic"),
-        ({"by": ["topic"]}, "add --metrics HOST:PORT"),
-        ({"tags": True}, "add --statsd HOST:PORT"),
-        ({"prefix": "x", "metrics": "h:1"}, "add --statsd HOST:PORT"),
-        ({"token_file": Path("x")}, "add --feed HOST:PORT"),
-        ({"feed": "h:1", "token_file": Path("/nowhere/token")}, "cannot be read: No such file"),
+        ({"metrics": "h:1", "metrics_by": ["group"]}, "give client or topic"),
+        ({"metrics_by": ["topic"]}, "add --metrics HOST:PORT"),
+        ({"statsd_tags": True}, "add --statsd HOST:PORT"),
+        ({"statsd_prefix": "x", "metrics": "h:1"}, "add --statsd HOST:PORT"),
+        ({"feed_token_file": Path("x")}, "add --feed HOST:PORT"),
+        ({"feed": "h:1", "feed_token_file": Path("/nowhere/token")}, "cannot be read: No such file"),
         ({"feed": "nonsense"}, "--feed 'nonsense' is no HOST:PORT"),
     ],
 )
 def test_what_makes_no_sense_is_told(given: dict[str, Any], text: str) -> None:
     with pytest.raises(Failure, match=text):
-        meter_config(**NOTHING | given)
+        MeterOptions(**given).config()
 
 
 def test_a_token_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert read_token(None) is None
     monkeypatch.setenv(TOKEN_VARIABLE, "from outside")
-    config = meter_config(**NOTHING | {"feed": "127.0.0.1:0"})
+    config = MeterOptions("127.0.0.1:0").config()
     assert config is not None and config.feed_token == "from outside"
     (tmp_path / "empty").write_text(" \n")
     with pytest.raises(Failure, match="holds no token"):
@@ -71,7 +67,7 @@ def test_a_made_token_is_left_for_this_user_only(runtime: Path) -> None:
     config = MeterConfig(feed=("127.0.0.1", 0))
     meter = Metering(config)
     assert meter.feed is not None
-    said = advice(meter, config)
+    said = feed_advice(meter, config)
     meter.close()
     path = runtime / f"feed-{meter.feed[1]}.token"
     assert said is not None and str(path) in said
@@ -85,11 +81,11 @@ def test_a_made_token_is_left_for_this_user_only(runtime: Path) -> None:
 def test_a_given_token_is_not_left_anywhere(runtime: Path) -> None:
     config = MeterConfig(feed=("127.0.0.1", 0), feed_token="mine")
     meter = Metering(config)
-    said = advice(meter, config)
+    said = feed_advice(meter, config)
     meter.close()
     assert said is not None and "mine" not in said
     assert not runtime.exists()
-    assert advice(None, None) is None
+    assert feed_advice(None, None) is None
 
 
 def test_a_folder_that_others_can_write_is_not_trusted(runtime: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 from barnabas.proxy.observers.retention import FlightConfig, RecordingConfig
 from barnabas.ui.cli.common import amounts
 from barnabas.ui.cli.common.failure import Failure
-from barnabas.ui.cli.proxy.recording_options import flight_config, recording_config, snaplen
+from barnabas.ui.cli.proxy.options import FlightOptions, RecordingOptions, snaplen
 
 MIB, GIB = 1 << 20, 1 << 30
 
@@ -31,15 +31,15 @@ def test_no_windows(text: str) -> None:
 
 
 def test_segments_follow_what_is_kept() -> None:
-    assert recording_config("", "", "", "") == RecordingConfig()
+    assert RecordingOptions().config() == RecordingConfig()
     assert RecordingConfig().segment_bytes == 64 * MIB and RecordingConfig().segment_seconds == 3600
     assert not RecordingConfig().keep
-    kept = recording_config("", "", "10GB", "24h")
+    kept = RecordingOptions("", "", "10GB", "24h").config()
     assert (kept.keep.bytes, kept.keep.seconds) == (10**10, 86400)
     assert (kept.segment_bytes, kept.segment_seconds) == (64 * MIB, 3600)
-    small = recording_config("", "", "80MB", "80s")
+    small = RecordingOptions("", "", "80MB", "80s").config()
     assert (small.segment_bytes, small.segment_seconds) == (10_000_000, 10)
-    asked = recording_config("1MiB", "2s", "80MB", "80s")
+    asked = RecordingOptions("1MiB", "2s", "80MB", "80s").config()
     assert (asked.segment_bytes, asked.segment_seconds) == (MIB, 2)
     assert RecordingConfig(**asked.settings()) == asked
 
@@ -59,16 +59,16 @@ def test_segments_follow_what_is_kept() -> None:
 )
 def test_what_makes_no_sense(rotate_size: str, rotate_time: str, keep_size: str, keep_time: str, said: str) -> None:
     with pytest.raises(Failure, match=said):
-        recording_config(rotate_size, rotate_time, keep_size, keep_time)
+        RecordingOptions(rotate_size, rotate_time, keep_size, keep_time).config()
 
 
 def test_a_flight_recorder(tmp_path: Path) -> None:
-    assert flight_config(None, "", "", None, None, "", None) is None
-    plain = flight_config(tmp_path, "", "", None, None, "", None)
+    assert FlightOptions().config() is None
+    plain = FlightOptions(tmp_path).config()
     assert plain == FlightConfig(tmp_path)
     assert plain is not None and plain.window == (300, GIB, 10) and plain.pause == 300 and not plain.wakes
     assert plain.ring.segment_seconds == 30 and plain.ring.keep == (plain.ring.keep.__class__(GIB, 300))
-    full = flight_config(tmp_path, "512MB", "0s", ["err"], ["high", "odd-correlation-ids"], "1h", 3)
+    full = FlightOptions(tmp_path, "512MB", "0s", ["err"], ["high", "odd-correlation-ids"], "1h", 3).config()
     assert full is not None and full.window == (None, 512_000_000, 0) and full.pause == 3600 and full.wakes
     assert full.ring.segment_bytes == 64_000_000 and full.ring.segment_seconds == 60
     assert FlightConfig.of(full.settings()) == full
@@ -87,7 +87,7 @@ def test_a_flight_recorder(tmp_path: Path) -> None:
 )
 def test_what_makes_no_flight_recorder(tmp_path: Path, given: tuple, said: str) -> None:
     with pytest.raises(Failure, match=said):
-        flight_config(tmp_path, *given)
+        FlightOptions(tmp_path, *given).config()
 
 
 @pytest.mark.parametrize("place", range(6))
@@ -95,7 +95,7 @@ def test_options_without_a_flight_recorder(place: int) -> None:
     given: list = ["", "", None, None, "", None]
     given[place] = ["5m", "1s", ["err"], ["high"], "1m", 3][place]
     with pytest.raises(Failure, match="add --flight DIR"):
-        flight_config(None, *given)
+        FlightOptions(None, *given).config()
 
 
 def test_snap_lengths() -> None:

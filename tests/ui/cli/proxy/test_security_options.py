@@ -12,8 +12,8 @@ import pytest
 from barnabas.proxy import ProxyConfig
 from barnabas.proxy.negotiation.security import TlsConfig
 from barnabas.ui.cli.common.failure import Failure
+from barnabas.ui.cli.proxy.options import PASSWORD_VARIABLE, SaslOptions
 from barnabas.ui.cli.proxy.running import way_in
-from barnabas.ui.cli.proxy.security_options import PASSWORD_VARIABLE, sasl_config
 from harness.slices import slow
 from harness.waiting import PATIENCE
 
@@ -49,16 +49,16 @@ def test_the_password_comes_from_a_file_or_the_environment(tmp_path: Path, monke
     file = tmp_path / "password"
     file.write_text(f" {CANARY} \n")
     monkeypatch.setenv(PASSWORD_VARIABLE, "from the environment")
-    made = sasl_config("plain", "alice", None)
+    made = SaslOptions("plain", "alice").config()
     assert made is not None and (made.mechanism, made.secret) == ("PLAIN", "from the environment")
     assert PASSWORD_VARIABLE not in os.environ  # the proxy's processes do not inherit it
-    made = sasl_config("PLAIN", "alice", file)
+    made = SaslOptions("PLAIN", "alice", file).config()
     assert made is not None and made.secret == f" {CANARY} "
     assert CANARY not in repr(made)
-    assert sasl_config("", "", None) is None
+    assert SaslOptions().config() is None
     file.write_bytes(b"\xff\xfe")
     with pytest.raises(Failure, match="no text"):
-        sasl_config("PLAIN", "alice", file)
+        SaslOptions("PLAIN", "alice", file).config()
 
 
 def test_clients_are_told_where_to_begin() -> None:

@@ -1,0 +1,640 @@
+"""The options of ``barnabas proxy`` in groups, which other commands and the config file share, and the settings made of them.
+
+Every group has its panel in the help. Its methods turn texts into settings of the proxy; each raises Failure for options
+that make no sense, and imports what it needs: `barnabas replay` loads no recorder for the sake of its TLS options.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ....proxy.negotiation.sasl import MECHANISMS
+from ....proxy.settings.limits import Limits
+from ..common import amounts
+from ..common.address import parse
+from ..common.failure import Failure
+
+if TYPE_CHECKING:
+    from ....proxy.addressing.transparent import TransparentConfig
+    from ....proxy.control import ControlConfig
+    from ....proxy.interception.plugin_host import PluginsConfig
+    from ....proxy.metrics.settings import MeterConfig
+    from ....proxy.negotiation.sasl import SaslConfig
+    from ....proxy.negotiation.security import TlsConfig
+    from ....proxy.negotiation.version_negotiation import VersionsConfig
+    from ....proxy.observers.retention import FlightConfig, RecordingConfig
+
+PASSWORD_VARIABLE = "BARNABAS_SASL_PASSWORD"
+TOKEN_VARIABLE = "BARNABAS_FEED_TOKEN"
+CLIENT_TLS, BROKER_TLS, SASL = "TLS with clients", "TLS with brokers", "Log in at brokers (for clients that do not)"
+METRICS, CONTROL, TRANSPARENT, LIMITS = "Live feed and metrics", "Control", "Transparent mode (Linux)", "Limits"
+RECORDING, FLIGHT, PLUGINS, VERSIONS = "Recording", "Flight recorder", "Plugins", "Versions"
+DEFAULT = Limits()
+
+
+def _option(name: str, words: str, metavar: str, panel: str | None = None, show_default: bool = False) -> typer.models.OptionInfo:
+    option: typer.models.OptionInfo = typer.Option(
+        name, help=words, metavar=metavar, rich_help_panel=panel, show_default=show_default
+    )
+    return option
+
+
+def _flag(name: str, words: str, panel: str | None = None) -> typer.models.OptionInfo:
+    option: typer.models.OptionInfo = typer.Option(name, help=words, rich_help_panel=panel)
+    return option
+
+
+@dataclass(frozen=True, slots=True)
+class ClientTlsOptions:
+    """TLS with clients."""
+
+    tls_ca: Annotated[
+        Path | None,
+        _option("--tls-ca", "Make certificates with the CA in this folder; the CA is made on first use.", "DIR", CLIENT_TLS),
+    ] = None
+    tls_cert: Annotated[
+        Path | None, _option("--tls-cert", "A certificate of your own, with its chain (PEM).", "FILE", CLIENT_TLS)
+    ] = None
+    tls_key: Annotated[Path | None, _option("--tls-key", "Its key (PEM, without a password).", "FILE", CLIENT_TLS)] = None
+    sni_suffix: Annotated[
+        str,
+        _option(
+            "--sni-suffix",
+            "One listener for all brokers: clients get broker-ID.DOMAIN, and the name in the TLS hello chooses.",
+            "DOMAIN",
+            CLIENT_TLS,
+        ),
+    ] = ""
+    tls_keylog: Annotated[
+        Path | None, _option("--tls-keylog", "Append the sessions' keys, for Wireshark (both sides).", "FILE", CLIENT_TLS)
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerTlsOptions:
+    """TLS with brokers."""
+
+    broker_tls: Annotated[bool, _flag("--broker-tls", "Speak TLS to brokers. The options below imply it.", BROKER_TLS)] = False
+    broker_ca: Annotated[
+        Path | None, _option("--broker-ca", "CAs to trust (PEM) instead of the system's.", "FILE", BROKER_TLS)
+    ] = None
+    broker_cert: Annotated[
+        Path | None, _option("--broker-cert", "The proxy's own certificate, for brokers that ask (PEM).", "FILE", BROKER_TLS)
+    ] = None
+    broker_key: Annotated[
+        Path | None, _option("--broker-key", "Its key (PEM, without a password).", "FILE", BROKER_TLS)
+    ] = None
+    broker_name: Annotated[
+        str, _option("--broker-name", "The name in the brokers' certificates, if it is not their host.", "NAME", BROKER_TLS)
+    ] = ""
+    broker_insecure: Annotated[bool, _flag("--broker-insecure", "Verify nothing. For tests only.", BROKER_TLS)] = False
+
+
+def tls_config(brokers: BrokerTlsOptions, clients: ClientTlsOptions | None = None) -> TlsConfig | None:
+    """TLS on both sides; None if neither is asked for."""
+    from ....proxy.negotiation.security import TlsConfig
+
+    clients = clients or ClientTlsOptions()
+    config = TlsConfig(
+        certificate=clients.tls_cert, key=clients.tls_key, ca=clients.tls_ca, sni_suffix=clients.sni_suffix,
+        keylog=clients.tls_keylog, broker=brokers.broker_tls, broker_ca=brokers.broker_ca,
+        broker_certificate=brokers.broker_cert, broker_key=brokers.broker_key, broker_name=brokers.broker_name,
+        broker_insecure=brokers.broker_insecure,
+    )  # fmt: skip
+    return None if config == TlsConfig() else config
+
+
+@dataclass(frozen=True, slots=True)
+class SaslOptions:
+    """A login at brokers."""
+
+    sasl_mechanism: Annotated[str, _option("--sasl-mechanism", ", ".join(MECHANISMS) + ".", "NAME", SASL)] = ""
+    sasl_username: Annotated[str, _option("--sasl-username", "The user.", "NAME", SASL)] = ""
+    sasl_password_file: Annotated[
+        Path | None,
+        _option(
+            "--sasl-password-file",
+            f"A file with the password, or with OAUTHBEARER's token (or set {PASSWORD_VARIABLE}).",
+            "FILE",
+            SASL,
+        ),
+    ] = None
+
+    def config(self) -> SaslConfig | None:
+        """With the password from its file or the environment; None without a mechanism."""
+        from ....proxy.negotiation.sasl import SaslConfig
+
+        password = os.environ.pop(PASSWORD_VARIABLE, "")  # the proxy's processes need not inherit it
+        file = self.sasl_password_file
+        if not self.sasl_mechanism:
+            if self.sasl_username or file:
+                raise Failure("--sasl-username and --sasl-password-file need --sasl-mechanism: " + ", ".join(MECHANISMS))
+            return None
+        if file is not None:
+            try:
+                password = file.read_text().rstrip("\r\n")
+            except (OSError, UnicodeDecodeError) as error:
+                why = error.strerror if isinstance(error, OSError) else "it is no text"
+                raise Failure(f"--sasl-password-file {file} cannot be read: {why}") from None
+        return SaslConfig(self.sasl_mechanism.upper(), self.sasl_username, password)
+
+
+@dataclass(frozen=True, slots=True)
+class MeterOptions:
+    """The live feed and the metrics."""
+
+    feed: Annotated[
+        str,
+        _option("--feed", "Send summaries of exchanges to subscribers (UDP); read it with barnabas feed.", "HOST:PORT", METRICS),
+    ] = ""
+    feed_token_file: Annotated[
+        Path | None,
+        _option(
+            "--feed-token-file",
+            f"What subscribers must know (or set {TOKEN_VARIABLE}); without, a new one is made.",
+            "FILE",
+            METRICS,
+        ),
+    ] = None
+    metrics: Annotated[str, _option("--metrics", "Serve GET /metrics for Prometheus.", "HOST:PORT", METRICS)] = ""
+    metrics_by: Annotated[
+        list[str] | None,
+        _option("--metrics-by", "Count these apart, too: client, topic. May be repeated.", "WHAT", METRICS),
+    ] = None
+    statsd: Annotated[
+        str, _option("--statsd", "Send metrics to this StatsD server every second (UDP).", "HOST:PORT", METRICS)
+    ] = ""
+    statsd_prefix: Annotated[
+        str, _option("--statsd-prefix", "What their names begin with (default barnabas).", "NAME", METRICS)
+    ] = ""
+    statsd_tags: Annotated[bool, _flag("--statsd-tags", "With tags, as DogStatsD has them.", METRICS)] = False
+
+    def config(self) -> MeterConfig | None:
+        """None when nothing of it is asked for."""
+        from ....proxy.metrics.settings import BY, MeterConfig
+
+        for what in self.metrics_by or ():
+            if what not in BY:
+                raise Failure(f"--metrics-by {what!r} is not known: give {' or '.join(BY)}")
+        for option, given, needed, needs in (
+            ("--feed-token-file", self.feed_token_file, self.feed, "--feed"),
+            ("--metrics-by", self.metrics_by, self.metrics, "--metrics"),
+            ("--statsd-prefix", self.statsd_prefix, self.statsd, "--statsd"),
+            ("--statsd-tags", self.statsd_tags, self.statsd, "--statsd"),
+        ):
+            if given and not needed:
+                raise Failure(f"{option} says how: add {needs} HOST:PORT")
+        config = MeterConfig(
+            feed=parse(self.feed, "--feed") if self.feed else None,
+            feed_token=read_token(self.feed_token_file) or "" if self.feed else "",
+            metrics=parse(self.metrics, "--metrics") if self.metrics else None,
+            metrics_by=tuple(self.metrics_by or ()),
+            statsd=parse(self.statsd, "--statsd", port=8125) if self.statsd else None,
+            statsd_prefix=self.statsd_prefix or "barnabas",
+            statsd_tags=self.statsd_tags,
+        )
+        return config if config.wanted else None
+
+
+def read_token(path: Path | None) -> str | None:
+    """The feed's token from a file, or from the environment; None when there is neither."""
+    from ....proxy.metrics.feed.layout import MAX_TOKEN
+
+    if path is None:
+        return os.environ.get(TOKEN_VARIABLE) or None
+    try:
+        token = path.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "no text"
+        raise Failure(f"the token of {path} cannot be read: {why}") from None
+    if not 0 < len(token.encode()) <= MAX_TOKEN:
+        raise Failure(f"{path} holds no token: give one line of up to {MAX_TOKEN} characters")
+    return token
+
+
+@dataclass(frozen=True, slots=True)
+class ControlOptions:
+    """The control API."""
+
+    control: Annotated[
+        str,
+        _option(
+            "--control",
+            "Offer the control API here: HOST:PORT on loopback, unix:PATH, or off. On a terminal the default is a free "
+            "port; without one it is off.",
+            "WHERE",
+            CONTROL,
+        ),
+    ] = ""
+    control_values: Annotated[bool, _flag("--control-values", "Let it tell keys and values of records, too.", CONTROL)] = False
+
+    def config(self) -> ControlConfig | None:
+        """None where there is to be none."""
+        from ....proxy.control import ControlConfig
+
+        where = self.control or ("127.0.0.1:0" if sys.stdout.isatty() else "off")
+        if where == "off":
+            if self.control_values:
+                raise Failure("--control-values goes with a control API: add --control 127.0.0.1:8090")
+            return None
+        if where.startswith("unix:"):
+            path = where.removeprefix("unix:")
+            if not path:
+                raise Failure("--control unix:PATH needs a path, such as unix:/run/user/1000/barnabas.sock")
+            return ControlConfig(path=Path(path).absolute(), show_values=self.control_values)
+        return ControlConfig(parse(where, "--control"), show_values=self.control_values)
+
+
+@dataclass(frozen=True, slots=True)
+class TransparentOptions:
+    """Transparent mode."""
+
+    transparent: Annotated[
+        str | None,
+        _option(
+            "--transparent",
+            "Clients connect to the brokers themselves, and `barnabas transparent up` brings them here: redirect or "
+            "tproxy. No --broker then.",
+            "MODE",
+            TRANSPARENT,
+        ),
+    ] = None
+    keep_source: Annotated[
+        bool, _flag("--keep-source", "Go to the brokers with the clients' own addresses (tproxy).", TRANSPARENT)
+    ] = False
+
+    def config(self, broker: bool, sni_suffix: str) -> TransparentConfig | None:
+        """None without transparent mode; `broker`: whether there is a --broker."""
+        from ....proxy.addressing.transparent import TransparentConfig
+
+        if self.transparent is None:
+            if self.keep_source:
+                raise Failure("--keep-source belongs to --transparent tproxy")
+            if not broker:
+                raise Failure("which cluster? Give one of its brokers with --broker HOST:PORT")
+            return None
+        if broker:
+            raise Failure("--transparent goes to where each client wanted to go: leave --broker out")
+        if sni_suffix:
+            raise Failure("--transparent leaves the brokers their own names, --sni-suffix gives them others: leave one out")
+        try:
+            return TransparentConfig(self.transparent, self.keep_source)
+        except ValueError as error:
+            raise Failure(f"--transparent: {error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class LimitOptions:
+    """Limits, and how many processes the traffic may use."""
+
+    connect_seconds: Annotated[
+        float, _option("--connect-seconds", "How long connecting to a broker may take.", "S", LIMITS, True)
+    ] = DEFAULT.connect_seconds
+    idle_seconds: Annotated[
+        float, _option("--idle-seconds", "Close connections without a byte for so long; 0: never.", "S", LIMITS, True)
+    ] = DEFAULT.idle_seconds
+    max_connections: Annotated[
+        int,
+        _option(
+            "--max-connections",
+            "Most connections at one time; more clients wait. 0: as many as the system allows.",
+            "N",
+            LIMITS,
+            True,
+        ),
+    ] = DEFAULT.max_connections
+    max_frame: Annotated[
+        int, _option("--max-frame", "Largest size of a frame; what claims more is taken for damage.", "BYTES", LIMITS, True)
+    ] = DEFAULT.max_frame
+    oversize: Annotated[
+        str,
+        _option("--oversize", "What is done then: pass the connection on unread, or close it.", "pass|close", LIMITS, True),
+    ] = DEFAULT.oversize
+    max_brokers: Annotated[
+        int,
+        _option(
+            "--max-brokers",
+            "Most brokers that get a listener; never more than half of the files that may be open.",
+            "N",
+            LIMITS,
+            True,
+        ),
+    ] = DEFAULT.max_brokers
+    broker_expiry: Annotated[
+        float,
+        _option(
+            "--broker-expiry",
+            "Close the listener of a broker that no response has named for so long; 0: never.",
+            "S",
+            LIMITS,
+            True,
+        ),
+    ] = DEFAULT.broker_expiry
+    upstream_allow: Annotated[
+        list[str] | None,
+        _option(
+            "--upstream-allow",
+            "Connect to brokers in this network only, besides --broker: 10.0.0.0/8, 10.0.0.0/8:9092-9094, [fd00::/8]:9092. "
+            "May be repeated. Default: everywhere.",
+            "NETWORK[:PORTS]",
+            LIMITS,
+        ),
+    ] = None
+    workers: Annotated[
+        int,
+        _option(
+            "--workers", "So many relay processes share the connections, for machines with many cores.", "N", LIMITS, True
+        ),
+    ] = 1
+
+    def config(self) -> Limits:
+        """The limits of the relay."""
+        try:
+            return Limits(
+                self.connect_seconds, self.idle_seconds, self.max_connections, self.max_frame, self.oversize,
+                self.max_brokers, self.broker_expiry, tuple(self.upstream_allow or ()),
+            )  # fmt: skip
+        except ValueError as error:
+            raise Failure(str(error)) from None
+
+    def worker_count(self) -> int:
+        """The number of relay processes."""
+        from ....proxy.supervisor.worker_shared_state import MOST_WORKERS
+
+        if not 1 <= self.workers <= MOST_WORKERS:
+            raise Failure(f"--workers goes from 1 to {MOST_WORKERS}, not {self.workers}")
+        return self.workers
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingOptions:
+    """How a recording is cut into segments, and how much of it is kept."""
+
+    rotate_size: Annotated[
+        str, _option("--rotate-size", "Size of a segment (default 64MiB, or an eighth of --keep-size).", "SIZE", RECORDING)
+    ] = ""
+    rotate_time: Annotated[
+        str, _option("--rotate-time", "Time of a segment (default 1h, or an eighth of --keep-time).", "TIME", RECORDING)
+    ] = ""
+    keep_size: Annotated[
+        str,
+        _option(
+            "--keep-size", "Keep so much of the recording: the oldest segments are removed, such as 10GB.", "SIZE", RECORDING
+        ),
+    ] = ""
+    keep_time: Annotated[str, _option("--keep-time", "Keep segments for so long, such as 24h or 7d.", "TIME", RECORDING)] = ""
+
+    def config(self) -> RecordingConfig:
+        """The settings of a recorder."""
+        from ....proxy.observers.retention import RecordingConfig
+
+        try:
+            return RecordingConfig(
+                amounts.size(self.rotate_size, "--rotate-size") if self.rotate_size else 0,
+                amounts.seconds(self.rotate_time, "--rotate-time") if self.rotate_time else 0.0,
+                amounts.size(self.keep_size, "--keep-size") if self.keep_size else None,
+                amounts.seconds(self.keep_time, "--keep-time") if self.keep_time else None,
+            )
+        except ValueError as error:
+            raise Failure(f"{error} (--rotate-size, --rotate-time, --keep-size, --keep-time)") from None
+
+
+def snaplen(size: str) -> int | None:
+    """Most bytes of a frame that are kept, from --snaplen; None for all."""
+    from ....captures.recording.recorder import LEAST_SNAPLEN, MOST_SNAPLEN
+
+    if not size:
+        return None
+    found = int(size) if size.strip().isdecimal() else amounts.size(size, "--snaplen")
+    if not LEAST_SNAPLEN <= found <= MOST_SNAPLEN:
+        raise Failure(
+            f"--snaplen {size}: give {LEAST_SNAPLEN} bytes, which a request's head needs, to {MOST_SNAPLEN >> 10} KiB; "
+            "leave it out to keep whole frames"
+        )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class FlightOptions:
+    """The flight recorder."""
+
+    flight: Annotated[
+        Path | None,
+        _option(
+            "--flight",
+            "Keep the last minutes, and write them out here when something happens: barnabas control flight, SIGUSR1, "
+            "--flight-on, --flight-on-finding.",
+            "DIR",
+            FLIGHT,
+        ),
+    ] = None
+    flight_keep: Annotated[
+        str, _option("--flight-keep", "How much: 5m, 512MB, or 5m,2GB (default 5m, and 1GiB at most).", "TIME,SIZE", FLIGHT)
+    ] = ""
+    flight_after: Annotated[
+        str, _option("--flight-after", "What follows is written for so long, too (default 10s; 0s: nothing).", "TIME", FLIGHT)
+    ] = ""
+    flight_on: Annotated[
+        list[str] | None,
+        _option("--flight-on", "Write when this is true of an exchange. May be repeated.", "FILTER", FLIGHT),
+    ] = None
+    flight_on_finding: Annotated[
+        list[str] | None,
+        _option("--flight-on-finding", "Write on a finding: its id, or high, medium, low. May be repeated.", "WHAT", FLIGHT),
+    ] = None
+    flight_every: Annotated[
+        str,
+        _option(
+            "--flight-every",
+            "By itself not more often than this (default: what --flight-keep says); more is counted.",
+            "TIME",
+            FLIGHT,
+        ),
+    ] = ""
+    flight_most: Annotated[
+        int | None, _option("--flight-most", "By itself not while there are so many in DIR (default 20).", "N", FLIGHT)
+    ] = None
+
+    def config(self) -> FlightConfig | None:
+        """None without --flight."""
+        from ....proxy.observers.retention import FlightConfig
+
+        if self.flight is None:
+            for option, given in (
+                ("--flight-keep", self.flight_keep), ("--flight-after", self.flight_after), ("--flight-on", self.flight_on),
+                ("--flight-on-finding", self.flight_on_finding), ("--flight-every", self.flight_every),
+                ("--flight-most", self.flight_most),
+            ):  # fmt: skip
+                if given:
+                    raise Failure(f"{option} goes with a flight recorder: add --flight DIR")
+            return None
+        seconds, size = amounts.window(self.flight_keep or "5m", "--flight-keep")
+        default, after = FlightConfig(self.flight), self.flight_after.strip()
+        try:
+            return FlightConfig(
+                self.flight,
+                seconds,
+                default.bytes if size is None else size,
+                default.after if not after else 0.0 if after in ("0", "0s") else amounts.seconds(after, "--flight-after"),
+                amounts.seconds(self.flight_every, "--flight-every") if self.flight_every else 0.0,
+                default.most if self.flight_most is None else self.flight_most,
+                tuple(self.flight_on or ()),
+                tuple(self.flight_on_finding or ()),
+            )
+        except ValueError as error:
+            raise Failure(f"the flight recorder: {error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class PluginOptions:
+    """Plugins."""
+
+    plugin: Annotated[
+        list[str] | None,
+        _option(
+            "--plugin",
+            "A class of yours that sees and changes messages: my.py, my.py:CLASS, or the name of an installed one; "
+            "settings behind it as ?NAME=VALUE&.... May be repeated; the first is nearest to the clients. Loaded again when "
+            "the file is saved.",
+            "PLUGIN",
+            PLUGINS,
+        ),
+    ] = None
+    plugin_budget: Annotated[
+        str,
+        _option("--plugin-budget", "How long a message waits for plugins before it goes on as it came (default 250ms).", "TIME", PLUGINS),
+    ] = ""
+    plugin_faults: Annotated[
+        int | None,
+        _option("--plugin-faults", "A plugin with so many faults within a minute is disabled (default 5).", "N", PLUGINS),
+    ] = None
+    plugin_memory: Annotated[
+        str, _option("--plugin-memory", "Memory that plugins may use (default 512MiB).", "SIZE", PLUGINS)
+    ] = ""
+
+    def config(self) -> PluginsConfig | None:
+        """None without plugins."""
+        from ....plugins.hooks import PluginError, parse
+        from ....proxy.interception.plugin_host import PluginsConfig
+
+        faults = self.plugin_faults
+        if not self.plugin:
+            if self.plugin_budget or faults is not None or self.plugin_memory:
+                raise Failure("--plugin-budget, --plugin-faults and --plugin-memory belong to --plugin")
+            return None
+        try:
+            default = PluginsConfig(tuple(parse(each) for each in self.plugin))
+        except PluginError as error:
+            raise Failure(str(error)) from None
+        if faults is not None and faults < 1:
+            raise Failure(f"--plugin-faults goes from 1 on, not {faults}")
+        return PluginsConfig(
+            default.sources,
+            amounts.seconds(self.plugin_budget, "--plugin-budget") if self.plugin_budget else default.budget,
+            default.faults if faults is None else faults,
+            amounts.size(self.plugin_memory, "--plugin-memory") if self.plugin_memory else default.memory,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class VersionOptions:
+    """The versions that clients are offered, and translation."""
+
+    cap: Annotated[
+        list[str] | None,
+        _option(
+            "--cap",
+            "Clients get no higher versions of these APIs: Fetch=11,Produce=7. May be repeated.",
+            "API=VERSION",
+            VERSIONS,
+        ),
+    ] = None
+    pretend: Annotated[
+        str,
+        _option(
+            "--pretend",
+            "To clients, brokers are of this Kafka release, as far as they serve its versions: 0.10.2, 2.8, 3.9-zk.",
+            "RELEASE",
+            VERSIONS,
+        ),
+    ] = ""
+    translate: Annotated[
+        bool,
+        _flag(
+            "--translate",
+            "Bring requests of versions that the broker does not serve into ones that it does: old clients on new "
+            "brokers, and new clients on old ones.",
+            VERSIONS,
+        ),
+    ] = False
+
+    def config(self) -> VersionsConfig | None:
+        """None if nothing of it is asked for."""
+        from ....plugins.versions.profile import Profile, caps
+        from ....proxy.negotiation.version_negotiation import VersionsConfig
+
+        if not (self.cap or self.pretend or self.translate):
+            return None
+        try:
+            Profile.of(self.pretend)
+        except ValueError as error:
+            raise Failure(f"--pretend: {error}") from None
+        try:
+            profile = Profile.of(self.pretend, caps(self.cap or ()))
+        except ValueError as error:
+            raise Failure(f"--cap: {error}") from None
+        return VersionsConfig(profile if self.pretend or self.cap else None, self.translate)
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyOptions:
+    """Everything that says what the proxy of a cluster is like: the options that are keys of the config file, too."""
+
+    broker: Annotated[
+        list[str] | None,
+        _option(
+            "--broker",
+            "Bootstrap brokers, as clients have them: HOST:PORT,... or again and again. When one is down the next is "
+            "tried, then those that have been found since.",
+            "HOST:PORT,...",
+        ),
+    ] = None
+    listen: Annotated[
+        str | None,
+        _option(
+            "--listen",
+            "Where clients connect (default 127.0.0.1:19092). Brokers get the ports that follow; with port 0 all "
+            "get free ones.",
+            "HOST:PORT",
+        ),
+    ] = None
+    record: Annotated[Path | None, _option("--record", "Record all traffic into this directory.", "DIR")] = None
+    rules: Annotated[Path | None, _option("--rules", "Rules that break traffic on purpose (YAML).", "FILE")] = None
+    lossless: Annotated[bool, _flag("--lossless", "Slow traffic down rather than miss any of it in the recording.")] = False
+    findings: Annotated[
+        bool | None,
+        _flag(
+            "--findings/--no-findings", "Print what is wrong in the traffic, as it happens. On by default on a terminal."
+        ),
+    ] = None
+    tls_with_clients: ClientTlsOptions = ClientTlsOptions()
+    tls_with_brokers: BrokerTlsOptions = BrokerTlsOptions()
+    sasl: SaslOptions = SaslOptions()
+    meter: MeterOptions = MeterOptions()
+    control: ControlOptions = ControlOptions()
+    transparent: TransparentOptions = TransparentOptions()
+    limits: LimitOptions = LimitOptions()
+    recording: RecordingOptions = RecordingOptions()
+    snaplen: Annotated[
+        str,
+        _option("--snaplen", "Keep no more than so many bytes of a frame, such as 4KiB; large frames then cost less.", "SIZE", RECORDING),
+    ] = ""
+    flight: FlightOptions = FlightOptions()
+    plugins: PluginOptions = PluginOptions()
+    versions: VersionOptions = VersionOptions()
