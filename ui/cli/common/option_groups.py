@@ -1,14 +1,24 @@
 """Groups of options: a dataclass whose fields are options of the command line, declared once for every command that has
-them, and for the config file. A field is an option (``Annotated`` with typer's ``Option``) or another group."""
+them, and for the config file. A field is an option (``Annotated`` with `option`), named as the field, or another group."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
+from copy import copy
 from dataclasses import fields, is_dataclass, replace
-from typing import Any, TypeVar, get_type_hints
+from typing import Annotated, Any, TypeVar, get_args, get_type_hints
+
+import typer
+from typer.models import OptionInfo
 
 Group = TypeVar("Group")
+
+
+def option(words: str, metavar: str | None = None, *, show_default: bool = False, panel: str | None = None) -> OptionInfo:
+    """What the help says of an option; `panel`: if not the `PANEL` of its group."""
+    made: OptionInfo = typer.Option(help=words, metavar=metavar, rich_help_panel=panel, show_default=show_default)
+    return made
 
 
 def options_of(group: type) -> Iterator[inspect.Parameter]:
@@ -18,8 +28,15 @@ def options_of(group: type) -> Iterator[inspect.Parameter]:
         kind = hints[field.name]
         if is_dataclass(kind):
             yield from options_of(kind)  # type: ignore[arg-type]
-        else:
-            yield inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=kind)
+            continue
+        of, info = get_args(kind)
+        info = copy(info)
+        info.rich_help_panel = info.rich_help_panel or getattr(group, "PANEL", None)
+        if of is bool:
+            info.param_decls = (f"--{field.name.replace('_', '-')}",)  # no --no-NAME beside it
+        yield inspect.Parameter(
+            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=Annotated[of, info]
+        )
 
 
 def with_values(group: Group, values: Mapping[str, object]) -> Group:
@@ -45,9 +62,9 @@ def with_option_groups(command: Callable[..., None]) -> Callable[..., None]:
 
     called.__name__, called.__doc__ = command.__name__, command.__doc__
     expanded = (
-        option
+        parameter
         for name, each in parameters.items()
-        for option in (options_of(groups[name]) if name in groups else [each.replace(kind=inspect.Parameter.KEYWORD_ONLY)])
+        for parameter in (options_of(groups[name]) if name in groups else [each.replace(kind=inspect.Parameter.KEYWORD_ONLY)])
     )
     called.__signature__ = inspect.Signature(list(expanded))  # type: ignore[attr-defined]
     called.__annotations__ = {}  # those of the signature hold

@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from ....proxy.negotiation.sasl import MECHANISMS
 from ....proxy.settings.limits import Limits
 from ..common import amounts
 from ..common.address import parse
 from ..common.failure import Failure
+from ..common.option_groups import option
 
 if TYPE_CHECKING:
     from ....proxy.addressing.transparent import TransparentConfig
@@ -32,68 +31,41 @@ if TYPE_CHECKING:
 
 PASSWORD_VARIABLE = "BARNABAS_SASL_PASSWORD"
 TOKEN_VARIABLE = "BARNABAS_FEED_TOKEN"
-CLIENT_TLS, BROKER_TLS, SASL = "TLS with clients", "TLS with brokers", "Log in at brokers (for clients that do not)"
-METRICS, CONTROL, TRANSPARENT, LIMITS = "Live feed and metrics", "Control", "Transparent mode (Linux)", "Limits"
-RECORDING, FLIGHT, PLUGINS, VERSIONS = "Recording", "Flight recorder", "Plugins", "Versions"
 DEFAULT = Limits()
-
-
-def _option(name: str, words: str, metavar: str, panel: str | None = None, show_default: bool = False) -> typer.models.OptionInfo:
-    option: typer.models.OptionInfo = typer.Option(
-        name, help=words, metavar=metavar, rich_help_panel=panel, show_default=show_default
-    )
-    return option
-
-
-def _flag(name: str, words: str, panel: str | None = None) -> typer.models.OptionInfo:
-    option: typer.models.OptionInfo = typer.Option(name, help=words, rich_help_panel=panel)
-    return option
 
 
 @dataclass(frozen=True, slots=True)
 class ClientTlsOptions:
     """TLS with clients."""
 
+    PANEL = "TLS with clients"
+
     tls_ca: Annotated[
-        Path | None,
-        _option("--tls-ca", "Make certificates with the CA in this folder; the CA is made on first use.", "DIR", CLIENT_TLS),
+        Path | None, option("Make certificates with the CA in this folder; the CA is made on first use.", "DIR")
     ] = None
-    tls_cert: Annotated[
-        Path | None, _option("--tls-cert", "A certificate of your own, with its chain (PEM).", "FILE", CLIENT_TLS)
-    ] = None
-    tls_key: Annotated[Path | None, _option("--tls-key", "Its key (PEM, without a password).", "FILE", CLIENT_TLS)] = None
+    tls_cert: Annotated[Path | None, option("A certificate of your own, with its chain (PEM).", "FILE")] = None
+    tls_key: Annotated[Path | None, option("Its key (PEM, without a password).", "FILE")] = None
     sni_suffix: Annotated[
         str,
-        _option(
-            "--sni-suffix",
-            "One listener for all brokers: clients get broker-ID.DOMAIN, and the name in the TLS hello chooses.",
-            "DOMAIN",
-            CLIENT_TLS,
+        option(
+            "One listener for all brokers: clients get broker-ID.DOMAIN, and the name in the TLS hello chooses.", "DOMAIN"
         ),
     ] = ""
-    tls_keylog: Annotated[
-        Path | None, _option("--tls-keylog", "Append the sessions' keys, for Wireshark (both sides).", "FILE", CLIENT_TLS)
-    ] = None
+    tls_keylog: Annotated[Path | None, option("Append the sessions' keys, for Wireshark (both sides).", "FILE")] = None
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerTlsOptions:
     """TLS with brokers."""
 
-    broker_tls: Annotated[bool, _flag("--broker-tls", "Speak TLS to brokers. The options below imply it.", BROKER_TLS)] = False
-    broker_ca: Annotated[
-        Path | None, _option("--broker-ca", "CAs to trust (PEM) instead of the system's.", "FILE", BROKER_TLS)
-    ] = None
-    broker_cert: Annotated[
-        Path | None, _option("--broker-cert", "The proxy's own certificate, for brokers that ask (PEM).", "FILE", BROKER_TLS)
-    ] = None
-    broker_key: Annotated[
-        Path | None, _option("--broker-key", "Its key (PEM, without a password).", "FILE", BROKER_TLS)
-    ] = None
-    broker_name: Annotated[
-        str, _option("--broker-name", "The name in the brokers' certificates, if it is not their host.", "NAME", BROKER_TLS)
-    ] = ""
-    broker_insecure: Annotated[bool, _flag("--broker-insecure", "Verify nothing. For tests only.", BROKER_TLS)] = False
+    PANEL = "TLS with brokers"
+
+    broker_tls: Annotated[bool, option("Speak TLS to brokers. The options below imply it.")] = False
+    broker_ca: Annotated[Path | None, option("CAs to trust (PEM) instead of the system's.", "FILE")] = None
+    broker_cert: Annotated[Path | None, option("The proxy's own certificate, for brokers that ask (PEM).", "FILE")] = None
+    broker_key: Annotated[Path | None, option("Its key (PEM, without a password).", "FILE")] = None
+    broker_name: Annotated[str, option("The name in the brokers' certificates, if it is not their host.", "NAME")] = ""
+    broker_insecure: Annotated[bool, option("Verify nothing. For tests only.")] = False
 
 
 def tls_config(brokers: BrokerTlsOptions, clients: ClientTlsOptions | None = None) -> TlsConfig | None:
@@ -114,16 +86,12 @@ def tls_config(brokers: BrokerTlsOptions, clients: ClientTlsOptions | None = Non
 class SaslOptions:
     """A login at brokers."""
 
-    sasl_mechanism: Annotated[str, _option("--sasl-mechanism", ", ".join(MECHANISMS) + ".", "NAME", SASL)] = ""
-    sasl_username: Annotated[str, _option("--sasl-username", "The user.", "NAME", SASL)] = ""
+    PANEL = "Log in at brokers (for clients that do not)"
+
+    sasl_mechanism: Annotated[str, option(", ".join(MECHANISMS) + ".", "NAME")] = ""
+    sasl_username: Annotated[str, option("The user.", "NAME")] = ""
     sasl_password_file: Annotated[
-        Path | None,
-        _option(
-            "--sasl-password-file",
-            f"A file with the password, or with OAUTHBEARER's token (or set {PASSWORD_VARIABLE}).",
-            "FILE",
-            SASL,
-        ),
+        Path | None, option(f"A file with the password, or with OAUTHBEARER's token (or set {PASSWORD_VARIABLE}).", "FILE")
     ] = None
 
     def config(self) -> SaslConfig | None:
@@ -149,31 +117,19 @@ class SaslOptions:
 class MeterOptions:
     """The live feed and the metrics."""
 
+    PANEL = "Live feed and metrics"
+
     feed: Annotated[
-        str,
-        _option("--feed", "Send summaries of exchanges to subscribers (UDP); read it with barnabas feed.", "HOST:PORT", METRICS),
+        str, option("Send summaries of exchanges to subscribers (UDP); read it with barnabas feed.", "HOST:PORT")
     ] = ""
     feed_token_file: Annotated[
-        Path | None,
-        _option(
-            "--feed-token-file",
-            f"What subscribers must know (or set {TOKEN_VARIABLE}); without, a new one is made.",
-            "FILE",
-            METRICS,
-        ),
+        Path | None, option(f"What subscribers must know (or set {TOKEN_VARIABLE}); without, a new one is made.", "FILE")
     ] = None
-    metrics: Annotated[str, _option("--metrics", "Serve GET /metrics for Prometheus.", "HOST:PORT", METRICS)] = ""
-    metrics_by: Annotated[
-        list[str] | None,
-        _option("--metrics-by", "Count these apart, too: client, topic. May be repeated.", "WHAT", METRICS),
-    ] = None
-    statsd: Annotated[
-        str, _option("--statsd", "Send metrics to this StatsD server every second (UDP).", "HOST:PORT", METRICS)
-    ] = ""
-    statsd_prefix: Annotated[
-        str, _option("--statsd-prefix", "What their names begin with (default barnabas).", "NAME", METRICS)
-    ] = ""
-    statsd_tags: Annotated[bool, _flag("--statsd-tags", "With tags, as DogStatsD has them.", METRICS)] = False
+    metrics: Annotated[str, option("Serve GET /metrics for Prometheus.", "HOST:PORT")] = ""
+    metrics_by: Annotated[list[str] | None, option("Count these apart, too: client, topic. May be repeated.", "WHAT")] = None
+    statsd: Annotated[str, option("Send metrics to this StatsD server every second (UDP).", "HOST:PORT")] = ""
+    statsd_prefix: Annotated[str, option("What their names begin with (default barnabas).", "NAME")] = ""
+    statsd_tags: Annotated[bool, option("With tags, as DogStatsD has them.")] = False
 
     def config(self) -> MeterConfig | None:
         """None when nothing of it is asked for."""
@@ -182,14 +138,14 @@ class MeterOptions:
         for what in self.metrics_by or ():
             if what not in BY:
                 raise Failure(f"--metrics-by {what!r} is not known: give {' or '.join(BY)}")
-        for option, given, needed, needs in (
+        for name, given, needed, needs in (
             ("--feed-token-file", self.feed_token_file, self.feed, "--feed"),
             ("--metrics-by", self.metrics_by, self.metrics, "--metrics"),
             ("--statsd-prefix", self.statsd_prefix, self.statsd, "--statsd"),
             ("--statsd-tags", self.statsd_tags, self.statsd, "--statsd"),
         ):
             if given and not needed:
-                raise Failure(f"{option} says how: add {needs} HOST:PORT")
+                raise Failure(f"{name} says how: add {needs} HOST:PORT")
         config = MeterConfig(
             feed=parse(self.feed, "--feed") if self.feed else None,
             feed_token=read_token(self.feed_token_file) or "" if self.feed else "",
@@ -222,17 +178,17 @@ def read_token(path: Path | None) -> str | None:
 class ControlOptions:
     """The control API."""
 
+    PANEL = "Control"
+
     control: Annotated[
         str,
-        _option(
-            "--control",
+        option(
             "Offer the control API here: HOST:PORT on loopback, unix:PATH, or off. On a terminal the default is a free "
             "port; without one it is off.",
             "WHERE",
-            CONTROL,
         ),
     ] = ""
-    control_values: Annotated[bool, _flag("--control-values", "Let it tell keys and values of records, too.", CONTROL)] = False
+    control_values: Annotated[bool, option("Let it tell keys and values of records, too.")] = False
 
     def config(self) -> ControlConfig | None:
         """None where there is to be none."""
@@ -255,19 +211,17 @@ class ControlOptions:
 class TransparentOptions:
     """Transparent mode."""
 
+    PANEL = "Transparent mode (Linux)"
+
     transparent: Annotated[
         str | None,
-        _option(
-            "--transparent",
+        option(
             "Clients connect to the brokers themselves, and `barnabas transparent up` brings them here: redirect or "
             "tproxy. No --broker then.",
             "MODE",
-            TRANSPARENT,
         ),
     ] = None
-    keep_source: Annotated[
-        bool, _flag("--keep-source", "Go to the brokers with the clients' own addresses (tproxy).", TRANSPARENT)
-    ] = False
+    keep_source: Annotated[bool, option("Go to the brokers with the clients' own addresses (tproxy).")] = False
 
     def config(self, broker: bool, sni_suffix: str) -> TransparentConfig | None:
         """None without transparent mode; `broker`: whether there is a --broker."""
@@ -293,64 +247,44 @@ class TransparentOptions:
 class LimitOptions:
     """Limits, and how many processes the traffic may use."""
 
-    connect_seconds: Annotated[
-        float, _option("--connect-seconds", "How long connecting to a broker may take.", "S", LIMITS, True)
-    ] = DEFAULT.connect_seconds
+    PANEL = "Limits"
+
+    connect_seconds: Annotated[float, option("How long connecting to a broker may take.", "S", show_default=True)] = (
+        DEFAULT.connect_seconds
+    )
     idle_seconds: Annotated[
-        float, _option("--idle-seconds", "Close connections without a byte for so long; 0: never.", "S", LIMITS, True)
+        float, option("Close connections without a byte for so long; 0: never.", "S", show_default=True)
     ] = DEFAULT.idle_seconds
     max_connections: Annotated[
         int,
-        _option(
-            "--max-connections",
-            "Most connections at one time; more clients wait. 0: as many as the system allows.",
-            "N",
-            LIMITS,
-            True,
-        ),
+        option("Most connections at one time; more clients wait. 0: as many as the system allows.", "N", show_default=True),
     ] = DEFAULT.max_connections
     max_frame: Annotated[
-        int, _option("--max-frame", "Largest size of a frame; what claims more is taken for damage.", "BYTES", LIMITS, True)
+        int, option("Largest size of a frame; what claims more is taken for damage.", "BYTES", show_default=True)
     ] = DEFAULT.max_frame
     oversize: Annotated[
-        str,
-        _option("--oversize", "What is done then: pass the connection on unread, or close it.", "pass|close", LIMITS, True),
+        str, option("What is done then: pass the connection on unread, or close it.", "pass|close", show_default=True)
     ] = DEFAULT.oversize
     max_brokers: Annotated[
         int,
-        _option(
-            "--max-brokers",
-            "Most brokers that get a listener; never more than half of the files that may be open.",
-            "N",
-            LIMITS,
-            True,
+        option(
+            "Most brokers that get a listener; never more than half of the files that may be open.", "N", show_default=True
         ),
     ] = DEFAULT.max_brokers
     broker_expiry: Annotated[
         float,
-        _option(
-            "--broker-expiry",
-            "Close the listener of a broker that no response has named for so long; 0: never.",
-            "S",
-            LIMITS,
-            True,
-        ),
+        option("Close the listener of a broker that no response has named for so long; 0: never.", "S", show_default=True),
     ] = DEFAULT.broker_expiry
     upstream_allow: Annotated[
         list[str] | None,
-        _option(
-            "--upstream-allow",
+        option(
             "Connect to brokers in this network only, besides --broker: 10.0.0.0/8, 10.0.0.0/8:9092-9094, [fd00::/8]:9092. "
             "May be repeated. Default: everywhere.",
             "NETWORK[:PORTS]",
-            LIMITS,
         ),
     ] = None
     workers: Annotated[
-        int,
-        _option(
-            "--workers", "So many relay processes share the connections, for machines with many cores.", "N", LIMITS, True
-        ),
+        int, option("So many relay processes share the connections, for machines with many cores.", "N", show_default=True)
     ] = 1
 
     def config(self) -> Limits:
@@ -376,19 +310,14 @@ class LimitOptions:
 class RecordingOptions:
     """How a recording is cut into segments, and how much of it is kept."""
 
-    rotate_size: Annotated[
-        str, _option("--rotate-size", "Size of a segment (default 64MiB, or an eighth of --keep-size).", "SIZE", RECORDING)
-    ] = ""
-    rotate_time: Annotated[
-        str, _option("--rotate-time", "Time of a segment (default 1h, or an eighth of --keep-time).", "TIME", RECORDING)
-    ] = ""
+    PANEL = "Recording"
+
+    rotate_size: Annotated[str, option("Size of a segment (default 64MiB, or an eighth of --keep-size).", "SIZE")] = ""
+    rotate_time: Annotated[str, option("Time of a segment (default 1h, or an eighth of --keep-time).", "TIME")] = ""
     keep_size: Annotated[
-        str,
-        _option(
-            "--keep-size", "Keep so much of the recording: the oldest segments are removed, such as 10GB.", "SIZE", RECORDING
-        ),
+        str, option("Keep so much of the recording: the oldest segments are removed, such as 10GB.", "SIZE")
     ] = ""
-    keep_time: Annotated[str, _option("--keep-time", "Keep segments for so long, such as 24h or 7d.", "TIME", RECORDING)] = ""
+    keep_time: Annotated[str, option("Keep segments for so long, such as 24h or 7d.", "TIME")] = ""
 
     def config(self) -> RecordingConfig:
         """The settings of a recorder."""
@@ -424,55 +353,41 @@ def snaplen(size: str) -> int | None:
 class FlightOptions:
     """The flight recorder."""
 
+    PANEL = "Flight recorder"
+
     flight: Annotated[
         Path | None,
-        _option(
-            "--flight",
+        option(
             "Keep the last minutes, and write them out here when something happens: barnabas control flight, SIGUSR1, "
             "--flight-on, --flight-on-finding.",
             "DIR",
-            FLIGHT,
         ),
     ] = None
-    flight_keep: Annotated[
-        str, _option("--flight-keep", "How much: 5m, 512MB, or 5m,2GB (default 5m, and 1GiB at most).", "TIME,SIZE", FLIGHT)
-    ] = ""
-    flight_after: Annotated[
-        str, _option("--flight-after", "What follows is written for so long, too (default 10s; 0s: nothing).", "TIME", FLIGHT)
-    ] = ""
-    flight_on: Annotated[
-        list[str] | None,
-        _option("--flight-on", "Write when this is true of an exchange. May be repeated.", "FILTER", FLIGHT),
-    ] = None
+    flight_keep: Annotated[str, option("How much: 5m, 512MB, or 5m,2GB (default 5m, and 1GiB at most).", "TIME,SIZE")] = ""
+    flight_after: Annotated[str, option("What follows is written for so long, too (default 10s; 0s: nothing).", "TIME")] = ""
+    flight_on: Annotated[list[str] | None, option("Write when this is true of an exchange. May be repeated.", "FILTER")] = (
+        None
+    )
     flight_on_finding: Annotated[
-        list[str] | None,
-        _option("--flight-on-finding", "Write on a finding: its id, or high, medium, low. May be repeated.", "WHAT", FLIGHT),
+        list[str] | None, option("Write on a finding: its id, or high, medium, low. May be repeated.", "WHAT")
     ] = None
     flight_every: Annotated[
-        str,
-        _option(
-            "--flight-every",
-            "By itself not more often than this (default: what --flight-keep says); more is counted.",
-            "TIME",
-            FLIGHT,
-        ),
+        str, option("By itself not more often than this (default: what --flight-keep says); more is counted.", "TIME")
     ] = ""
-    flight_most: Annotated[
-        int | None, _option("--flight-most", "By itself not while there are so many in DIR (default 20).", "N", FLIGHT)
-    ] = None
+    flight_most: Annotated[int | None, option("By itself not while there are so many in DIR (default 20).", "N")] = None
 
     def config(self) -> FlightConfig | None:
         """None without --flight."""
         from ....proxy.observers.retention import FlightConfig
 
         if self.flight is None:
-            for option, given in (
+            for name, given in (
                 ("--flight-keep", self.flight_keep), ("--flight-after", self.flight_after), ("--flight-on", self.flight_on),
                 ("--flight-on-finding", self.flight_on_finding), ("--flight-every", self.flight_every),
                 ("--flight-most", self.flight_most),
             ):  # fmt: skip
                 if given:
-                    raise Failure(f"{option} goes with a flight recorder: add --flight DIR")
+                    raise Failure(f"{name} goes with a flight recorder: add --flight DIR")
             return None
         seconds, size = amounts.window(self.flight_keep or "5m", "--flight-keep")
         default, after = FlightConfig(self.flight), self.flight_after.strip()
@@ -495,28 +410,24 @@ class FlightOptions:
 class PluginOptions:
     """Plugins."""
 
+    PANEL = "Plugins"
+
     plugin: Annotated[
         list[str] | None,
-        _option(
-            "--plugin",
+        option(
             "A class of yours that sees and changes messages: my.py, my.py:CLASS, or the name of an installed one; "
             "settings behind it as ?NAME=VALUE&.... May be repeated; the first is nearest to the clients. Loaded again when "
             "the file is saved.",
             "PLUGIN",
-            PLUGINS,
         ),
     ] = None
     plugin_budget: Annotated[
-        str,
-        _option("--plugin-budget", "How long a message waits for plugins before it goes on as it came (default 250ms).", "TIME", PLUGINS),
+        str, option("How long a message waits for plugins before it goes on as it came (default 250ms).", "TIME")
     ] = ""
     plugin_faults: Annotated[
-        int | None,
-        _option("--plugin-faults", "A plugin with so many faults within a minute is disabled (default 5).", "N", PLUGINS),
+        int | None, option("A plugin with so many faults within a minute is disabled (default 5).", "N")
     ] = None
-    plugin_memory: Annotated[
-        str, _option("--plugin-memory", "Memory that plugins may use (default 512MiB).", "SIZE", PLUGINS)
-    ] = ""
+    plugin_memory: Annotated[str, option("Memory that plugins may use (default 512MiB).", "SIZE")] = ""
 
     def config(self) -> PluginsConfig | None:
         """None without plugins."""
@@ -546,31 +457,24 @@ class PluginOptions:
 class VersionOptions:
     """The versions that clients are offered, and translation."""
 
+    PANEL = "Versions"
+
     cap: Annotated[
         list[str] | None,
-        _option(
-            "--cap",
-            "Clients get no higher versions of these APIs: Fetch=11,Produce=7. May be repeated.",
-            "API=VERSION",
-            VERSIONS,
-        ),
+        option("Clients get no higher versions of these APIs: Fetch=11,Produce=7. May be repeated.", "API=VERSION"),
     ] = None
     pretend: Annotated[
         str,
-        _option(
-            "--pretend",
+        option(
             "To clients, brokers are of this Kafka release, as far as they serve its versions: 0.10.2, 2.8, 3.9-zk.",
             "RELEASE",
-            VERSIONS,
         ),
     ] = ""
     translate: Annotated[
         bool,
-        _flag(
-            "--translate",
+        option(
             "Bring requests of versions that the broker does not serve into ones that it does: old clients on new "
-            "brokers, and new clients on old ones.",
-            VERSIONS,
+            "brokers, and new clients on old ones."
         ),
     ] = False
 
@@ -598,8 +502,7 @@ class ProxyOptions:
 
     broker: Annotated[
         list[str] | None,
-        _option(
-            "--broker",
+        option(
             "Bootstrap brokers, as clients have them: HOST:PORT,... or again and again. When one is down the next is "
             "tried, then those that have been found since.",
             "HOST:PORT,...",
@@ -607,21 +510,17 @@ class ProxyOptions:
     ] = None
     listen: Annotated[
         str | None,
-        _option(
-            "--listen",
+        option(
             "Where clients connect (default 127.0.0.1:19092). Brokers get the ports that follow; with port 0 all "
             "get free ones.",
             "HOST:PORT",
         ),
     ] = None
-    record: Annotated[Path | None, _option("--record", "Record all traffic into this directory.", "DIR")] = None
-    rules: Annotated[Path | None, _option("--rules", "Rules that break traffic on purpose (YAML).", "FILE")] = None
-    lossless: Annotated[bool, _flag("--lossless", "Slow traffic down rather than miss any of it in the recording.")] = False
+    record: Annotated[Path | None, option("Record all traffic into this directory.", "DIR")] = None
+    rules: Annotated[Path | None, option("Rules that break traffic on purpose (YAML).", "FILE")] = None
+    lossless: Annotated[bool, option("Slow traffic down rather than miss any of it in the recording.")] = False
     findings: Annotated[
-        bool | None,
-        _flag(
-            "--findings/--no-findings", "Print what is wrong in the traffic, as it happens. On by default on a terminal."
-        ),
+        bool | None, option("Print what is wrong in the traffic, as it happens. On by default on a terminal.")
     ] = None
     tls_with_clients: ClientTlsOptions = ClientTlsOptions()
     tls_with_brokers: BrokerTlsOptions = BrokerTlsOptions()
@@ -633,7 +532,11 @@ class ProxyOptions:
     recording: RecordingOptions = RecordingOptions()
     snaplen: Annotated[
         str,
-        _option("--snaplen", "Keep no more than so many bytes of a frame, such as 4KiB; large frames then cost less.", "SIZE", RECORDING),
+        option(
+            "Keep no more than so many bytes of a frame, such as 4KiB; large frames then cost less.",
+            "SIZE",
+            panel=RecordingOptions.PANEL,
+        ),
     ] = ""
     flight: FlightOptions = FlightOptions()
     plugins: PluginOptions = PluginOptions()
