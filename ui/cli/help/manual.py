@@ -1,8 +1,8 @@
 """What stands behind a command's options in its help: examples, exit status, files, environment, where to read on.
 
-The texts are in `manual_live`, `manual_recordings` and `manual_protocol`, in lines that a person reads: ``== NAME`` begins a
-command, ``$ ...`` is an example and what follows says what it does, ``1: ...`` an exit status (``130:`` without words: it
-never ends with that), ``file`` and ``env`` what it reads and writes, ``see`` where to go on. A command of a group without a page of its own has its group's statuses.
+The texts are in ``manual.txt``: ``== NAME`` begins a command, ``$ ...`` is an example and what follows says what it does,
+``1: ...`` an exit status (``130:`` without words: it never ends with that), ``file`` and ``env`` what it reads and writes,
+``see`` where to go on. What a group's page says of statuses, files, environment and links holds for its commands, too.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
+from importlib import resources
 from typing import Any, Literal, get_origin
 
 STATUS = {
@@ -43,15 +44,11 @@ class Page:
 @cache
 def pages() -> dict[str, Page]:
     """Every page by the command's name: "" is `barnabas` itself, "rules try" a command of a group."""
-    from .manual_live import PAGES as LIVE
-    from .manual_protocol import PAGES as PROTOCOL
-    from .manual_recordings import PAGES as RECORDINGS
-
+    text = resources.files(__package__).joinpath("manual.txt").read_text("utf-8")
     found: dict[str, Page] = {}
-    for part in (LIVE, RECORDINGS, PROTOCOL):
-        for text in part.split("\n== ")[1:]:
-            name, _, body = text.partition("\n")
-            found[name.removeprefix("barnabas").strip()] = _page(body)
+    for part in f"\n{text}".split("\n== ")[1:]:
+        name, _, body = part.partition("\n")
+        found[name.removeprefix("barnabas").strip()] = _page(body)
     return found
 
 
