@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ....captures import NotACapture, open_capture
-from ....captures.diff import Difference, Kind, Level, Report, compare
+from ....captures.diff import Difference, Kind, Latency, Level, Report, compare
 from ....captures.export.text import json_visible
 from ...safe import visible
 from ..common.failure import Failure, write_text
-from .diff_page import html
+from ..common.html_page import page, row, table, text
 from .versions import terminal
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
 _STYLES = {Level.HIGH: "bold red", Level.MEDIUM: "yellow", Level.LOW: "cyan", Level.NOISE: "dim"}
 
@@ -75,7 +76,7 @@ def diff(
     if as_json:
         typer.echo(json_visible(json.dumps(report.to_dict(), ensure_ascii=False)))
     if html_file is not None:
-        write_text(html_file, html(report, GROUPS[by], everything))
+        write_text(html_file, html(report, by, everything))
     if not as_json:
         _print(terminal(), report, by, everything)
     if fail_on is not None and report.worst >= Level[fail_on.name]:
@@ -102,7 +103,42 @@ def _compare(a: Path, b: Path) -> Report:
             capture.close()
 
 
+def _grouped(report: Report, by: By, everything: bool) -> dict[str, list[Difference]]:
+    groups: dict[str, list[Difference]] = {}
+    for found in report.above(Level.NOISE if everything else Level.LOW):
+        groups.setdefault(GROUPS[by](found), []).append(found)
+    return groups
+
+
+def _noise(report: Report) -> int:
+    return len(report.differences) - len(report.above(Level.LOW))
+
+
+LATENCIES = ("API", "A", "p50 ms", "p99 ms", "B", "p50 ms", "p99 ms")
+
+
+def _latencies(report: Report) -> Iterator[list[str]]:
+    """Rows under `LATENCIES`: requests and latencies of every API on both sides."""
+    for api in sorted({*report.a.apis, *report.b.apis}):
+        cells = [api]
+        for side in (report.a, report.b):
+            latency = side.latencies.get(api, Latency())
+            cells.append(str(side.apis[api]) if api in side.apis else "-")
+            cells += ("-" if ns is None else f"{ns / 1e6:.1f}" for ns in (latency.p50, latency.p99))
+        yield cells
+
+
+def _numbers(found: Difference, label: str) -> str:
+    """The numbers of the exchanges in both recordings: ``A 1, 2; B 3``."""
+    sides = (("A", found.in_a), ("B", found.in_b))
+    return "; ".join(f"{letter}{label} {', '.join(map(str, numbers))}" for letter, numbers in sides if numbers)
+
+
+# --- on a terminal -----------------------------------------------------------------------------------------
+
+
 def _print(console: Console, report: Report, by: By, everything: bool) -> None:
+    from rich.table import Table
     from rich.text import Text
 
     for letter, side in (("A", report.a), ("B", report.b)):
@@ -111,60 +147,76 @@ def _print(console: Console, report: Report, by: By, everything: bool) -> None:
         console.print(Text(f"{letter}  {visible(side.name)}: {words}" + (f"; errors: {errors}" if errors else "")))
     for theirs, ours in sorted(report.names.items()):
         console.print(Text(f"   {visible(theirs)} in B is taken for {visible(ours)} in A", "dim"))
-    shown = report.above(Level.NOISE if everything else Level.LOW)
-    groups: dict[str, list[Difference]] = {}
-    for found in shown:
-        groups.setdefault(GROUPS[by](found), []).append(found)
-    for name, differences in groups.items():
+    for name, differences in _grouped(report, by, everything).items():
         console.print(Text(f"\n{visible(name)}", "bold"))
         for found in differences:
             console.print(_line(found, by))
-    noise = len(report.differences) - len(report.above(Level.LOW))
-    if noise and not everything:
+    if (noise := _noise(report)) and not everything:
         console.print(Text(f"\n{noise} differences that timing explains are not shown; --all shows them", "dim"))
     if not report.above(Level.LOW):
         console.print(Text("\nno difference above what timing explains", "green"))
     for note in report.notes:
         console.print(Text(f"\n{visible(note)}"))
-    _print_latencies(console, report)
+    latencies = Table(box=None, pad_edge=False, title_justify="left")
+    for heading in LATENCIES:
+        latencies.add_column(heading, justify="left" if heading == "API" else "right")
+    for cells in _latencies(report):
+        latencies.add_row(*cells)
+    console.print()
+    console.print(latencies)
 
 
-def _line(found: Difference, by: By) -> object:
+def _line(found: Difference, by: By) -> Text:
     from rich.text import Text
 
-    words = [] if by is By.API else [found.api]
-    words.append(found.what)
-    where = [
-        f"{found.client}" if by is not By.CLIENT and found.client else "",
-        found.scope if by is not By.CONNECTION else "",
-    ]
-    tail = ", ".join(filter(None, where))
-    numbers = "; ".join(
-        f"{letter}: number {', '.join(map(str, found_in))}"
-        for letter, found_in in (("A", found.in_a), ("B", found.in_b))
-        if found_in
-    )
+    words = found.what if by is By.API else f"{found.api} {found.what}"
+    client, belongs_to = found.client if by is not By.CLIENT else "", found.scope if by is not By.CONNECTION else ""
+    where, numbers = ", ".join(filter(None, (client, belongs_to))), _numbers(found, ": number")
     return Text.assemble(
-        ("  " + f"{found.level.word:<7}", _STYLES[found.level]), visible(" ".join(words)),
+        ("  " + f"{found.level.word:<7}", _STYLES[found.level]), visible(words),
         ": ", (visible(found.a) or "-", "bold"), " → ", (visible(found.b) or "-", "bold"),
         f" ({found.count}×)" if found.count > 1 and found.kind is not Kind.ONLY else "",
-        (f"  {visible(tail)}" if tail else "", "dim"), (f"  {numbers}" if numbers else "", "dim"),
+        (f"  {visible(where)}" if where else "", "dim"), (f"  {numbers}" if numbers else "", "dim"),
     )  # fmt: skip
 
 
-def _print_latencies(console: Console, report: Report) -> None:
-    from rich.table import Table
+# --- as a page ---------------------------------------------------------------------------------------------
 
-    table = Table(box=None, pad_edge=False, title_justify="left")
-    for name in ("API", "A", "p50 ms", "p99 ms", "B", "p50 ms", "p99 ms"):
-        table.add_column(name, justify="left" if name == "API" else "right")
-    for api in sorted({*report.a.apis, *report.b.apis}):
-        cells = [api]
-        for side in (report.a, report.b):
-            latency = side.latencies.get(api)
-            cells.append(str(side.apis[api]) if api in side.apis else "-")
-            for value in (latency.p50, latency.p99) if latency else (None, None):
-                cells.append("-" if value is None else f"{value / 1e6:.1f}")
-        table.add_row(*cells)
-    console.print()
-    console.print(table)
+
+def html(report: Report, by: By, everything: bool) -> str:
+    """The report as one page; `everything`: noise as well."""
+    sides = []
+    for letter, side in (("A", report.a), ("B", report.b)):
+        errors = ", ".join(f"{count} {name}" for name, count in side.errors.most_common())
+        counts = (str(count) for count in (side.exchanges, side.clients, side.connections))
+        sides.append(row(f"{letter}: {text(side.name)}", *counts, text(errors)))
+    parts = [
+        f"<h1>{text(report.a.name)} and {text(report.b.name)}</h1>",
+        table(("recording", "exchanges", "clients", "connections", "errors"), sides),
+    ]
+    if report.names:
+        pairs = ", ".join(f"{text(b)} = {text(a)}" for b, a in sorted(report.names.items()))
+        parts.append(f"<p class=dim>Names of B and what they are taken for in A: {pairs}")
+    groups = _grouped(report, by, everything)
+    for name, differences in groups.items():
+        headings = ("level", "what", "A", "B", "times", "where", "numbers")
+        parts.append(f"<h2>{text(name)}</h2>" + table(headings, map(_row, differences)))
+    if not groups:
+        parts.append("<p>No difference above what timing explains.")
+    if (noise := _noise(report)) and not everything:
+        parts.append(f"<p class=dim>{noise} differences that timing explains are left out.")
+    parts += [f"<p>{text(note)}" for note in report.notes]
+    latencies = (row(text(api), *((cell, "number") for cell in cells)) for api, *cells in _latencies(report))
+    return page("barnabas diff", [*parts, "<h2>Requests and latencies</h2>", table(LATENCIES, latencies)])
+
+
+def _row(found: Difference) -> str:
+    return row(
+        (found.level.word, found.level.word),
+        f"{text(found.api)} {text(found.what)}",
+        text(found.a) or "-",
+        text(found.b) or "-",
+        (str(found.count), "number"),
+        text(", ".join(filter(None, (found.client, found.lane)))),
+        (_numbers(found, ""), "dim"),
+    )
