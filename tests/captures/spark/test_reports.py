@@ -211,7 +211,7 @@ def test_the_command_over_captures_and_over_tables(fleet: tuple[Path, Sent], tmp
 
 
 def test_the_page_shows_no_markup_of_anybody() -> None:
-    from barnabas.ui.cli.fleet.report_page import html
+    from barnabas.ui.cli.fleet.report import html
 
     evil = "<script>alert(1)</script>\x1b[31m"
     row = {"client_id": evil, "host": evil, "request_bytes": 1, "response_bytes": 2}

@@ -66,12 +66,12 @@ def compat(
     if as_json:
         typer.echo(json.dumps(_as_dict(found)))
     if html_file is not None:
-        write_text(html_file, html(found))
+        write_text(html_file, html(found), "--html")
     if md_file is not None:
         if str(md_file) == "-":
             typer.echo(markdown(found), nl=False)
         else:
-            write_text(md_file, markdown(found))
+            write_text(md_file, markdown(found), "--md")
     if not as_json and str(md_file) != "-":
         _print(terminal(), found)
     for note in notes:

@@ -76,7 +76,7 @@ def diff(
     if as_json:
         typer.echo(json_visible(json.dumps(report.to_dict(), ensure_ascii=False)))
     if html_file is not None:
-        write_text(html_file, html(report, by, everything))
+        write_text(html_file, html(report, by, everything), "--html")
     if not as_json:
         _print(terminal(), report, by, everything)
     if fail_on is not None and report.worst >= Level[fail_on.name]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from ....errors import BarnabasError
@@ -12,10 +11,13 @@ class Failure(BarnabasError):
     """Something the user can mend: one line that says what, where and what to do next. Exit status 2."""
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a file that only its owner can read. Raises Failure."""
+def write_text(path: Path, text: str, option: str) -> None:
+    """Write a file, whole or not at all, that only its owner can read. Raises Failure, which names the option."""
+    from ....captures.export import written
+    from ...safe import visible
+
     try:
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-            file.write(text)
+        with written(path, force=True) as file:
+            file.write(text.encode("utf-8", "replace"))
     except OSError as error:
-        raise Failure(f"{path} cannot be written: {error.strerror or error}") from None
+        raise Failure(f"{option} {visible(str(path))} cannot be written: {error.strerror or error}") from None

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import sys
+import time
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,26 +15,29 @@ import typer
 
 from ....captures import NotACapture
 from ....captures.export.text import json_visible
+from ....captures.replay.dry import Planned, plan_of
 from ....captures.replay.dry_run import plan_of
 from ....captures.replay.mapping import IdMapping, Names
 from ....captures.replay.policy import Policy
 from ....captures.replay.preparer import Preparer
 from ....captures.replay.report import Report
 from ....proxy.replay.dialing import DialFailed
+from ....proxy.replay.player import Player
 from ....proxy.replay.session import Replay
 from ....proxy.replay.settings import Order, Pace, Settings
 from ....proxy.replay.target import TargetFailed
 from ...safe import visible
 from ..common.address import parse
-from ..common.failure import Failure
+from ..common.failure import Failure, write_text
 from ..common.option_groups import with_option_groups
 from ..protocol.filter import compiled
 from ..proxy.options import BrokerTlsOptions, SaslOptions, tls_config
-from .replay_text import planned_line, print_report, progress_line
 
 _PLAN = "What is sent"
 _NAMES = "Other names at the target"
 _PACE = "When"
+_ERASE = "\r\x1b[K"
+_EXAMPLES = 20
 
 
 class FailOn(StrEnum):
@@ -148,7 +153,7 @@ def replay(
     )
     try:
         if dry_run:
-            _dry(plan, as_json)
+            _dry_run(plan, as_json)
             return
         found = plan.run(progress_line())
     except NotACapture as error:
@@ -163,30 +168,24 @@ def replay(
         raise
     except OSError as error:
         raise Failure(f"{visible(str(capture))} cannot be read: {error.strerror or error}") from None
-    _hand_over(found, report, as_json)
+    _output(found, report, as_json)
     if fail_on is FailOn.DIFFERENCES and found.count:
         raise typer.Exit(1)
     if found.interrupted:
         raise typer.Exit(130)
 
 
-def _hand_over(found: Report, file: Path | None, as_json: bool) -> None:
+def _output(found: Report, file: Path | None, as_json: bool) -> None:
     document = json_visible(json.dumps(found.to_dict(), ensure_ascii=False, default=str))
     if file is not None:
-        from ....captures.export import written
-
-        try:
-            with written(file, force=True) as out:
-                out.write(f"{document}\n".encode("utf-8", "replace"))
-        except OSError as error:
-            raise Failure(f"--report {file} cannot be written: {error.strerror or error}") from None
+        write_text(file, f"{document}\n", "--report")
     if as_json:
         typer.echo(document)
     else:
         print_report(found)
 
 
-def _dry(plan: Replay, as_json: bool) -> None:
+def _dry_run(plan: Replay, as_json: bool) -> None:
     script = plan.script()
     mapping = IdMapping(plan.names, script.recorded)
     print("barnabas: versions as recorded: a dry run asks no broker which ones it offers", file=sys.stderr)
@@ -230,3 +229,98 @@ def _pairs(texts: list[str] | None, option: str) -> dict[str, str]:
             raise Failure(f"{option} {text!r} is no A=B: the recorded name, and the name at the target")
         found[old] = new
     return found
+
+
+# --- in words ----------------------------------------------------------------------------------------------
+
+
+def planned_line(planned: Planned) -> str:
+    """``12.3 ms  conn 4  Produce v9  as v11; producer id``."""
+    exchange = planned.call.exchange
+    head = f"{planned.call.due_ns / 1e6:10.1f} ms  conn {exchange.connection:<4} {exchange.api} v{exchange.api_version}"
+    if planned.version is None:
+        return f"{head}  left out: {planned.why}"
+    changes = [] if planned.version == exchange.api_version else [f"as v{planned.version}"]
+    changes += planned.renamed
+    if planned.mapped:
+        changes.append("the target's " + ", ".join(planned.mapped))
+    return f"{head}  {'; '.join(changes)}" if changes else head
+
+
+def progress_line() -> Callable[[Player], None]:
+    """Shows how far a replay is, on a terminal, twice a second."""
+    shown = 0.0
+    terminal = sys.stderr.isatty()
+    begun = time.monotonic()
+
+    def tick(player: Player) -> None:
+        nonlocal shown
+        now = time.monotonic()
+        if not terminal or now - shown < 0.5:
+            return
+        shown = now
+        report = player.report
+        print(
+            f"{_ERASE}{now - begun:.0f} s: {report.sent} sent, {report.answered} answered, {report.count} differences",
+            end="", file=sys.stderr, flush=True,
+        )  # fmt: skip
+
+    return tick
+
+
+def print_report(report: Report) -> None:
+    """The summary, then differences with examples, then what was left out."""
+    if sys.stderr.isatty():
+        print(_ERASE, end="", file=sys.stderr, flush=True)
+    document, say = report.to_dict(), typer.echo
+    ended = " (ended early)" if report.interrupted else ""
+    say(
+        f"{report.sent} requests sent in {report.seconds:.1f} s ({document['requests_per_second']:.0f}/s), "
+        f"{report.answered} answered{ended}"
+    )
+    if document["timing_error_ms"]:
+        timing = document["timing_error_ms"]
+        held = f"; {report.held_back} waited for answers of the target" if report.held_back else ""
+        say(f"sent late by: median {timing['p50']} ms, 99 % {timing['p99']} ms, most {timing['max']} ms{held}")
+    say(f"{report.equal} answers as recorded, {report.count} differences")
+    _table("Differences, by field", report.different)
+    _table("Failures", report.failed)
+    for example in report.differences[:_EXAMPLES]:
+        where = f"request {example['request']}, " if "request" in example else ""
+        say(
+            visible(
+                f"  {where}{example['api']} {example['path']}: recorded {_short(example['recorded'])}, "
+                f"got {_short(example['got'])}"
+            )
+        )
+    if len(report.differences) > _EXAMPLES:
+        say(f"  ... {len(report.differences) - _EXAMPLES} more with --report FILE")
+    _table("Left out", report.skipped)
+    _table("At other versions", report.versions)
+    _table("Worth knowing", report.notes)
+    _latencies(document["latency"])
+    for warning in report.warnings:
+        print(f"barnabas: {visible(warning)}", file=sys.stderr)
+
+
+def _table(title: str, rows: dict[str, int]) -> None:
+    if rows:
+        typer.echo(f"{title}:")
+        for what, count in sorted(rows.items(), key=lambda item: -item[1]):
+            typer.echo(f"  {count:>7}  {visible(what)}")
+
+
+def _latencies(rows: dict[str, Any]) -> None:
+    if not rows:
+        return
+    width = max(len(name) for name in rows)
+    typer.echo(f"{'Latency (ms)':{width + 2}}  recorded: median      99 %   replayed: median      99 %")
+    for name, row in rows.items():
+        sides = [row[side] for side in ("recorded_ms", "replayed_ms")]
+        cells = [(f"{side['p50']:.2f}", f"{side['p99']:.2f}") if side else ("-", "-") for side in sides]
+        typer.echo(f"  {name:{width}}  {cells[0][0]:>16}{cells[0][1]:>10}{cells[1][0]:>19}{cells[1][1]:>10}")
+
+
+def _short(value: Any) -> str:
+    text = "nothing" if value is None else str(value)
+    return text if len(text) <= 100 else text[:97] + "..."
