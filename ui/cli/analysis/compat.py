@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,6 +16,7 @@ from ...times import moment
 from ..common.failure import Failure, write_text
 from ..common.html_page import page, row, table, text
 from ..common.local_time import Local
+from ..common.output import warn
 from .observed_clients import watch
 from .versions import identity, terminal, who
 
@@ -74,8 +74,7 @@ def compat(
             write_text(md_file, markdown(found), "--md")
     if not as_json and str(md_file) != "-":
         _print(terminal(), found)
-    for note in notes:
-        print(f"barnabas: {visible(note)}", file=sys.stderr)
+    warn(notes)
     limit = {FailOn.BREAKS: Verdict.BREAKS, FailOn.MAY_BREAK: Verdict.MAY_BREAK}
     if fail_on is not None and found.worst >= limit[fail_on]:
         raise typer.Exit(1)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 from pathlib import Path
@@ -13,10 +11,10 @@ import typer
 
 from ....captures import NotACapture, open_capture
 from ....captures.diff import Difference, Kind, Latency, Level, Report, compare
-from ....captures.export.text import json_visible
 from ...safe import visible
 from ..common.failure import Failure, write_text
 from ..common.html_page import page, row, table, text
+from ..common.output import print_json, warn
 from .versions import terminal
 
 if TYPE_CHECKING:
@@ -74,7 +72,7 @@ def diff(
     """
     report = _compare(a, b)
     if as_json:
-        typer.echo(json_visible(json.dumps(report.to_dict(), ensure_ascii=False)))
+        print_json(report.to_dict())
     if html_file is not None:
         write_text(html_file, html(report, by, everything), "--html")
     if not as_json:
@@ -94,9 +92,7 @@ def _compare(a: Path, b: Path) -> Report:
             except OSError as error:
                 raise Failure(f"{path} cannot be read: {error.strerror or error}") from None
         report = compare(opened[0].exchanges(), opened[1].exchanges(), str(a), str(b))
-        for capture in opened:
-            if capture.note:
-                print(f"barnabas: {visible(capture.note)}", file=sys.stderr)
+        warn(capture.note for capture in opened)
         return report
     finally:
         for capture in opened:

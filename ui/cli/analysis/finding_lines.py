@@ -24,7 +24,7 @@ _STYLES = {"high": "bold red", "medium": "bold yellow", "low": "cyan", "info": "
 _WIDEST = 120
 
 
-def plain_or_colours(stderr: bool = False) -> Console:
+def findings_console(stderr: bool = False) -> Console:
     """Where findings are printed: with colours on a terminal, unless NO_COLOR is set; else without any style, and
     without breaking lines."""
     from rich.console import Console
@@ -118,12 +118,7 @@ def how_to_open(capture: str, exchanges: Iterable[Exchange]) -> str:
     return f"barnabas decode {shlex.quote(capture)} --filter {shlex.quote(condition)}"
 
 
-def counted(number: int, what: str) -> str:
-    """``1 finding``, ``2 findings``."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
-
-
-def tally(findings: Iterable[Finding]) -> dict[str, int]:
+def severity_counts(findings: Iterable[Finding]) -> dict[str, int]:
     """How many there are of each severity, the worst first."""
     counts = {str(severity): 0 for severity in reversed(Severity)}
     for finding in findings:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import json
 import sys
 import time
 from collections.abc import Iterator
@@ -12,7 +11,6 @@ from typing import Annotated, Any
 
 import typer
 
-from ....captures.export.text import json_visible
 from ....captures.reading.events import EventReader
 from ....decoder import ExchangeDone
 from ....decoder.connection.events import ConnectionEvent, Missing, Opened
@@ -21,12 +19,13 @@ from ...safe import visible
 from ..common.failure import Failure
 from ..common.local_time import Local
 from ..common.opening import cannot_read
+from ..common.output import counted, print_json, warn
 from ..common.progress import Progress
 from ..common.signals import stopping_on_signals
-from .finding_lines import counted, in_one_line, indented, plain_or_colours, print_finding, tally
+from .finding_lines import findings_console, in_one_line, indented, print_finding, severity_counts
 
 FOLLOW_SECONDS = 0.5
-_BETWEEN = 256  # events between two looks at the clock
+_BETWEEN = 256  # events between two readings of the clock
 
 
 def findings(
@@ -98,9 +97,9 @@ def _list(as_json: bool) -> None:
     kinds = sorted(detectors(), key=lambda kind: (-kind.severity.rank, kind.id))
     if as_json:
         rows = [{"id": kind.id, "severity": str(kind.severity), "title": kind.title} for kind in kinds]
-        typer.echo(json_visible(json.dumps(rows, ensure_ascii=False)))
+        print_json(rows)
         return
-    console = plain_or_colours()
+    console = findings_console()
     width = max(len(kind.id) for kind in kinds)
     for kind in kinds:
         line = in_one_line(str(kind.severity), kind.id, 1, "")
@@ -109,12 +108,12 @@ def _list(as_json: bool) -> None:
         console.print(line)
 
 
-class _Look:
-    """One capture being looked at."""
+class _Inspection:
+    """The detectors at work on one capture."""
 
     def __init__(self, path: Path, wanted: set[str]) -> None:
         self.path = path
-        self.told = _open(path)
+        self.events = _open(path)
         self.inspector = Inspector(wanted)
         self.counts = {"connections": 0, "exchanges": 0, "lost_bytes": 0}
 
@@ -130,19 +129,19 @@ class _Look:
 
     def everything(self) -> None:
         """Read the capture to its end."""
-        with Progress(lambda: self.told.bytes_read, lambda: self.told.bytes_known, self.path.name) as progress:
+        with Progress(lambda: self.events.bytes_read, lambda: self.events.bytes_known, self.path.name) as progress:
             for number, event in enumerate(self._all()):
                 self.take(event)
                 if number % _BETWEEN == 0:
                     progress.tick()
 
     def _all(self) -> Iterator[ConnectionEvent]:
-        yield from self.told.read()
-        yield from self.told.end()
+        yield from self.events.read()
+        yield from self.events.end()
 
     def notes(self) -> list[str]:
         """What is not right with the capture: findings may be missing, or there because of it."""
-        notes = [self.told.note] if self.told.note else []
+        notes = [self.events.note] if self.events.note else []
         if self.counts["lost_bytes"]:
             notes.append(f"{self.counts['lost_bytes']} bytes of connections are missing: findings may be, too")
         return notes
@@ -152,7 +151,7 @@ class _Look:
         return {
             "capture": str(self.path),
             "findings": [finding.to_dict() for finding in shown],
-            "counts": tally(shown) | self.counts,
+            "counts": severity_counts(shown) | self.counts,
             "notes": self.notes(),
         }
 
@@ -166,61 +165,60 @@ def _open(path: Path) -> EventReader:
 def _whole(paths: list[Path], wanted: set[str], least: Severity, as_json: bool, injected: bool) -> list[Finding]:
     everything: list[Finding] = []
     documents = []
-    looks = [_Look(path, wanted) for path in paths]  # all are opened first: a wrong name is told at once
-    console = plain_or_colours()
-    for look in looks:
-        look.everything()
-        every = look.inspector.findings()
+    inspections = [_Inspection(path, wanted) for path in paths]  # all are opened first: a wrong name is told at once
+    console = findings_console()
+    for inspection in inspections:
+        inspection.everything()
+        every = inspection.inspector.findings()
         found = [finding for finding in every if injected or not finding.injected]
         everything += found
         shown = [finding for finding in found if finding.severity.rank >= least.rank]
         if as_json:
-            documents.append(look.to_dict(shown))
+            documents.append(inspection.to_dict(shown))
             continue
-        if len(looks) > 1:
-            console.print(f"== {visible(str(look.path))}\n")
+        if len(inspections) > 1:
+            console.print(f"== {visible(str(inspection.path))}\n")
         for finding in shown:
-            print_finding(console, finding, str(look.path))
-        console.print(_summary(look, found, shown, len(wanted)))
+            print_finding(console, finding, str(inspection.path))
+        console.print(_summary(inspection, found, shown, len(wanted)))
         if left_out := len(every) - len(found):
             console.print(f"{counted(left_out, 'finding')} of what fault rules and plugins did: --injected shows them")
-        for note in look.notes():
-            print(f"barnabas: {visible(note)}", file=sys.stderr)
+        warn(inspection.notes())
     if as_json:
         document = documents[0] if len(documents) == 1 else {"captures": documents}
-        typer.echo(json_visible(json.dumps(document, ensure_ascii=False)))
+        print_json(document)
     return everything
 
 
-def _summary(look: _Look, found: list[Finding], shown: list[Finding], number: int) -> str:
-    seen = f"{counted(look.counts['exchanges'], 'exchange')} on {counted(look.counts['connections'], 'connection')}"
+def _summary(inspection: _Inspection, found: list[Finding], shown: list[Finding], number: int) -> str:
+    seen = f"{counted(inspection.counts['exchanges'], 'exchange')} on {counted(inspection.counts['connections'], 'connection')}"
     hidden = len(found) - len(shown)
     less = f" ({hidden} less severe not shown)" if hidden else ""
     if not shown:
         return f"nothing found in {seen} by {counted(number, 'detector')}{less}"
-    counts = ", ".join(f"{count} {severity}" for severity, count in tally(shown).items() if count)
+    counts = ", ".join(f"{count} {severity}" for severity, count in severity_counts(shown).items() if count)
     return f"{counted(len(shown), 'finding')} in {seen}: {counts}{less}"
 
 
 def _follow(path: Path, wanted: set[str], least: Severity, as_json: bool, injected: bool) -> list[Finding]:
     from ....proxy.observers.news import News
 
-    look, news = _Look(path, wanted), News(least, injected)
-    console = plain_or_colours()
+    inspection, news = _Inspection(path, wanted), News(least, injected)
+    console = findings_console()
     known: set[int] = set()
     if not as_json:
         print(f"following {visible(str(path))}; Ctrl-C ends it", file=sys.stderr)
     with stopping_on_signals():
         try:
             while True:
-                for event in look.told.read():
-                    look.take(event)
-                if look.told.live:
-                    look.inspector.traffic.at(time.time_ns())  # what has not come by now is late now
-                for finding, number, key in news.of(look.inspector.findings()):
+                for event in inspection.events.read():
+                    inspection.take(event)
+                if inspection.events.live:
+                    inspection.inspector.traffic.at(time.time_ns())  # what has not come by now is late now
+                for finding, number, key in news.of(inspection.inspector.findings()):
                     news.tell(key, finding, number)
                     if as_json:
-                        print(json_visible(json.dumps(finding.to_dict(), ensure_ascii=False)), flush=True)
+                        print_json(finding.to_dict())
                         continue
                     console.print(in_one_line(str(finding.severity), finding.id, finding.count, finding.seen))
                     if number not in known:
@@ -229,8 +227,8 @@ def _follow(path: Path, wanted: set[str], least: Severity, as_json: bool, inject
                 time.sleep(FOLLOW_SECONDS)
         except KeyboardInterrupt:
             pass
-    found = [finding for finding in look.inspector.findings() if injected or not finding.injected]
+    found = [finding for finding in inspection.inspector.findings() if injected or not finding.injected]
     if not as_json:
         shown = [finding for finding in found if finding.severity.rank >= least.rank]
-        console.print(_summary(look, found, shown, len(wanted)))
+        console.print(_summary(inspection, found, shown, len(wanted)))
     return found

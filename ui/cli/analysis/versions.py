@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,6 +15,7 @@ from ....decoder.schema import facts
 from ...safe import visible
 from ..common import address
 from ..common.failure import Failure
+from ..common.output import warn
 from .observed_clients import watch
 
 if TYPE_CHECKING:
@@ -60,8 +60,7 @@ def versions(
         _print_brokers(console, found, {})
         if not clients:
             console.print("no requests in there")
-    for note in notes:
-        print(f"barnabas: {visible(note)}", file=sys.stderr)
+    warn(notes)
 
 
 def _address(what: list[str]) -> address.Address | None:
@@ -177,8 +176,7 @@ def _of_broker(where: address.Address, as_json: bool) -> None:
     console = terminal()
     _print_brokers(console, asked.brokers, asked.node_ids)
     console.print(_offers(asked))
-    for problem in asked.problems:
-        print(f"barnabas: {visible(problem)}", file=sys.stderr)
+    warn(asked.problems)
 
 
 def _print_brokers(console: Console, found: list[ObservedBroker], node_ids: dict[str, int]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 from ....captures import Capture, NotACapture, open_capture
 from ...safe import visible
 from .failure import Failure
+from .output import warn
 from .progress import Progress
 
 
@@ -37,8 +37,8 @@ def open_or_fail(path: Path, *, background: bool = False) -> Capture:
         try:
             if not background and capture.live and any(file.own is None for file in capture.segments):
                 _read(capture)
-            if not background and capture.about:
-                print(f"barnabas: {visible(capture.about)}", file=sys.stderr)
+            if not background:
+                warn([capture.about])
         except BaseException:
             capture.close()
             raise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Callable
@@ -11,9 +10,9 @@ from typing import Annotated
 
 import typer
 
-from ....captures.export.text import json_visible
 from ...safe import visible
 from ..common.failure import Failure
+from ..common.output import print_json, warn
 
 app = typer.Typer(
     help="Turn captures into Parquet tables, with Spark; barnabas report reads them.",
@@ -96,16 +95,14 @@ def run(
     except (PipelineError, MissingLibrary) as error:
         raise Failure(visible(str(error))) from error
     except KeyboardInterrupt:
-        print("barnabas: interrupted; the tables hold whole files only, run again to complete them", file=sys.stderr)
+        warn(["interrupted; the tables hold whole files only, run again to complete them"])
         raise
-    for line in done.damaged:
-        print(f"barnabas: {visible(line)}", file=sys.stderr)
-    for line in done.left_out:
-        print(f"barnabas: left out: {visible(line)}", file=sys.stderr)
+    warn(done.damaged)
+    warn(f"left out: {line}" for line in done.left_out)
     if done.live:
-        print(f"barnabas: segments still being written: {done.live}; run again later for those", file=sys.stderr)
+        warn([f"segments still being written: {done.live}; run again later for those"])
     if as_json:
-        typer.echo(json_visible(json.dumps(done.to_dict(), ensure_ascii=False)))
+        print_json(done.to_dict())
     elif dry_run:
         typer.echo(visible(f"would read {done.read} files ({done.bytes / 1e6:.1f} MB) into {', '.join(done.tables)}"))
         typer.echo(visible(f"unchanged: {done.unchanged}; rows of changed files that would go: {done.removed}"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -13,13 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from ....captures.export.text import cell, json_visible
+from ....captures.export.text import cell
 from ...safe import visible
 from ...times import moment
 from ..common import amounts
 from ..common.failure import Failure, write_text
 from ..common.html_page import page, row, table, text
 from ..common.local_time import Local
+from ..common.output import print_json, warn
 
 if TYPE_CHECKING:
     from ....captures.reading.storage import Place
@@ -112,15 +112,14 @@ def report(
         raise Failure(f"--against {against!r}: no such release is known; see: barnabas versions --help") from None
     except (FolderError, MissingDuckDB, MissingLibrary, PipelineError, ValueError, OSError) as error:
         raise Failure(visible(str(error))) from None
-    for line in left_out:
-        print(f"barnabas: left out: {line}", file=sys.stderr)
+    warn(f"left out: {line}" for line in left_out)
     if html_file is not None:
         write_text(html_file, html(made, str(there), left_out), "--html")
     if csv_directory is not None:
         _csv(csv_directory, made)
     if as_json:
         document = {each.name: each.to_dict() for each in made}
-        typer.echo(json_visible(json.dumps(document, ensure_ascii=False, default=str)))
+        print_json(document)
     elif html_file is None and csv_directory is None:
         show(made)
 
@@ -140,8 +139,7 @@ def _tables(directory: Place) -> Iterator[Place]:
         done = pipeline.run(
             directory, Path(place), pipeline.NO_SPARK, lambda text: print(visible(text), file=sys.stderr, flush=True)
         )
-        for line in (*done.damaged, *(f"left out: {each}" for each in done.left_out)):
-            print(f"barnabas: {visible(line)}", file=sys.stderr)
+        warn((*done.damaged, *(f"left out: {each}" for each in done.left_out)))
         yield Path(place)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import shutil
 import sys
@@ -14,11 +13,11 @@ from typing import Annotated, Any
 
 import typer
 
-from ....captures.export.text import json_visible
 from ....decoder.reference import explain as texts
 from ....decoder.reference.explain import ApiText, ErrorText, Explanation, FieldFact, KipText, SettingText, VersionFact
 from ...safe import visible
 from ..common.failure import Failure
+from ..common.output import print_json
 
 _WIDEST = 100
 _KINDS = {ErrorText: "error", ApiText: "api", KipText: "kip", SettingText: "setting"}
@@ -49,7 +48,7 @@ def explain(
         near = f"did you mean {' or '.join(unknown.near)}?" if unknown.near else f"known are {_KINDS_OF_EACH}"
         raise Failure(f"nothing is known by the name {visible(word)}; {near}") from None
     if as_json:
-        typer.echo(json_visible(json.dumps({"word": word, "found": [_plain(each) for each in found]}, ensure_ascii=False)))
+        print_json({"word": word, "found": [_plain(each) for each in found]})
         return
     lines: list[str] = []
     if len(found) > 1:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ....captures.export.text import json_visible
 from ....captures.reading.selection import Selection
 from ....decoder.filter import FIELDS, Filter, FilterError, Need, compile
 from ....decoder.schema import facts
 from ...times import zone
 from ..common.failure import Failure
 from ..common.opening import open_or_fail
+from ..common.output import print_json
 
 app = typer.Typer(
     help="The filter language: its fields, and checking a filter.",
@@ -50,7 +49,7 @@ def fields_(
                 "needs": sorted(map(str, field.needs)),
                 "many": field.many,
             }
-            typer.echo(json_visible(json.dumps(found, ensure_ascii=False)))
+            print_json(found)
         return
     width = max(len(field.name) for field in FIELDS)
     for field in FIELDS:

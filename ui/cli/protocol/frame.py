@@ -10,12 +10,12 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from ....captures.export.text import json_visible
 from ....decoder import DecodeError, EncodeError, Message, TrailingBytes, encode_body, encode_request, encode_response
 from ....decoder.codec.message import jsonable
 from ....decoder.codec.present import Presenter
 from ....decoder.schema import facts, previews
 from ..common.failure import Failure
+from ..common.output import json_text, print_json
 
 
 def api_key(text: str) -> int:
@@ -83,7 +83,7 @@ def show_frame(text: str, wanted: Wanted, form: str, presenter: Presenter) -> No
         fault, message = error, error.message
     except DecodeError as error:
         if error.partial:
-            print(json_visible(json.dumps(jsonable(error.partial), indent=2, ensure_ascii=False)))
+            print_json(jsonable(error.partial), indent=2)
         raise Failure(str(error)) from None
     if form == "hexmap":
         for line in hexmap(message):
@@ -91,7 +91,7 @@ def show_frame(text: str, wanted: Wanted, form: str, presenter: Presenter) -> No
     else:
         fields = {**jsonable(message.header), **presenter.message(message)}
         if form == "json":
-            print(json_visible(json.dumps(fields, ensure_ascii=False)))
+            print_json(fields)
         else:
             print(f"{message.api} v{message.api_version} {message.plan.kind}")
             for line in tree(fields):
@@ -110,7 +110,7 @@ def tree(value: Any, depth: int = 1) -> Iterator[str]:
         elif isinstance(item, int) and str(name).endswith("error_code") and item:
             yield f"{pad}{name}: {item} {facts.error_name(item)}"
         else:
-            yield f"{pad}{name}: {json_visible(json.dumps(item, ensure_ascii=False))}"
+            yield f"{pad}{name}: {json_text(item)}"
 
 
 def hexmap(message: Message) -> Iterator[str]:

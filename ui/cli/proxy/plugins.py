@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
 
-from ....captures.export.text import json_visible
 from ....decoder.schema import facts
 from ....plugins.hooks import PluginError, installed, parse
 from ....plugins.hooks.plugin import OF_MESSAGES
@@ -16,6 +14,7 @@ from ....proxy.interception.plugin_host import PluginsConfig
 from ....proxy.interception.plugin_host.forkserver_client import check as load_once
 from ...safe import visible
 from ..common.failure import Failure
+from ..common.output import print_json
 
 app = typer.Typer(
     help="Plugins: what is installed, and whether one can be loaded.",
@@ -46,7 +45,7 @@ def check(
     except PluginError as error:
         raise Failure(visible(str(error))) from None
     if as_json:
-        typer.echo(json_visible(json.dumps({"plugins": found}, ensure_ascii=False)))
+        print_json({"plugins": found})
         return
     for each in found:
         typer.echo(f"{visible(each['name'])}: {', '.join(each['hooks'])}")

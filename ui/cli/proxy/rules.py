@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +10,6 @@ import typer
 import yaml
 
 from ....captures import Capture
-from ....captures.export.text import json_visible
 from ....decoder import Exchange
 from ....decoder.connection.exchange import State
 from ....decoder.filter.language.errors import nearest
@@ -25,6 +23,7 @@ from ....plugins.rules.rules import Rule, RuleError, load
 from ...safe import visible
 from ..common.failure import Failure
 from ..common.opening import open_or_fail
+from ..common.output import print_json
 
 PRODUCE = facts.api_key("Produce")
 
@@ -62,7 +61,7 @@ def check(
     """Say whether a file holds rules, and what they are about. Exit status 2 if something is wrong with it."""
     rules = read(file)
     if as_json:
-        typer.echo(json_visible(json.dumps({"rules": [rule.to_dict() for rule in rules]}, ensure_ascii=False)))
+        print_json({"rules": [rule.to_dict() for rule in rules]})
         return
     for rule in rules:
         typer.echo(f"{visible(rule.name)}: {visible(rule.match)}")
@@ -136,7 +135,7 @@ def try_(
                     "hit": faults.hits,
                     "done": faults.notes,
                 }
-                typer.echo(json_visible(json.dumps(found, ensure_ascii=False, default=str)))
+                print_json(found)
             elif len(shown[faults.rule]) < limit:
                 client = f" {visible(exchange.client_id)}" if exchange.client_id else ""
                 shown[faults.rule].append(
@@ -192,7 +191,7 @@ def recipes(
         if as_json:
             for each in RECIPES:
                 found = {"name": each.name, "about": each.about, "expect": each.expect, "settings": each.settings()}
-                typer.echo(json_visible(json.dumps(found | {"rules": [rule.to_dict() for rule in each.made()]}, ensure_ascii=False)))
+                print_json(found | {"rules": [rule.to_dict() for rule in each.made()]})
             return
         width = max(len(each.name) for each in RECIPES)
         for each in RECIPES:
@@ -210,7 +209,7 @@ def recipes(
         )
     rules = [rule.to_dict() for rule in recipe.made(**wanted)]
     if as_json:
-        typer.echo(json_visible(json.dumps({"rules": rules}, ensure_ascii=False)))
+        print_json({"rules": rules})
         return
     typer.echo(f"# {recipe.about}")
     typer.echo(f"# expect: {recipe.expect}")

@@ -190,9 +190,9 @@ class Findings:
         self._last[event.number] = event
         if not show_it or (before and event.count < 2 * before.count and event.severity == before.severity):
             return  # the last word on a finding that was told: for the summary
-        from ..analysis.finding_lines import in_one_line, indented, plain_or_colours
+        from ..analysis.finding_lines import findings_console, in_one_line, indented
 
-        console = plain_or_colours()
+        console = findings_console()
         line = in_one_line(event.severity, event.id, event.count, event.seen)
         console.print(f"{_now()} {self._prefix}", line, sep="")
         if before is None:
@@ -201,9 +201,9 @@ class Findings:
     def summary(self) -> None:
         """What was found in all, the worst first."""
         from ....decoder.findings import Severity
-        from ..analysis.finding_lines import in_one_line, plain_or_colours
+        from ..analysis.finding_lines import findings_console, in_one_line
 
-        console = plain_or_colours()
+        console = findings_console()
         if not self._last:
             console.print(f"{self._prefix}nothing was found wrong with the traffic")
             return

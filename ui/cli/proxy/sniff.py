@@ -11,9 +11,9 @@ from typing import Annotated
 import typer
 
 from ...safe import visible
-from ..analysis.finding_lines import counted
 from ..common.failure import Failure
 from ..common.option_groups import with_option_groups
+from ..common.output import counted, warn
 from ..common.signals import stopping_on_signals
 from ..protocol.filter import compiled
 from .options import RecordingOptions
@@ -77,7 +77,7 @@ def sniff(
             segment_bytes=kept.segment_bytes,
             segment_seconds=kept.segment_seconds,
             on_segment=retainer.apply,
-            on_trouble=_warn,
+            on_trouble=lambda text: warn([text]),
         )
     except OSError as error:
         tap.close()
@@ -92,15 +92,14 @@ def sniff(
 
     with stopping_on_signals():
         try:
-            record(tap, importer, over, _warn)
+            record(tap, importer, over, lambda text: warn([text]))
         except KeyboardInterrupt:
             pass
         except OSError as error:
             raise Failure(visible(str(error.strerror or error))) from None
     retainer.close()
     counts = importer.counts
-    for note in importer.notes:
-        print(f"barnabas: {visible(note)}", file=sys.stderr)
+    warn(importer.notes)
     what = f"{counted(counts['exchanges'], 'exchange')} on {counted(counts['connections'], 'connection')}"
     if counts["unrecorded"]:
         what += f" ({counted(counts['unrecorded'], 'frame')} not recorded: the disk was full, or failed)"
@@ -108,7 +107,3 @@ def sniff(
     print(
         f"{what}; packets dropped by the system: {dropped}; next: barnabas ui {visible(str(output))}", file=sys.stderr
     )
-
-
-def _warn(text: str) -> None:
-    print(f"barnabas: {visible(text)}", file=sys.stderr, flush=True)

@@ -13,9 +13,20 @@ from ...times import zone
 from ..common.failure import Failure
 from ..common.local_time import Local
 from ..common.opening import cannot_read
+from ..common.output import warn
 from ..common.progress import Bar
 from ..protocol.filter import compiled
-from .transform_output import AsJson, Force, Output, Ports, Redact, making, origin, said, tell, warn
+from .transform_output import (
+    AsJson,
+    Force,
+    Output,
+    Ports,
+    Redact,
+    output_directory,
+    print_summary,
+    summary_line,
+    write_origin,
+)
 
 _OFFSET = re.compile(r"\+(.+)")
 _NUMBERS = re.compile(r"(\d++)?(-)?(\d+)?")
@@ -74,7 +85,7 @@ def cut(
         _numbers(exchanges) if exchanges is not None else None,
         with_handshakes,
     )
-    with making(output, [capture], force) as place:
+    with output_directory(output, [capture], force) as place:
         writer = Writer(place, redact=redact, one_file=output.suffix == ".pcapng")
         with Bar("cutting", 0) as bar:
             found = Cut(capture, part, tuple(port or (9092,)), bar.of)
@@ -88,13 +99,12 @@ def cut(
                 writer.write(event)
         writer.close()
         source = capture.name
-        origin(place, output, {"made_by": "barnabas cut", "from": source, "exchanges": found.exchanges})
-        warn([found.note] if found.note else [])
-        warn(writer.faults)
+        write_origin(place, output, {"made_by": "barnabas cut", "from": source, "exchanges": found.exchanges})
+        warn([found.note, *writer.faults])
         beside = writer.counts["exchanges"] - found.exchanges
         words = f" of {found.of_exchanges}" + (f", {beside} of them handshakes" if beside > 0 else "")
-        told = {"output": str(output), "selected": found.exchanges, "of": found.of_exchanges, **writer.counts}
-        tell(as_json, told, [said(writer, words, output)])
+        summary = {"output": str(output), "selected": found.exchanges, "of": found.of_exchanges, **writer.counts}
+        print_summary(as_json, summary, [summary_line(writer, words, output)])
 
 
 def _time(text: str | None, option: str) -> int | None:

@@ -18,6 +18,7 @@ from ....decoder.codec.present import Presenter
 from ..common.failure import Failure
 from ..common.local_time import Local
 from ..common.opening import open_or_fail
+from ..common.output import warn
 from ..common.schemas import schemas_of
 from ..protocol.filter import compiled
 from ..protocol.frame import Wanted, show_frame
@@ -92,8 +93,7 @@ def decode(
 
             plain_lines(opened, numbers=None if selection is None else list(selection.rows()))
         sys.stdout.flush()
-        if opened.note:
-            print(f"barnabas: {opened.note}", file=sys.stderr)
+        warn([opened.note])
 
 
 def _selected(capture: Capture, selection: Selection) -> Iterator[Exchange]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +15,6 @@ import typer
 
 from ....captures import Capture, tables
 from ....captures.export import Format, NoProgram, OutputExists, case, check, dump, program, write, written
-from ....captures.export.text import json_visible
 from ....captures.reading.selection import Selection
 from ....captures.tables.rows import EVERYTHING
 from ....decoder.filter import Filter
@@ -25,6 +23,7 @@ from ...safe import visible
 from ..common.failure import Failure
 from ..common.local_time import Local
 from ..common.opening import cannot_read, open_or_fail
+from ..common.output import json_text, warn
 from ..common.progress import Progress
 from ..common.schemas import schemas_of
 from ..common.signals import stopping_on_signals
@@ -162,12 +161,10 @@ def _table(
                 raise Failure(str(error)) from None
             with _writing(output, force) as file:
                 count = write(file, form, islice(_watched(opened, rows), limit), options.columns)
-            for note in (opened.note, *rows.notes):
-                if note:
-                    print(f"barnabas: {visible(note)}", file=sys.stderr)
+            warn((opened.note, *rows.notes))
     except KeyboardInterrupt:
         if str(output) != "-":
-            print(f"barnabas: stopped; {visible(str(output))} was not written", file=sys.stderr)
+            warn([f"stopped; {output} was not written"])
         raise typer.Exit(130) from None
     if str(output) != "-":
         print(f"{count:,} rows of {options.table.name} in {visible(str(output))}", file=sys.stderr)
@@ -259,7 +256,7 @@ def _shown(opened: Capture, number: int, form: As, values: bool, schemas: Schema
     exchange = Selection(opened, EVERYTHING, topics=True).exchange(number)
     found = exchange.to_dict(values=values, schemas=schemas)
     if form is As.JSON:
-        return json_visible(json.dumps(found, indent=2, ensure_ascii=False)) + "\n"
+        return json_text(found, indent=2) + "\n"
     return "".join(visible(line) + "\n" for line in tree(found, 0))
 
 

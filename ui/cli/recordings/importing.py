@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...safe import visible
-from ..analysis.finding_lines import counted
 from ..common.failure import Failure
 from ..common.opening import cannot_read
+from ..common.output import counted, warn
 from ..common.progress import Bar
 from ..common.signals import stopping_on_signals
 from ..protocol.filter import compiled
@@ -123,10 +123,9 @@ def _opened(paths: list[Path], keylog: Path | None) -> Iterator[list[Source]]:
 
 def _say(importer: Importer, output: Path, stopped: bool, redact: bool) -> None:
     counts = importer.counts
-    for note in importer.notes:
-        print(f"barnabas: {visible(note)}", file=sys.stderr)
+    warn(importer.notes)
     if not redact:
-        print("barnabas: secrets are not masked in this recording (--no-redact)", file=sys.stderr)
+        warn(["secrets are not masked in this recording (--no-redact)"])
     what = f"{counted(counts['exchanges'], 'exchange')} on {counted(counts['connections'], 'connection')}"
     end = "; stopped before the end" if stopped else ""
     print(f"{what} in {counted(counts['segments'], 'segment')}{end}; next: barnabas ui {visible(str(output))}", file=sys.stderr)

@@ -9,11 +9,21 @@ import typer
 
 from ....decoder.filter.language import literals
 from ...safe import visible
-from ..analysis.finding_lines import counted
 from ..common.failure import Failure
 from ..common.opening import cannot_read
+from ..common.output import counted, warn
 from ..common.progress import Bar
-from .transform_output import AsJson, Force, Output, Ports, Redact, making, origin, said, tell, warn
+from .transform_output import (
+    AsJson,
+    Force,
+    Output,
+    Ports,
+    Redact,
+    output_directory,
+    print_summary,
+    summary_line,
+    write_origin,
+)
 
 
 def merge(
@@ -42,12 +52,11 @@ def merge(
 
     shifts = [_shift(text, captures) for text in shift or ()]
     sources = [Source(path, sum(by for of, by in shifts if of == path)) for path in captures]
-    told = []
     for path in captures:
         if str(path) != "-" and not path.exists():
             with cannot_read(path):
                 raise FileNotFoundError(path)
-    with making(output, captures, force) as place:
+    with output_directory(output, captures, force) as place:
         writer = Writer(place, redact=redact, one_file=output.suffix == ".pcapng", names=[p.name for p in captures])
         with Bar("merging", 0) as bar:
             with cannot_read(captures[0]):
@@ -55,7 +64,7 @@ def merge(
             for source, event in merged.events():
                 writer.write(event, source)
         writer.close()
-        told = [
+        origins = [
             {
                 "file": source.path.name,
                 "shift_ns": source.shift_ns,
@@ -63,17 +72,16 @@ def merge(
             }
             for number, source in enumerate(sources)
         ]
-        origin(place, output, {"made_by": "barnabas merge", "sources": told})
-        warn(merged.notes)
-        warn(writer.faults)
+        write_origin(place, output, {"made_by": "barnabas merge", "sources": origins})
+        warn([*merged.notes, *writer.faults])
         counts = writer.counts
         summary = {"output": str(output), "sources": len(sources), "renamed_clients": merged.renamed, **counts}
-        lines = [said(writer, f" from {counted(len(sources), 'capture')}", output)]
+        lines = [summary_line(writer, f" from {counted(len(sources), 'capture')}", output)]
         if merged.renamed:
             lines.append(
                 f"{counted(merged.renamed, 'connection')} had the ends of another one: their clients end with #N"
             )
-        tell(as_json, summary, lines)
+        print_summary(as_json, summary, lines)
 
 
 def _shift(text: str, captures: list[Path]) -> tuple[Path, int]:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...safe import visible
-from ..analysis.finding_lines import counted
 from ..common.failure import Failure
 from ..common.opening import cannot_read
+from ..common.output import counted, warn
 from ..common.progress import Bar
-from .transform_output import AsJson, Force, Output, Ports, making, origin, said, tell, warn
+from .transform_output import AsJson, Force, Output, Ports, output_directory, print_summary, summary_line, write_origin
 
 if TYPE_CHECKING:
     from ....captures.transform.redact import Redaction
@@ -74,7 +74,7 @@ def redact(
     if everything or not kinds:
         kinds = frozenset(Kind)
     redaction = Redaction(Pseudonyms(_salt(salt, salt_file)), kinds)
-    with making(output, [capture], force) as place:
+    with output_directory(output, [capture], force) as place:
         _redact(capture, output, place, redaction, verify, tuple(port or (9092,)), as_json)
 
 
@@ -102,13 +102,13 @@ def _redact(
     from ....captures.transform.write import Writer
 
     with cannot_read(capture):
-        told = EventReader(capture, ports)
+        events = EventReader(capture, ports)
     writer = Writer(place, one_file=output.suffix == ".pcapng")
-    with Bar("redacting", told.bytes_known) as bar:
-        for event in chain(told.read(), told.end()):
+    with Bar("redacting", events.bytes_known) as bar:
+        for event in chain(events.read(), events.end()):
             for new in redaction.feed(event):
                 writer.write(new)
-            bar.show(told.bytes_read, f"{redaction.counts['records']:,} records")
+            bar.show(events.bytes_read, f"{redaction.counts['records']:,} records")
     writer.close()
     verdict = _verified(place, redaction) if verify else None
     if verdict is not None and verdict.left and redaction.everything:
@@ -126,11 +126,9 @@ def _redact(
             "left": len(verdict.left),
         },
     }  # fmt: skip
-    origin(place, output, {"made_by": "barnabas redact", "kinds": sorted(redaction.kinds)})
-    warn([told.note] if told.note else [])
-    warn(redaction.faults)
-    warn(writer.faults)
-    tell(as_json, summary, _lines(writer, redaction, verdict, output))
+    write_origin(place, output, {"made_by": "barnabas redact", "kinds": sorted(redaction.kinds)})
+    warn([events.note, *redaction.faults, *writer.faults])
+    print_summary(as_json, summary, _lines(writer, redaction, verdict, output))
 
 
 def _verified(place: Path, redaction: Redaction) -> Verdict:
@@ -173,7 +171,7 @@ def _refuse(verdict: Verdict) -> None:
 def _lines(writer: Writer, redaction: Redaction, verdict: Verdict | None, output: Path) -> list[str]:
     counts = redaction.counts
     replaced = ", ".join(f"{count} {kind}" for kind, count in redaction.distinct.items() if count)
-    lines = [said(writer, "", output)]
+    lines = [summary_line(writer, "", output)]
     lines.append(f"replaced: {replaced or 'no names'}; {counted(counts['records'], 'record')} gone over")
     if counts["blanked_bytes"] or counts["telemetry"]:
         telemetry = f", {counts['telemetry']} telemetry pushes emptied" if counts["telemetry"] else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 import time
@@ -14,7 +13,6 @@ from typing import Annotated, Any
 import typer
 
 from ....captures import NotACapture
-from ....captures.export.text import json_visible
 from ....captures.replay.dry import Planned, plan_of
 from ....captures.replay.dry_run import plan_of
 from ....captures.replay.mapping import IdMapping, Names
@@ -30,6 +28,7 @@ from ...safe import visible
 from ..common.address import parse
 from ..common.failure import Failure, write_text
 from ..common.option_groups import with_option_groups
+from ..common.output import json_text, warn
 from ..protocol.filter import compiled
 from ..proxy.options import BrokerTlsOptions, SaslOptions, tls_config
 
@@ -176,7 +175,7 @@ def replay(
 
 
 def _output(found: Report, file: Path | None, as_json: bool) -> None:
-    document = json_visible(json.dumps(found.to_dict(), ensure_ascii=False, default=str))
+    document = json_text(found.to_dict())
     if file is not None:
         write_text(file, f"{document}\n", "--report")
     if as_json:
@@ -188,7 +187,7 @@ def _output(found: Report, file: Path | None, as_json: bool) -> None:
 def _dry_run(plan: Replay, as_json: bool) -> None:
     script = plan.script()
     mapping = IdMapping(plan.names, script.recorded)
-    print("barnabas: versions as recorded: a dry run asks no broker which ones it offers", file=sys.stderr)
+    warn(["versions as recorded: a dry run asks no broker which ones it offers"])
     for planned in plan_of(script, mapping, Preparer(mapping, None)):
         if as_json:
             exchange = planned.call.exchange
@@ -197,7 +196,7 @@ def _dry_run(plan: Replay, as_json: bool) -> None:
                 "api": exchange.api, "version": exchange.api_version, "send_version": planned.version,
                 "skipped": planned.why or None, "renamed": planned.renamed, "mapped": planned.mapped,
             }  # fmt: skip
-            sys.stdout.write(json_visible(json.dumps(row, ensure_ascii=False)) + "\n")
+            sys.stdout.write(json_text(row) + "\n")
         else:
             sys.stdout.write(visible(planned_line(planned)) + "\n")
     sys.stdout.flush()
@@ -299,8 +298,7 @@ def print_report(report: Report) -> None:
     _table("At other versions", report.versions)
     _table("Worth knowing", report.notes)
     _latencies(document["latency"])
-    for warning in report.warnings:
-        print(f"barnabas: {visible(warning)}", file=sys.stderr)
+    warn(report.warnings)
 
 
 def _table(title: str, rows: dict[str, int]) -> None:

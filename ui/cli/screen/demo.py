@@ -112,20 +112,20 @@ def _summary(directory: Path, watch: object, story: dict[str, int]) -> None:
     from ....decoder.findings import Inspector, Severity
     from ...demo.table import Tally
     from ...live import EventListener
-    from ..analysis.finding_lines import plain_or_colours, print_finding
+    from ..analysis.finding_lines import findings_console, print_finding
 
-    inspector, tally = Inspector(), Tally()
+    inspector, severity_counts = Inspector(), Tally()
     undecoded = 0
     with open_capture(directory) as capture:
         for event in capture.events():
             inspector.feed(event)
             if isinstance(event, ExchangeDone):
                 exchange = event.exchange
-                tally.add(exchange.api, exchange.client_id or "", exchange.latency_ns, bool(exchange.error))
+                severity_counts.add(exchange.api, exchange.client_id or "", exchange.latency_ns, bool(exchange.error))
                 undecoded += exchange.undecoded is not None
     print()
-    tally.print()
-    print(f"\n{tally.requests} exchanges, {tally.errors} with an error code, {undecoded} undecoded", end="")
+    severity_counts.print()
+    print(f"\n{severity_counts.requests} exchanges, {severity_counts.errors} with an error code, {undecoded} undecoded", end="")
     if isinstance(watch, EventListener):
         watch.join(2.0)
         print(f", {watch.lost} bytes not observed")
@@ -139,7 +139,7 @@ def _summary(directory: Path, watch: object, story: dict[str, int]) -> None:
     shown = [finding for finding in found if finding.severity is not Severity.INFO]
     print(f"\n{len(found)} findings, {len(found) - len(shown)} of them only worth knowing", flush=True)
     for finding in shown:
-        print_finding(plain_or_colours(), finding)
+        print_finding(findings_console(), finding)
     # As this was called: `make demo` runs a command that is not on the user's PATH.
     me = sys.argv[0] if Path(sys.argv[0]).name == "barnabas" else "python -m barnabas"
     commands = (f"ui {directory}", f"findings {directory}", f"decode {directory} --json")

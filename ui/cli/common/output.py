@@ -1,0 +1,35 @@
+"""What commands print: JSON on standard output, notes on standard error, counts in words."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+import typer
+
+from ...safe import visible
+
+
+def json_text(value: Any, indent: int | None = None) -> str:
+    """JSON that can do nothing to a terminal. What JSON has no form for is written as text."""
+    from ....captures.export.text import json_visible
+
+    return json_visible(json.dumps(value, ensure_ascii=False, default=str, indent=indent))
+
+
+def print_json(value: Any, indent: int | None = None) -> None:
+    """Print a value on a line of its own, or with `indent` on several."""
+    typer.echo(json_text(value, indent))
+
+
+def warn(notes: Iterable[str | None]) -> None:
+    """Print what is not right with what was read; None and "" are nothing."""
+    for note in filter(None, notes):
+        print(f"barnabas: {visible(note)}", file=sys.stderr, flush=True)
+
+
+def counted(number: int, what: str) -> str:
+    """``1 finding``, ``2 findings``."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
