@@ -13,8 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from ....captures import NotACapture
-from ....captures.replay.dry import Planned, plan_of
-from ....captures.replay.dry_run import plan_of
+from ....captures.replay.dry_run import Planned, plan_of
 from ....captures.replay.mapping import IdMapping, Names
 from ....captures.replay.policy import Policy
 from ....captures.replay.preparer import Preparer
