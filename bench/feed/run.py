@@ -30,9 +30,10 @@ from barnabas.proxy.metrics.feed import layout as feed_layout
 from barnabas.proxy.metrics.feed.client import Batch, Joined, Missed, Totals, listen, subscribe
 from barnabas.proxy.metrics.feed.layout import Totals as SentTotals
 from barnabas.proxy.metrics.feed.sender import FeedSender, FeedServer
-from barnabas.proxy.metrics.meter import Gauge
+from barnabas.proxy.metrics.meter import TrafficMeter
 from barnabas.proxy.metrics.registry import Metrics
 from barnabas.proxy.metrics.settings import SEND_BYTES, MeterConfig
+from barnabas.proxy.observers.traffic_decoder import TrafficDecoder
 
 TOKEN = "bench"
 Address = tuple[str, int]
@@ -168,8 +169,9 @@ def meter_alone(name: str, request: bytes, response: bytes, by: tuple[str, ...],
     """What one exchange costs the meter, without ring and sockets, with a subscriber."""
     sender = FeedSender(TOKEN, 1, datagram=feed_layout.LOOPBACK_DATAGRAM)
     sender.receive(feed_layout.Hello(feed_layout.Kind.HELLO, 0, 0, TOKEN.encode()).pack(), ("a", 1), 0.0, 1)
-    gauge = Gauge(Metrics(by), sender, None)
-    gauge.opened(1, 0, ("a", 1), ("b", 2))
+    meter = TrafficMeter(Metrics(by), sender, None)
+    traffic = TrafficDecoder(meter.hear, moved=meter.moved)
+    traffic.opened(1, 0, ("a", 1), ("b", 2))
     parts = []
     for start in range(0, count, 20):
         numbers = [n.to_bytes(4, "big") for n in range(start, start + 20)]
@@ -177,10 +179,10 @@ def meter_alone(name: str, request: bytes, response: bytes, by: tuple[str, ...],
         parts.append(b"".join(framed(n + response[4:]) for n in numbers))
     used = time.process_time()
     for number, part in enumerate(parts):
-        gauge.data(1, number % 2, number, part)
+        traffic.data(1, number % 2, number, part)
         sender.outgoing.clear()
     used = time.process_time() - used
-    assert gauge.exchanges == count
+    assert meter.exchanges == count
     return {"exchange": name, "by": ",".join(by) or "-", "us": round(used / count * 1e6, 1), "per s": round(count / used)}
 
 

@@ -18,19 +18,17 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterable
 from typing import Any
 
-from ... import decoder
 from ...captures.recording.index import RECORD, STATE_MASK, STATES, UNDECODED, Record
-from ...decoder import Direction, Exchange, ExchangeDone, State
+from ...decoder import Exchange, ExchangeDone, State
+from ...decoder.event import Closed, ConnectionEvent, Opened
 from .. import events
-from ..events import Address, show
 from ..observers.observer_loop import SupervisorLink
 from ..observers.ring_feed import RingFeed
+from ..observers.traffic_decoder import TrafficDecoder
 from ..ring.clock import now_ns
 from ..ring.merged_rings import open_reader
-from ..ring.ring import NONE
 from ..supervisor.child import receive_settings
 from .feed import layout as feed_layout
 from .feed.sender import FeedSender, FeedServer
@@ -47,81 +45,48 @@ _ORPHAN = STATES.index(State.ORPHAN)
 _CLOSED_HOW = frozenset({"fin", "rst", "lost"})
 
 
-class _Followed:
-    """An open connection."""
-
-    __slots__ = ("changed", "decoder", "noted", "opened_ns")
-
-    def __init__(self, connection: decoder.Connection, opened_ns: int) -> None:
-        self.decoder = connection
-        self.opened_ns = opened_ns
-        self.changed: set[int] = set()
-        self.noted: set[int] = set()
-
-
-class Gauge:
-    """What the ring says becomes exchanges, and those are counted and summarised."""
+class TrafficMeter:
+    """Counts connections, bytes and exchanges, and summarises each exchange; a listener of `TrafficDecoder`."""
 
     def __init__(self, metrics: Metrics, sender: FeedSender, statsd: StatsD | None) -> None:
         self.metrics, self.sender, self.statsd = metrics, sender, statsd
         self.now = time.monotonic()
         self.exchanges = self.errors = self.undecoded = 0
         self._rates: dict[int, list[int]] = {}
-        self._connections: dict[int, _Followed] = {}
-        self._topics = decoder.Topics()
+        self._opened_ns: dict[int, int] = {}
+        """When each open connection began."""
 
-    def opened(
-        self,
-        conn: int,
-        time_ns: int,
-        client: Address,
-        broker: Address,
-        upstream: Address | None = None,
-        failed: str = "",
-        tls: frozenset[str] = frozenset(),
-    ) -> None:
-        if failed:
+    def moved(self, conn: int, direction: int, time_ns: int, nbytes: int) -> None:
+        """Bytes have passed."""
+        self.metrics.stream_bytes[direction] += nbytes
+
+    def hear(self, event: ConnectionEvent) -> None:
+        """Take what happened."""
+        if type(event) is ExchangeDone:
+            self._done(event.exchange)
+        elif isinstance(event, Opened):
+            self._opened(event)
+        elif isinstance(event, Closed):
+            self._closed(event)
+
+    def _opened(self, opened: Opened) -> None:
+        if not opened.established:
             self.metrics.failed += 1
             return
         self.metrics.opened += 1
-        followed = decoder.Connection(conn, show(client), show(broker), topics=self._topics)
-        self._connections[conn] = _Followed(followed, time_ns)
-        self.metrics.connections = len(self._connections)
+        self._opened_ns[opened.connection] = opened.time_ns
+        self.metrics.connections = len(self._opened_ns)
 
-    def data(
-        self, conn: int, direction: int, time_ns: int, data: bytes | memoryview, first_frame: int = NONE
-    ) -> None:
-        self.metrics.stream_bytes[direction] += len(data)
-        followed = self._connections.get(conn)
-        if followed is None:
+    def _closed(self, closed: Closed) -> None:
+        if self._opened_ns.pop(closed.connection, None) is None:
             return
-        receive = followed.decoder.receive_from_broker if direction else followed.decoder.receive_from_client
-        try:
-            told = receive(data, time_ns)
-        except Exception:  # the decoder's state is no longer to be trusted: this connection's bytes are only counted
-            self.metrics.faults += 1
-            followed.decoder = decoder.Connection(conn)
-            return
-        self._take(followed, told)
+        self.metrics.connections = len(self._opened_ns)
+        how = closed.how or "lost"
+        self.metrics.closed[how if how in _CLOSED_HOW else "other"] += 1
+        self.sender.forget(closed.connection)
 
-    def skipped(self, conn: int, direction: int, time_ns: int, nbytes: int) -> None:
-        self.metrics.stream_bytes[direction] += nbytes
-        followed = self._connections.get(conn)
-        if followed is not None:
-            self._take(followed, followed.decoder.skip(Direction(direction), nbytes, time_ns))
-
-    def _take(self, followed: _Followed, told: Iterable[object]) -> None:
-        for event in told:
-            if type(event) is ExchangeDone:
-                try:
-                    self._done(followed, event.exchange)
-                except Exception:  # one exchange less is no reason to end
-                    self.metrics.faults += 1
-
-    def _done(self, followed: _Followed, exchange: Exchange) -> None:
-        if followed.changed or followed.noted:
-            self._mark(followed, exchange)
-        data = self.sender.encode(exchange, followed.opened_ns)
+    def _done(self, exchange: Exchange) -> None:
+        data = self.sender.encode(exchange, self._opened_ns[exchange.connection])
         record = Record._make(RECORD.unpack(data))
         self.exchanges += 1
         self.errors += record.error != 0
@@ -137,42 +102,6 @@ class Gauge:
         if self.statsd is not None:
             self.statsd.exchange(record)
         self.sender.add(data, self.now, time.time_ns)
-
-    @staticmethod
-    def _mark(followed: _Followed, exchange: Exchange) -> None:
-        """As the recorder marks it, so that the summary is that of the recording."""
-        number = exchange.correlation_id
-        if number in followed.changed:
-            followed.changed.discard(number)
-            exchange.marks.changed = True
-        if number in followed.noted:
-            followed.noted.discard(number)
-            exchange.marks.noted = True
-
-    def broker_leg(self, conn: int, direction: int, time_ns: int, frame: bytes, note: str = "") -> None:
-        followed = self._connections.get(conn)
-        if followed is not None:
-            at = 4 if direction else 8
-            followed.changed.add(int.from_bytes(frame[at : at + 4], "big", signed=True))
-
-    def note(self, conn: int, correlation_id: int, text: str) -> None:
-        followed = self._connections.get(conn)
-        if followed is not None:
-            followed.noted.add(correlation_id)
-
-    def lost(self, conn: int, direction: int, nbytes: int) -> None:
-        followed = self._connections.get(conn)
-        if followed is not None:
-            followed.decoder.lost(Direction(direction))
-
-    def closed(self, conn: int, time_ns: int, how: str = "fin", by: str = "") -> None:
-        followed = self._connections.pop(conn, None)
-        if followed is None:
-            return
-        self.metrics.connections = len(self._connections)
-        self.metrics.closed[how if how in _CLOSED_HOW else "other"] += 1
-        self._take(followed, followed.decoder.close(time_ns))
-        self.sender.forget(conn)
 
     def totals(self) -> feed_layout.Totals:
         """The totals of now, with the rates since the last call."""
@@ -209,8 +138,9 @@ class Meter:
         statsd = None
         if settings["statsd"] is not None:
             statsd = StatsD(self.metrics, settings["statsd_prefix"], settings["statsd_tags"])
-        self.gauge = Gauge(self.metrics, self.sender, statsd)
-        self._feed = RingFeed(self.gauge)
+        self._traffic = TrafficMeter(self.metrics, self.sender, statsd)
+        self._decoder = TrafficDecoder(self._traffic.hear, moved=self._traffic.moved)
+        self._feed = RingFeed(self._decoder)
         self._server: FeedServer | None = None
         self._scrape: Scrape | None = None
         self._statsd: StatsDSender | None = None
@@ -232,7 +162,7 @@ class Meter:
         next_second = time.monotonic() + 1.0
         while not self._feed.finished and not self._gone:
             worked = self._read()
-            now = self.gauge.now = time.monotonic()
+            now = self._traffic.now = time.monotonic()
             if self.sender.due(now):
                 self.sender.flush(now, now_ns())
             if now >= next_second:
@@ -272,7 +202,8 @@ class Meter:
     async def _second(self, now: float) -> None:
         metrics, sender = self.metrics, self.sender
         metrics.lost_bytes, metrics.lost_chunks = self._reader.lost_bytes, self._reader.lost_chunks
-        sender.totals(self.gauge.totals(), now, now_ns())
+        metrics.faults = self._decoder.faults
+        sender.totals(self._traffic.totals(), now, now_ns())
         metrics.subscribers, metrics.feed_records, metrics.feed_unsent = (
             sender.subscribers,
             sender.position,
@@ -290,8 +221,8 @@ class Meter:
         if settings["metrics"] is not None:
             self._scrape = Scrape(self.metrics.render)
             await self._scrape.start(socket.socket(fileno=settings["metrics"]))
-        if self.gauge.statsd is not None:
-            self._statsd = StatsDSender(self.gauge.statsd)
+        if self._traffic.statsd is not None:
+            self._statsd = StatsDSender(self._traffic.statsd)
             await self._statsd.start(socket.socket(fileno=settings["statsd"]))
 
     async def _stop(self) -> None:

@@ -20,9 +20,10 @@ from barnabas.decoder.schema import facts
 from barnabas.proxy import Proxy, events
 from barnabas.proxy.events import Counts, FindingSeen, ProcessFailed, Recording, RecordingFailed, RuleHit
 from barnabas.proxy.metrics.feed.sender import FeedSender
-from barnabas.proxy.metrics.meter import Gauge
+from barnabas.proxy.metrics.meter import TrafficMeter
 from barnabas.proxy.metrics.registry import BUCKETS, Metrics
 from barnabas.proxy.metrics.settings import MeterConfig, heard
+from barnabas.proxy.observers.traffic_decoder import TrafficDecoder
 from harness import wire
 from harness.testbed import Testbed
 from harness.waiting import PATIENCE, attempts, until
@@ -58,12 +59,13 @@ def of(found: Samples, name: str, label: str) -> dict[str, float]:
 
 
 class Traffic:
-    """The same bytes into a recorder and into the meter's gauge."""
+    """The same bytes into a recorder and into the meter."""
 
     def __init__(self, directory: Path | None = None, by: tuple[str, ...] = (), apart: int = 100) -> None:
         self.metrics = Metrics(by, apart)
-        self.gauge = Gauge(self.metrics, FeedSender("t", 1), None)
-        self.both: list[Any] = [self.gauge]
+        self.meter = TrafficMeter(self.metrics, FeedSender("t", 1), None)
+        self.decoder = TrafficDecoder(self.meter.hear, moved=self.meter.moved)
+        self.both: list[Any] = [self.decoder]
         if directory is not None:
             self.both.append(Recorder(directory))
         self.time_ns = 1_700_000_000_000_000_000
@@ -182,12 +184,12 @@ def test_the_meter_counts_what_the_recording_holds(seed: int, tmp_path: Path) ->
             for bound in BUCKETS:
                 within = sum(row.api == api and (row.latency_ns or 0) <= bound * 1e9 for row in chosen)
                 assert value(found, name + "_bucket", api=api, le=str(bound)) == within
-    totals = traffic.gauge.totals()
+    totals = traffic.meter.totals()
     assert totals.exchanges == len(rows)
     assert totals.errors == sum(row.error != 0 for row in rows)
     assert sum(rate.requests for rate in totals.rates) == len(known)
-    assert traffic.gauge.totals().rates == ()
-    assert traffic.metrics.faults == 0
+    assert traffic.meter.totals().rates == ()
+    assert traffic.decoder.faults == 0
 
 
 def test_a_summary_is_the_record_of_the_recording(tmp_path: Path) -> None:
@@ -229,8 +231,8 @@ def test_throttle_times_add_up() -> None:
 
 def test_connections_that_fail_are_counted_apart() -> None:
     traffic = Traffic()
-    traffic.gauge.opened(1, 0, ("a", 1), ("b", 2), None, "refused")
-    traffic.gauge.closed(1, 0, "rst")
+    traffic.decoder.opened(1, 0, ("a", 1), ("b", 2), None, "refused")
+    traffic.decoder.closed(1, 0, "rst")
     found = traffic.samples
     assert value(found, "barnabas_connections_failed_total") == 1
     assert value(found, "barnabas_connections_opened_total") == 0

@@ -12,10 +12,11 @@ import pytest
 from barnabas import decoder
 from barnabas.proxy.metrics.feed.client import Totals, subscribe
 from barnabas.proxy.metrics.feed.sender import FeedSender
-from barnabas.proxy.metrics.meter import Gauge
+from barnabas.proxy.metrics.meter import TrafficMeter
 from barnabas.proxy.metrics.registry import Metrics
 from barnabas.proxy.metrics.settings import MeterConfig
 from barnabas.proxy.metrics.statsd import DATAGRAM, SAMPLES, StatsD
+from barnabas.proxy.observers.traffic_decoder import TrafficDecoder
 from harness import wire
 from harness.testbed import Testbed
 from harness.waiting import PATIENCE
@@ -26,15 +27,15 @@ LINE = re.compile(
 )
 
 
-def traffic(prefix: str = "barnabas", tags: bool = False) -> tuple[Gauge, StatsD]:
+def traffic(prefix: str = "barnabas", tags: bool = False) -> tuple[TrafficDecoder, StatsD]:
     metrics = Metrics()
     statsd = StatsD(metrics, prefix, tags)
-    gauge = Gauge(metrics, FeedSender("t", 1), statsd)
-    gauge.opened(1, 0, ("a", 1), ("b", 2))
-    return gauge, statsd
+    metered = TrafficDecoder(TrafficMeter(metrics, FeedSender("t", 1), statsd).hear)
+    metered.opened(1, 0, ("a", 1), ("b", 2))
+    return metered, statsd
 
 
-def exchanges(gauge: Gauge, count: int, error: int = 0, latency_ns: int = 2_500_000) -> None:
+def exchanges(metered: TrafficDecoder, count: int, error: int = 0, latency_ns: int = 2_500_000) -> None:
     for number in range(count):
         for direction, frame in enumerate(
             (
@@ -42,7 +43,7 @@ def exchanges(gauge: Gauge, count: int, error: int = 0, latency_ns: int = 2_500_
                 decoder.encode_response(12, 4, {"error_code": error}, correlation_id=number),
             )
         ):
-            gauge.data(1, direction, direction * latency_ns, with_size(frame))
+            metered.data(1, direction, direction * latency_ns, with_size(frame))
 
 
 def lines(statsd: StatsD) -> list[str]:
@@ -54,22 +55,22 @@ def lines(statsd: StatsD) -> list[str]:
 
 
 def test_counters_are_differences_and_latencies_timers() -> None:
-    gauge, statsd = traffic()
-    exchanges(gauge, 3, error=27)
+    metered, statsd = traffic()
+    exchanges(metered, 3, error=27)
     first = lines(statsd)
     assert "barnabas.requests.Heartbeat.4:3|c" in first
     assert "barnabas.errors.Heartbeat.REBALANCE_IN_PROGRESS:3|c" in first
     assert first.count("barnabas.latency.Heartbeat:2.500|ms") == 3
     assert "barnabas.connections:1|g" in first
     assert lines(statsd) == ["barnabas.connections:1|g"]
-    exchanges(gauge, 2)
+    exchanges(metered, 2)
     assert "barnabas.requests.Heartbeat.4:2|c" in lines(statsd)
 
 
 def test_tags_take_the_place_of_names() -> None:
-    gauge, statsd = traffic("my.proxy:1|x", tags=True)
-    exchanges(gauge, 1, error=27)
-    gauge.metrics.heard.rules["leader moved|c\n#x:1"] = 4
+    metered, statsd = traffic("my.proxy:1|x", tags=True)
+    exchanges(metered, 1, error=27)
+    statsd._metrics.heard.rules["leader moved|c\n#x:1"] = 4
     found = lines(statsd)
     assert "my.proxy_1_x.requests:1|c|#api:Heartbeat,api_version:4" in found
     assert "my.proxy_1_x.errors:1|c|#api:Heartbeat,error:REBALANCE_IN_PROGRESS" in found
@@ -78,20 +79,20 @@ def test_tags_take_the_place_of_names() -> None:
 
 
 def test_of_many_latencies_a_sample_is_sent_and_its_rate() -> None:
-    gauge, statsd = traffic()
-    exchanges(gauge, SAMPLES * 4)
+    metered, statsd = traffic()
+    exchanges(metered, SAMPLES * 4)
     timers = [line for line in lines(statsd) if line.endswith("|ms|@0.25")]
     assert len(timers) == SAMPLES
     assert statsd._latencies == {}
 
 
 def test_unknown_apis_share_a_name() -> None:
-    gauge, statsd = traffic()
+    metered, statsd = traffic()
     for key in range(500, 600):
         frame = key.to_bytes(2, "big") + bytes(2) + key.to_bytes(4, "big") + b"\xff\xff"
-        gauge.data(1, 0, 0, with_size(frame))
+        metered.data(1, 0, 0, with_size(frame))
         answer = key.to_bytes(4, "big")
-        gauge.data(1, 1, 5, with_size(answer))
+        metered.data(1, 1, 5, with_size(answer))
     names = Counter(line.partition(":")[0] for line in lines(statsd))
     assert {name for name in names if "requests" in name or "latency" in name} == {
         "barnabas.requests.other.other",

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from barnabas.decoder.findings import Finding, Severity
+from barnabas.decoder.findings import Finding, Inspector, Severity
 from barnabas.proxy import Proxy
 from barnabas.proxy.events import (
     ConnectionClosed,
@@ -21,8 +21,8 @@ from barnabas.proxy.events import (
     decode,
     encode,
 )
-from barnabas.proxy.observers.inspector import Inspection
 from barnabas.proxy.observers.news import News
+from barnabas.proxy.observers.traffic_decoder import TrafficDecoder
 from harness import wire
 from harness.scripted import answering
 from harness.testbed import Testbed, next_event
@@ -150,14 +150,13 @@ def test_it_ends_with_the_supervisor(testbed: Testbed) -> None:
 
 
 def test_a_connection_in_vain_and_a_reset_reach_the_detectors() -> None:
-    inspection = Inspection()
     seen: list[object] = []
-    inspection.inspector.feed = seen.append  # type: ignore[method-assign]
-    inspection.opened(1, 100, CLIENT, BROKER, None, "refused")
-    inspection.closed(1, 200, "rst", "broker")
-    inspection.opened(2, 300, CLIENT, BROKER)
-    inspection.lost(2, 1, 50)
-    inspection.closed(2, 400, "lost")
+    traffic = TrafficDecoder(seen.append)
+    traffic.opened(1, 100, CLIENT, BROKER, None, "refused")
+    traffic.closed(1, 200, "rst", "broker")
+    traffic.opened(2, 300, CLIENT, BROKER)
+    traffic.lost(2, 1, 50)
+    traffic.closed(2, 400, "lost")
     words = [(type(h).__name__, getattr(h, "how", ""), getattr(h, "by", "")) for h in seen]
     assert words == [
         ("Opened", "", ""),
@@ -169,38 +168,38 @@ def test_a_connection_in_vain_and_a_reset_reach_the_detectors() -> None:
 
 
 def test_faults_of_ours_stay_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    inspection = Inspection()
-    inspection.opened(1, 100, CLIENT, BROKER)
-
     def fail(*_: object) -> None:
         raise ValueError("a fault")
 
-    with monkeypatch.context() as patch:
-        patch.setattr(inspection.inspector, "feed", fail)
-        inspection.data(1, 0, 200, wire.request(18, 3, 1, b"\0"))
-    assert inspection.faults == 1
+    seen: list[str] = []
+    traffic = TrafficDecoder(fail, lambda event: seen.append(type(event).__name__))
+    traffic.opened(1, 100, CLIENT, BROKER)
+    traffic.data(1, 0, 200, wire.request(18, 3, 1, b"\0"))
+    assert traffic.faults == 2 and seen == ["Opened", "RequestSeen"]
     with monkeypatch.context() as patch:
         patch.setattr("barnabas.decoder.Connection.receive_from_broker", fail)
-        inspection.data(1, 1, 300, wire.response(1, WRONG))
-    assert inspection.faults == 2
-    inspection.data(1, 1, 300, wire.response(1, WRONG))
-    inspection.closed(1, 400)
-    assert inspection.faults == 2
+        traffic.data(1, 1, 300, wire.response(1, WRONG))
+    assert traffic.faults == 3
+    traffic.data(1, 1, 300, wire.response(1, WRONG))
+    assert traffic.faults == 3
+    traffic.closed(1, 400)
+    assert seen == ["Opened", "RequestSeen", "Closed"]
 
 
 def test_the_other_leg_of_a_changed_frame() -> None:
-    inspection = Inspection()
-    inspection.opened(1, 100, CLIENT, BROKER)
+    inspector = Inspector()
+    traffic = TrafficDecoder(inspector.feed)
+    traffic.opened(1, 100, CLIENT, BROKER)
     from barnabas.decoder import encode_request, encode_response
 
     def told(port: int) -> bytes:
         brokers = [{"node_id": 7, "host": "10.0.0.2", "port": port}]
         return with_size(encode_response(3, 8, {"brokers": brokers}, correlation_id=1))
 
-    inspection.data(1, 0, 200, with_size(encode_request(3, 8, {}, correlation_id=1, client_id="t")))
-    inspection.broker_leg(1, 1, 300, told(9092), "addresses")
-    inspection.data(1, 1, 300, told(40001))
-    cluster = inspection.inspector.traffic.links[1].cluster
+    traffic.data(1, 0, 200, with_size(encode_request(3, 8, {}, correlation_id=1, client_id="t")))
+    traffic.broker_leg(1, 1, 300, told(9092), "addresses")
+    traffic.data(1, 1, 300, told(40001))
+    cluster = inspector.traffic.links[1].cluster
     assert cluster.nodes == {7: "10.0.0.2:40001"}
     assert cluster.node_at("10.0.0.2:9092") == 7
 

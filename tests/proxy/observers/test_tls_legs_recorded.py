@@ -13,7 +13,7 @@ from barnabas.decoder.connection.events import Opened
 from barnabas.decoder.findings import Inspector
 from barnabas.decoder.schema import facts
 from barnabas.proxy.negotiation.security import TlsConfig
-from barnabas.proxy.observers.inspector import Inspection
+from barnabas.proxy.observers.traffic_decoder import TrafficDecoder
 from harness import wire
 from harness.testbed import Testbed
 from tls.certificates import client_context, make, server_context
@@ -57,12 +57,13 @@ def test_the_legs_of_a_proxy(testbed: Testbed, tmp_path: Path, tls: set[str]) ->
 @pytest.mark.parametrize("tls", [{"client", "broker"}, {"client"}, set()], ids=["both", "client", "none"])
 def test_findings_while_it_runs(tls: set[str]) -> None:
     """As the inspector of a proxy hears of a connection."""
-    inspection = Inspection()
-    inspection.opened(1, 1, ("10.0.0.5", 40_000), ("10.0.0.9", 9092), tls=frozenset(tls))
+    inspector = Inspector()
+    traffic = TrafficDecoder(inspector.feed)
+    traffic.opened(1, 1, ("10.0.0.5", 40_000), ("10.0.0.9", 9092), tls=frozenset(tls))
     for direction, frame in enumerate((
         decoder.encode_request(HANDSHAKE, 1, {"mechanism": "PLAIN"}, correlation_id=1),
         decoder.encode_response(HANDSHAKE, 1, {"mechanisms": ["PLAIN"]}, correlation_id=1),
     )):  # fmt: skip
-        inspection.data(1, direction, 2 + direction, wire.with_size(frame))
-    found = [each for each in inspection.inspector.findings() if each.id == "credentials-in-clear"]
+        traffic.data(1, direction, 2 + direction, wire.with_size(frame))
+    found = [each for each in inspector.findings() if each.id == "credentials-in-clear"]
     assert bool(found) is (tls != {"client", "broker"})

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ....decoder.compat import ClientReport, ClientSeen, Reason, Report, Verdict, report
+from ....decoder.compat import ClientReport, ObservedClient, Reason, Report, Verdict, report
 from ...safe import visible
 from ...times import moment
 from ..common.failure import Failure, write_text
@@ -86,12 +86,12 @@ def counts(found: Report) -> str:
     return f"{breaks} break{'s' * (breaks == 1)}, {may} may break, {work} work{'s' * (work == 1)}"
 
 
-def seen_when(client: ClientSeen) -> str:
+def seen_when(client: ObservedClient) -> str:
     """When a client was there."""
     return f"from {moment(client.first_ns)} to {moment(client.last_ns)}"
 
 
-def _software(client: ClientSeen) -> str:
+def _software(client: ObservedClient) -> str:
     return visible(client.said) or (client.software.text if client.software else "not said")
 
 

@@ -213,6 +213,6 @@ def _row(found: Difference) -> str:
         text(found.a) or "-",
         text(found.b) or "-",
         (str(found.count), "number"),
-        text(", ".join(filter(None, (found.client, found.lane)))),
+        text(", ".join(filter(None, (found.client, found.scope)))),
         (_numbers(found, ""), "dim"),
     )

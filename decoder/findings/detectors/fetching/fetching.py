@@ -1,4 +1,4 @@
-"""Fetches that come back empty at once, out of range, with the same error, or in batches over their limit."""
+"""FetchReader that come back empty at once, out of range, with the same error, or in batches over their limit."""
 
 from __future__ import annotations
 

@@ -190,7 +190,7 @@ class _FetchFeature(_Feature):
     """The base of those that count a client's fetches."""
 
     FETCHES = 50
-    """Fetches without the feature: enough to say that the client does not use it."""
+    """FetchReader without the feature: enough to say that the client does not use it."""
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
@@ -204,7 +204,7 @@ class _FetchFeature(_Feature):
 
 
 class TopicIdsUnused(_FetchFeature):
-    """Fetches by name, where ids are offered."""
+    """FetchReader by name, where ids are offered."""
 
     id = "topic-ids-unused"
     title = "a consumer fetches by topic names where topic ids are offered (KIP-516)"

@@ -1,0 +1,150 @@
+"""The bytes of the ring as exchanges: the one decoder of a process that follows traffic exchange by exchange.
+
+Findings, the flight recorder's trigger, live exchanges and metrics are listeners of it. A recorder decodes for itself, and so does
+what only counts (`counting`): both work on chunks in C, at a multiple of the speed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from ...decoder import Connection, Direction, Exchange, Opaque, RequestSeen, Topics
+from ...decoder.connection.connection import Event
+from ...decoder.connection.events import Closed, ConnectionEvent, Missing, NonKafkaData, Opened
+from ...decoder.connection.exchange import BrokerLeg
+from ..events import Address, show
+from ..ring.ring import NONE
+
+EARLY_NOTES = 256
+"""Most requests of a connection that have notes before they are seen."""
+
+Hear = Callable[[ConnectionEvent], object]
+Moved = Callable[[int, int, int, int], object]
+"""Bytes of the client leg: connection, direction, time, number of bytes; also of connections that cannot be decoded."""
+
+
+class TrafficDecoder:
+    """A `ring_feed.Consumer` that gives each event to all its listeners.
+
+    Exchanges carry in their `marks` what the relay reported of them: notes, that they were changed, and the broker legs. A listener that raises misses that event; the others do not.
+    """
+
+    def __init__(self, *listeners: Hear, moved: Moved | None = None) -> None:
+        self._listeners = listeners
+        self._moved = moved
+        self.faults = 0
+        """Events, and chunks, that could not be taken because of a fault of ours."""
+        self._connections: dict[int, Connection] = {}
+        self._failed: dict[int, str] = {}
+        self._topics = Topics()
+        self._early: dict[int, dict[int, list[str]]] = {}
+        """Notes of requests that were not seen yet, by connection and correlation id."""
+        self._now_ns = 0
+        """The time of the newest record."""
+
+    def _tell(self, event: ConnectionEvent) -> None:
+        for listener in self._listeners:
+            try:
+                listener(event)
+            except Exception:  # it stands beside the traffic; one event less is no reason to end
+                self.faults += 1
+
+    def _tell_events(self, conn: int, events: Iterable[Event]) -> None:
+        for event in events:
+            self._tell(NonKafkaData(conn, event) if isinstance(event, Opaque) else event)
+
+    def opened(
+        self,
+        conn: int,
+        time_ns: int,
+        client: Address,
+        broker: Address,
+        upstream: Address | None = None,
+        failed: str = "",
+        tls: frozenset[str] = frozenset(),
+    ) -> None:
+        self._now_ns = time_ns
+        ends = show(client), show(broker)
+        if failed:
+            self._failed[conn] = failed
+        else:
+            self._connections[conn] = Connection(conn, *ends, topics=self._topics)
+        self._tell(Opened(conn, *ends, time_ns, not failed, tls=tls))
+
+    def data(
+        self, conn: int, direction: int, time_ns: int, data: bytes | memoryview, first_frame: int = NONE
+    ) -> None:
+        self._now_ns = time_ns
+        if self._moved is not None:
+            self._moved(conn, direction, time_ns, len(data))
+        connection = self._connections.get(conn)
+        if connection is not None:
+            receive = connection.receive_from_broker if direction else connection.receive_from_client
+            self._decode(conn, partial(receive, data, time_ns))
+
+    def skipped(self, conn: int, direction: int, time_ns: int, nbytes: int) -> None:
+        self._now_ns = time_ns
+        if self._moved is not None:
+            self._moved(conn, direction, time_ns, nbytes)
+        connection = self._connections.get(conn)
+        if connection is not None:
+            self._decode(conn, partial(connection.skip, Direction(direction), nbytes, time_ns))
+
+    def _decode(self, conn: int, decode: Callable[[], list[Event]]) -> None:
+        try:
+            events = decode()
+        except Exception:  # the decoder's state is no longer to be trusted: this connection is not followed any more
+            self.faults += 1
+            del self._connections[conn]
+            return
+        if self._early.get(conn):
+            self._attach(conn, events)
+        self._tell_events(conn, events)
+
+    def _attach(self, conn: int, events: Iterable[Event]) -> None:
+        """Give requests the notes that came before them: a rule notes what it does as soon as it has decided."""
+        early = self._early[conn]
+        for event in events:
+            if isinstance(event, RequestSeen) and (texts := early.pop(event.exchange.correlation_id & 0xFFFFFFFF, None)):
+                event.exchange.marks.notes.extend(texts)
+
+    def broker_leg(self, conn: int, direction: int, time_ns: int, frame: bytes, note: str = "") -> None:
+        at = 4 if direction else 8
+        exchange = self._pending(conn, int.from_bytes(frame[at : at + 4], "big", signed=True))
+        if exchange is not None:
+            exchange.marks.changed = True
+            exchange.marks.set_leg(direction, BrokerLeg(frame[4:], notes=[note] if note else []))
+
+    def note(self, conn: int, correlation_id: int, text: str) -> None:
+        exchange = self._pending(conn, correlation_id)
+        if exchange is not None:
+            exchange.marks.notes.append(text)
+            return
+        early = self._early.setdefault(conn, {})
+        early.setdefault(correlation_id & 0xFFFFFFFF, []).append(text)
+        if len(early) > EARLY_NOTES:
+            del early[next(iter(early))]
+
+    def in_flight(self) -> list[Exchange]:
+        """The requests that wait for their responses, on all connections."""
+        return [exchange for connection in self._connections.values() for exchange in connection.pending()]
+
+    def _pending(self, conn: int, correlation_id: int) -> Exchange | None:
+        connection = self._connections.get(conn)
+        pending = connection.pending() if connection is not None else ()
+        return next((each for each in pending if each.correlation_id == correlation_id), None)
+
+    def lost(self, conn: int, direction: int, nbytes: int) -> None:
+        connection = self._connections.get(conn)
+        if connection is not None:
+            connection.lost(Direction(direction))
+        self._tell(Missing(conn, Direction(direction), nbytes, self._now_ns))
+
+    def closed(self, conn: int, time_ns: int, how: str = "fin", by: str = "") -> None:
+        connection = self._connections.pop(conn, None)
+        self._early.pop(conn, None)
+        if connection is not None:
+            self._tell_events(conn, connection.close(time_ns))
+        how = self._failed.pop(conn, how)
+        self._tell(Closed(conn, time_ns, "" if how == "lost" else how, by))
