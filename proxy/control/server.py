@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import json
 import os
-import signal
 import socket
 import sys
 from typing import Any
@@ -209,7 +208,6 @@ async def _main(supervisor: socket.socket, settings: dict[str, Any]) -> None:
 
 def main() -> None:
     supervisor, settings = receive_settings(int(sys.argv[1]))
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     os.nice(NICE)
     asyncio.run(_main(supervisor, settings))
 

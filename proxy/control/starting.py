@@ -178,11 +178,6 @@ class ControlStart:
         """The settings of a process that takes commands."""
         return {"commands": self._pairs[name][1].fileno()}
 
-    @property
-    def watch(self) -> dict[str, Any]:
-        """What the inspector keeps, as a part of its settings."""
-        return {"watch": {"count": self.config.keep, "values": self.config.show_values}}
-
     def fds(self, name: str) -> list[int]:
         """The descriptors that it needs for that."""
         return [self._pairs[name][1].fileno()]

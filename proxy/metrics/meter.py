@@ -3,7 +3,7 @@
     python -m barnabas.proxy.metrics.meter FD     FD: the supervisor's control socket; settings come as its first packet
 
 A reader beside the observer. What it cannot keep up with it misses, and says how much; nobody waits for it. Settings
-are those of `metering.Metering`, its sockets already bound. Further packets of the control socket: `{"do": "heard",
+are `settings.MeterSettings`, its sockets already bound. Further packets of the control socket: `{"do": "heard",
 "event": {...}}`, an event of another process for the metrics, and `{"do": "stop"}`.
 """
 
@@ -14,11 +14,9 @@ import contextlib
 import gc
 import json
 import os
-import signal
 import socket
 import sys
 import time
-from typing import Any
 
 from ...captures.recording.index import RECORD, STATE_MASK, STATES, UNDECODED, Record
 from ...decoder import Exchange, ExchangeDone, State
@@ -28,12 +26,12 @@ from ..observers.observer_loop import SupervisorLink
 from ..observers.ring_feed import RingFeed
 from ..observers.traffic_decoder import TrafficDecoder
 from ..ring.clock import now_ns
-from ..ring.merged_rings import open_reader
 from ..supervisor.child import receive_settings
 from .feed import layout as feed_layout
 from .feed.sender import FeedSender, FeedServer
 from .registry import Metrics
 from .scrape import Scrape
+from .settings import MeterSettings
 from .statsd import StatsD, StatsDSender
 
 NICE = 15
@@ -128,16 +126,13 @@ class TrafficMeter:
 class Meter:
     """The meter's loop, in asyncio: reads the ring, and serves what is counted."""
 
-    def __init__(self, link: SupervisorLink, settings: dict[str, Any]) -> None:
+    def __init__(self, link: SupervisorLink, settings: MeterSettings) -> None:
         self._link = link
         self._settings = settings
-        self._bell: int = settings["bell"]
-        self._reader = open_reader(settings)
-        self.metrics = Metrics(settings["by"])
-        self.sender = FeedSender(settings["feed_token"], now_ns(), datagram=settings["datagram"])
-        statsd = None
-        if settings["statsd"] is not None:
-            statsd = StatsD(self.metrics, settings["statsd_prefix"], settings["statsd_tags"])
+        self._reader = settings.access.open()
+        self.metrics = Metrics(settings.metrics_by)
+        self.sender = FeedSender(settings.feed_token, now_ns(), datagram=settings.datagram)
+        statsd = StatsD(self.metrics, settings.statsd_prefix, settings.statsd_tags) if settings.statsd is not None else None
         self._traffic = TrafficMeter(self.metrics, self.sender, statsd)
         self._decoder = TrafficDecoder(self._traffic.hear, moved=self._traffic.moved)
         self._feed = RingFeed(self._decoder)
@@ -156,7 +151,7 @@ class Meter:
         self._link.control.setblocking(False)
         loop.add_reader(self._link.control.fileno(), self._hear)
         rang = asyncio.Event()
-        loop.add_reader(self._bell, rang.set)
+        loop.add_reader(self._settings.access.bell, rang.set)
         gc.collect()
         gc.freeze()
         next_second = time.monotonic() + 1.0
@@ -215,15 +210,15 @@ class Meter:
 
     async def _start(self) -> None:
         settings = self._settings
-        if settings["feed"] is not None:
+        if settings.feed is not None:
             self._server = FeedServer(self.sender, time.monotonic, time.time_ns)
-            await self._server.start(socket.socket(fileno=settings["feed"]))
-        if settings["metrics"] is not None:
+            await self._server.start(socket.socket(fileno=settings.feed))
+        if settings.metrics is not None:
             self._scrape = Scrape(self.metrics.render)
-            await self._scrape.start(socket.socket(fileno=settings["metrics"]))
+            await self._scrape.start(socket.socket(fileno=settings.metrics))
         if self._traffic.statsd is not None:
             self._statsd = StatsDSender(self._traffic.statsd)
-            await self._statsd.start(socket.socket(fileno=settings["statsd"]))
+            await self._statsd.start(socket.socket(fileno=settings.statsd))
 
     async def _stop(self) -> None:
         if self._server is not None:
@@ -247,9 +242,8 @@ class Meter:
 
 def main() -> None:
     control, settings = receive_settings(int(sys.argv[1]))
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     os.nice(NICE)
-    Meter(SupervisorLink(control), settings).run()
+    Meter(SupervisorLink(control), MeterSettings.of(settings)).run()
 
 
 if __name__ == "__main__":

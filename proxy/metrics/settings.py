@@ -9,6 +9,7 @@ import os
 import secrets
 import socket
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from ...errors import BarnabasError
 from .. import events
 from ..addressing.address_map import reason
 from ..events import Address, WorkerEnded, show
+from ..ring.merged_rings import RingAccess
 from ..ring.wakeup import new_bell
 from .feed import layout as feed_layout
 
@@ -63,6 +65,29 @@ class MeterConfig:
     def wanted(self) -> bool:
         """Whether anything is."""
         return not (self.feed is None and self.metrics is None and self.statsd is None)
+
+
+@dataclass(frozen=True, slots=True)
+class MeterSettings:
+    """What the meter is given as it starts: `dataclasses.asdict` of it as JSON, and `of` back from it.
+
+    feed, metrics, statsd: descriptors of its sockets, None for what is not wanted. datagram: most bytes of one of the feed. The others
+    are as in `MeterConfig`.
+    """
+
+    access: RingAccess
+    feed: int | None
+    metrics: int | None
+    statsd: int | None
+    feed_token: str
+    datagram: int
+    metrics_by: Sequence[str]
+    statsd_prefix: str
+    statsd_tags: bool
+
+    @classmethod
+    def of(cls, said: dict[str, Any]) -> MeterSettings:
+        return cls(**said | {"access": RingAccess(**said["access"])})
 
 
 class Metering:
@@ -121,27 +146,19 @@ class Metering:
         self._sockets[name] = sock
         return sock
 
-    @property
-    def settings(self) -> dict[str, Any]:
-        """For `meter.Meter`."""
+    def settings(self, access: RingAccess) -> MeterSettings:
+        """What the meter is given."""
         config = self._config
-        sockets = {name: sock.fileno() for name, sock in self._sockets.items()}
-        return {
-            "reader": READER,
-            "bell": self.bell,
-            **dict.fromkeys(("feed", "metrics", "statsd")),
-            **sockets,
-            "feed_token": self.feed_token,
-            "datagram": self._datagram,
-            "by": list(config.metrics_by),
-            "statsd_prefix": config.statsd_prefix,
-            "statsd_tags": config.statsd_tags,
-        }
+        feed, metrics, statsd = (
+            self._sockets[name].fileno() if name in self._sockets else None for name in ("feed", "metrics", "statsd")
+        )
+        by, prefix, tags = config.metrics_by, config.statsd_prefix, config.statsd_tags
+        return MeterSettings(access, feed, metrics, statsd, self.feed_token, self._datagram, by, prefix, tags)
 
     @property
     def fds(self) -> list[int]:
-        """The sockets and the bell, to be handed over."""
-        return [self.bell, *(sock.fileno() for sock in self._sockets.values())]
+        """The sockets, to be handed over."""
+        return [sock.fileno() for sock in self._sockets.values()]
 
     @property
     def event(self) -> events.MeterListening:

@@ -25,11 +25,9 @@ _LABEL = "match"
 
 
 class Tripwire:
-    """`send` passes an event on and says whether that went; `news` picks the findings that are new, worse, or more."""
+    """filters, findings: as of `FlightConfig`. `send` passes an event on and says whether that went."""
 
-    def __init__(
-        self, filters: Iterable[str], findings: Iterable[str], send: Callable[[FlightWanted], bool], news: News
-    ) -> None:
+    def __init__(self, filters: Iterable[str], findings: Iterable[str], send: Callable[[FlightWanted], bool]) -> None:
         self._filters: list[tuple[str, Filter, frozenset[int] | None]] = []
         for text in filters:
             wanted = compile(text, now=time.time_ns)
@@ -38,22 +36,13 @@ class Tripwire:
         self._ids = given - _SEVERITIES
         ranks = [Severity(word).rank for word in given & _SEVERITIES]
         self._rank = min(ranks) if ranks else None
-        self._send, self._news = send, news
+        self._send = send
+        self._news = News(Severity.INFO)
         self._waiting: FlightWanted | None = None
         self._others = 0
         self._sent = float("-inf")
         self.faults = 0
         """Exchanges that a filter could not be asked about because of a fault of ours."""
-
-    @classmethod
-    def of(
-        cls, settings: dict[str, Any], send: Callable[[FlightWanted], bool], news: Callable[[Severity], News]
-    ) -> Tripwire | None:
-        """From the settings of the inspector; None when nothing in the traffic is to make it write."""
-        flight = settings.get("flight")
-        if not flight or not (flight["filters"] or flight["findings"]):
-            return None
-        return cls(flight["filters"], flight["findings"], send, news(Severity.INFO))
 
     @property
     def inspects(self) -> bool:

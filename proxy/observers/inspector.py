@@ -8,7 +8,6 @@ A second reader beside the observer. What it cannot keep up with it misses, and 
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import time
 from itertools import islice
@@ -23,6 +22,7 @@ from .flight import Tripwire
 from .news import News
 from .observer_loop import ObserverLoop, SupervisorLink
 from .ring_feed import RingFeed
+from .settings import InspectorSettings
 from .traffic_decoder import Hear, TrafficDecoder
 from .watcher import Watcher
 
@@ -41,17 +41,18 @@ _FACT = 500
 class InspectingTask:
     """Reports findings, and answers the control API about the newest exchanges (`observer_loop.Task`)."""
 
-    def __init__(self, link: SupervisorLink, settings: dict[str, Any]) -> None:
+    def __init__(self, link: SupervisorLink, settings: InspectorSettings) -> None:
         self._link = link
         self.inspector = Inspector()
-        self._news = News(Severity(settings["findings_from"]))
+        self._news = News(Severity(settings.findings_from)) if settings.findings_from else None
+        """None where nobody wants findings reported."""
         self._missed = 0
         self._missed_at = 0.0
-        self._tells = bool(settings.get("findings", True))
-        self._tripwire = Tripwire.of(settings, link.emit, News)
-        self._watcher = Watcher(self._in_flight, self._found, **settings["watch"]) if settings.get("watch") else None
+        flight, live = settings.flight, settings.live
+        self._tripwire = Tripwire(flight.filters, flight.findings, link.emit) if flight is not None and flight.wakes else None
+        self._watcher = Watcher(self._in_flight, self._found, live) if live is not None else None
         listeners: list[Hear] = []
-        if self._tells or self._watcher is not None or self._tripwire is None or self._tripwire.inspects:
+        if self._news is not None or self._watcher is not None or self._tripwire is None or self._tripwire.inspects:
             listeners.append(self.inspector.feed)
         listeners += [each.hear for each in (self._tripwire, self._watcher) if each is not None]
         self.decoder = TrafficDecoder(*listeners, moved=self._watcher.moved if self._watcher else None)
@@ -92,7 +93,7 @@ class InspectingTask:
             inspector.traffic.at(now_ns())
         if self._tripwire is not None:
             self._tripwire.tick(inspector.findings)
-        if not self._tells:
+        if self._news is None:
             return
         news = self._news.of(inspector.findings(), everything=finished)
         for finding, number, key in news if finished else islice(news, TOLD_IN_SECOND):
@@ -129,12 +130,12 @@ def _short(value: Any) -> Any:
 
 
 def main() -> None:
-    control, settings = receive_settings(int(sys.argv[1]))
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    control, said = receive_settings(int(sys.argv[1]))
+    settings = InspectorSettings.of(said)
     os.nice(NICE)
     link = SupervisorLink(control)
     task = InspectingTask(link, settings)
-    ObserverLoop(link, settings, RingFeed(task.decoder), task).run()
+    ObserverLoop(link, settings.access, settings.commands, RingFeed(task.decoder), task).run()
 
 
 if __name__ == "__main__":

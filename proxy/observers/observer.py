@@ -8,7 +8,6 @@ It stands beside the traffic: whatever happens here, the relay goes on.
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from typing import Any
 
@@ -19,6 +18,7 @@ from .counting import Counting
 from .observer_loop import ObserverLoop, SupervisorLink
 from .recordings import Recordings
 from .ring_feed import RingFeed
+from .settings import ObserverSettings
 
 
 class RecordingTask:
@@ -82,15 +82,14 @@ class Tracks:
 
 
 def main() -> None:
-    control, settings = receive_settings(int(sys.argv[1]))
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    if not settings["lossless"]:
+    control, said = receive_settings(int(sys.argv[1]))
+    settings = ObserverSettings.of(said)
+    if not settings.lossless:
         os.nice(10)  # where cores are scarce the relay comes first; what this reader misses is counted
     link = SupervisorLink(control)
-    names = ("recording", "flight", "snaplen")
-    recordings = Recordings(settings["record"], Counting, link.emit, *map(settings.get, names))
+    recordings = Recordings(settings.record, Counting, link.emit, settings.recording, settings.flight, settings.snaplen)
     feed = RingFeed(recordings)
-    ObserverLoop(link, settings, feed, RecordingTask(recordings), Tracks(recordings, feed)).run()
+    ObserverLoop(link, settings.access, settings.commands, feed, RecordingTask(recordings), Tracks(recordings, feed)).run()
 
 
 if __name__ == "__main__":

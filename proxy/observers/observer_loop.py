@@ -18,7 +18,7 @@ import time
 from typing import Any, NamedTuple, Protocol
 
 from ..events import Event, encode
-from ..ring.merged_rings import open_reader
+from ..ring.merged_rings import RingAccess
 from ..ring.reader import Straight
 from ..supervisor.channel import Channel
 from ..supervisor.child import PACKET, Parent
@@ -103,18 +103,19 @@ class ObserverLoop:
     def __init__(
         self,
         link: SupervisorLink,
-        settings: dict[str, Any],
+        access: RingAccess,
+        commands: int | None,
         feed: RingFeed,
         task: Task,
         straight: Straight | None = None,
     ) -> None:
-        """`straight`: takes plain chunks from the ring without a call for each (`ring.reader`)."""
+        """commands: the descriptor of the channel to the control server. straight: takes plain chunks from the ring without a
+        call for each (`ring.reader`)."""
         self.link = link
-        self.reader = open_reader(settings)
+        self.reader = access.open()
         self.feed = feed
         self._task = task
         self._straight = straight
-        commands = settings.get("commands")
         self._commands = Channel(socket.socket(fileno=commands)) if commands is not None else None
         """To the control server, which rings the reader's bell behind every command."""
         self.idle = False

@@ -41,15 +41,14 @@ class Recordings:
         directory: str | None,
         idle: Callable[[], Any],
         emit: Callable[[Event], object],
-        recording: dict[str, Any] | None = None,
-        flight: dict[str, Any] | None = None,
+        recording: RecordingConfig,
+        flight: FlightConfig | None = None,
         snaplen: int | None = None,
     ) -> None:
-        """`recording`, `flight`: settings of `RecordingConfig` and `FlightConfig`. `snaplen`: most bytes of a frame that
-        are kept."""
+        """`snaplen`: most bytes of a frame that are kept."""
         self._snaplen = snaplen
-        self._config = RecordingConfig(**recording or {})
-        self._flight_config = FlightConfig.of(flight) if flight else None
+        self._config = recording
+        self._flight_config = flight
         self._flight: FlightRecorder | None = None
         self._retainer = Retainer(emit)
         self._source: Path | None = None

@@ -133,12 +133,8 @@ class FlightConfig:
             keep_seconds=seconds,
         )
 
-    def settings(self) -> dict[str, Any]:
-        """For another process; see `of`."""
-        return asdict(self) | {"directory": str(self.directory.absolute())}
-
     @classmethod
     def of(cls, settings: dict[str, Any]) -> FlightConfig:
-        """From `settings`."""
+        """From what `dataclasses.asdict` gives, through JSON."""
         texts = {name: tuple(settings[name]) for name in ("filters", "findings")}
         return cls(**settings | texts | {"directory": Path(settings["directory"])})

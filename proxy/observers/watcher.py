@@ -13,7 +13,8 @@ from ...decoder.connection.events import Closed, ConnectionEvent, Opened
 from ...decoder.filter import FilterError
 from ...decoder.findings import Finding
 from ..ring.clock import now_ns
-from .exchange_store import COUNT, ExchangeStore, Filters, Question
+from .exchange_store import ExchangeStore, Filters, Question
+from .settings import LiveSettings
 
 QUESTIONS = 64
 """Most questions at one time."""
@@ -56,12 +57,10 @@ class Watcher:
         self,
         pending: Callable[[], list[Exchange]],
         findings: Callable[[], list[Finding]],
-        *,
-        count: int = COUNT,
-        values: bool = False,
+        settings: LiveSettings,
     ) -> None:
-        self.store = ExchangeStore(count)
-        self._pending, self._findings, self._values = pending, findings, values
+        self.store = ExchangeStore(settings.count)
+        self._pending, self._findings, self._values = pending, findings, settings.values
         self._connections: dict[int, Watched] = {}
         self._filters = Filters()
         self._questions: list[Question] = []

@@ -12,7 +12,6 @@ import errno
 import gc
 import json
 import resource
-import signal
 import socket
 import sys
 import time
@@ -532,7 +531,6 @@ def main() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     relay = Relay(control, settings)
     control.setblocking(False)
     gc.collect()

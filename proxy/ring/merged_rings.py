@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import select
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from .clock import now_ns
 from .reader import Lost, Record, RingReader, Straight
@@ -29,14 +29,22 @@ _NAP_SECONDS = 0.001
 _BATCH = 512
 
 
-def open_reader(settings: dict[str, Any]) -> RingReader | SeveralRings:
-    """The reader that a process of the proxy is given: of one ring, or of all workers' rings (`more_rings`)."""
-    number, bell = settings["reader"], settings["bell"]
-    first = RingReader(Ring.attach(settings["ring"]), number, bell, settings["room_bell"])
-    more = settings.get("more_rings")
-    if not more:
-        return first
-    return SeveralRings([first, *(RingReader(Ring.attach(fd), number, bell, room) for fd, room in more)], bell)
+@dataclass(frozen=True, slots=True)
+class RingAccess:
+    """How a process reads the rings of all workers.
+
+    rings: file descriptors of each ring's memory, and of the bell that wakes its writer. reader: the process's number among the
+    readers. bell: the descriptor that wakes it.
+    """
+
+    rings: Sequence[tuple[int, int]]
+    reader: int
+    bell: int
+
+    def open(self) -> RingReader | SeveralRings:
+        """The reader of the one ring, or of all."""
+        readers = [RingReader(Ring.attach(fd), self.reader, self.bell, room) for fd, room in self.rings]
+        return readers[0] if len(readers) == 1 else SeveralRings(readers, self.bell)
 
 
 def resume(writer: RingWriter) -> None:

@@ -2,39 +2,43 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from ..control.starting import ControlStart
+from ..observers.retention import FlightConfig
+from ..observers.settings import InspectorSettings, LiveSettings, ObserverSettings
+from ..ring.merged_rings import RingAccess
 from ..settings.proxy_config import ProxyConfig
 from .preparing import Prepared
 
 OBSERVER = 0
 INSPECTOR = 1
-"""Their numbers among the readers of the ring; `metering.READER` is the meter's."""
+"""Their numbers among the readers of the ring; `metrics.settings.READER` is the meter's."""
 Settings = dict[str, Any]
 
 
-def for_observer(config: ProxyConfig, bell: int, control: ControlStart | None) -> Settings:
-    return {
-        "reader": OBSERVER,
-        "bell": bell,
-        "record": None if config.record is None else str(config.record.absolute()),
-        "recording": config.recording.settings(),
-        "flight": config.flight.settings() if config.flight else None,
-        "snaplen": config.snaplen,
-        **(control.commands("observer") if control else {}),
-    }
+def for_observer(config: ProxyConfig, access: RingAccess, control: ControlStart | None) -> ObserverSettings:
+    return ObserverSettings(
+        access,
+        config.lossless,
+        None if config.record is None else str(config.record.absolute()),
+        config.recording,
+        _flight(config),
+        config.snaplen,
+        control.theirs("observer") if control else None,
+    )
 
 
-def for_inspector(config: ProxyConfig, bell: int, control: ControlStart | None) -> Settings:
-    return {
-        "reader": INSPECTOR,
-        "bell": bell,
-        "findings": config.findings,
-        "findings_from": str(config.findings_from),
-        "flight": config.flight.settings() if config.flight else None,
-        **(control.commands("inspector") | control.watch if control else {}),
-    }
+def for_inspector(config: ProxyConfig, access: RingAccess, control: ControlStart | None) -> InspectorSettings:
+    live = LiveSettings(control.config.keep, control.config.show_values) if control else None
+    findings_from = str(config.findings_from) if config.findings else None
+    return InspectorSettings(access, findings_from, _flight(config), live, control.theirs("inspector") if control else None)
+
+
+def _flight(config: ProxyConfig) -> FlightConfig | None:
+    """Its directory is the same one in every process."""
+    return replace(config.flight, directory=config.flight.directory.absolute()) if config.flight else None
 
 
 def for_relays(config: ProxyConfig, ready: Prepared) -> Settings:

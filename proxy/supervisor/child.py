@@ -14,8 +14,9 @@ PACKET = 1 << 20
 
 def receive_settings(fd: int) -> tuple[socket.socket, dict[str, Any]]:
     """The control socket and its first packet: settings as JSON."""
-    # Ctrl-C reaches the whole foreground group; when to stop is the supervisor's decision.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Ctrl-C and `kill` may reach the whole group; when to stop is the supervisor's decision.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     control = socket.socket(fileno=fd)
     packet = control.recv(PACKET)
     if not packet:

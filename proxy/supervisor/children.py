@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import time
@@ -27,7 +28,7 @@ def start_child(
     """Run `barnabas.proxy.<module>` with these settings and descriptors; our end of its control socket."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
-        ours.send(json.dumps(settings).encode())
+        ours.send(json.dumps(settings, default=os.fspath).encode())
         if fork_server is not None:
             try:
                 return fork_server.start(module, [theirs.fileno(), *fds]), ours

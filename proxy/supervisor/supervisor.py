@@ -20,6 +20,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from types import TracebackType
 from typing import Any
 
@@ -175,20 +176,22 @@ class Proxy:
     def _admit(self, name: str) -> None:
         """A place at the rings. Only the recording may make the relays wait: others may be late and miss something."""
         assert self._crew is not None
-        bell = self.meter.bell if name == "meter" and self.meter is not None else self._bells[name]
-        self._crew.admit(READERS[name], bell, lossless=name == "observer" and self.config.lossless)
+        self._crew.admit(READERS[name], self._bell(name), lossless=name == "observer" and self.config.lossless)
+
+    def _bell(self, name: str) -> int:
+        return self.meter.bell if name == "meter" and self.meter is not None else self._bells[name]
 
     def _start_reader(self, name: str) -> None:
         crew, config, meter, control = self._crew, self.config, self.meter, self.control
         assert crew is not None
+        access = crew.access(READERS[name], self._bell(name))
+        fds = [*crew.reader_fds, access.bell]
         if name == "meter":
             assert meter is not None
-            self._start_child("meter", crew.for_readers | meter.settings, [*crew.reader_fds, *meter.fds])
+            self._start_child(name, asdict(meter.settings(access)), [*fds, *meter.fds])
             return
-        bell = self._bells[name]
-        settings = for_observer(config, bell, control) if name == "observer" else for_inspector(config, bell, control)
-        fds = [*crew.reader_fds, bell, *(control.fds(name) if control else ())]
-        self._start_child(name, crew.for_readers | settings, fds)
+        settings = for_observer(config, access, control) if name == "observer" else for_inspector(config, access, control)
+        self._start_child(name, asdict(settings), [*fds, *(control.fds(name) if control else ())])
 
     def _start_control(self) -> None:
         control, ready, meter = self.control, self._ready, self.meter

@@ -28,7 +28,7 @@ from ..events import (
     RulesReplaced,
 )
 from ..ring.clock import now_ns
-from ..ring.merged_rings import resume
+from ..ring.merged_rings import RingAccess, resume
 from ..ring.ring import Kind, Ring, RingWriter
 from ..ring.wakeup import new_bell
 from .worker_shared_state import Board
@@ -73,16 +73,9 @@ class Crew:
             ring.admit(reader, lossless=lossless)
         self._bells[str(reader)] = bell
 
-    @property
-    def for_readers(self) -> dict[str, Any]:
-        """What a process that reads the rings is told."""
-        more = zip(self._rings[1:], self._room_bells[1:], strict=True)
-        return {
-            "ring": self._rings[0].fd,
-            "room_bell": self._room_bells[0],
-            "more_rings": [(ring.fd, room) for ring, room in more],
-            "lossless": self._lossless,
-        }
+    def access(self, reader: int, bell: int) -> RingAccess:
+        """What a process that reads the rings is given."""
+        return RingAccess([(ring.fd, room) for ring, room in zip(self._rings, self._room_bells, strict=True)], reader, bell)
 
     @property
     def reader_fds(self) -> list[int]:
