@@ -149,7 +149,7 @@ class Meter:
         loop = asyncio.get_running_loop()
         await self._start()
         self._link.control.setblocking(False)
-        loop.add_reader(self._link.control.fileno(), self._hear)
+        loop.add_reader(self._link.control.fileno(), self._attend_supervisor)
         rang = asyncio.Event()
         loop.add_reader(self._settings.access.bell, rang.set)
         gc.collect()
@@ -228,15 +228,14 @@ class Meter:
         if self._statsd is not None:
             self._statsd.stop()
 
-    def _hear(self) -> None:
-        """A word of the supervisor, or its end."""
-        word, now = self._link.hear(), time.monotonic()
+    def _attend_supervisor(self) -> None:
+        received, now = self._link.receive(), time.monotonic()
         if self._link.gone(now):
             self._gone = True
             asyncio.get_running_loop().remove_reader(self._link.control.fileno())
-        elif word is not None and word.said["do"] == "heard":
-            self.metrics.heard.take(events.decode(json.dumps(word.said["event"]).encode()))
-        elif word is not None and word.said["do"] == "stop":
+        elif received is not None and received.message["do"] == "heard":
+            self.metrics.heard.take(events.decode(json.dumps(received.message["event"]).encode()))
+        elif received is not None and received.message["do"] == "stop":
             self._link.stop(now)
 
 

@@ -1,4 +1,4 @@
-/* From the ring to native recorders: what proxy/ring/reader.py, the observer and captures/recording/native_recorder.py (or proxy/observers/counting.py) do, for
+/* From the ring to native recorders: what proxy/ring/reader.py, the observer and captures/recording/native_recorder.py (or proxy/observers/exchange_counter.py) do, for
    chunks of connections that have a recorder and go on where they were. In front of any other chunk it stops.
    Invariants: a chunk is published when all of it was taken; one that may be overwritten is copied, and looked at again behind
    that, before it counts. Memory: a RingFeed holds views of the mapping and one chunk's room. Errors: TypeError; what a recorder raises

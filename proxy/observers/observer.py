@@ -2,7 +2,7 @@
 
     python -m barnabas.proxy.observers.observer FD     FD: the supervisor's control socket; settings come as its first packet
 
-It stands beside the traffic: whatever happens here, the relay goes on.
+It runs beside the traffic: whatever happens here, the relay goes on.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from ..events import Counts, RecordingFailed
 from ..ring.clock import now_ns
 from ..supervisor.child import receive_settings
-from .counting import Counting
+from .exchange_counter import ExchangeCounter
 from .observer_loop import ObserverLoop, SupervisorLink
 from .recordings import Recordings
 from .ring_feed import RingFeed
@@ -22,7 +22,7 @@ from .settings import ObserverSettings
 
 
 class RecordingTask:
-    """Records what is read, and reports counts (`observer_loop.Task`)."""
+    """Records what is read, and reports the counts (`observer_loop.Task`)."""
 
     def __init__(self, recordings: Recordings) -> None:
         self._recordings = recordings
@@ -48,13 +48,13 @@ class RecordingTask:
     def command(self, message: dict[str, Any], loop: ObserverLoop) -> dict[str, Any] | None:
         return self._recordings.command(message)
 
-    def word(self, said: dict[str, Any], link: SupervisorLink, now: float) -> None:
-        """To stop, or a command that needs no answer."""
-        if said.get("do") == "stop":
+    def supervisor_says(self, message: dict[str, Any], link: SupervisorLink, now: float) -> None:
+        """Stop, or a command that needs no answer."""
+        if message.get("do") == "stop":
             link.stop(now)
             return
         try:
-            self._recordings.command(said)
+            self._recordings.command(message)
         except Exception as error:  # as for the control server: what is observed goes on
             link.emit(RecordingFailed(f"{type(error).__name__}: {error}"))
 
@@ -66,7 +66,7 @@ class RecordingTask:
 
 
 class Tracks:
-    """Lets plain chunks go from the ring to native recorders (`ring.reader.Straight`)."""
+    """Takes plain chunks from the ring onto the recorder's tracks (`ring.reader.Straight`)."""
 
     def __init__(self, recordings: Recordings, feed: RingFeed) -> None:
         self.begin = recordings.begin
@@ -75,7 +75,7 @@ class Tracks:
         self._feed = feed
 
     def end(self, requests: int, responses: int) -> None:
-        """So many bytes of each direction went to native recorders, but for the end that comes as a record next."""
+        """So many bytes of each direction went onto tracks, without the rest that comes as a record next."""
         self._feed.bytes[0] += requests
         self._feed.bytes[1] += responses
         self._recordings.end(requests + responses)
@@ -87,7 +87,7 @@ def main() -> None:
     if not settings.lossless:
         os.nice(10)  # where cores are scarce the relay comes first; what this reader misses is counted
     link = SupervisorLink(control)
-    recordings = Recordings(settings.record, Counting, link.emit, settings.recording, settings.flight, settings.snaplen)
+    recordings = Recordings(settings.record, ExchangeCounter, link.emit, settings.recording, settings.flight, settings.snaplen)
     feed = RingFeed(recordings)
     ObserverLoop(link, settings.access, settings.commands, feed, RecordingTask(recordings), Tracks(recordings, feed)).run()
 

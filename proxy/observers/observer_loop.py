@@ -1,11 +1,11 @@
 """The loop of a process that reads the ring beside the relay, at its own pace. Traffic never waits for it or stops with it,
 except for a lossless recorder.
 
-    while the relay has not said that nothing follows, and the supervisor is there:
+    until the relay has said that nothing follows, or the supervisor is gone:
         read the ring into the consumer (`ring_feed`); once a second let the task report; answer commands
 
-What is done with what is read is a `Task`: recording (`observer`), finding (`inspector`). The meter (`metrics.meter`) serves
-sockets of its own and has its own loop, over the same feed and the same link to the supervisor.
+What is done with what is read is a `Task`: recording (`observer`) or findings (`inspector`). The meter (`metrics.meter`) serves sockets
+of its own and has its own loop, with the same feed and the same link to the supervisor.
 """
 
 from __future__ import annotations
@@ -25,36 +25,36 @@ from ..supervisor.child import PACKET, Parent
 from .ring_feed import RingFeed
 
 LAST_SECONDS = 25.0
-"""After the relay has ended, what is left in the ring is read for so long at most."""
+"""How long a process may read what is left in the ring after it was told to stop."""
 
 
-class Word(NamedTuple):
-    """What the supervisor says: a command, with the socket of another control server where it is about one."""
+class SupervisorMessage(NamedTuple):
+    """What the supervisor says, with the descriptor of the channel to a new control server where it is about one."""
 
-    said: dict[str, Any]
+    message: dict[str, Any]
     commands: int | None = None
 
 
 class SupervisorLink:
-    """The control socket: events go out, words come in."""
+    """The control socket: events go out, messages come in."""
 
     def __init__(self, control: socket.socket) -> None:
         self.control = control
         self._parent = Parent()
         self._ended = False
         self.stop_at: float | None = None
-        """When to end at the latest (monotonic seconds), once the supervisor has said so."""
+        """When to end at the latest (monotonic seconds); None until the supervisor says stop."""
 
     def emit(self, event: Event) -> bool:
-        """Send an event. Whether the supervisor's end took it: it may be full, or gone, which `gone` says."""
+        """Send an event. False if the supervisor's end does not take it: it is full, or gone (see `gone`)."""
         try:
             self.control.send(encode(event), socket.MSG_DONTWAIT)
         except OSError:
             return False
         return True
 
-    def hear(self) -> Word | None:
-        """The next word, if there is one."""
+    def receive(self) -> SupervisorMessage | None:
+        """The next message, if there is one."""
         try:
             # Not `socket.recv_fds`: that forgets its flags, and would wait.
             packet, sent, _, _ = self.control.recvmsg(PACKET, socket.CMSG_LEN(4), socket.MSG_DONTWAIT)
@@ -63,18 +63,18 @@ class SupervisorLink:
         except OSError:
             packet, sent = b"", []
         if sent:
-            return Word({}, int.from_bytes(sent[0][2][:4], sys.byteorder))
+            return SupervisorMessage({}, int.from_bytes(sent[0][2][:4], sys.byteorder))
         if not packet:
             self._ended = True
             return None
-        return Word(json.loads(packet))
+        return SupervisorMessage(json.loads(packet))
 
     def stop(self, now: float) -> None:
-        """The supervisor wants an end."""
+        """The supervisor says stop."""
         self.stop_at = now + LAST_SECONDS
 
     def gone(self, now: float) -> bool:
-        """Whether to end now: the supervisor is gone, or its time is up."""
+        """Whether to end now: the supervisor is gone, or the time to stop is up."""
         return self._ended or self._parent.gone or (self.stop_at is not None and now >= self.stop_at)
 
 
@@ -82,16 +82,16 @@ class Task(Protocol):
     """What a process does with what it reads from the ring."""
 
     def report(self, loop: ObserverLoop) -> None:
-        """About once a second, and at the end (`loop.feed.finished`)."""
+        """Called about once a second, and at the end (`loop.feed.finished`)."""
 
     def command(self, message: dict[str, Any], loop: ObserverLoop) -> dict[str, Any] | None:
-        """The answer to a command of the control server; None if it comes later (`loop.answer`)."""
+        """Answer a command of the control server; None if the answer comes later (`loop.answer`)."""
 
-    def word(self, said: dict[str, Any], link: SupervisorLink, now: float) -> None:
-        """The supervisor says something."""
+    def supervisor_says(self, message: dict[str, Any], link: SupervisorLink, now: float) -> None:
+        """Called with a message of the supervisor."""
 
     def pause(self, loop: ObserverLoop) -> float | None:
-        """Do what there is besides the ring; how long to wait for the ring at most (seconds), None for as long as usual."""
+        """Do what there is to do besides the ring, and return the longest wait for the ring in seconds, None for the usual."""
 
     def close(self) -> None:
         """Nothing follows."""
@@ -117,13 +117,13 @@ class ObserverLoop:
         self._task = task
         self._straight = straight
         self._commands = Channel(socket.socket(fileno=commands)) if commands is not None else None
-        """To the control server, which rings the reader's bell behind every command."""
+        """The channel to the control server, which rings the reader's bell after every command."""
         self.idle = False
-        """Whether everything that was in the ring has been taken."""
+        """Whether everything in the ring has been read."""
 
     @property
     def controlled(self) -> bool:
-        """Whether a control server is there."""
+        """Whether there is a control server."""
         return self._commands is not None
 
     def answer(self, number: object, answer: dict[str, Any]) -> None:
@@ -143,7 +143,7 @@ class ObserverLoop:
             if now >= next_report:
                 next_report = now + 1.0
                 self._task.report(self)
-                self._hear(now)
+                self._attend_supervisor(now)
                 if self.link.gone(now):
                     break
             self.idle = not worked
@@ -177,11 +177,11 @@ class ObserverLoop:
             return 0.0
         return 1.0 if pause is None else pause
 
-    def _hear(self, now: float) -> None:
-        word = self.link.hear()
-        if word is None:
+    def _attend_supervisor(self, now: float) -> None:
+        received = self.link.receive()
+        if received is None:
             return
-        if word.commands is not None:  # another control server stands in the place of one that ended
-            self._commands = Channel(socket.socket(fileno=word.commands))
+        if received.commands is not None:  # a new control server in the place of one that ended
+            self._commands = Channel(socket.socket(fileno=received.commands))
         else:
-            self._task.word(word.said, self.link, now)
+            self._task.supervisor_says(received.message, self.link, now)

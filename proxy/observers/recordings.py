@@ -21,8 +21,8 @@ from .. import events
 from ..events import Address, Event, Recording, RecordingFailed
 from ..ring.clock import now_ns
 from ..ring.ring import NONE
+from .recording_config import RING, FlightConfig, RecordingConfig
 from .retainer import Retainer
-from .retention import RING, FlightConfig, RecordingConfig
 
 
 class RecordingRefused(BarnabasError):

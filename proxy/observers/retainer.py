@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ...captures.recording.retention import Removed, Retention
 from ..events import Event, FlightShort, RemovalFailed, SegmentsRemoved
-from .retention import RecordingConfig
+from .recording_config import RecordingConfig
 
 EVERY_SECONDS = 5.0
 """How often segments are looked at for their age."""

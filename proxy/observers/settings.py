@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..ring.merged_rings import RingAccess
-from .retention import FlightConfig, RecordingConfig
+from .recording_config import FlightConfig, RecordingConfig
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..control.starting import ControlStart
-from ..observers.retention import FlightConfig
+from ..observers.recording_config import FlightConfig
 from ..observers.settings import InspectorSettings, LiveSettings, ObserverSettings
 from ..ring.merged_rings import RingAccess
 from ..settings.proxy_config import ProxyConfig

@@ -21,7 +21,7 @@ from barnabas.proxy.events import (
     decode,
     encode,
 )
-from barnabas.proxy.observers.news import News
+from barnabas.proxy.observers.finding_reports import FindingReports
 from barnabas.proxy.observers.traffic_decoder import TrafficDecoder
 from harness import wire
 from harness.scripted import answering
@@ -208,41 +208,41 @@ def finding(count: int, severity: Severity = Severity.LOW, **about: Any) -> Find
     return Finding("some-id", severity, "seen", "why", "remedy", count, about={"client_id": "c", **about})
 
 
-def news(teller: News, *findings: Finding, everything: bool = False) -> list[tuple[int, int]]:
-    """(number, count) of what is told."""
-    told = []
-    for one, number, key in list(teller.of(findings, everything)):
-        teller.tell(key, one, number)
-        told.append((number, one.count))
-    return told
+def reported(reports: FindingReports, *findings: Finding, everything: bool = False) -> list[tuple[int, int]]:
+    """(number, count) of what is reported."""
+    found = []
+    for due in reports.due(findings, everything):
+        reports.reported(due)
+        found.append((due.number, due.finding.count))
+    return found
 
 
-def test_what_is_news() -> None:
-    teller = News(Severity.LOW)
-    assert news(teller, finding(1)) == [(1, 1)]
-    assert news(teller, finding(1)) == []
-    assert news(teller, finding(2)) == [(1, 2)]
-    assert news(teller, finding(3)) == []
-    assert news(teller, finding(3), finding(1, client_id="other")) == [(2, 1)]
-    assert news(teller, finding(3, Severity.HIGH), finding(1, client_id="other")) == [(1, 3)]
-    assert news(teller, finding(3), finding(1, client_id="other")) == []  # got better: no news
-    assert news(teller, finding(5), everything=True) == [(1, 5)]
-    assert news(teller, finding(9, Severity.INFO)) == []
+def test_what_is_reported() -> None:
+    reports = FindingReports(Severity.LOW)
+    assert reported(reports, finding(1)) == [(1, 1)]
+    assert reported(reports, finding(1)) == []
+    assert reported(reports, finding(2)) == [(1, 2)]
+    assert reported(reports, finding(3)) == []
+    assert reported(reports, finding(3), finding(1, client_id="other")) == [(2, 1)]
+    assert reported(reports, finding(3, Severity.HIGH), finding(1, client_id="other")) == [(1, 3)]
+    assert reported(reports, finding(3), finding(1, client_id="other")) == []  # less severe than before
+    assert reported(reports, finding(5), everything=True) == [(1, 5)]
+    assert reported(reports, finding(9, Severity.INFO)) == []
 
 
-def test_the_same_client_from_another_port_is_no_news() -> None:
-    teller = News(Severity.LOW)
-    assert news(teller, finding(1, client="10.0.0.1:5000")) == [(1, 1)]
-    assert news(teller, finding(1, client="10.0.0.1:5001")) == []
-    assert news(teller, finding(1, client="10.0.0.2:5001")) == [(2, 1)]
+def test_the_same_client_from_another_port_is_the_same_finding() -> None:
+    reports = FindingReports(Severity.LOW)
+    assert reported(reports, finding(1, client="10.0.0.1:5000")) == [(1, 1)]
+    assert reported(reports, finding(1, client="10.0.0.1:5001")) == []
+    assert reported(reports, finding(1, client="10.0.0.2:5001")) == [(2, 1)]
     # two at the same time that look alike are two
-    assert news(teller, finding(1, client="10.0.0.1:5000"), finding(1, client="10.0.0.1:5001")) == [(3, 1)]
+    assert reported(reports, finding(1, client="10.0.0.1:5000"), finding(1, client="10.0.0.1:5001")) == [(3, 1)]
 
 
-def test_what_was_not_sent_is_told_later() -> None:
-    teller = News(Severity.LOW)
-    assert len(list(teller.of([finding(1)]))) == 1
-    assert len(list(teller.of([finding(1)]))) == 1
+def test_what_was_not_sent_is_reported_later() -> None:
+    reports = FindingReports(Severity.LOW)
+    assert len(list(reports.due([finding(1)]))) == 1
+    assert len(list(reports.due([finding(1)]))) == 1
 
 
 def test_closed_is_told_before_the_summary(testbed: Testbed) -> None:

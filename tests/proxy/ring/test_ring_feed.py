@@ -15,9 +15,9 @@ from barnabas.captures import open_capture
 from barnabas.captures.recording import recording
 from barnabas.proxy.native.accelerator import native
 from barnabas.proxy.observers import recordings
-from barnabas.proxy.observers.counting import Counting
+from barnabas.proxy.observers.exchange_counter import ExchangeCounter
+from barnabas.proxy.observers.recording_config import RecordingConfig
 from barnabas.proxy.observers.recordings import Recordings
-from barnabas.proxy.observers.retention import RecordingConfig
 from barnabas.proxy.ring.reader import Lost, Record, RingReader
 from barnabas.proxy.ring.ring import CHUNK, NONE, Kind, Ring, RingWriter
 from retold.mixed_traffic import SECRET, START, MixedTraffic
@@ -93,7 +93,7 @@ class Twins:
                 self.ring,
                 number,
                 self.bell,
-                Recordings(str(folder / name) if record else None, Counting, lambda event: None, RecordingConfig(300_000)),
+                Recordings(str(folder / name) if record else None, ExchangeCounter, lambda event: None, RecordingConfig(300_000)),
                 not number,
             )
             for number, name in enumerate(("straight", "told"))
@@ -255,7 +255,7 @@ def test_bytes_that_are_overwritten_while_they_are_read_are_lost_and_no_others()
     bell = os.eventfd(0, os.EFD_NONBLOCK)
     ring = Ring.create(4 * CHUNK, 64)
     ring.admit(0, lossless=False)
-    reading = Reading(ring, 0, bell, Recordings(None, Counting, lambda event: None, RecordingConfig()), True)
+    reading = Reading(ring, 0, bell, Recordings(None, ExchangeCounter, lambda event: None, RecordingConfig()), True)
     child = os.fork()
     if not child:
         try:

@@ -201,9 +201,10 @@ def _summary(inspection: _Inspection, found: list[Finding], shown: list[Finding]
 
 
 def _follow(path: Path, wanted: set[str], least: Severity, as_json: bool, injected: bool) -> list[Finding]:
-    from ....proxy.observers.news import News
+    from ....proxy.observers.finding_reports import FindingReports
+    from ...proxy.observers.finding_reports import FindingReports
 
-    inspection, news = _Inspection(path, wanted), News(least, injected)
+    inspection, reports = _Inspection(path, wanted), FindingReports(least, injected)
     console = findings_console()
     known: set[int] = set()
     if not as_json:
@@ -215,8 +216,9 @@ def _follow(path: Path, wanted: set[str], least: Severity, as_json: bool, inject
                     inspection.take(event)
                 if inspection.events.live:
                     inspection.inspector.traffic.at(time.time_ns())  # what has not come by now is late now
-                for finding, number, key in news.of(inspection.inspector.findings()):
-                    news.tell(key, finding, number)
+                for due in reports.due(inspection.inspector.findings()):
+                    reports.reported(due)
+                    finding, number = due.finding, due.number
                     if as_json:
                         print_json(finding.to_dict())
                         continue

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from barnabas.proxy.observers.retention import FlightConfig, RecordingConfig
+from barnabas.proxy.observers.recording_config import FlightConfig, RecordingConfig
 from barnabas.ui.cli.common import amounts
 from barnabas.ui.cli.common.failure import Failure
 from barnabas.ui.cli.proxy.options import FlightOptions, RecordingOptions, snaplen

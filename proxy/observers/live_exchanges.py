@@ -1,7 +1,4 @@
-"""What the inspector keeps for the control API: connections, the newest exchanges, and answers about them.
-
-The inspector decodes everything anyway, so that looking at the traffic live costs no further reader of the ring.
-"""
+"""What the inspector keeps for the control API: open connections and the newest exchanges, and its answers about them."""
 
 from __future__ import annotations
 
@@ -14,21 +11,22 @@ from ...decoder.filter import FilterError
 from ...decoder.findings import Finding
 from ..ring.clock import now_ns
 from .exchange_store import ExchangeStore, Filters, Question
+from .finding_reports import about_as_json
 from .settings import LiveSettings
 
 QUESTIONS = 64
-"""Most questions at one time."""
+"""Most questions that are answered at the same time."""
 
 
-class Watched:
+class LiveConnection:
     """One open connection."""
 
-    __slots__ = ("about", "broker", "bytes", "client", "client_id", "errors", "exchanges", "last_ns", "opened_ns")
+    __slots__ = ("about", "broker", "bytes", "client", "client_id", "exchanges", "last_ns", "opened_ns")
 
     def __init__(self, client: str, broker: str, opened_ns: int) -> None:
         self.client, self.broker, self.opened_ns = client, broker, opened_ns
         self.bytes = [0, 0]
-        self.exchanges = self.errors = 0
+        self.exchanges = 0
         self.last_ns = opened_ns
         self.client_id: str | None = None
         self.about: Any = None
@@ -50,8 +48,8 @@ class Watched:
         }
 
 
-class Watcher:
-    """Hears what the inspector hears. `pending` gives the requests in flight; `findings` what was found so far."""
+class LiveExchanges:
+    """A listener of `TrafficDecoder`. `pending` returns the requests in flight; `findings` returns the findings so far."""
 
     def __init__(
         self,
@@ -61,11 +59,11 @@ class Watcher:
     ) -> None:
         self.store = ExchangeStore(settings.count)
         self._pending, self._findings, self._values = pending, findings, settings.values
-        self._connections: dict[int, Watched] = {}
+        self._connections: dict[int, LiveConnection] = {}
         self._filters = Filters()
         self._questions: list[Question] = []
 
-    # -- hearing ---------------------------------------------------------------------------------------------
+    # -- the traffic -----------------------------------------------------------------------------------------
 
     def hear(self, event: ConnectionEvent) -> None:
         """Take what happened. Never raises."""
@@ -79,7 +77,7 @@ class Watcher:
                 connection.about = exchange.about or connection.about
         elif isinstance(event, Opened):
             if event.established:
-                self._connections[event.connection] = Watched(
+                self._connections[event.connection] = LiveConnection(
                     event.client, event.broker, event.time_ns
                 )
         elif isinstance(event, Closed):
@@ -92,15 +90,16 @@ class Watcher:
             connection.bytes[direction] += size
             connection.last_ns = time_ns
 
-    # -- answering -------------------------------------------------------------------------------------------
+    # -- questions -------------------------------------------------------------------------------------------
 
     @property
     def busy(self) -> bool:
-        """Whether there is a question that can be worked on."""
+        """Whether a question can be worked on."""
         return any(not question.waiting for question in self._questions)
 
     @property
     def asked(self) -> bool:
+        """Whether there are questions without an answer."""
         return bool(self._questions)
 
     def step(self) -> None:
@@ -108,11 +107,11 @@ class Watcher:
         self._questions = [question for question in self._questions if not question.step()]
 
     def forget(self) -> None:
-        """Who asked is gone."""
+        """Drop all questions: the one who asked is gone."""
         self._questions.clear()
 
     def command(self, message: dict[str, Any], reply: Callable[[dict[str, Any]], Any]) -> dict[str, Any] | None:
-        """The answer, or None if `reply` is called with it later."""
+        """Answer a command of the control server; None if `reply` is called with the answer later."""
         match message["do"]:
             case "exchanges":
                 return self._ask(message, reply)
@@ -172,8 +171,5 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "injected": finding.injected,
         "rules": list(finding.rules),
         "count": finding.count,
-        "about": {
-            name: value if isinstance(value, (int, float, bool, type(None))) else str(value)
-            for name, value in finding.about.items()
-        },
+        "about": about_as_json(finding),
     }

@@ -1,7 +1,7 @@
-"""What in the traffic makes the flight recorder write: filters that are true, and findings.
+"""Makes the flight recorder write when a filter matches an exchange, or when a finding is reported.
 
-`Tripwire` runs in the inspector process, which reads the ring at its own pace: nobody waits for it. It tells the first
-reason at once, and about once a second how many more there were. What writes is in the observer (`recordings`).
+`FlightTrigger` runs in the inspector process, which reads the ring at its own pace: nobody waits for it. It sends the first reason at
+once and reports, about once a second, how many more there were. The observer process writes (`recordings`).
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ from ...decoder.findings import Finding, Severity
 from ...decoder.schema import facts
 from ..events import FlightWanted
 from ..ring.clock import now_ns
-from .news import News
+from .finding_reports import FindingReports, about_as_json
 
 _SEVERITIES = frozenset(str(severity) for severity in Severity)
 _TEXT = 300
+"""Most characters of a text in an event."""
 _LABEL = "match"
 
 
-class Tripwire:
-    """filters, findings: as of `FlightConfig`. `send` passes an event on and says whether that went."""
+class FlightTrigger:
+    """filters, findings: as in `FlightConfig`. send: sends an event, and returns False when it has to be tried again."""
 
     def __init__(self, filters: Iterable[str], findings: Iterable[str], send: Callable[[FlightWanted], bool]) -> None:
         self._filters: list[tuple[str, Filter, frozenset[int] | None]] = []
@@ -37,16 +38,16 @@ class Tripwire:
         ranks = [Severity(word).rank for word in given & _SEVERITIES]
         self._rank = min(ranks) if ranks else None
         self._send = send
-        self._news = News(Severity.INFO)
+        self._reports = FindingReports(Severity.INFO)
         self._waiting: FlightWanted | None = None
         self._others = 0
         self._sent = float("-inf")
         self.faults = 0
-        """Exchanges that a filter could not be asked about because of a fault of ours."""
+        """Exchanges for which a filter failed because of a bug."""
 
     @property
     def inspects(self) -> bool:
-        """Whether findings are needed."""
+        """Whether it needs findings."""
         return self._rank is not None or bool(self._ids)
 
     def hear(self, event: ConnectionEvent) -> None:
@@ -59,7 +60,7 @@ class Tripwire:
                 continue
             try:
                 matched = wanted(exchange)
-            except Exception:  # it stands beside the traffic; one exchange less is no reason to end
+            except Exception:  # a bug here costs one exchange, not the process
                 self.faults += 1
                 continue
             if matched:
@@ -67,7 +68,7 @@ class Tripwire:
 
     def _matched(self, text: str, exchange: Exchange) -> None:
         if self._waiting is not None or time.monotonic() - self._sent < 1.0:
-            self._others += 1  # which exchange it was matters for the first one only
+            self._others += 1  # only the first exchange is described
             return
         time_ns = exchange.response_time_ns or exchange.request_time_ns or now_ns()
         about = {
@@ -81,10 +82,10 @@ class Tripwire:
             "client_id": None if exchange.client_id is None else exchange.client_id[:_TEXT],
         }
         what = f"{about['api']} v{exchange.api_version} on connection {exchange.connection}"
-        self._tell(FlightWanted("filter", f"{_shown(text)}: {what}", _LABEL, time_ns, about))
+        self._emit(FlightWanted("filter", f"{_printable(text)}: {what}", _LABEL, time_ns, about))
 
-    def _tell(self, event: FlightWanted) -> None:
-        """Send it; what cannot be sent now is tried again."""
+    def _emit(self, event: FlightWanted) -> None:
+        """Send an event, or keep it to try again."""
         others, self._others = self._others, 0
         event = FlightWanted(event.kind, event.reason, event.label, event.time_ns, event.about, event.others + others)
         if self._send(event):
@@ -94,29 +95,29 @@ class Tripwire:
             self._waiting = event
 
     def tick(self, findings: Callable[[], Iterable[Finding]]) -> None:
-        """About once a second: what waits is sent, and findings are looked at."""
+        """Call this about once a second: sends what waits, and checks the findings."""
         if self._waiting is not None:
-            self._tell(self._waiting)
+            self._emit(self._waiting)
         elif self._others:
             others, self._others = self._others, 0
             text = f"{others} more exchange{'' if others == 1 else 's'} that a filter was true of"
-            self._tell(FlightWanted("filter", text, _LABEL, now_ns(), {}, others - 1))
+            self._emit(FlightWanted("filter", text, _LABEL, now_ns(), {}, others - 1))
         if not self.inspects or self._waiting is not None:
             return
-        for finding, number, key in list(self._news.of(findings())):
-            self._news.tell(key, finding, number)
+        for due in self._reports.due(findings()):
+            self._reports.reported(due)
+            finding = due.finding
             if finding.id in self._ids or (self._rank is not None and finding.severity.rank >= self._rank):
-                self._tell(self._found(finding))
+                self._emit(self._found(finding))
 
     @staticmethod
     def _found(finding: Finding) -> FlightWanted:
         about: dict[str, Any] = {"finding": finding.id, "severity": str(finding.severity), "count": finding.count}
-        for name, value in finding.about.items():
-            about.setdefault(name, value if isinstance(value, (int, float, bool, type(None))) else str(value)[:_TEXT])
-        text = f"{finding.id} ({finding.severity}): {_shown(finding.seen)}"
+        text = f"{finding.id} ({finding.severity}): {_printable(finding.seen)}"
+        about = {**about, **about_as_json(finding, _TEXT), **about}
         return FlightWanted("finding", text, finding.id, finding.last_ns or now_ns(), about)
 
 
-def _shown(text: str) -> str:
-    """In one line, without what a terminal would take for a command."""
+def _printable(text: str) -> str:
+    """In one line, without control sequences for terminals."""
     return "".join(letter if letter.isprintable() else "?" for letter in text[:_TEXT])

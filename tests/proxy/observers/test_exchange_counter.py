@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from barnabas import decoder
 from barnabas.decoder.schema import facts
-from barnabas.proxy.observers.counting import Counting
+from barnabas.proxy.observers.exchange_counter import ExchangeCounter
 from harness.wire import with_size
 from torture.proxy.desk import cut
 from torture.proxy.traffic import Author, Exchange, produce, produced
@@ -17,9 +17,9 @@ PRODUCE, FETCH = facts.api_key("Produce"), facts.api_key("Fetch")
 TOPIC = "00000000-0000-4000-8000-000000000001"
 
 
-def two() -> tuple[Counting, Counting]:
+def two() -> tuple[ExchangeCounter, ExchangeCounter]:
     """With the accelerator, if it is there, and without."""
-    tallies = Counting(), Counting()
+    tallies = ExchangeCounter(), ExchangeCounter()
     tallies[1]._context = None
     for tally in tallies:
         tally.opened(1, 1, ("127.0.0.1", 1), ("127.0.0.1", 2))

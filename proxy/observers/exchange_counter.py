@@ -1,7 +1,9 @@
-"""What an observer feeds when nothing is recorded: it counts exchanges and keeps nothing.
+"""What the observer feeds while nothing is recorded: it counts exchanges and keeps nothing.
 
-With the accelerator the frames of a connection are counted without objects, by a `native.ConnectionRecorder` that writes nothing; as in
-`captures.recording.native_recorder`, a connection changes over between that and its decoder at any chunk.
+With the accelerator, a `native.ConnectionRecorder` that writes nothing counts a connection's frames without making objects. As in `captures.recording.native_recorder`,
+a connection can switch between its recorder and its decoder at any chunk.
+
+Why not `traffic_decoder`: it makes an object for each exchange, which takes 14 µs for one of 100 bytes where a recorder takes 0.24 µs.
 """
 
 from __future__ import annotations
@@ -18,8 +20,8 @@ from ..events import Address
 _NEVER = 1 << 62
 
 
-class _Followed:
-    """One connection: its decoder, and the native recorder that has taken over, if one has."""
+class _CountedConnection:
+    """One connection: its decoder, and the recorder that has taken over from it, if any."""
 
     __slots__ = ("backoff", "decoder", "number", "recorder")
 
@@ -30,12 +32,12 @@ class _Followed:
         self.backoff = Backoff()
 
 
-class Counting:
-    """Decodes and counts, keeps nothing."""
+class ExchangeCounter:
+    """A `ring_feed.Consumer` that counts exchanges, those with an error, and those that cannot be decoded."""
 
     def __init__(self) -> None:
         self._counts = {"exchanges": 0, "errors": 0, "undecoded": 0}
-        self._connections: dict[int, _Followed] = {}
+        self._connections: dict[int, _CountedConnection] = {}
         self._recorders: dict[int, Any] = {}
         self._context: Any = None
         if native is not None:
@@ -61,25 +63,25 @@ class Counting:
         tls: frozenset[str] = frozenset(),
     ) -> None:
         self._recorders.pop(conn, None)
-        self._connections[conn] = _Followed(conn)
+        self._connections[conn] = _CountedConnection(conn)
 
     def data(self, conn: int, direction: int, time_ns: int, data: bytes | memoryview) -> None:
-        followed = self._connections.get(conn)
-        if followed is None:
+        counted = self._connections.get(conn)
+        if counted is None:
             return
-        if self._context is not None and (followed.recorder is not None or self._begin(followed)):
-            followed.backoff.taken += 1
-            at = followed.recorder.feed(direction, data, 0, time_ns, 0, _NEVER)
+        if self._context is not None and (counted.recorder is not None or self._begin(counted)):
+            counted.backoff.taken += 1
+            at = counted.recorder.feed(direction, data, 0, time_ns, 0, _NEVER)
             if at == len(data):
                 return
-            self._leave(followed)
-            followed.backoff.again()
+            self._leave(counted)
+            counted.backoff.again()
             data = data[at:]
-        receive = followed.decoder.receive_from_broker if direction else followed.decoder.receive_from_client
+        receive = counted.decoder.receive_from_broker if direction else counted.decoder.receive_from_client
         self._count(receive(data, time_ns))
 
     def begin(self) -> tuple[dict[int, Any], int, int] | None:
-        """As of `captures.Recorder`."""
+        """As in `captures.Recorder`."""
         return (self._recorders, 0, _NEVER) if self._recorders else None
 
     def end(self, nbytes: int) -> None: ...
@@ -87,33 +89,33 @@ class Counting:
     def failed(self, conn: int, error: Exception) -> None:
         raise error
 
-    def _begin(self, followed: _Followed) -> bool:
-        """Go on with a native recorder, if all that waits is plain."""
-        waiting = followed.decoder.pending()
-        if not followed.backoff.over() or len(waiting) != followed.decoder.in_flight:
+    def _begin(self, counted: _CountedConnection) -> bool:
+        """Switch to a recorder, if it can take every request in flight."""
+        waiting = counted.decoder.pending()
+        if not counted.backoff.over() or len(waiting) != counted.decoder.in_flight:
             return False
-        recorder = native.ConnectionRecorder(self._context, followed.number & 0xFFFFFFFF)  # type: ignore[union-attr]
+        recorder = native.ConnectionRecorder(self._context, counted.number & 0xFFFFFFFF)  # type: ignore[union-attr]
         for each in waiting:
             frame, cut = each.request or b"", each.request_cut
             whole = (len(frame) + cut).to_bytes(4, "big") + frame
             known = self._context.knows(each.api_key, each.api_version)
             if not known or not recorder.push(whole, each.request_time_ns or 0, 0, 0, cut):
-                followed.backoff.again()
+                counted.backoff.again()
                 return False
-        if not give_to_recorder(followed.decoder, recorder):
+        if not give_to_recorder(counted.decoder, recorder):
             return False
-        followed.recorder = self._recorders[followed.number] = recorder
+        counted.recorder = self._recorders[counted.number] = recorder
         return True
 
-    def _leave(self, followed: _Followed) -> None:
-        """The decoder goes on."""
-        recorder, followed.recorder = followed.recorder, None
-        self._recorders.pop(followed.number, None)
+    def _leave(self, counted: _CountedConnection) -> None:
+        """Switch back to the decoder."""
+        recorder, counted.recorder = counted.recorder, None
+        self._recorders.pop(counted.number, None)
         if recorder is None:
             return
-        followed.backoff.taken += recorder.chunks
+        counted.backoff.taken += recorder.chunks
         requests, *rests = recorder.release()
-        connection = followed.decoder
+        connection = counted.decoder
         for frame, time_ns, _, _, cut in requests:
             connection.receive_from_client(frame, time_ns)
             if cut:
@@ -121,12 +123,12 @@ class Counting:
         give_to_decoder(connection, rests)
 
     def skipped(self, conn: int, direction: int, time_ns: int, nbytes: int) -> None:
-        followed = self._connections.get(conn)
-        if followed is not None:
-            if followed.recorder is not None and followed.recorder.skip(direction, nbytes, time_ns, 0, _NEVER):
+        counted = self._connections.get(conn)
+        if counted is not None:
+            if counted.recorder is not None and counted.recorder.skip(direction, nbytes, time_ns, 0, _NEVER):
                 return
-            self._leave(followed)
-            self._count(followed.decoder.skip(Direction(direction), nbytes, time_ns))
+            self._leave(counted)
+            self._count(counted.decoder.skip(Direction(direction), nbytes, time_ns))
 
     def _count(self, events: list[Any]) -> None:
         counts = self._counts
@@ -143,20 +145,20 @@ class Counting:
     def note(self, conn: int, correlation_id: int, text: str) -> None: ...
 
     def lost(self, conn: int, direction: int, nbytes: int) -> None:
-        followed = self._connections.get(conn)
-        if followed is None:
+        counted = self._connections.get(conn)
+        if counted is None:
             return
-        if followed.recorder is not None and hasattr(followed.recorder, "lost"):
-            followed.recorder.lost(direction)
+        if counted.recorder is not None and hasattr(counted.recorder, "lost"):
+            counted.recorder.lost(direction)
         else:
-            self._leave(followed)
-            followed.decoder.lost(Direction(direction))
+            self._leave(counted)
+            counted.decoder.lost(Direction(direction))
 
     def closed(self, conn: int, time_ns: int, how: str = "fin", by: str = "") -> None:
-        followed = self._connections.pop(conn, None)
-        if followed is not None:
-            self._leave(followed)
-            self._count(followed.decoder.close(time_ns))
+        counted = self._connections.pop(conn, None)
+        if counted is not None:
+            self._leave(counted)
+            self._count(counted.decoder.close(time_ns))
 
     def flush(self) -> None: ...
 
