@@ -202,7 +202,6 @@ def _summary(inspection: _Inspection, found: list[Finding], shown: list[Finding]
 
 def _follow(path: Path, wanted: set[str], least: Severity, as_json: bool, injected: bool) -> list[Finding]:
     from ....proxy.observers.finding_reports import FindingReports
-    from ...proxy.observers.finding_reports import FindingReports
 
     inspection, reports = _Inspection(path, wanted), FindingReports(least, injected)
     console = findings_console()
