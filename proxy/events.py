@@ -318,7 +318,7 @@ class RecordingFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class Counts(Event):
-    """Totals since the start, about once a second. `exchanges` and `errors` are 0 while the recorder decodes."""
+    """Totals since the start, about once a second. `lost_*`: what the observer missed; the other totals do not include it."""
 
     time_ns: int
     connections: int

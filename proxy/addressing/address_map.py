@@ -211,7 +211,7 @@ class AddressMap:
     def catch_up(self) -> None:
         """Take over what other workers have learned."""
         if self._board is not None:
-            for node, host, port, own in self._board.news():
+            for node, host, port, own in self._board.new_entries():
                 if (host, port) in self._ports:
                     continue
                 self._ports[host, port] = own
@@ -220,7 +220,7 @@ class AddressMap:
 
     def reopen(self) -> None:
         """The only worker begins anew: its brokers get the ports that they had."""
-        standing = {(host, port): (node, own) for node, host, port, own in (self._board.news() if self._board is not None else ())}
+        standing = {(host, port): (node, own) for node, host, port, own in (self._board.new_entries() if self._board is not None else ())}
         for (host, port), (node, own) in standing.items():
             if not own:
                 continue

@@ -117,7 +117,7 @@ class NamedBrokers(AddressMap):
     def catch_up(self) -> None:
         """Learn what other workers have learned, in their order."""
         if self._board is not None:
-            for node, host, port, moves in self._board.news():
+            for node, host, port, moves in self._board.new_entries():
                 if self._is_news(node, (host, port), moves):
                     self._name(node, (host, port), moves)
 

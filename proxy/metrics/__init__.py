@@ -1,1 +1,1 @@
-"""What is counted of the traffic, by a process of its own: Prometheus scrapes it, StatsD and the live feed are sent it."""
+"""A process of its own that counts the traffic: Prometheus scrapes it; it sends to StatsD and to the live feed."""

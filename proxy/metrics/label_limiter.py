@@ -1,4 +1,4 @@
-"""Counting by names of somebody else's choosing, client ids and topics, in labels that stay few."""
+"""Counts by client id and by topic, names that others choose, with a bounded number of labels."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from ...decoder.filter.entities import topic_partitions_of
 from ...decoder.schema import facts
 
 APART = 100
-"""Most client ids, and most topics, that are counted apart; the later ones are counted as `OTHER`."""
+"""Most client ids, and most topics, that have a label of their own; later ones are counted as `OTHER`."""
 OTHER = "other"
 DIRECTIONS = ("request", "response")
 UNKNOWN = 1 << 15
-"""In place of an API key, a version or an error code that Kafka does not know. No number of 16 bits."""
+"""Stands for an API key, a version or an error code that Kafka does not know. It does not fit 16 bits."""
 
 
 class LabelLimiter:
-    """Counts by a name of somebody else's choosing: the first `limit` names have their own, the others share one."""
+    """Counts by name: each of the first `limit` names has its own label, all others share one."""
 
     def __init__(self, limit: int = APART) -> None:
         self._limit = limit
@@ -32,7 +32,7 @@ class LabelLimiter:
         self.bytes: Counter[tuple[str, int]] = Counter()
 
     def name(self, name: str) -> str:
-        """The name to count under."""
+        """The label for a name."""
         if name not in self._names:
             if len(self._names) >= self._limit:
                 return OTHER
@@ -40,7 +40,7 @@ class LabelLimiter:
         return name
 
     def count(self, names: Iterable[str], key: int, record: Record) -> None:
-        """An exchange of an API that is about these."""
+        """Count an exchange of an API under these names."""
         for name in {self.name(name) for name in names}:
             self.requests[name, key] += 1
             if record.error:
@@ -49,7 +49,7 @@ class LabelLimiter:
             self.bytes[name, 1] += record.response_size
 
     def collect(self, what: str, label: str) -> Iterator[Metric]:
-        """The metrics of it, for `prometheus_client`."""
+        """The metrics, for `prometheus_client`."""
         for name, text, counts in (
             (f"barnabas_{what}_requests", f"Requests by {what}.", self.requests),
             (f"barnabas_{what}_errors", f"Exchanges with an error by {what}.", self.errors),

@@ -1,10 +1,10 @@
-"""The meter process: reads the ring at its own pace; live feed, Prometheus and StatsD get what it counts.
+"""The meter process: reads the ring at its own pace, and counts for the live feed, Prometheus and StatsD.
 
     python -m barnabas.proxy.metrics.meter FD     FD: the supervisor's control socket; settings come as its first packet
 
-A reader beside the observer. What it cannot keep up with it misses, and says how much; nobody waits for it. Settings
-are `settings.MeterSettings`, its sockets already bound. Further packets of the control socket: `{"do": "heard",
-"event": {...}}`, an event of another process for the metrics, and `{"do": "stop"}`.
+A reader beside the observer. It misses what it cannot keep up with, and reports how much; nobody waits for it. Settings are
+`settings.MeterSettings`; its sockets are already bound. Further packets of the control socket: `{"do": "event", "event": {...}}`, an
+event of another process to be counted, and `{"do": "stop"}`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from .statsd import StatsD, StatsDSender
 NICE = 15
 """As the inspector: where cores are scarce a recording is worth more."""
 _BITE_SECONDS = 0.005
-"""How long the ring is read before whoever asks for metrics or the feed gets his turn."""
+"""How long the ring is read before those who ask for metrics or the feed are served."""
 _NAP_SECONDS = 0.004
 _ORPHAN = STATES.index(State.ORPHAN)
 _CLOSED_HOW = frozenset({"fin", "rst", "lost"})
@@ -59,7 +59,7 @@ class TrafficMeter:
         self.metrics.stream_bytes[direction] += nbytes
 
     def hear(self, event: ConnectionEvent) -> None:
-        """Take what happened."""
+        """Count what happened."""
         if type(event) is ExchangeDone:
             self._done(event.exchange)
         elif isinstance(event, Opened):
@@ -102,7 +102,7 @@ class TrafficMeter:
         self.sender.add(data, self.now, time.time_ns)
 
     def totals(self) -> feed_layout.Totals:
-        """The totals of now, with the rates since the last call."""
+        """The totals so far, with the rates since the last call."""
         rates, self._rates = self._rates, {}
         metrics = self.metrics
         return feed_layout.Totals(
@@ -124,7 +124,7 @@ class TrafficMeter:
 
 
 class Meter:
-    """The meter's loop, in asyncio: reads the ring, and serves what is counted."""
+    """The meter's loop, in asyncio: reads the ring, and serves the metrics."""
 
     def __init__(self, link: SupervisorLink, settings: MeterSettings) -> None:
         self._link = link
@@ -173,7 +173,7 @@ class Meter:
         await self._stop()
 
     def _read(self) -> bool:
-        """Read for a short while; whether there was anything."""
+        """Read for a short while. False if there was nothing."""
         worked = False
         until = time.monotonic() + _BITE_SECONDS
         while True:
@@ -186,7 +186,7 @@ class Meter:
                 return worked
 
     async def _rest(self, until: float, rang: asyncio.Event) -> None:
-        """Nothing is to be read: a nap first, then until the bell rings or `until`."""
+        """Nothing is to be read: sleep a moment, then until the bell rings, or `until`."""
         await asyncio.sleep(_NAP_SECONDS)
         rang.clear()
         if self._reader.arm():
@@ -233,8 +233,8 @@ class Meter:
         if self._link.gone(now):
             self._gone = True
             asyncio.get_running_loop().remove_reader(self._link.control.fileno())
-        elif received is not None and received.message["do"] == "heard":
-            self.metrics.heard.take(events.decode(json.dumps(received.message["event"]).encode()))
+        elif received is not None and received.message["do"] == "event":
+            self.metrics.process_events.take(events.decode(json.dumps(received.message["event"]).encode()))
         elif received is not None and received.message["do"] == "stop":
             self._link.stop(now)
 

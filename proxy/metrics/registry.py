@@ -1,8 +1,8 @@
 """What the meter counts, and how Prometheus reads it.
 
-`Metrics` holds plain numbers, so that counting an exchange costs little; `render` makes the text. Labels are bounded:
-APIs, versions and errors are those that Kafka knows (anything else is "other"), client ids and topics are counted
-only when asked for, and only so many of them apart.
+`Metrics` holds plain numbers, so that counting an exchange costs little; `render` makes the text. Labels are bounded: APIs, versions
+and errors are those that Kafka knows (anything else is "other"); client ids and topics are labels only when asked for, and only the
+first `APART` of them.
 """
 
 from __future__ import annotations
@@ -66,14 +66,14 @@ class ApiMetrics:
 
 
 class Metrics:
-    """Numbers since the start. `by`: what is to be counted apart besides (`metering.BY`)."""
+    """Numbers since the start. by: what to count by as well (of `settings.BY`)."""
 
     def __init__(self, by: Iterable[str] = (), apart: int = APART) -> None:
         self.started = time.time()
         self.requests: Counter[tuple[int, int]] = Counter()
-        """By API key and version."""
+        """Requests by API key and version."""
         self.errors: Counter[tuple[int, int]] = Counter()
-        """By API key and error code."""
+        """Exchanges by API key and error code."""
         self.apis: dict[int, ApiMetrics] = {}
         self.orphans = 0
         self.connections = self.opened = self.failed = 0
@@ -81,7 +81,7 @@ class Metrics:
         self.stream_bytes = [0, 0]
         self.lost_bytes = self.lost_chunks = self.faults = 0
         self.subscribers = self.feed_records = self.feed_unsent = 0
-        self.heard = Heard()
+        self.process_events = ProcessEvents()
         wanted = set(by)
         self.clients = LabelLimiter(apart) if "client" in wanted else None
         self.topics = LabelLimiter(apart) if "topic" in wanted else None
@@ -91,7 +91,7 @@ class Metrics:
     # -- counting --------------------------------------------------------------------------------------------
 
     def exchange(self, record: Record, exchange: Exchange) -> None:
-        """An exchange is done; `record` is its summary."""
+        """Count an exchange that is done; record: its summary."""
         state = record.flags & STATE_MASK
         if state == _ORPHAN:
             self.orphans += 1
@@ -142,17 +142,17 @@ class Metrics:
 
     def collect(self) -> Iterator[Metric]:
         """Called by `prometheus_client`."""
-        yield InfoMetricFamily("barnabas", "This barnabas.", {"version": __version__})
+        yield InfoMetricFamily("barnabas", "The version of Barnabas.", {"version": __version__})
         yield _gauge("barnabas_start_time_seconds", "When the meter was started.", self.started)
         yield from self._of_exchanges()
         yield from self._of_apis()
         yield from self._of_connections()
-        yield from self._of_ourselves()
+        yield from self._of_the_meter()
         if self.clients is not None:
             yield from self.clients.collect("client", "client_id")
         if self.topics is not None:
             yield from self.topics.collect("topic", "topic")
-        yield from self.heard.collect()
+        yield from self.process_events.collect()
 
     def _of_exchanges(self) -> Iterator[Metric]:
         requests = CounterMetricFamily("barnabas_requests", "Requests, answered or not.", labels=["api", "api_version"])
@@ -170,20 +170,20 @@ class Metrics:
     def _of_apis(self) -> Iterator[Metric]:
         answers = HistogramMetricFamily(
             "barnabas_request_duration_seconds",
-            "From a request's first byte to its response's, of APIs that are answered at once.",
+            "Time from a request's first byte to its response's, of APIs that brokers answer at once.",
             labels=["api"],
         )
         waits = HistogramMetricFamily(
             "barnabas_long_poll_duration_seconds",
-            "The same of APIs whose requests a broker may keep on purpose, until records or members come.",
+            "The same for APIs whose requests a broker may hold until records or members come.",
             labels=["api"],
         )
         sizes = CounterMetricFamily(
             "barnabas_frame_bytes", "Sizes of requests and responses.", labels=["api", "direction"]
         )
-        throttle = CounterMetricFamily("barnabas_throttle_seconds", "Sum of the throttle times told.", labels=["api"])
+        throttle = CounterMetricFamily("barnabas_throttle_seconds", "Sum of the throttle times in responses.", labels=["api"])
         throttled = CounterMetricFamily(
-            "barnabas_throttled", "Responses that told a throttle time.", labels=["api"]
+            "barnabas_throttled", "Responses with a throttle time.", labels=["api"]
         )
         unanswered = CounterMetricFamily(
             "barnabas_unanswered", "Requests that should have been answered and were not.", labels=["api"]
@@ -211,40 +211,40 @@ class Metrics:
         yield _gauge("barnabas_connections", "Connections that are open now.", self.connections)
         yield _counter("barnabas_connections_opened", "Connections that reached their broker.", self.opened)
         yield _counter("barnabas_connections_failed", "Connections whose broker could not be reached.", self.failed)
-        closed = CounterMetricFamily("barnabas_connections_closed", "Connections that ended, and how.", labels=["how"])
+        closed = CounterMetricFamily("barnabas_connections_closed", "Connections that ended, by how they ended.", labels=["how"])
         for how, count in self.closed.items():
             closed.add_metric([how], count)
         yield closed
         stream = CounterMetricFamily(
-            "barnabas_bytes", "Bytes that were metered, whatever they were.", labels=["direction"]
+            "barnabas_bytes", "Bytes that the meter saw, whether they could be decoded or not.", labels=["direction"]
         )
         for direction, size in zip(DIRECTIONS, self.stream_bytes, strict=True):
             stream.add_metric([direction], size)
         yield stream
 
-    def _of_ourselves(self) -> Iterator[Metric]:
-        yield _counter("barnabas_meter_lost_bytes", "Bytes that the meter missed; nothing else here counts them.", self.lost_bytes)
+    def _of_the_meter(self) -> Iterator[Metric]:
+        yield _counter("barnabas_meter_lost_bytes", "Bytes that the meter missed; no other metric counts them.", self.lost_bytes)
         yield _counter("barnabas_meter_lost_chunks", "Chunks that the meter missed.", self.lost_chunks)
-        yield _counter("barnabas_meter_faults", "Exchanges lost to a fault of the meter itself.", self.faults)
+        yield _counter("barnabas_meter_faults", "Exchanges that were not counted because of a bug in the meter.", self.faults)
         yield _gauge("barnabas_feed_subscribers", "Subscribers of the live feed.", self.subscribers)
-        yield _counter("barnabas_feed_records", "Summaries that the live feed gave out, or would have.", self.feed_records)
+        yield _counter("barnabas_feed_records", "Summaries that the live feed sent, or would have sent to a subscriber.", self.feed_records)
         yield _counter("barnabas_feed_unsent", "Summaries that found no room in the sender's queue.", self.feed_unsent)
 
 
-class Heard:
-    """What the proxy's other processes say of themselves: recording, findings, rules."""
+class ProcessEvents:
+    """Counts events of the proxy's other processes: recording, losses, findings, rules, restarts."""
 
     def __init__(self) -> None:
         self.recording: bool | None = None
         self.observer_lost = [0, 0]
         self.inspector_lost = 0
         self.findings: dict[int, tuple[str, str, int]] = {}
-        """By number: id, severity and how often it was seen."""
+        """Findings by number: id, severity and how often each was seen."""
         self.rules: dict[str, int] = {}
         self.ended: Counter[str] = Counter()
 
     def take(self, event: events.Event) -> None:
-        """An event of the proxy."""
+        """Count an event."""
         if isinstance(event, events.Recording):
             self.recording = True
         elif isinstance(event, events.RecordingFailed):
@@ -257,7 +257,7 @@ class Heard:
             if event.number in self.findings or len(self.findings) < _MOST_FINDINGS:
                 self.findings[event.number] = event.id, event.severity, event.count
         elif isinstance(event, events.RuleHit):
-            # Events may have been left out where they came too fast; their numbers go on.
+            # Events that came too fast were left out; the numbers in them go on.
             if event.rule in self.rules or len(self.rules) < _MOST_RULES:
                 self.rules[event.rule] = max(event.hits, self.rules.get(event.rule, 0))
         elif isinstance(event, events.ProcessFailed):
@@ -272,7 +272,7 @@ class Heard:
             yield _gauge("barnabas_recording", "1: traffic is being recorded; 0: it should be.", int(self.recording))
         yield _counter("barnabas_observer_lost_bytes", "Bytes that the recording lacks.", self.observer_lost[0])
         yield _counter("barnabas_observer_lost_chunks", "Chunks that the recording lacks.", self.observer_lost[1])
-        yield _counter("barnabas_inspector_lost_bytes", "Bytes in which nothing was looked for.", self.inspector_lost)
+        yield _counter("barnabas_inspector_lost_bytes", "Bytes that were not searched for findings.", self.inspector_lost)
         different = GaugeMetricFamily("barnabas_findings", "Different findings so far.", labels=["severity"])
         for severity, count in Counter(severity for _, severity, _ in self.findings.values()).items():
             different.add_metric([severity], count)
@@ -291,7 +291,7 @@ class Heard:
             hits.add_metric([rule], count)
         yield hits
         ended = CounterMetricFamily(
-            "barnabas_processes_failed", "Processes of this proxy that ended unasked.", labels=["process"]
+            "barnabas_processes_failed", "Processes of this proxy that ended unexpectedly.", labels=["process"]
         )
         for process, count in self.ended.items():
             ended.add_metric([process], count)
@@ -319,7 +319,7 @@ def _known_version(key: int, version: int) -> tuple[int, int]:
 
 @cache
 def _throttle_at(of: Plan) -> int:
-    """Where the throttle time stands among a response's values; -1: it tells none."""
+    """The index of the throttle time among a response's values; -1 if it has none."""
     names = [field.name for field in of.root.fields]
     return names.index("throttle_time_ms") if "throttle_time_ms" in names else -1
 

@@ -1,9 +1,9 @@
-"""`GET /metrics`, and nothing else: the smallest HTTP server that a scraper needs, inside the meter's loop.
+"""An HTTP server for `GET /metrics` and nothing else, inside the meter's loop.
 
-It holds no secrets and takes nothing, so it asks for no token. Everything is bounded: clients, their requests, time.
+Metrics hold no secrets and the server accepts no input, so it asks for no token. Clients, their requests and their time are bounded.
 
-Why not a library: `prometheus_client` serves with a thread for each client and bounds neither; `aiohttp` waits for a request's head
-without end, and would add 12 MiB to the process's 37 and half again to its start (0.46 s of CPU for 0.30 s).
+Why not a library: `prometheus_client` uses a thread for each client and bounds neither; `aiohttp` waits for a request's head without
+limit, and would add 12 MiB to the process's 37 and half again to its start (0.46 s of CPU for 0.30 s).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Render = Callable[[str], tuple[bytes, str]]
 
 
 class Scrape:
-    """Serves what `render` gives."""
+    """Serves what `render` returns."""
 
     def __init__(self, render: Render) -> None:
         self._render = render

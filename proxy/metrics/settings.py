@@ -1,6 +1,6 @@
-"""What is to be metered, and for whom: the settings of the meter process, and its sockets, bound before it starts.
+"""The settings of the meter process, and its sockets, which are bound before it starts.
 
-So an address that cannot be had is told at once, and port 0 is a number before anybody asks.
+So an address that is not available is reported at once, and port 0 has become a number before anybody asks.
 """
 
 from __future__ import annotations
@@ -24,10 +24,8 @@ from .feed import layout as feed_layout
 
 SEND_BYTES = 4 << 20
 BY = ("client", "topic")
-"""What may be counted apart when asked."""
-READER = 3
-"""The meter's number among the readers of the ring."""
-HEARD = (
+"""What metrics can also be counted by."""
+COUNTED_EVENTS = (
     events.Recording,
     events.RecordingFailed,
     events.Counts,
@@ -37,7 +35,7 @@ HEARD = (
     events.ProcessFailed,
     WorkerEnded,
 )
-"""Events of the other processes that the meter counts (`metrics.Heard`)."""
+"""Events of the other processes that the meter counts (`registry.ProcessEvents`)."""
 
 
 class MeterError(BarnabasError):
@@ -46,11 +44,11 @@ class MeterError(BarnabasError):
 
 @dataclass(frozen=True, slots=True)
 class MeterConfig:
-    """Who gets what is counted; with nothing set there is no meter.
+    """Where metrics go; with nothing set there is no meter.
 
-    feed: where the live feed listens (UDP); feed_token: what subscribers must know, "" for a new random one.
-    metrics: where `GET /metrics` is served. metrics_by: what is counted apart besides ("client", "topic").
-    statsd: the server to send to; statsd_tags: with DogStatsD's tags. With port 0 any free one is taken.
+    feed: where the live feed listens (UDP). feed_token: what subscribers must know, "" for a new random one. metrics: where
+    `GET /metrics` is served. metrics_by: what to count by as well (of `BY`). statsd: the server to send to. statsd_tags: use the tags
+    of DogStatsD. Port 0 takes any free port.
     """
 
     feed: Address | None = None
@@ -63,7 +61,7 @@ class MeterConfig:
 
     @property
     def wanted(self) -> bool:
-        """Whether anything is."""
+        """Whether a meter is needed."""
         return not (self.feed is None and self.metrics is None and self.statsd is None)
 
 
@@ -91,7 +89,7 @@ class MeterSettings:
 
 
 class Metering:
-    """Bound sockets. MeterError when an address cannot be had. `close` when the meter has them."""
+    """The bound sockets. MeterError when an address is not available. `close` when the meter has them."""
 
     def __init__(self, config: MeterConfig) -> None:
         self.feed_token = config.feed_token or secrets.token_urlsafe(16)
@@ -120,7 +118,7 @@ class Metering:
         self.bell = new_bell()
 
     def _open(self, name: str, address: Address, kind: socket.SocketKind, option: str) -> socket.socket:
-        """Bound, or for StatsD connected."""
+        """A bound socket, or for StatsD a connected one."""
         host, port = address
         passive = name != "statsd"
         sock = None
@@ -147,7 +145,7 @@ class Metering:
         return sock
 
     def settings(self, access: RingAccess) -> MeterSettings:
-        """What the meter is given."""
+        """The settings of the meter process."""
         config = self._config
         feed, metrics, statsd = (
             self._sockets[name].fileno() if name in self._sockets else None for name in ("feed", "metrics", "statsd")
@@ -157,41 +155,41 @@ class Metering:
 
     @property
     def fds(self) -> list[int]:
-        """The sockets, to be handed over."""
+        """The descriptors of the sockets."""
         return [sock.fileno() for sock in self._sockets.values()]
 
     @property
     def event(self) -> events.MeterListening:
-        """Says where it can be reached."""
+        """The event that says where it can be reached."""
         return events.MeterListening(self.feed, self.metrics)
 
     def close_sockets(self) -> None:
-        """Close our copies of the sockets; workers that come later need the bell."""
+        """Close our copies of the sockets, but not the bell, which workers started later need."""
         for sock in self._sockets.values():
             sock.close()
 
     def close(self) -> None:
-        """Close our copies."""
+        """Close our copies of the sockets, and the bell."""
         self.close_sockets()
         if self.bell >= 0:
             os.close(self.bell)
             self.bell = -1
 
 
-def heard(event: events.Event) -> bytes | None:
-    """The packet that tells the meter of an event; None when that is nothing to it."""
-    return b'{"do": "heard", "event": ' + events.encode(event) + b"}" if isinstance(event, HEARD) else None
+def event_packet(event: events.Event) -> bytes | None:
+    """The packet with an event for the meter; None if the meter does not count such events."""
+    return b'{"do": "event", "event": ' + events.encode(event) + b"}" if isinstance(event, COUNTED_EVENTS) else None
 
 
 def token_file(port: int) -> Path:
-    """Where the token of the feed on a port of this machine is left for its user's own programs."""
+    """Where the token of the feed on a port of this machine is left for programs of the same user."""
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     folder = Path(runtime) / "barnabas" if runtime else Path(tempfile.gettempdir()) / f"barnabas-{os.getuid()}"
     return folder / f"feed-{port}.token"
 
 
 def leave_token(port: int, token: str) -> Path | None:
-    """Write the token (0600, in a folder that is ours alone); None when that is impossible."""
+    """Write the token (0600, in a folder that only this user can use); None when that is impossible."""
     path = token_file(port)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -206,7 +204,7 @@ def leave_token(port: int, token: str) -> Path | None:
 
 
 def left_token(port: int) -> str | None:
-    """What `leave_token` wrote; None when there is nothing, or somebody else could have written it."""
+    """What `leave_token` wrote; None if there is nothing, or if another user could have written it."""
     path = token_file(port)
     try:
         if not _ours(path.parent):

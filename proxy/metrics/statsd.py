@@ -1,8 +1,8 @@
-"""Metrics to a StatsD server: once a second, what happened in it, as UDP datagrams of several lines.
+"""Metrics to a StatsD server: once a second, what happened in that second, as UDP datagrams of several lines.
 
-Counters are differences (`|c`), connections a gauge (`|g`), latencies timers (`|ms`): at most `SAMPLES` of each API,
-with the rate at which they were taken. With tags (DogStatsD) the API, version, error and direction are tags;
-without, they are parts of the name. docs/metrics.md lists the names.
+Counters are differences (`|c`), connections a gauge (`|g`), latencies timers (`|ms`): at most `SAMPLES` per API, with their sample
+rate. With tags (DogStatsD) the API, version, error and direction are tags; without, they are parts of the name. docs/metrics.md lists
+the names.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ORPHAN = STATES.index(State.ORPHAN)
 
 
 class StatsD:
-    """Sans-IO: `exchange` takes, `datagrams` gives."""
+    """Makes the datagrams, sans-IO."""
 
     def __init__(self, metrics: Metrics, prefix: str = "barnabas", tags: bool = False) -> None:
         self._metrics = metrics
@@ -40,7 +40,7 @@ class StatsD:
         self._random = random.Random()
 
     def exchange(self, record: Record) -> None:
-        """Perhaps keep its latency: each of a second's has the same chance."""
+        """Sample its latency: each exchange of a second has the same chance."""
         if record.latency_ns < 0 or record.flags & STATE_MASK == _ORPHAN:
             return
         key = record.api_key
@@ -85,8 +85,8 @@ class StatsD:
         yield from self._difference("connections_opened", metrics.opened)
         yield from self._difference("connections_failed", metrics.failed)
         yield from self._difference("meter_lost_bytes", metrics.lost_bytes)
-        yield from self._difference("observer_lost_bytes", metrics.heard.observer_lost[0])
-        for rule, hits in list(metrics.heard.rules.items()):
+        yield from self._difference("observer_lost_bytes", metrics.process_events.observer_lost[0])
+        for rule, hits in list(metrics.process_events.rules.items()):
             yield from self._difference("rule_hits", hits, rule=rule)
         yield self._line("connections", metrics.connections, "g", {})
         latencies, self._latencies = self._latencies, {}
@@ -112,12 +112,12 @@ class StatsD:
 
 
 def _plain(text: str) -> str:
-    """Letters that mean nothing to StatsD."""
+    """The text with only letters that have no meaning to StatsD, at most 100."""
     return _NOT_PLAIN.sub("_", text)[:100]
 
 
 class StatsDSender:
-    """Sends them. A server that is not there costs nothing; `errors` counts what the kernel said of it."""
+    """Sends the datagrams. A server that is not there costs nothing; `errors` counts what the kernel reported."""
 
     def __init__(self, statsd: StatsD) -> None:
         self.statsd = statsd
@@ -130,9 +130,9 @@ class StatsDSender:
         self._stream = await asyncio_dgram.from_socket(sock)
 
     async def send(self) -> None:
-        """What happened since the last call."""
+        """Send what happened since the last call."""
         for datagram in self.statsd.datagrams():
-            for _ in range(2):  # an error is of an earlier datagram; this one was not tried then
+            for _ in range(2):  # the error is of an earlier datagram; this one was not sent then
                 try:
                     await self._stream.send(datagram)
                 except OSError:

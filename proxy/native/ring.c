@@ -1,4 +1,4 @@
-/* The writer's side of the ring: what `PlainPen` of proxy/ring/ring.py does, in C; the layout of the memory is described there.
+/* The writer's side of the ring: what `PlainChunkWriter` of proxy/ring/ring.py does, in C; the layout of the memory is described there.
    Invariants: one writer, on one thread; a descriptor is written before the sequence number that shows it (release), and readers
    are asked again before their room is used. Memory: a RingPen holds a view of the mapping. Errors: TypeError and ValueError when
    it is made; none while it writes. */

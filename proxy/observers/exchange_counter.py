@@ -3,7 +3,10 @@
 With the accelerator, a `native.ConnectionRecorder` that writes nothing counts a connection's frames without making objects. As in `captures.recording.native_recorder`,
 a connection can switch between its recorder and its decoder at any chunk.
 
-Why not `traffic_decoder`: it makes an object for each exchange, which takes 14 µs for one of 100 bytes where a recorder takes 0.24 µs.
+Why not `traffic_decoder`: it makes an object for each exchange, which takes 14 µs for one of 100 bytes where a native recorder takes 0.24 µs.
+
+Why not in the relay, which would save a process of 17 MiB: errors are in responses, and to read them there adds 0.2 to 0.3 µs to the 0.26
+to 0.37 µs that a small pipelined exchange costs the relay. A frame that is slow to decode would delay all connections, too.
 """
 
 from __future__ import annotations

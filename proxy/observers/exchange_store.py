@@ -1,8 +1,8 @@
 """The newest exchanges, by number, and questions about them that may take a while.
 
-Numbers count from 1 and are never used twice, so that a number is a cursor: what comes after it is new. Bounded by
-count and by bytes of frames; what falls out at the old end is gone. Filters are decided a slice at a time, so that
-whoever holds the store can do something else in between.
+Numbers count from 1 and are never used twice, so a number is a cursor: what comes after it is new. The store is bounded by count and by
+bytes of frames; the oldest exchanges are dropped. Filters are evaluated a slice at a time, so that the process can do something else
+in between.
 """
 
 from __future__ import annotations
@@ -18,16 +18,18 @@ from ...decoder.filter import Filter, compile
 COUNT = 20_000
 BYTES = 64 << 20
 EACH = 1000
-"""What an exchange costs besides its frames, in bytes, about."""
+"""About how many bytes of memory an exchange takes besides its frames."""
 SLICE_SECONDS = 0.01
 MOST = 1000
 """Most exchanges of one answer."""
 ANSWER_BYTES = 8 << 20
-"""An answer ends behind the exchange with which it becomes larger than this."""
+"""An answer ends after the exchange that makes it larger than this."""
 LONGEST_WAIT = 300.0
 
 
 class Stored(NamedTuple):
+    """cost: bytes of memory, about. left_out: its frames were too large to keep."""
+
     number: int
     exchange: Exchange
     cost: int
@@ -35,18 +37,18 @@ class Stored(NamedTuple):
 
 
 class ExchangeStore:
-    """See the module."""
+    """The newest exchanges. count, size: its bounds, in exchanges and bytes."""
 
     def __init__(self, count: int = COUNT, size: int = BYTES) -> None:
         self._limits = count, size
         self._kept: deque[Stored] = deque()
         self.bytes = 0
         self.newest = 0
-        """The number of the newest exchange, 0 when there was none."""
+        """The number of the newest exchange, 0 if there was none."""
 
     @property
     def oldest(self) -> int:
-        """The number of the oldest exchange that is still here."""
+        """The number of the oldest exchange in the store."""
         return self._kept[0].number if self._kept else self.newest + 1
 
     def __len__(self) -> int:
@@ -58,7 +60,7 @@ class ExchangeStore:
         cost = (exchange.request_size or 0) + (exchange.response_size or 0)
         left_out = cost > size // 2
         if left_out:
-            # Larger than is reasonable to keep: its header only.
+            # Too large to keep: only what is known of it without its frames.
             exchange.marks.sizes = exchange.request_size, exchange.response_size
             cost = 0
         self.newest += 1
@@ -71,13 +73,13 @@ class ExchangeStore:
             self.bytes -= self._kept.popleft().cost
 
     def get(self, number: int) -> Stored | None:
-        """An exchange by its number, None if it is not here (any more)."""
+        """An exchange by its number; None if it is not in the store (any more)."""
         index = number - self.oldest
         return self._kept[index] if 0 <= index < len(self._kept) else None
 
     def noted(self, wanted: Iterable[tuple[int, str, int]]) -> list[int | None]:
-        """The numbers of the exchanges of a connection that carry a note, each as (connection, note, about when): None
-        for those that are not here (yet, or any more)."""
+        """The numbers of exchanges that carry a note; wanted: (connection, note, about when it was sent) of each. None for those
+        that are not in the store (yet, or any more)."""
         known: dict[tuple[int, str], list[Stored]] = {}
         for stored in self._kept:
             for note in stored.exchange.marks.notes:
@@ -90,7 +92,7 @@ class ExchangeStore:
         return found
 
     def described(self, stored: Stored, bodies: bool, values: bool) -> dict[str, Any]:
-        """An exchange as JSON can hold it: its number as `id`, what rules and people did to it as `notes`."""
+        """An exchange as JSON can hold it, with its number as `id`, and what rules and people did to it as `notes`."""
         exchange = stored.exchange.undecoded_copy()
         found = {"id": stored.number, **exchange.to_dict(bodies=bodies and not stored.left_out, values=values)}
         marks = exchange.marks
@@ -103,7 +105,7 @@ class ExchangeStore:
 
 
 class Filters:
-    """Compiled filters, the last ones used. FilterError as of `compile`."""
+    """A cache of compiled filters. FilterError as of `compile`."""
 
     def __init__(self, most: int = 64) -> None:
         self._most = most
@@ -121,10 +123,10 @@ class Filters:
 
 
 class Question:
-    """Exchanges behind a cursor that a filter selects, or the newest of them; perhaps waiting for one to come.
+    """Exchanges after a cursor that a filter selects, or the newest of them; it can wait for one to come.
 
-    `since` None: the newest. `reply` is called once, with `exchanges` (oldest first), `next` (the cursor to go on
-    with), `lost` (how many behind `since` are gone) and `more` (whether it ended because of `limit`).
+    since: the cursor, None for the newest. reply: called once, with `exchanges` (oldest first), `next` (the cursor to go on with),
+    `lost` (how many after `since` were dropped) and `more` (whether it ended because of `limit`).
     """
 
     def __init__(
@@ -157,12 +159,12 @@ class Question:
             self._at = since + self._lost + 1
 
     def step(self) -> bool:
-        """Do a slice of the work. True: done, and answered."""
+        """Do a slice of the work. True when it is answered."""
         return self._step_back() if self._backwards else self._step_on()
 
     @property
     def waiting(self) -> bool:
-        """Whether there is nothing to do before something new comes."""
+        """Whether there is nothing to do until a new exchange comes."""
         return not self._backwards and self._at > self._store.newest
 
     def _means(self, stored: Stored) -> bool:

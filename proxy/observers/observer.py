@@ -14,7 +14,6 @@ from typing import Any
 from ..events import Counts, RecordingFailed
 from ..ring.clock import now_ns
 from ..supervisor.child import receive_settings
-from .exchange_counter import ExchangeCounter
 from .observer_loop import ObserverLoop, SupervisorLink
 from .recordings import Recordings
 from .ring_feed import RingFeed
@@ -65,8 +64,8 @@ class RecordingTask:
         self._recordings.close()
 
 
-class Tracks:
-    """Takes plain chunks from the ring onto the recorder's tracks (`ring.reader.Straight`)."""
+class RecorderTracks:
+    """Takes plain chunks from the ring onto the recorder's tracks (`ring.reader.NativeConsumer`)."""
 
     def __init__(self, recordings: Recordings, feed: RingFeed) -> None:
         self.begin = recordings.begin
@@ -75,7 +74,7 @@ class Tracks:
         self._feed = feed
 
     def end(self, requests: int, responses: int) -> None:
-        """So many bytes of each direction went onto tracks, without the rest that comes as a record next."""
+        """So many bytes of each direction went to native recorders, without the rest that comes as a record next."""
         self._feed.bytes[0] += requests
         self._feed.bytes[1] += responses
         self._recordings.end(requests + responses)
@@ -87,9 +86,9 @@ def main() -> None:
     if not settings.lossless:
         os.nice(10)  # where cores are scarce the relay comes first; what this reader misses is counted
     link = SupervisorLink(control)
-    recordings = Recordings(settings.record, ExchangeCounter, link.emit, settings.recording, settings.flight, settings.snaplen)
+    recordings = Recordings(settings.record, link.emit, settings.recording, settings.flight, settings.snaplen)
     feed = RingFeed(recordings)
-    ObserverLoop(link, settings.access, settings.commands, feed, RecordingTask(recordings), Tracks(recordings, feed)).run()
+    ObserverLoop(link, settings.access, settings.commands, feed, RecordingTask(recordings), RecorderTracks(recordings, feed)).run()
 
 
 if __name__ == "__main__":

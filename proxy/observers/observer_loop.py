@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol
 
 from ..events import Event, encode
 from ..ring.merged_rings import RingAccess
-from ..ring.reader import Straight
+from ..ring.reader import NativeConsumer
 from ..supervisor.channel import Channel
 from ..supervisor.child import PACKET, Parent
 from .ring_feed import RingFeed
@@ -107,15 +107,15 @@ class ObserverLoop:
         commands: int | None,
         feed: RingFeed,
         task: Task,
-        straight: Straight | None = None,
+        tracks: NativeConsumer | None = None,
     ) -> None:
-        """commands: the descriptor of the channel to the control server. straight: takes plain chunks from the ring without a
-        call for each (`ring.reader`)."""
+        """commands: the descriptor of the channel to the control server. tracks: takes plain chunks from the ring without a
+        call for each."""
         self.link = link
         self.reader = access.open()
         self.feed = feed
         self._task = task
-        self._straight = straight
+        self._tracks = tracks
         self._commands = Channel(socket.socket(fileno=commands)) if commands is not None else None
         """The channel to the control server, which rings the reader's bell after every command."""
         self.idle = False
@@ -136,7 +136,7 @@ class ObserverLoop:
         next_report = time.monotonic() + 1.0
         while not self.feed.finished:
             worked = False
-            for record in self.reader.read(straight=self._straight):
+            for record in self.reader.read(consumer=self._tracks):
                 self.feed.take(record)
                 worked = True
             now = time.monotonic()

@@ -1,5 +1,5 @@
-"""How recordings are cut into segments and how much of them is kept; the flight recorder's settings. Checked before
-anything starts."""
+"""How recordings are cut into segments and how much of them is kept; the settings of the flight recorder. Checked before anything
+starts."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from ...captures.recording.recording import SEGMENT_BYTES, SEGMENT_SECONDS
 from ...captures.recording.retention import Keep
 
 LEAST_SEGMENT = 64 << 10
-"""Smaller segments would be more of heads than of traffic."""
+"""Smaller segments would consist of headers more than of traffic."""
 RING = "ring"
-"""The flight recorder's own recording, a directory beside what it writes out."""
+"""The directory of the flight recorder's own recording, beside what it writes out."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordingConfig:
     """Segments end after `rotate_bytes` or `rotate_seconds` (0: 64 MiB, an hour, or an eighth of what is kept, if that is
     less); the oldest are removed when all are over `keep_bytes`, or older than `keep_seconds` (None: never).
-    ValueError for what makes no sense."""
+    ValueError for impossible settings."""
 
     rotate_bytes: int = 0
     rotate_seconds: float = 0.0
@@ -60,18 +60,18 @@ class RecordingConfig:
         return Keep(self.keep_bytes, self.keep_seconds)
 
     def settings(self) -> dict[str, Any]:
-        """For another process: `RecordingConfig(**settings)`."""
+        """For another process, which makes `RecordingConfig(**settings)` of it."""
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
 class FlightConfig:
-    """A flight recorder that writes into `directory`: the last `seconds` (None: no limit) and at most `bytes`, and what
-    follows for `after` seconds.
+    """A flight recorder that writes into `directory`: the last `seconds` (None: no limit), at most `bytes`, and what follows for
+    `after` seconds.
 
-    filters: texts of the filter language. findings: ids, or severities ("high" and so on; it, or worse). every: seconds
-    between two that nobody asked for (0: `seconds`, or five minutes). most: how many of those there may be.
-    ValueError for what makes no sense.
+    filters: texts of the filter language. findings: ids, or severities ("high" means high or worse). every: least seconds between two
+    recordings that nobody asked for (0: `seconds`, or five minutes). most: how many of those there may be.
+    ValueError for impossible settings.
     """
 
     directory: Path
@@ -110,7 +110,7 @@ class FlightConfig:
 
     @property
     def wakes(self) -> bool:
-        """Whether something in the traffic makes it write."""
+        """Whether traffic can trigger it."""
         return bool(self.filters or self.findings)
 
     @property
@@ -119,12 +119,12 @@ class FlightConfig:
 
     @property
     def pause(self) -> float:
-        """Seconds between two that nobody asked for."""
+        """Seconds between two recordings that nobody asked for."""
         return self.every or self.seconds or 300.0
 
     @property
     def ring(self) -> RecordingConfig:
-        """How its own recording is kept: segments so short that what is written out is little more than the window."""
+        """How its own recording is kept: with segments so short that what is written out is little more than the window."""
         seconds = self.seconds
         return RecordingConfig(
             rotate_bytes=min(SEGMENT_BYTES, max(self.bytes // 8, LEAST_SEGMENT)),

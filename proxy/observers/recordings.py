@@ -1,10 +1,10 @@
-"""Recordings that begin, rotate and end while the traffic runs: what the observer feeds.
+"""Recordings that begin, rotate and end while traffic runs: what the observer feeds.
 
-A recording that begins later begins at frames: of every connection that stands, each direction is taken up at the
-first frame start that comes. Responses whose requests were sent before have no request in it.
+A recording that begins while connections are open begins at frames: each direction of each connection is recorded from the first frame
+start that comes. Responses to requests that were sent before have no request in it.
 
-With a flight recorder something is always recorded: its ring, or whatever was asked for instead. Retention works here,
-too: on every segment that is closed, and now and then.
+With a flight recorder something is always recorded: its ring, or the recording that was asked for instead. Retention is applied here,
+too: whenever a segment is closed, and now and then.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...captures import Recorder
 from ...captures.recording.flight_recorder import FlightRecorder, Reason
@@ -20,68 +20,75 @@ from ...errors import BarnabasError
 from .. import events
 from ..events import Address, Event, Recording, RecordingFailed
 from ..ring.clock import now_ns
+from ..ring.reader import NativeRecorders
 from ..ring.ring import NONE
+from .exchange_counter import ExchangeCounter
 from .recording_config import RING, FlightConfig, RecordingConfig
 from .retainer import Retainer
 
 
 class RecordingRefused(BarnabasError):
-    """The command makes no sense now; `kind`: "exists", "missing" or "invalid"."""
+    """The command is not possible now. kind: "exists", "missing" or "invalid"."""
 
     def __init__(self, kind: str, text: str) -> None:
         super().__init__(text)
         self.kind = kind
 
 
+class _OpenConnection(NamedTuple):
+    client: Address
+    broker: Address
+    upstream: Address | None
+    tls: frozenset[str]
+
+
 class Recordings:
-    """The consumer of an observer: a recorder while something is recorded, else what only counts (`idle()`)."""
+    """The observer's consumer: passes everything to a recorder while something is recorded, else to an `ExchangeCounter`."""
 
     def __init__(
         self,
         directory: str | None,
-        idle: Callable[[], Any],
         emit: Callable[[Event], object],
         recording: RecordingConfig,
         flight: FlightConfig | None = None,
         snaplen: int | None = None,
     ) -> None:
-        """`snaplen`: most bytes of a frame that are kept."""
+        """snaplen: most bytes of a frame that are kept."""
         self._snaplen = snaplen
         self._config = recording
         self._flight_config = flight
         self._flight: FlightRecorder | None = None
         self._retainer = Retainer(emit)
         self._source: Path | None = None
-        self._in_ring = False  # what is recorded is the flight recorder's ring
-        self._idle = idle
+        self._in_ring = False  # the flight recorder's ring is being recorded
         self._emit = emit
         self._before: Counter[str] = Counter()
-        self._connections: dict[int, tuple[Address, Address, Address | None, frozenset[str]]] = {}
-        self._seen: set[tuple[int, int]] = set()  # directions of connections in which anything has come
-        self._unsynced: set[tuple[int, int]] = set()
-        self._barred: set[int] = set()  # the connections of those
+        self._connections: dict[int, _OpenConnection] = {}
+        self._seen: set[tuple[int, int]] = set()  # (connection, direction) in which anything has come
+        self._unsynced: set[tuple[int, int]] = set()  # those that wait for a frame start
+        self._barred: set[int] = set()  # their connections
         self.directory: str | None = None
         self._recorder: Recorder | None = None
-        self._consumer: Any = None
+        self._consumer: Recorder | ExchangeCounter = ExchangeCounter()
         self._trouble = ""
         if self._flight_config is not None:
-            self._stand(self._flight_config)
+            self._start_flight(self._flight_config)
         if directory is not None:
             try:
                 self._begin(directory, self._config)
             except RecordingRefused as error:
                 self._emit(RecordingFailed(str(error)))
-        if self._consumer is None:
+        if self._recorder is None:
             self._fall_back()
 
     # -- commands --------------------------------------------------------------------------------------------
 
     def command(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Do `recording.start`, `.stop`, `.rotate`, or only tell; the state afterwards."""
+        """Do `recording.start`, `.stop`, `.rotate` or `.flight`, if the message says so, and return the state."""
         try:
             match message["do"]:
                 case "recording.start":
-                    self._start(str(message["directory"]), self._asked(message))
+                    self._start(str(message["directory"]), self._config_for(message))
                 case "recording.stop":
                     self._stop()
                 case "recording.rotate":
@@ -94,8 +101,8 @@ class Recordings:
             return {"error": error.kind, "text": str(error)}
         return self.state()
 
-    def _asked(self, message: dict[str, Any]) -> RecordingConfig:
-        """How a recording that is begun now is cut and kept: as at the start of the proxy, but for what is said."""
+    def _config_for(self, message: dict[str, Any]) -> RecordingConfig:
+        """How a new recording is cut and kept: as the proxy was started with, except for what the message says."""
         given = {name: message[name] for name in self._config.settings() if message.get(name) is not None}
         try:
             return RecordingConfig(**self._config.settings() | given)
@@ -103,7 +110,7 @@ class Recordings:
             raise RecordingRefused("invalid", str(error)) from None
 
     def state(self) -> dict[str, Any]:
-        """Whether and where something is recorded, and how much of it. The flight recorder's ring does not count."""
+        """Whether, where and how much is recorded. The flight recorder's ring does not count as a recording."""
         recorder = None if self._in_ring else self._recorder
         counts = recorder.counts if recorder is not None else {}
         path = recorder.path if recorder is not None else None
@@ -124,7 +131,7 @@ class Recordings:
                 snaplen=self._snaplen,
                 segment_bytes=config.segment_bytes,
                 segment_seconds=config.segment_seconds,
-                on_event=self._recorder_says,
+                on_event=self._recorder_event,
             )
         except OSError as error:
             raise RecordingRefused("invalid", f"{directory}: {(error.strerror or str(error)).lower()}") from None
@@ -136,7 +143,7 @@ class Recordings:
         self._retainer.watch(self._source, config, ring)
 
     def _fall_back(self) -> None:
-        """Nothing is asked to be recorded: that is the flight recorder's time, or nothing is."""
+        """No recording is asked for: record the flight recorder's ring if there is one, else only count."""
         self._recorder, self._source, self.directory, self._in_ring = None, None, None, False
         if self._flight is not None and self._flight_config is not None:
             try:
@@ -144,7 +151,7 @@ class Recordings:
                 return
             except RecordingRefused as error:
                 self._emit(events.FlightFailed(str(error)))
-        self._consumer = self._idle()
+        self._consumer = ExchangeCounter()
 
     def _start(self, directory: str, config: RecordingConfig) -> None:
         if self._recorder is not None and not self._in_ring:
@@ -171,14 +178,14 @@ class Recordings:
         self._before.update({name: self._consumer.counts.get(name, 0) for name in ("exchanges", "errors", "undecoded")})
 
     def _take_over(self) -> None:
-        """Make the new consumer know the connections that stand."""
+        """Introduce the open connections to the new consumer."""
         now = now_ns()
-        for conn, (client, broker, upstream, tls) in self._connections.items():
-            self._consumer.opened(conn, now, client, broker, upstream, tls=tls)
+        for conn, ends in self._connections.items():
+            self._consumer.opened(conn, now, ends.client, ends.broker, ends.upstream, tls=ends.tls)
         self._unsynced = set(self._seen)
         self._barred = {conn for conn, _ in self._seen}
 
-    def _recorder_says(self, kind: str, text: str) -> None:
+    def _recorder_event(self, kind: str, text: str) -> None:
         if kind in ("paused", "error"):
             self._trouble = text
             self._emit(RecordingFailed(text))
@@ -187,19 +194,19 @@ class Recordings:
             self._emit(events.RecordingResumed(text))
         elif kind == "segment":
             if self._flight is not None:
-                self._flight.segment(Path(text))  # before retention may take it away
+                self._flight.segment(Path(text))  # before retention may remove it
             self._retainer.apply()
 
     # -- the flight recorder ---------------------------------------------------------------------------------
 
-    def _stand(self, config: FlightConfig) -> None:
+    def _start_flight(self, config: FlightConfig) -> None:
         try:
             self._flight = FlightRecorder(
                 config.directory,
                 config.window,
                 lambda: self._source,
                 self._rotate,
-                self._flight_says,
+                self._flight_event,
                 every=config.pause,
                 most=config.most,
             )
@@ -213,7 +220,7 @@ class Recordings:
             self._recorder.rotate()
 
     def _write_flight(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Write out what the flight recorder holds: for a reason that was found, or because somebody asks."""
+        """Write what the flight recorder holds, for a reason found in the traffic or because somebody asks."""
         if self._flight is None:
             raise RecordingRefused("missing", "there is no flight recorder: start the proxy with --flight DIR")
         reason = Reason(
@@ -225,18 +232,18 @@ class Recordings:
         )
         return self._flight.trigger(reason, int(message.get("others", 0)))
 
-    def _flight_says(self, kind: str, fields: dict[str, Any]) -> None:
+    def _flight_event(self, kind: str, fields: dict[str, Any]) -> None:
         if kind == "written":
             fields["reason"] = fields.pop("text")
             self._emit(events.FlightWritten(**fields))
         else:
             self._emit(events.FlightFull(fields["text"]) if kind == "full" else events.FlightFailed(fields["text"]))
 
-    # -- what the observer tells -----------------------------------------------------------------------------
+    # -- what the observer reads -----------------------------------------------------------------------------
 
     @property
     def counts(self) -> dict[str, int]:
-        """Since the start, over all recordings."""
+        """Counts since the start, over all recordings."""
         counts = Counter(self._before)
         counts.update(self._consumer.counts)
         return dict(counts)
@@ -252,7 +259,7 @@ class Recordings:
         tls: frozenset[str] = frozenset(),
     ) -> None:
         if not failed:
-            self._connections[conn] = client, broker, upstream, tls
+            self._connections[conn] = _OpenConnection(client, broker, upstream, tls)
         self._consumer.opened(conn, time_ns, client, broker, upstream, failed, tls)
 
     def data(self, conn: int, direction: int, time_ns: int, data: bytes | memoryview, first: int = 0) -> None:
@@ -264,7 +271,7 @@ class Recordings:
             self._synced(conn, direction)
             data = data[first:]
         if key not in self._seen:
-            # The other direction may come straight from the ring. Where nothing has come, a frame begins.
+            # Both directions: the other one may come on a track, past this method.
             self._seen |= {(conn, 0), (conn, 1)}
         self._consumer.data(conn, direction, time_ns, data)
 
@@ -273,10 +280,10 @@ class Recordings:
         if (conn, 1 - direction) not in self._unsynced:
             self._barred.discard(conn)
 
-    def begin(self) -> tuple[dict[int, Any], set[int], int, int] | None:
-        """As of `reading.Straight`."""
+    def begin(self) -> NativeRecorders | None:
+        """As in `ring.reader.NativeConsumer`."""
         begun = self._consumer.begin()
-        return None if begun is None else (begun[0], self._barred, *begun[1:])
+        return None if begun is None else NativeRecorders(begun[0], self._barred, *begun[1:])
 
     def end(self, nbytes: int) -> None:
         self._consumer.end(nbytes)
@@ -296,7 +303,7 @@ class Recordings:
 
     def lost(self, conn: int, direction: int, nbytes: int) -> None:
         if (conn, direction) in self._unsynced:
-            self._synced(conn, direction)  # what comes next starts at a frame
+            self._synced(conn, direction)  # its next data starts at a frame
         else:
             self._consumer.lost(conn, direction, nbytes)
 

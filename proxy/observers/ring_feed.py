@@ -1,4 +1,4 @@
-"""From records of the ring to the calls of a consumer: what every process beside the relay does with what it reads."""
+"""From records of the ring to calls of a consumer: what every process beside the relay does with what it reads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DATA = Kind.DATA  # looked up once: this is done for every chunk
 
 
 class Consumer(Protocol):
-    """What is fed: `Recordings`, `inspector.Inspection`, or `metrics.meter.Gauge`.
+    """What follows the traffic: `Recordings` or `TrafficDecoder`.
 
     Times are nanoseconds since the epoch; directions are 0 (requests) and 1 (responses).
     """
@@ -28,18 +28,18 @@ class Consumer(Protocol):
         failed: str = "",
         tls: frozenset[str] = frozenset(),
     ) -> None:
-        """A connection begins. `failed`: how its broker was not reached, if it was not; `tls`: the legs that are TLS."""
+        """A connection begins. failed: why its broker was not reached, or empty. tls: the legs that use TLS."""
 
     def data(
         self, conn: int, direction: int, time_ns: int, data: bytes | memoryview, first_frame: int = NONE
     ) -> None:
-        """Bytes of the client leg. `first_frame`: where the first frame begins in them."""
+        """Bytes of the client leg. first_frame: where the first frame begins in them, or `NONE`."""
 
     def skipped(self, conn: int, direction: int, time_ns: int, nbytes: int) -> None:
-        """So many bytes passed unseen."""
+        """So many bytes of the client leg passed without being read."""
 
     def broker_leg(self, conn: int, direction: int, time_ns: int, frame: bytes, note: str = "") -> None:
-        """A frame of the broker leg (with its size), where it is not what the client has."""
+        """A frame of the broker leg (with its size bytes) where the client leg has another."""
 
     def note(self, conn: int, correlation_id: int, text: str) -> None:
         """A comment on an exchange."""
@@ -48,11 +48,11 @@ class Consumer(Protocol):
         """So many bytes were overwritten before they were read."""
 
     def closed(self, conn: int, time_ns: int, how: str = "fin", by: str = "") -> None:
-        """A connection ends: "fin", "rst" or "lost", first by "client" or "broker"."""
+        """A connection ends. how: "fin", "rst" or "lost". by: who ended it, as in `decoder.connection.events.Closed`."""
 
 
 class RingFeed:
-    """Gives a consumer what the ring says, and counts connections and bytes."""
+    """Calls a consumer with the records of the ring, and counts connections and bytes."""
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
@@ -60,14 +60,14 @@ class RingFeed:
         self.open = 0
         """Connections that are open now."""
         self.opened = 0
-        """Connections whose broker was reached, so far."""
+        """Connections so far whose broker was reached."""
         self.bytes = [0, 0]
-        """Of requests and of responses, so far."""
+        """Bytes so far, of requests and of responses."""
         self.finished = False
         """Whether the relay has said that nothing follows."""
 
     def take(self, record: Record | Lost) -> None:
-        """One record of the ring."""
+        """Take one record of the ring."""
         consumer = self._consumer
         if isinstance(record, Lost):
             consumer.lost(record.connection, record.direction, record.nbytes)
@@ -81,8 +81,8 @@ class RingFeed:
         elif kind == Kind.CLOSED:
             self.open -= 1
             self._legs.pop(conn, None)
-            said = json.loads(bytes(data))
-            consumer.closed(conn, time_ns, said["how"], said.get("by", ""))
+            about = json.loads(bytes(data))
+            consumer.closed(conn, time_ns, about["how"], about.get("by", ""))
         elif kind == Kind.NOTE:
             consumer.note(conn, first - (1 << 32) if first >> 31 else first, bytes(data).decode())
         elif kind == Kind.BROKER_LEG:
@@ -93,12 +93,12 @@ class RingFeed:
         elif kind == Kind.STOP:
             self.finished = True
 
-    def _opened(self, conn: int, time_ns: int, said: dict[str, Any]) -> None:
-        failed = said.get("failed", "")
+    def _opened(self, conn: int, time_ns: int, about: dict[str, Any]) -> None:
+        failed = about.get("failed", "")
         self.open += 1
         self.opened += 0 if failed else 1
-        client, broker, upstream = (tuple(said[name]) for name in ("client", "broker", "upstream"))
-        tls = frozenset(said.get("tls", ()))
+        client, broker, upstream = (tuple(about[name]) for name in ("client", "broker", "upstream"))
+        tls = frozenset(about.get("tls", ()))
         self._consumer.opened(conn, time_ns, client, broker, None if failed else upstream, failed, tls)
 
     def _broker_leg(self, record: Record) -> None:
@@ -110,7 +110,7 @@ class RingFeed:
         whole = bytes(self._legs.pop(record.connection))
         note = 2 + int.from_bytes(whole[:2], "big")
         frame = whole[note:]
-        # a piece may have been lost with the ring; half a frame would be taken for a whole one
+        # A piece may have been lost; the rest must not be taken for a whole frame.
         if len(frame) >= 8 and int.from_bytes(frame[:4], "big") + 4 == len(frame):
             self._consumer.broker_leg(
                 record.connection, record.direction, record.time_ns, frame, whole[2:note].decode()

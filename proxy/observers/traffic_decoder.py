@@ -1,7 +1,7 @@
 """The bytes of the ring as exchanges: the one decoder of a process that follows traffic exchange by exchange.
 
-Findings, the flight recorder's trigger, live exchanges and metrics are listeners of it. A recorder decodes for itself, and so does
-what only counts (`counting`): both work on chunks in C, at a multiple of the speed.
+Findings, the flight recorder's trigger, live exchanges and metrics listen to it. Recorders (`recordings`) and `exchange_counter` decode
+for themselves: they work chunk by chunk in C, many times faster.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Moved = Callable[[int, int, int, int], object]
 
 
 class TrafficDecoder:
-    """A `ring_feed.Consumer` that gives each event to all its listeners.
+    """A `ring_feed.Consumer` that passes each event to all its listeners.
 
     Exchanges carry in their `marks` what the relay reported of them: notes, that they were changed, and the broker legs. A listener that raises misses that event; the others do not.
     """
@@ -34,7 +34,7 @@ class TrafficDecoder:
         self._listeners = listeners
         self._moved = moved
         self.faults = 0
-        """Events, and chunks, that could not be taken because of a fault of ours."""
+        """Events and chunks that were missed because of a bug."""
         self._connections: dict[int, Connection] = {}
         self._failed: dict[int, str] = {}
         self._topics = Topics()
@@ -47,7 +47,7 @@ class TrafficDecoder:
         for listener in self._listeners:
             try:
                 listener(event)
-            except Exception:  # it stands beside the traffic; one event less is no reason to end
+            except Exception:  # a bug here costs one event, not the process
                 self.faults += 1
 
     def _tell_events(self, conn: int, events: Iterable[Event]) -> None:
@@ -94,7 +94,7 @@ class TrafficDecoder:
     def _decode(self, conn: int, decode: Callable[[], list[Event]]) -> None:
         try:
             events = decode()
-        except Exception:  # the decoder's state is no longer to be trusted: this connection is not followed any more
+        except Exception:  # the decoder's state cannot be trusted any more: stop following this connection
             self.faults += 1
             del self._connections[conn]
             return

@@ -1,1 +1,1 @@
-"""The ring in shared memory through which observers hear of the traffic, without ever holding it up."""
+"""The ring in shared memory from which observers read the traffic, without ever delaying it."""

@@ -1,12 +1,12 @@
 """One reader of several rings: what the workers of one proxy have written, as one stream in the order of its times.
 
-A recording, the findings and the metrics are about all connections: topics that were named on one are used on
-another, groups span them, and a recording grows at its end. So each of these has one process, which reads all rings,
-and not one process per worker. What it does not keep up with is lost and counted, ring by ring.
+A recording, findings and metrics are about all connections: topics that one connection names are used on another, groups span
+connections, and a recording grows at its end. So one process reads all rings, and not one process per worker. What it cannot keep up
+with is lost and counted, ring by ring.
 
-A record is handed out when every other ring has a later one, or when it is `HOLD_NS` old: a worker that was about to
-write an earlier one has done so by then. The order within one connection is exact in any case, as each belongs to one
-worker. When a worker dies, the supervisor writes `Kind.GONE` into its ring: its connections end there.
+A record is yielded when every other ring has a later one, or when it is `HOLD_NS` old: a worker that was about to write an earlier one
+has done so by then. The order within a connection is always exact, as each belongs to one worker. When a worker dies, the supervisor
+writes `Kind.GONE` into its ring: its connections end there.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from .clock import now_ns
-from .reader import Lost, Record, RingReader, Straight
+from .reader import Lost, Record, RingReader, NativeConsumer
 from .ring import _HEADER, _SLOT, _W_SEQUENCE, DESCRIPTOR, Kind, Ring, RingWriter
 from .wakeup import hush
 
 HOLD_NS = 2_000_000
 """How long a record waits for earlier ones of other rings."""
 _STEPPED_NS = 1_000_000_000
-"""A time so far ahead of the clock is no time to wait for: the clock has been set back."""
+"""A time this far ahead of the clock is not waited for: the clock was set back."""
 _NAP_SECONDS = 0.001
 _BATCH = 512
 
@@ -41,14 +41,14 @@ class RingAccess:
     reader: int
     bell: int
 
-    def open(self) -> RingReader | SeveralRings:
+    def open(self) -> RingReader | MergedRings:
         """The reader of the one ring, or of all."""
         readers = [RingReader(Ring.attach(fd), self.reader, self.bell, room) for fd, room in self.rings]
-        return readers[0] if len(readers) == 1 else SeveralRings(readers, self.bell)
+        return readers[0] if len(readers) == 1 else MergedRings(readers, self.bell)
 
 
 def resume(writer: RingWriter) -> None:
-    """Let a new writer count on where the one before it in the same ring has ended."""
+    """Let a new writer go on counting where its predecessor in the same ring has ended."""
     if writer.sequence:
         place = _HEADER + (writer.sequence - 1 & writer.ring.slots - 1) * _SLOT
         _, meta, _, _, length, _, _, total = DESCRIPTOR.unpack_from(writer.ring.buffer, place)
@@ -56,7 +56,7 @@ def resume(writer: RingWriter) -> None:
 
 
 class _Source:
-    """One ring. `head`: its next record, read already."""
+    """One ring. `head`: its next record, which was already read."""
 
     __slots__ = ("_records", "head", "open", "over", "reader")
 
@@ -77,8 +77,8 @@ class _Source:
         return self.head
 
 
-class SeveralRings:
-    """As `RingReader`, over all rings. They ring the same bell."""
+class MergedRings:
+    """Reads all rings as `RingReader` reads one. All ring the same bell."""
 
     def __init__(self, readers: list[RingReader], bell: int) -> None:
         self._sources = [_Source(reader) for reader in readers]
@@ -91,11 +91,11 @@ class SeveralRings:
 
     @property
     def lost_bytes(self) -> int:
-        """Data bytes that were not handed out, of all rings. Exact."""
+        """Data bytes of all rings that were not yielded. Exact."""
         return sum(source.reader.lost_bytes for source in self._sources)
 
-    def read(self, limit: int = _BATCH, straight: Straight | None = None) -> Iterator[Record | Lost]:
-        """What has been written since, at most about `limit` records. Nothing goes `straight`: it has to be put in order."""
+    def read(self, limit: int = _BATCH, consumer: NativeConsumer | None = None) -> Iterator[Record | Lost]:
+        """What has been written since, at most about `limit` records. Nothing goes to native recorders: it has to be put in order first."""
         horizon = now_ns() - HOLD_NS
         for _ in range(limit):
             found: _Source | None = None
@@ -127,7 +127,7 @@ class SeveralRings:
                 source.open.add(record.connection)
             elif kind == Kind.CLOSED:
                 if record.connection not in source.open:
-                    return  # it ended with its worker
+                    return  # it has ended with its worker
                 source.open.discard(record.connection)
             elif kind == Kind.STOP:
                 source.over = True
@@ -137,7 +137,7 @@ class SeveralRings:
             yield record
 
     def _empty(self) -> bool:
-        """Whether nothing has been written that was not read."""
+        """Whether everything that was written has been read."""
         return not self._held and all(
             source.reader._words[_W_SEQUENCE] == source.reader._cursor for source in self._sources
         )
@@ -152,7 +152,7 @@ class SeveralRings:
         self.disarm()
 
     def arm(self) -> bool:
-        """Ask for the bell; False when there is something to read. `disarm` when it rang or the time is up."""
+        """Ask for the bell. False if there is something to read. Call `disarm` when the bell has rung or the time is up."""
         armed = [source.reader.arm() for source in self._sources]
         return all(armed) and not self._held
 

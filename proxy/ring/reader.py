@@ -1,11 +1,11 @@
-"""The reading end of the ring: a cursor, exact losses, and the way back to a frame start after one.
+"""The reading end of the ring: a cursor, exact losses, and the way back to a frame start after a loss.
 
-`RingReader.read` gives records (`Record`). When the writer has come round to chunks that were not read yet, the
-reader goes on half a ring behind the head, asks the writer which connections are open, and each direction of a
-connection goes on at the first frame start it sees; a `Lost` with the exact number of bytes comes before it.
+`RingReader.read` yields records (`Record`). When the writer has overwritten chunks that were not read, the reader goes on half a ring
+behind the head and asks the writer which connections are open. Each direction of a connection then goes on at the first frame start;
+a `Lost` with the exact number of bytes comes before it.
 
-Chunks that are plain data of a natively recorded connection (`captures.recording.native_recorder`) need not become records: where the
-accelerator is, `read` lets it take them from the ring itself (`Straight`), and gives what is left.
+Plain data of a connection with a native recorder (`captures.recording.native_recorder`) need not become records: with the accelerator, `read` lets the recorders of a
+`NativeConsumer` take such chunks from the ring themselves, and yields the rest.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _DATA = Kind.DATA
 
 
 class Record(NamedTuple):
-    """One descriptor with its bytes. Those of `Kind.DATA` stand in the ring itself when the writer waits for this
-    reader: they are good until the next record is asked for."""
+    """One descriptor with its bytes. When the writer waits for this reader, those of `Kind.DATA` are a view of the ring itself, valid
+    until the next record is asked for."""
 
     kind: Kind
     connection: int
@@ -55,29 +55,37 @@ class Record(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """`nbytes` of one direction were not seen; the next data of it starts at a frame."""
+    """`nbytes` of one direction were lost; its next data starts at a frame."""
 
     connection: int
     direction: int
     nbytes: int
 
 
-class Straight(Protocol):
-    """A consumer that has native recorders."""
+class NativeRecorders(NamedTuple):
+    """NativeRecorders by connection, connections that must not use theirs now, and `base` and `stop` of `native.ConnectionRecorder.feed`."""
 
-    def begin(self) -> tuple[dict[int, Any], set[int], int, int] | None:
-        """(recorders by connection, connections that are not to be taken all the same, and `base` and `stop` as
-        `native.ConnectionRecorder.feed` has them), or None: nothing can be taken now."""
+    by_connection: dict[int, Any]
+    barred: set[int]
+    base: int
+    stop: int
+
+
+class NativeConsumer(Protocol):
+    """A consumer that has connections on recorders."""
+
+    def begin(self) -> NativeRecorders | None:
+        """The recorders that may take chunks now; None if none may."""
 
     def end(self, requests: int, responses: int) -> None:
-        """So many bytes of each direction went to native recorders, but for the end that comes as a record next."""
+        """So many bytes of each direction went onto recorders, not counting the rest of a chunk that comes as a record next."""
 
     def failed(self, connection: int, error: Exception) -> None:
-        """A native recorder could not take a chunk; what is left of that comes as a record."""
+        """A native recorder could not take a chunk; the rest of the chunk comes as a record."""
 
 
 class RingReader:
-    """One reader with its own cursor. `bell` wakes it, `writer_bell` wakes a writer that waits for room."""
+    """One reader with its own cursor. bell: wakes it. writer_bell: wakes a writer that waits for room."""
 
     def __init__(self, ring: Ring, reader: int, bell: int, writer_bell: int) -> None:
         self._ring = ring
@@ -90,25 +98,25 @@ class RingReader:
         self._bell = bell
         self._writer_bell = writer_bell
         self._cursor: int = self._words[self._sequence_word]
-        # where each stream should go on, by connection: positions of both directions; then, for a direction that is
-        # unsynced, the position to resume from, else -1
+        # By connection: the position where each direction should go on; then, for each direction that waits for a frame
+        # start, the position from which bytes are lost, else -1
         self._streams: dict[int, array[int]] = {}
         self._feed: Any = None
         if native is not None and hasattr(native, "RingFeed"):
             place = ring.map, ring.data, _HEADER, ring.slots, ring.data_at, ring.data_size
             self._feed = native.RingFeed(*place, reader, writer_bell)
         self._open: set[int] = set()
-        # the connections named so far in answer to our last loss; None: nothing lost since
+        # Connections that the writer has named since our last loss; None: nothing lost since the last complete list
         self._present: set[int] | None = None
         self._total = 0
         self.lost_chunks = 0
         self.lost_bytes = 0
-        """Data bytes that were not handed out: overtaken, or skipped to reach a frame start. Exact."""
+        """Data bytes that were not yielded: overwritten, or skipped to reach a frame start. Exact."""
         if self._cursor:
             self._begin_late()
 
     def _begin_late(self) -> None:
-        """Another reader was here before: nothing of what it read counts as lost, and the open connections are asked for."""
+        """Take over from another reader: what it has read does not count as lost, and the writer is asked for open connections."""
         place = _HEADER + (self._cursor - 1 & self._ring.slots - 1) * _SLOT
         sequence, meta, _, _, length, _, _, total = DESCRIPTOR.unpack_from(self._ring.buffer, place)
         if sequence == self._cursor - 1:
@@ -121,7 +129,7 @@ class RingReader:
         words = self._words
         if words[_W_SEQUENCE] != self._cursor:
             return
-        # Under steady load the next chunk is near: a nap costs the writer nothing, a bell costs it a system call.
+        # Under steady load the next chunk comes soon: a short sleep costs the writer nothing, a bell costs it a system call.
         time.sleep(0.002)
         if words[_W_SEQUENCE] != self._cursor:
             return
@@ -131,8 +139,8 @@ class RingReader:
         words[self._waiting_word] = 0
 
     def arm(self) -> bool:
-        """Ask for the bell, for a reader that waits in a loop of its own; False when there is something to read.
-        `disarm` when it rang or the time is up."""
+        """Ask for the bell, for a reader that waits in a loop of its own. False if there is something to read. Call `disarm` when
+        the bell has rung or the time is up."""
         self._words[self._waiting_word] = 1
         return self._words[_W_SEQUENCE] == self._cursor
 
@@ -141,17 +149,17 @@ class RingReader:
         self._words[self._waiting_word] = 0
         hush(self._bell)
 
-    def read(self, limit: int = 512, straight: Straight | None = None) -> Iterator[Record | Lost]:
-        """What has been written since, at most `limit` chunks, but for what `straight` takes."""
+    def read(self, limit: int = 512, consumer: NativeConsumer | None = None) -> Iterator[Record | Lost]:
+        """What has been written since, at most `limit` chunks, without those that the consumer's recorders take."""
         ring, words, slots = self._ring, self._words, self._ring.slots
         unpack, area, size = DESCRIPTOR.unpack_from, ring.data, ring.data_size
         awaited = words[self._active_word] == BLOCK
         if self._feed is None:
-            straight = None
+            consumer = None
         while limit > 0:
             limit -= 1
-            if straight is not None:
-                taken, rest = self._take(straight, limit + 1)
+            if consumer is not None:
+                taken, rest = self._take(consumer, limit + 1)
                 limit -= taken
                 if rest is not None:
                     connection, direction, time_ns, data, end = rest
@@ -172,8 +180,8 @@ class RingReader:
             data = area[offset : offset + length]
             if not awaited or meta & 0xFF != _DATA:
                 data = bytes(data)
-            # Only now is it certain that nothing was written over it: the writer may be filling up to a chunk
-            # (and have skipped the rest of the area) beyond its head.
+            # Only now is it certain that the chunk was not overwritten: the writer may be filling up to a chunk beyond its
+            # head, and may have skipped the rest of the area.
             if (
                 sequence != cursor
                 or words[_W_SEQUENCE] - cursor >= slots
@@ -198,21 +206,21 @@ class RingReader:
             self._publish(cursor, position + length)
 
     def _publish(self, cursor: int, end: int) -> None:
-        """A chunk was read: the writer may have its room again."""
+        """A chunk was read: the writer may use its room again."""
         words, ring = self._words, self._ring
         words[self._position_word] = end
         words[self._sequence_word] = cursor + 1
-        # A writer that waits is woken when there is room for more than the next chunk: each time costs both a switch.
+        # A writer that waits is woken when there is room for more than the next chunk: each wake-up costs two context switches.
         if words[_W_BLOCKED] and (
             words[_W_POSITION] - end < ring.data_size * 3 // 16 and words[_W_SEQUENCE] - cursor < ring.slots // 4
         ):
             words[_W_BLOCKED] = 0
             sound(self._writer_bell)
 
-    def _take(self, straight: Straight, most: int) -> tuple[int, Any]:
-        """Chunks that native recorders took, and what is left of the last: (connection, direction, time_ns, data, position of
-        its end), or None."""
-        begun = straight.begin()
+    def _take(self, consumer: NativeConsumer, most: int) -> tuple[int, Any]:
+        """How many chunks went onto recorders, and the rest of the last: (connection, direction, time_ns, data, position of its end),
+        or None."""
+        begun = consumer.begin()
         if begun is None:
             return 0, None
         before = self._cursor
@@ -229,9 +237,9 @@ class RingReader:
             else:
                 requests -= len(rest[3])
         if self._cursor != before:
-            straight.end(requests, responses)
+            consumer.end(requests, responses)
         if error is not None:
-            straight.failed(rest[0], error)
+            consumer.failed(rest[0], error)
         return chunks, rest
 
     def _streams_of(self, connection: int) -> array[int]:
@@ -282,7 +290,7 @@ class RingReader:
                     streams[2 + direction_of] = 0
             yield Record(Kind.OPENED, connection, direction, time_ns, data, first)
         elif kind == Kind.PRESENT_END:
-            # an incomplete list (overtaken in the middle of it) says nothing about who is gone
+            # an incomplete list, part of which was overwritten, does not say who is gone
             if self._present is None or len(self._present) != json.loads(bytes(data))["open"]:
                 return
             gone = self._open - self._present

@@ -6,13 +6,12 @@ Layout of the memory (all words are native 64-bit, so that each is stored at onc
                  from byte 512 on, one 64-byte block per reader (`READERS`)
     descriptors  `slots` x 64 bytes: sequence, connection/direction/kind, time_ns, data position, length,
                  first frame, stream position, total bytes so far
-    data         `data_size` bytes; sockets are read straight into it
+    data         `data_size` bytes; sockets are read directly into it
 
-Data positions only grow; the place in the area is `position % data_size`. A chunk never wraps. As long as the readers
-keep up, the writer stays in the first part of the area by making its position jump. The writer waits
-for nobody: a descriptor or chunk is valid for as long as the head has not come round to it, and a reader checks
-that *after* it has copied. What a reader loses is exact: every data descriptor carries its position in the stream
-of its connection and direction, and the running total of all data.
+Data positions only grow; the place in the area is `position % data_size`. A chunk never wraps. As long as the readers keep up, the
+writer stays in the first part of the area by making its position jump. The writer waits for nobody: a descriptor or chunk is valid
+until the head has come round to it, and a reader checks that *after* it has copied. Losses are exact: every data descriptor carries its
+position in the stream of its connection and direction, and the running total of all data.
 
 Wake-up: a reader that has nothing to do says so in its block; only then does the writer ring its bell (`bells`).
 """
@@ -33,9 +32,9 @@ CHUNK = 256 * 1024
 CAREFUL_CHUNK = 64 * 1024
 """The same while frames are looked at one by one (each may become several descriptors)."""
 HOT = 1 << 20
-"""The part of the area that is used as long as readers keep up: as much as stays in a processor's cache."""
+"""The part of the area that is used while readers keep up: as much as stays in a processor's cache."""
 ASK = 32 * 1024
-"""Bytes that are written before the readers are asked again whether they have read everything."""
+"""Bytes that are written before the writer looks again whether the readers have read everything."""
 NONE = (1 << 64) - 1
 """`first_frame` of a chunk in which no frame starts."""
 READERS = 7
@@ -54,7 +53,7 @@ DESCRIPTOR = struct.Struct("=8Q")
 
 
 class Kind(IntEnum):
-    """What a descriptor tells."""
+    """What a descriptor is about."""
 
     OPENED = 1
     """A connection; data: JSON with the addresses `client`, `broker`, `upstream`, `streams`, both stream lengths, and `tls`, the legs that are TLS."""
@@ -67,19 +66,19 @@ class Kind(IntEnum):
     NOTE = 5
     """Text about an exchange; `first_frame` is the correlation id."""
     PRESENT = 6
-    """A connection that is open now; for a reader that lost chunks. Data as in OPENED."""
+    """A connection that is open now, for a reader that lost chunks. Data as in OPENED."""
     PRESENT_END = 7
     """All open connections have been named."""
     STOP = 8
     """Nothing follows."""
     GONE = 9
-    """The writer has died, and its connections have ended with it (see `several_rings`)."""
+    """The writer has died, and its connections have ended with it (see `merged_rings`)."""
     SKIPPED = 10
-    """Bytes of the client leg that passed unseen (see `splicing`); no data, `first_frame` says how many."""
+    """Bytes of the client leg that passed without being read (see `splicing`); no data, `first_frame` says how many."""
 
 
 class Ring:
-    """The mapped memory. `create` makes it, `attach` maps one that was handed over as a file descriptor."""
+    """The mapped memory. `create` makes it, `attach` maps the memory of a file descriptor."""
 
     def __init__(self, fd: int, size: int) -> None:
         self.fd = fd
@@ -98,9 +97,9 @@ class Ring:
 
     @classmethod
     def create(cls, data_size: int = 16 << 20, slots: int = 32768) -> Ring:
-        """A new anonymous ring (gone with the last process that maps it).
+        """Create an anonymous ring; it is gone with the last process that maps it.
 
-        data_size: bytes, at least 4 chunks; slots: descriptors, a power of two.
+        data_size: bytes, at least 4 chunks. slots: number of descriptors, a power of two.
         """
         if data_size < 4 * CHUNK or slots & (slots - 1) or slots < 8:
             raise ValueError("a ring needs at least 4 chunks of data and a power of two of slots")
@@ -121,7 +120,7 @@ class Ring:
         return ring
 
     def close(self) -> None:
-        """Unmap and close. Views that are still held elsewhere keep the memory alive."""
+        """Unmap and close. Views of it that exist elsewhere keep the memory alive."""
         for view in (self.data, self.words, self.buffer):
             view.release()
         try:
@@ -134,25 +133,25 @@ class Ring:
         return _W_READERS + reader * 8 + word
 
     def admit(self, reader: int, *, lossless: bool) -> None:
-        """Reserve a reader's block before anything is written, so that nothing is missed."""
+        """Reserve a reader's block. It reads what is written from now on."""
         words = self.words
         words[self.reader_word(reader, SEQUENCE)] = words[_W_SEQUENCE]
         words[self.reader_word(reader, POSITION)] = words[_W_POSITION]
         words[self.reader_word(reader, ACTIVE)] = BLOCK if lossless else DROP
 
     def read_losslessly(self) -> tuple[int, ...]:
-        """How far the readers have read that must not lose anything."""
+        """How far the lossless readers have read."""
         words = self.words
         blocking = (each for each in range(READERS) if words[self.reader_word(each, ACTIVE)] == BLOCK)
         return tuple(words[self.reader_word(each, word)] for each in blocking for word in (SEQUENCE, POSITION))
 
     def dismiss(self, reader: int) -> None:
-        """A reader is gone; nobody waits for it any more."""
+        """A reader is gone: the writer no longer waits for it."""
         self.words[self.reader_word(reader, ACTIVE)] = 0
 
 
-class PlainPen:
-    """What puts chunks into the ring, and looks at its readers. The accelerator has the same (native/ring.c)."""
+class PlainChunkWriter:
+    """Puts chunks into the ring, and looks at its readers. The accelerator has the same (native/ring.c)."""
 
     def __init__(self, ring: Ring, bells: dict[int, int]) -> None:
         self.ring = ring
@@ -171,39 +170,39 @@ class PlainPen:
         self._limit_sequence = 0
         self._overrun_until = 0
         self._ask_again = 0
-        """Small chunks need not look at every reader each time."""
+        """The position at which to look at the readers again: small chunks need not do so each time."""
         self._read_until = 0
-        """Where the last rewind led: every reader had read everything before it, whatever position it shows."""
+        """Where the last rewind led: every reader had read everything before it, whatever its position says."""
         self._rewound_to = 0
-        """The same of every rewind, for the readers that must not lose any."""
+        """The same for every rewind, for lossless readers."""
 
     # -- room ------------------------------------------------------------------------------------------------
 
     def has_room(self) -> bool:
-        """Whether one more chunk may be read without overtaking a reader that must not lose any."""
+        """Whether one more chunk may be read without overtaking a lossless reader."""
         if self.position <= self._limit_position and self.sequence <= self._limit_sequence:
             return True
         words, ring = self._words, self.ring
-        # As if one had just read everything: it may come at any time, in the place of one that was dismissed.
+        # As if one had just read everything: a reader may be admitted at any time in the place of one that was dismissed.
         position, sequence = self.position, self.sequence
         for reader in range(READERS):
             if words[ring.reader_word(reader, ACTIVE)] == BLOCK:
                 position = min(position, max(words[ring.reader_word(reader, POSITION)], self._rewound_to))
                 sequence = min(sequence, words[ring.reader_word(reader, SEQUENCE)])
-        # what one chunk may still cause (held frames that are written twice, answers) has to fit behind the limit
+        # What one chunk may still cause (held frames that are written twice, answers) has to fit beyond the limit.
         self._limit_position = position + self._size * 3 // 8 - CHUNK
         self._limit_sequence = sequence + self._slots // 2
         return self.position <= self._limit_position and self.sequence <= self._limit_sequence
 
     def blocked(self, value: bool) -> None:
-        """Ask the readers to ring when they have made room (or say that it is no longer needed)."""
+        """Set whether the readers are to ring when they have made room."""
         self._words[_W_BLOCKED] = int(value)
 
     def _may_rewind(self) -> bool:
-        """Whether to go on at the beginning of the area, whose memory the processor still has at hand.
+        """Whether to go on at the beginning of the area, which is still in the processor's cache.
 
-        Yes when every reader has read everything, and also when one is so far behind that it loses most of what
-        comes anyway: then its losses cost the connections nothing. A reader that must not lose any has read everything then.
+        Yes when every reader has read everything, and also when one is so far behind that it loses most of what comes anyway: then
+        its losses cost the connections nothing. Lossless readers must have read everything.
         """
         words, ring = self._words, self.ring
         furthest = self.position
@@ -226,10 +225,10 @@ class PlainPen:
     # -- writing ---------------------------------------------------------------------------------------------
 
     def space(self, size: int = CHUNK) -> tuple[int, int]:
-        """Where the next chunk can be received: (offset in `data`, length). Nothing is taken until `take`."""
+        """Where the next chunk can be received: (offset in `data`, length). `take` publishes it."""
         offset = self.position % self._size
         if offset >= HOT and self.position >= self._ask_again and self._may_rewind():
-            # Said before it is done: a reader must not take what comes for what was here.
+            # Published before it is done: a reader must not take what comes for what was here.
             self.position += self._size - offset
             self._words[_W_POSITION] = self._rewound_to = self.position
             offset = 0
@@ -242,10 +241,10 @@ class PlainPen:
         return 0, size
 
     def take(self, kind: int, connection: int, direction: int, time_ns: int, length: int, first: int, stream: int) -> None:
-        """Publish the `length` bytes that now stand where `space` said.
+        """Publish the `length` bytes that were received where `space` said.
 
-        first: offset of the first frame start in the chunk, or NONE; stream: position of its first byte in the
-        stream of this connection and direction.
+        first: offset of the first frame start in the chunk, or NONE. stream: position of its first byte in the stream of this
+        connection and direction.
         """
         sequence = self.sequence
         position = self.position
@@ -270,7 +269,7 @@ class PlainPen:
     # -- readers ---------------------------------------------------------------------------------------------
 
     def ring_bells(self) -> None:
-        """Wake the readers that said they have nothing to do. Once per turn, not per chunk."""
+        """Wake the readers that have nothing to do. Call it once per turn, not per chunk."""
         words = self._words
         for word, fd in self._bells:
             if words[word]:
@@ -278,7 +277,7 @@ class PlainPen:
                 sound(fd)
 
     def snapshot_wanted(self) -> bool:
-        """Whether a reader lost chunks since the last call and needs to hear which connections are open."""
+        """Whether a reader has lost chunks since the last call and needs to know which connections are open."""
         words = self._words
         wanted = False
         for word in self._snapshots:
@@ -289,18 +288,18 @@ class PlainPen:
 
 
 if TYPE_CHECKING or not hasattr(native, "RingPen"):  # without a compiler, or on other systems than Linux
-    Pen = PlainPen
+    ChunkWriter = PlainChunkWriter
 else:
 
-    class Pen(native.RingPen):
+    class ChunkWriter(native.RingPen):
         """The same in C."""
 
         def __init__(self, ring: Ring, bells: dict[int, int]) -> None:
             super().__init__(ring.map, _HEADER, ring.slots, ring.data_at, ring.data_size, list(bells.items()))
 
 
-class RingWriter(Pen):
-    """The one producer. Not thread-safe. `bells` are those of the readers, by reader number."""
+class RingWriter(ChunkWriter):
+    """The one writer of a ring. Not thread-safe. bells: the readers' bells by reader number."""
 
     def __init__(self, ring: Ring, bells: dict[int, int]) -> None:
         super().__init__(ring, bells)
@@ -309,7 +308,7 @@ class RingWriter(Pen):
 
     @property
     def hold_limit(self) -> int:
-        """Most bytes of a held frame that still fit (twice) when a reader must not lose any."""
+        """Most bytes of a held frame that still fit twice while there is a lossless reader."""
         return self.ring.data_size // 4
 
     def write(
@@ -322,8 +321,8 @@ class RingWriter(Pen):
         first: int = NONE,
         stream: int = 0,
     ) -> None:
-        """Copy `data` in and publish it, in as many chunks as needed (`first` belongs to the first of them;
-        for BROKER_LEG it counts the bytes to come)."""
+        """Copy `data` in and publish it, in as many chunks as needed. `first` belongs to the first chunk; of a BROKER_LEG each chunk
+        says how many bytes are still to come."""
         size = len(data)
         if size <= CAREFUL_CHUNK:
             offset, _ = self.space(CAREFUL_CHUNK)

@@ -1,7 +1,7 @@
-"""What wakes another process or thread: one file descriptor that is rung, polled for, and hushed.
+"""A bell: one file descriptor that wakes another process or thread. It is sounded, polled for, and hushed.
 
-An eventfd where there is one; elsewhere a pipe that is open at both ends under one descriptor (a FIFO whose name is
-gone again), so that it can be handed over in the same way. Ringing never waits: a full pipe is ringing already.
+An eventfd where there is one; elsewhere a FIFO that is open at both ends under one descriptor and whose name was removed, so that it
+can be handed over in the same way. Sounding never waits: a full pipe rings already.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _MOST = 4096
 
 
 def new_bell() -> int:
-    """A new one, non-blocking and not inherited."""
+    """A new bell, non-blocking and not inherited."""
     if not PORTABLE and hasattr(os, "eventfd"):
         return os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
     with tempfile.TemporaryDirectory(prefix="barnabas-") as directory:
@@ -27,7 +27,7 @@ def new_bell() -> int:
 
 
 def sound(fd: int) -> None:
-    """Whoever polls for it wakes up."""
+    """Wake whoever polls for it."""
     try:
         os.write(fd, _ONE)
     except BlockingIOError:
@@ -35,7 +35,7 @@ def sound(fd: int) -> None:
 
 
 def hush(fd: int) -> None:
-    """It has been heard."""
+    """Reset it."""
     try:
         os.read(fd, _MOST)
     except BlockingIOError:
@@ -43,11 +43,11 @@ def hush(fd: int) -> None:
 
 
 def shared_memory(name: str, size: int) -> int:
-    """A file descriptor of so many bytes that other processes can map, and that is gone with the last of them."""
+    """A file descriptor of memory that other processes can map, and that is gone with the last of them. size: bytes."""
     if not PORTABLE and hasattr(os, "memfd_create"):
         fd = os.memfd_create(name, os.MFD_CLOEXEC)
     else:
-        fast = "/dev/shm"  # in memory, where there is such a place
+        fast = "/dev/shm"  # in memory, where it exists
         fd, path = tempfile.mkstemp(prefix=f"{name}-", dir=fast if os.access(fast, os.W_OK) else None)
         os.unlink(path)
     os.ftruncate(fd, size)

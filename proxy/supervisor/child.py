@@ -13,7 +13,7 @@ PACKET = 1 << 20
 
 
 def receive_settings(fd: int) -> tuple[socket.socket, dict[str, Any]]:
-    """The control socket and its first packet: settings as JSON."""
+    """The control socket, and the settings from its first packet, which is JSON. The process ignores SIGINT and SIGTERM from now on."""
     # Ctrl-C and `kill` may reach the whole group; when to stop is the supervisor's decision.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
@@ -26,9 +26,9 @@ def receive_settings(fd: int) -> tuple[socket.socket, dict[str, Any]]:
 
 
 class Parent:
-    """The process that started this one, as it was when this was made.
+    """The process that started this one.
 
-    A fork of the fork server is that one's child, and outlives it: only the control socket tells it that its proxy is gone.
+    A fork of the fork server is the fork server's child and outlives it: only the control socket tells it that its proxy is gone.
     """
 
     forked = False

@@ -1,4 +1,4 @@
-"""The proxy's processes: fresh interpreters (or forks of a fork server), each with one end of a control socket; started, told, ended."""
+"""The proxy's processes: fresh interpreters (or forks of a fork server), each with one end of a control socket."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from .interpreter import python
 Process = subprocess.Popen[bytes] | Forked
 
 OBSERVER_SECONDS = 30.0
-"""How long the observer may take to finish the recording: it is niced, so on a starved machine it comes late."""
+"""How long the observer may take to finish the recording: it runs at low priority, so it is late on an overloaded machine."""
 READER_SECONDS = 20.0
-"""How long the other readers may take for what is left, after the observer has finished: they are niced, too."""
+"""How long each other reader may take for what is left, after the observer has finished: they run at low priority, too."""
 CONTROL_SECONDS = 5.0
 
 
 def start_child(
     module: str, settings: dict[str, Any], fds: Sequence[int], fork_server: ForkServer | None = None
 ) -> tuple[Process, socket.socket]:
-    """Run `barnabas.proxy.<module>` with these settings and descriptors; our end of its control socket."""
+    """Run `barnabas.proxy.<module>` with these settings and descriptors; return it with our end of its control socket."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         ours.send(json.dumps(settings, default=os.fspath).encode())
@@ -49,7 +49,7 @@ def start_child(
 
 
 def wait_or_kill(child: Process, seconds: float) -> None:
-    """Give it so long to end."""
+    """Wait for a process to end, at most so long, and then kill it."""
     try:
         child.wait(max(seconds, 0.0))
     except subprocess.TimeoutExpired:
@@ -58,7 +58,7 @@ def wait_or_kill(child: Process, seconds: float) -> None:
 
 
 class Children:
-    """All of a proxy's, by name."""
+    """All processes of a proxy, by name."""
 
     def __init__(self, fork_server: ForkServer | None = None) -> None:
         self._fork_server = fork_server
@@ -67,18 +67,18 @@ class Children:
         """Our ends of their control sockets."""
 
     def start(self, name: str, module: str, settings: dict[str, Any], fds: Sequence[int]) -> None:
-        """Start one, perhaps in the place of another."""
+        """Start a process, or replace one."""
         self.processes[name], self.controls[name] = start_child(module, settings, fds, self._fork_server)
 
-    def tell(self, name: str, command: dict[str, Any]) -> None:
-        """Nothing happens if it is not there."""
+    def send(self, name: str, command: dict[str, Any]) -> None:
+        """Send a command. Nothing happens if the process is not there."""
         try:
             self.controls[name].send(json.dumps(command).encode())
         except (OSError, KeyError):
             pass
 
     def end(self, relays: Sequence[str], seconds: float) -> None:
-        """Wait for the relays, which have been told to end, for so long, and then end what reads their rings."""
+        """Wait for the relays, which were told to stop, at most so long; then stop the readers of their rings, and the others."""
         until = time.monotonic() + seconds
         standing = [self.processes[name] for name in relays if name in self.processes]
         for relay in standing:
@@ -86,8 +86,8 @@ class Children:
         in_order = bool(standing) and all(relay.returncode == 0 for relay in standing)
         for name, longest in (("observer", OBSERVER_SECONDS), ("inspector", READER_SECONDS), ("meter", READER_SECONDS)):
             if name in self.processes:
-                # The relays' last word ends it; without that the socket does.
-                self.tell(name, {"do": "stop"})
+                # The relays' last record in the ring ends it; without that, the end of its socket does.
+                self.send(name, {"do": "stop"})
                 if not in_order:
                     self.controls[name].shutdown(socket.SHUT_WR)
                 wait_or_kill(self.processes[name], longest)

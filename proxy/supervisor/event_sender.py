@@ -1,4 +1,4 @@
-"""What the relay tells its supervisor: as much as is of use to people, and never at the cost of the traffic."""
+"""How a relay sends events to its supervisor: no more than people can use, and never at the cost of the traffic."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable
 
 from ..events import Event, Suppressed, encode
-from .beginning import ACCEPTING
+from .relay_readiness import ACCEPTING
 
 EVENTS_PER_SECOND = 200
 
 
 class EventSender:
-    """Sends events. `gone` is called when the supervisor is."""
+    """Sends events. Calls `gone` when the supervisor is gone."""
 
     def __init__(self, control: socket.socket, gone: Callable[[], None]) -> None:
         self._control = control
@@ -43,14 +43,14 @@ class EventSender:
             self._gone()
 
     def begin(self) -> None:
-        """Say that clients are taken from now on."""
+        """Say that this relay accepts clients from now on."""
         try:
             self._control.send(ACCEPTING)
         except OSError:
             self._gone()
 
     def is_new(self, event: Event) -> bool:
-        """Whether an event that is the same for every connection has not been asked about before."""
+        """Whether this is the first call with this event; for events that are the same for every connection."""
         if event in self._said:
             return False
         self._said.add(event)

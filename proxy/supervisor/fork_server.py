@@ -1,15 +1,15 @@
-"""A process that has everything loaded, whose forks become a proxy's processes: there in milliseconds, where a fresh interpreter
-needs half a second. For those who start a great many proxies, such as tests; Linux alone.
+"""A process that has everything loaded, and whose forks become a proxy's processes. A fork starts in milliseconds where a fresh
+interpreter takes half a second. For programs that start many proxies, such as tests. Linux only.
 
     python -m barnabas.proxy.supervisor.fork_server FD      FD: the owner's socket; it ends when that does
 
-A request is one packet: the module, the numbers that its descriptors have here, and the descriptors themselves. The answer
-has the fork's pid and a pidfd. The fork server is the parent of all, so their exit codes are asked of it.
+A request is one packet: the module, the numbers that its descriptors have in the caller, and the descriptors themselves. The answer
+has the fork's pid and a pidfd. The fork server is the parent of all forks, so it is asked for their exit codes.
 
-Why not `multiprocessing`'s forkserver: a proxy's processes get their descriptors under the numbers that their settings name, the
-settings by a socket, and a process group of their own; what forks there is a function of a pickled main module, ends with a
-resource tracker, and frees what was loaded object by object. Why not `interception.plugin_host.forkserver`: that one must not have run any code but its
-own before it forks, keeps the plugins' sources, and ends its forks with itself; these go on.
+Why not `multiprocessing`'s forkserver: a proxy's processes need their descriptors under the numbers in their settings, their settings
+from a socket, and a process group of their own. That forkserver runs a function of a pickled main module, ends with a resource
+tracker, and frees what was loaded object by object. Why not `interception.plugin_host.forkserver`: it must not run any code but its own before it forks,
+keeps the plugins' sources, and ends its forks with itself; the forks of this one go on.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from .interpreter import python
 
 PACKET = 4096
 MOST_FDS = 250
-"""That Linux lets through with one packet (SCM_MAX_FD is 253)."""
+"""Most descriptors in one packet (Linux allows 253, SCM_MAX_FD)."""
 START_SECONDS = 60.0
 _PROXY = __package__.rpartition(".")[0]
 _MODULES = {"control": "control.server"}
@@ -43,11 +43,11 @@ _LOADED = ("relay.loop", "observers.observer", "observers.inspector", "control.s
 
 
 class ForkServerGone(OSError):
-    """It has ended, or never began; processes have to be started in the ordinary way."""
+    """The fork server has ended or could not start; start processes in the ordinary way."""
 
 
 class Forked:
-    """A fork, with what `subprocess.Popen` has and the supervisor needs."""
+    """A fork, with the part of `subprocess.Popen` that the supervisor needs."""
 
     def __init__(self, fork_server: ForkServer, pid: int, pidfd: int) -> None:
         self.pid = pid
@@ -56,7 +56,7 @@ class Forked:
         self._lock = threading.Lock()
 
     def wait(self, timeout: float | None = None) -> int:
-        """Its exit code (below 0 for a signal). `subprocess.TimeoutExpired` when it goes on for longer."""
+        """Its exit code (negative for a signal). `subprocess.TimeoutExpired` if it runs longer."""
         ended = select.poll()
         ended.register(self._pidfd, select.POLLIN)
         if not ended.poll(None if timeout is None else max(timeout, 0.0) * 1000):
@@ -68,14 +68,14 @@ class Forked:
             return self.returncode
 
     def poll(self) -> int | None:
-        """Its exit code if it has ended, else None."""
+        """Its exit code, or None while it runs."""
         try:
             return self.wait(0)
         except subprocess.TimeoutExpired:
             return None
 
     def kill(self) -> None:
-        """Nothing happens if it has ended."""
+        """Kill it, if it has not ended."""
         with self._lock:
             if self.returncode is None:
                 try:
@@ -88,7 +88,7 @@ class Forked:
 
 
 class ForkServer:
-    """Starts at once, is ready when it first answers. `available` says whether this system has what it takes."""
+    """Starts at once, and is ready when it first answers. available: whether this system supports it."""
 
     available = hasattr(os, "pidfd_open") and hasattr(socket, "recv_fds")
 
@@ -105,21 +105,21 @@ class ForkServer:
             )
 
     def start(self, module: str, fds: Sequence[int]) -> Forked:
-        """A process that is `barnabas.proxy.MODULE`; the first of the descriptors is its control socket. ForkServerGone."""
+        """Start `barnabas.proxy.MODULE`; the first descriptor is its control socket. Raises ForkServerGone."""
         if len(fds) > MOST_FDS:
             raise ForkServerGone(f"{len(fds)} descriptors are too many")
         answer, sent = self._ask({"start": _MODULES.get(module, module), "fds": list(fds)}, fds)
         return Forked(self, int(answer["pid"]), sent[0])
 
     def code(self, pid: int) -> int:
-        """Of a fork that has ended; as good as killed where the fork server has gone before it."""
+        """The exit code of a fork that has ended; that of a killed process if the fork server is gone."""
         try:
             return int(self._ask({"code": pid}, ())[0]["code"])
         except ForkServerGone:
             return -signal.SIGKILL
 
     def close(self) -> None:
-        """End it. Its forks go on."""
+        """End the fork server. Its forks go on."""
         self._socket.close()
         self._process.wait()
 
@@ -129,7 +129,7 @@ class ForkServer:
                 socket.send_fds(self._socket, [json.dumps(what).encode()], fds)
                 packet, sent, _, _ = socket.recv_fds(self._socket, PACKET, 1)
             except OSError as error:
-                self._socket.close()  # an answer that comes after all must not be taken for another's
+                self._socket.close()  # so that a late answer is not taken for that of another request
                 raise ForkServerGone(str(error)) from None
         if not packet:
             raise ForkServerGone("the fork server has ended")
@@ -137,7 +137,7 @@ class ForkServer:
 
 
 def serve(owner: socket.socket) -> Callable[[], None] | None:
-    """Fork until the owner goes: None. In a fork: what it is to do."""
+    """Fork until the owner is gone, then return None. In a fork, return the function to run."""
     while True:
         try:
             packet, sent, _, _ = socket.recv_fds(owner, PACKET, MOST_FDS)
@@ -166,7 +166,7 @@ def serve(owner: socket.socket) -> Callable[[], None] | None:
 
 
 def _renumber(have: Sequence[int], want: Sequence[int]) -> None:
-    """Give descriptors the numbers that the settings speak of, and close all others but the standard three."""
+    """Give descriptors the numbers that the settings name, and close all others but the standard three."""
     above = max([*have, *want, 2]) + 1
     moved = [fcntl.fcntl(fd, fcntl.F_DUPFD, above) for fd in have]
     os.closerange(3, above)
@@ -180,7 +180,7 @@ def main() -> None:
     owner = socket.socket(fileno=int(sys.argv[1]))
     for name in _LOADED:
         import_module(f"{_PROXY}.{name}")
-    watched()  # every relay asks for it as it begins
+    watched()  # every relay needs it as it starts
     gc.collect()
     gc.freeze()
     run = serve(owner)
@@ -190,8 +190,8 @@ def main() -> None:
 
 
 def _end() -> NoReturn:
-    """As an interpreter ends, but what was loaded is left to the system: to free it object by object would copy each page of it,
-    and take longer than most proxies of tests run."""
+    """End like an interpreter, but leave what was loaded to the system: to free it object by object would copy each of its pages and
+    take longer than most proxies of tests run."""
     threading._shutdown()  # type: ignore[attr-defined]  # as multiprocessing does: waits for threads that are no daemons
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):

@@ -1,7 +1,7 @@
 """The one way in which Barnabas starts another Python interpreter.
 
-Python puts the current folder in front of its import path when it runs a module (``-m``). Somebody who opens a capture that
-stands in a stranger's folder must not run that stranger's ``json.py``, so every child gets ``-P``.
+Python puts the current folder at the head of its import path when it runs a module (``-m``). Whoever opens a capture in a stranger's
+folder must not run that stranger's ``json.py``, so every child gets ``-P``.
 """
 
 from __future__ import annotations

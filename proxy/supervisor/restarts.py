@@ -1,9 +1,9 @@
-"""When a process of the proxy that has ended is started again.
+"""When a process of the proxy that has ended is restarted.
 
-The first time at once, then after a delay that doubles from 0.5 to 30 seconds while the process keeps ending. A process that has
-stayed for a minute begins anew. Readers of the ring, the meter and the control server are started again for as long as the proxy
-runs; a relay that ends more than `MOST` times in a minute is given up, and a proxy without any relay ends with an error, so that
-whoever supervises it starts it afresh.
+The first time at once, then after a delay that doubles from 0.5 to 30 seconds while the process keeps ending. A process that ran for a
+minute starts over with no delay. Readers of the ring and the control server are restarted for as long as the proxy runs. A relay that
+ends more than `MOST` times in a minute is given up; a proxy without any relay ends with an error, so that its own supervisor can
+restart it.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections import deque
 from collections.abc import Callable
 
 MOST = 5
-"""A relay is started again at most so often ..."""
+"""A relay is restarted at most so often ..."""
 WITHIN_SECONDS = 60.0
-"""... in so long; ends that are further apart are not counted together."""
+"""... in this time; ends that are further apart are not counted together."""
 FIRST_SECONDS, LONGEST_SECONDS = 0.5, 30.0
 
 
@@ -28,7 +28,7 @@ class Restarts:
         self._in_a_row: dict[str, int] = {}
 
     def ended(self, name: str) -> float:
-        """A process has ended: seconds to wait before it is started again."""
+        """A process has ended. Return how long to wait before it is restarted (seconds)."""
         now = self._clock()
         ends = self._ends.setdefault(name, deque(maxlen=MOST + 1))
         lasted = not ends or now - ends[-1] > WITHIN_SECONDS

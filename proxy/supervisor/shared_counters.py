@@ -1,9 +1,8 @@
 """Counts of rules that several workers share, so that `after`, `times` and `every` are exact over all of them.
 
-A table in the workers' shared memory (`board`): SLOTS entries of five 64-bit words: the rule's serial number (0: free), a bit
-for each worker that has the rule, how often it matched, how often it fired, and when it began. A match is counted under the
-board's lock. A serial number stands for one rule from when it was given to when it is changed or removed; whoever changes the
-rules of all workers gives it.
+A table in the workers' shared memory (`worker_shared_state`): SLOTS entries of five 64-bit words: the rule's serial number (0: free),
+a bit for each worker that has the rule, how often it matched, how often it fired, and when it began. A match is counted under the
+lock. A serial number stands for one rule until that is changed or removed; it is given by whoever changes the rules of all workers.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ Lock = Callable[[], AbstractContextManager[bool]]
 
 
 class SharedCount:
-    """One entry. `matched` and `hits` are those of all workers."""
+    """One entry of the table. `matched` and `hits` count for all workers."""
 
     __slots__ = ("_at", "_lock", "_words")
 
@@ -57,7 +56,7 @@ class SharedCount:
         self._words[self._at + _BEGUN] = when
 
     def locked(self) -> AbstractContextManager[object]:
-        """Nobody else counts meanwhile (or it took too long: traffic goes on, and a match may be lost)."""
+        """Hold the lock while counting. Where it cannot be had in time, traffic goes on and a match may be lost."""
         return self._lock()
 
 
@@ -68,10 +67,10 @@ class SharedCounters:
         self._words = memory.cast("Q")
         self._bit = 1 << worker
         self._lock = lock
-        self.keep(())  # what an earlier worker in this place had
+        self.keep(())  # drop what an earlier worker in this place had
 
     def count(self, serial: int, begun_ns: int) -> RuleCounter:
-        """The count of a rule; one of this worker's own if there is no room."""
+        """The count of a rule; a count of this worker locked if the table is full."""
         words = self._words
         with self._lock():
             free = -1
@@ -88,7 +87,7 @@ class SharedCounters:
             return SharedCount(words, free, self._lock)
 
     def keep(self, serials: Iterable[int]) -> None:
-        """This worker has these rules and no others."""
+        """Keep the counts of these rules for this worker, and no others."""
         kept = set(serials)
         words = self._words
         with self._lock():
@@ -100,23 +99,23 @@ class SharedCounters:
 
 
 def new_serial() -> int:
-    """A number that no other rule has."""
+    """A serial number that no other rule has."""
     return secrets.randbits(62) + 1
 
 
 def first_serial(rule: Rule) -> int:
-    """That of a rule of the start, which every worker finds by itself."""
+    """The serial number of a rule that the proxy starts with; every worker computes the same."""
     return zlib.crc32(repr((rule.name, rule.to_dict())).encode()) + 1
 
 
 class Serials:
-    """The serial numbers of a file's rules: a rule that stays as it is keeps its own."""
+    """The serial numbers of the rules of a file. A rule that does not change keeps its number."""
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         self._known = {rule.name: (rule, first_serial(rule)) for rule in rules}
 
     def renew(self, rules: Iterable[Rule]) -> None:
-        """Exactly these rules from now on."""
+        """Replace the rules."""
         before = self._known
         self._known = {
             rule.name: before[rule.name]

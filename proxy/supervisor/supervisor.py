@@ -5,9 +5,9 @@
         for event in proxy.events():
             print(event.text)
 
-The relay (or several workers of it), the observer and the inspector are child processes (fresh interpreters, so
-threads and pytest do not matter). They end by themselves when this process does, however it ends: each notices that
-the other end of its control socket is closed.
+The relay (or several workers), the observer and the inspector are child processes: fresh interpreters, so threads and pytest in this
+one do not matter. They end by themselves when this process does, however it ends: each notices that the other end of its control
+socket is closed.
 """
 
 from __future__ import annotations
@@ -40,25 +40,24 @@ from ..events import (
     WorkerStarted,
     decode,
 )
-from ..metrics.settings import READER as METER
-from ..metrics.settings import Metering, heard
+from ..metrics.settings import Metering, event_packet
 from ..ring.wakeup import new_bell
 from ..settings.proxy_config import ProxyConfig as ProxyConfig
 from ..settings.proxy_config import ProxyError as ProxyError
-from .assigning import INSPECTOR, OBSERVER, for_inspector, for_observer, for_relays
-from .beginning import ACCEPTING, SECONDS, Said, receive, until_all_accept
 from .children import Children
 from .fork_server import ForkServer
-from .preparing import Prepared, prepared
+from .process_settings import for_inspector, for_observer, for_relays
+from .relay_readiness import ACCEPTING, SECONDS, Packet, receive, until_all_accept
 from .restarts import MOST, Restarts
 from .shared_counters import Serials
-from .worker_pool import Crew, Voices, relay_names
+from .startup_resources import StartupResources, acquire
+from .worker_pool import EventDeduplicator, WorkerPool, relay_names
 
 ENDING_SECONDS, HEARING_SECONDS = 5.0, 30.0
-"""What relays may take beyond `drain_seconds` before they are killed, and what is left of their events to be heard: a
-machine that is overloaded needs seconds for what takes none otherwise, and what they told last would be missing."""
+"""How long relays may take beyond `drain_seconds` before they are killed, and how long their last events are waited for: an
+overloaded machine takes seconds for what takes no time otherwise, and the last events would be missing."""
 
-READERS = {"observer": OBSERVER, "inspector": INSPECTOR, "meter": METER}
+READERS = {"observer": 0, "inspector": 1, "meter": 2}
 """Processes that read the rings -> their numbers among the readers."""
 MODULES = {
     "observer": "observers.observer",
@@ -68,14 +67,14 @@ MODULES = {
 }
 """Process -> its module below `proxy`."""
 DUE_MS = 100
-"""How often it is looked whether a process is to be started again."""
+"""How often to look whether a process is to be restarted (milliseconds)."""
 
 
 class Proxy:
-    """A relay, or several workers, with an observer, and perhaps an inspector. Not restartable: make a new one."""
+    """A relay, or several workers, with an observer, and perhaps an inspector and a meter. It starts once: to restart, make a new one."""
 
     def __init__(self, config: ProxyConfig, *, fork_server: ForkServer | None = None) -> None:
-        """`fork_server`: whose forks its processes are to be; else they are fresh interpreters."""
+        """`fork_server`: the processes are its forks; without one they are fresh interpreters."""
         self.config = config
         self._address: Address | None = None
         self._queue: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
@@ -83,33 +82,33 @@ class Proxy:
         self._children, self._controls = self._processes.processes, self._processes.controls
         self._thread: threading.Thread | None = None
         self._begun = threading.Event()
-        """Set when it is known which relays take clients: `_accepting`."""
+        """Set when it is known which relays accept clients: `_accepting`."""
         self._accepting: set[str] = set()
         self._stopping = False
         self._lock = threading.Lock()
         self._starting = threading.Lock()
-        """Held where processes are started, and where it is decided that none are any more."""
+        """Held while processes are started, and while `_stopping` is set, after which none is started."""
         self._relays: list[str] = []
         """The names of the relays among the processes, once started."""
-        self._crew: Crew | None = None
-        self._voices = Voices()
+        self._pool: WorkerPool | None = None
+        self._deduplicator = EventDeduplicator()
         self._rules = list(config.rules)
         self._serials = Serials(self._rules)
         self._relay_settings: dict[str, Any] = {}
         self._given_up: set[str] = set()
-        """Relays that are not started again."""
+        """Relays that are not restarted."""
         self._restarts = Restarts()
         self._due: dict[str, float] = {}
-        """Processes that have ended -> when another one is started in their place."""
-        self._begun_at: dict[str, float] = {}
+        """Processes that have ended -> when to restart them (monotonic seconds)."""
+        self._started_at: dict[str, float] = {}
         """Process -> when it was started (monotonic seconds)."""
-        self._starting_again: set[str] = set()
-        """Relays that have been started in the place of others and take no clients yet."""
-        self._ready: Prepared | None = None
+        self._restarted: set[str] = set()
+        """Relays that were restarted and do not accept clients yet."""
+        self._resources: StartupResources | None = None
         self._bells: dict[str, int] = {}
-        """What wakes the observer and the inspector."""
+        """Wake the observer and the inspector."""
         self.failed = ""
-        """Why the proxy has ended by itself; empty while it has not."""
+        """Why the proxy has ended by itself; empty if it has not."""
         self.control: ControlStart | None = None
         """The control API, once started; `control.access` says how to reach it. None if there is none."""
         self.meter: Metering | None = None
@@ -128,41 +127,42 @@ class Proxy:
         if self._address is not None:
             raise ProxyError("the proxy has been started already")
         config = self.config
-        ready = prepared(config)
+        resources = acquire(config)
         self._relays = relay_names(config.workers)
-        self.meter, self.control = ready.meter, ready.control
+        self.meter, self.control = resources.meter, resources.control
         control = self.control
         fixed = config.listen[1] != 0
-        crew = self._crew = Crew(
-            config.workers, ready.listener, fixed=fixed, lossless=config.lossless, ring_bytes=config.ring_bytes
+        pool = self._pool = WorkerPool(
+            config.workers, resources.listener, fixed=fixed, lossless=config.lossless, ring_bytes=config.ring_bytes
         )
-        self._ready = ready
+        self._resources = resources
         self._bells = {"observer": new_bell(), "inspector": new_bell()}
         try:
             for name in self._readers():
                 self._admit(name)
             for name in self._readers():
                 self._start_reader(name)
-            self._relay_settings = for_relays(config, ready)
-            for worker, name in enumerate(crew.names):
+            self._relay_settings = for_relays(config, resources)
+            for worker, name in enumerate(pool.names):
                 commands = (control.commands(name), control.fds(name)) if control else ({}, [])
                 self._start_relay(worker, *commands)
             if control is not None:
                 self._start_control()
         except OSError as error:
             self._end_children(0.0)
-            crew.close()
+            pool.close()
             for fd in self._bells.values():
                 os.close(fd)
-            ready.give_up()
+            resources.release()
             raise ProxyError(f"cannot start the proxy's processes: {reason(error)}") from None
-        # Whatever a process was given stays open here: another one may have to take its place.
+        # What a process was given stays open here: another one may have to take its place.
         if control is not None:
             control.close_pairs()
-        self._thread = threading.Thread(target=self._hear, args=(ready.said(config),), name="proxy events", daemon=True)
+        first = resources.first_events(config)
+        self._thread = threading.Thread(target=self._receive_events, args=(first,), name="proxy events", daemon=True)
         self._thread.start()
         self._await_relays()
-        self._address = ready.own
+        self._address = resources.own
         return self
 
     def _readers(self) -> list[str]:
@@ -174,18 +174,18 @@ class Proxy:
         return [*found, "meter"] if self.meter is not None else found
 
     def _admit(self, name: str) -> None:
-        """A place at the rings. Only the recording may make the relays wait: others may be late and miss something."""
-        assert self._crew is not None
-        self._crew.admit(READERS[name], self._bell(name), lossless=name == "observer" and self.config.lossless)
+        """Admit a reader of the rings. Only recording may make the relays wait: other readers may be late and miss something."""
+        assert self._pool is not None
+        self._pool.admit(READERS[name], self._bell(name), lossless=name == "observer" and self.config.lossless)
 
     def _bell(self, name: str) -> int:
         return self.meter.bell if name == "meter" and self.meter is not None else self._bells[name]
 
     def _start_reader(self, name: str) -> None:
-        crew, config, meter, control = self._crew, self.config, self.meter, self.control
-        assert crew is not None
-        access = crew.access(READERS[name], self._bell(name))
-        fds = [*crew.reader_fds, access.bell]
+        pool, config, meter, control = self._pool, self.config, self.meter, self.control
+        assert pool is not None
+        access = pool.access(READERS[name], self._bell(name))
+        fds = [*pool.reader_fds, access.bell]
         if name == "meter":
             assert meter is not None
             self._start_child(name, asdict(meter.settings(access)), [*fds, *meter.fds])
@@ -194,12 +194,12 @@ class Proxy:
         self._start_child(name, asdict(settings), [*fds, *(control.fds(name) if control else ())])
 
     def _start_control(self) -> None:
-        control, ready, meter = self.control, self._ready, self.meter
-        assert control is not None and ready is not None
+        control, resources, meter = self.control, self._resources, self.meter
+        assert control is not None and resources is not None
         settings, fds = control.server(
             self._bells,
-            listen=ready.own,
-            upstream=ready.upstream,
+            listen=resources.own,
+            upstream=resources.upstream,
             processes={name: child.pid for name, child in self._children.items()},
             metrics=meter.metrics if meter is not None else None,
             insecure=insecure(self.config),
@@ -219,16 +219,16 @@ class Proxy:
             raise ProxyError(f"cannot start the relay: {why}")
 
     def _start_relay(self, worker: int, commands: dict[str, Any], fds: Sequence[int]) -> None:
-        assert self._crew is not None
+        assert self._pool is not None
         settings = self._relay_settings | {"rules": [rule.to_dict() for rule in self._rules]}
         settings["rule_serials"] = [self._serials.of(rule) for rule in self._rules]
         name = self._relays[worker]
-        settings |= self._crew.for_worker(worker) | commands
-        self._processes.start(name, "relay.loop", settings, [*self._crew.worker_fds(worker), *fds])
+        settings |= self._pool.for_worker(worker) | commands
+        self._processes.start(name, "relay.loop", settings, [*self._pool.worker_fds(worker), *fds])
 
     def _start_child(self, name: str, settings: dict[str, Any], fds: Sequence[int]) -> None:
         self._processes.start(name, MODULES[name], settings, fds)
-        self._begun_at[name] = time.monotonic()
+        self._started_at[name] = time.monotonic()
 
     # -- events ----------------------------------------------------------------------------------------------
 
@@ -248,23 +248,23 @@ class Proxy:
             self._queue.put(None)
         return event
 
-    def _hear(self, first: Sequence[Event]) -> None:
-        """Tell the `first` events once relays take clients; then take events from the children until all have closed
-        their sockets."""
+    def _receive_events(self, first: Sequence[Event]) -> None:
+        """Publish the `first` events once relays accept clients; then events of the children, until all have closed their
+        sockets."""
         relays = set(self._relays)
-        self._accepting, said = until_all_accept({name: self._controls[name] for name in relays})
+        self._accepting, early = until_all_accept({name: self._controls[name] for name in relays})
         for event in first if self._accepting else ():
-            self._put(event)
+            self._publish(event)
         self._begun.set()
-        for early in said:
-            self._take(early)
+        for packet in early:
+            self._take(packet)
         poll = select.poll()
         names = {control.fileno(): name for name, control in self._controls.items()}
         for fd in names:
             poll.register(fd, select.POLLIN)
         while names or (self._due and not self._stopping):
             ready = [fd for fd, _ in poll.poll(DUE_MS if self._due else None)]
-            # The relays first: what the others report at the end comes after what they told before.
+            # The relays first: at the end, what the others report comes after what the relays sent before.
             for fd in [fd for fd in ready if names[fd] in relays] or ready:
                 name = names[fd]
                 if not self._take(receive(name, self._controls[name])):
@@ -274,60 +274,62 @@ class Proxy:
             now = time.monotonic()
             for name in [name for name, when in self._due.items() if when <= now]:
                 del self._due[name]
-                if self._start_again(name):
+                if self._restart(name):
                     names[self._controls[name].fileno()] = name
                     poll.register(self._controls[name].fileno(), select.POLLIN)
 
-    def _take(self, said: Said) -> bool:
-        """Whether there was anything."""
-        name, packet, fds = said
+    def _take(self, packet: Packet) -> bool:
+        """Act on a packet of a process; False if its socket has ended."""
+        name, data, fds = packet
         if fds:
-            self._share(name, json.loads(packet)["share"], fds[0])
-        elif packet == ACCEPTING:
+            self._share(name, json.loads(data)["share"], fds[0])
+        elif data == ACCEPTING:
             self._accepts(name)
-        elif packet.startswith(b'{"share"'):
-            pass  # its listener did not fit among our open files: the worker that has it serves its clients
-        elif packet:
-            self._heard(name, decode(packet))
-        return packet != b""
+        elif data.startswith(b'{"share"'):
+            pass  # the listener's descriptor did not fit among our open files: the worker that has it serves its clients
+        elif data:
+            self._take_event(name, decode(data))
+        return data != b""
 
-    def _heard(self, name: str, event: Event) -> None:
+    def _take_event(self, name: str, event: Event) -> None:
+        """Publish an event of a process, if it is one for the outside and no duplicate."""
         if isinstance(event, ReaderStuck) and not self._end_stuck(event):
             return
         if self.config.workers > 1 and name in self._relays:
-            merged = self._voices.merged(self._relays.index(name), event)
+            merged = self._deduplicator.merged(self._relays.index(name), event)
             if merged is None:
                 return
             event = merged
-        self._put(event)
+        self._publish(event)
 
     def _end_stuck(self, event: ReaderStuck) -> bool:
-        """End a reader for which a relay waits; False for one that has just begun, as another relay may speak of the last."""
+        """End a reader for which a relay waits; False for one that was just started: another relay may mean the one before."""
         name = event.process
-        if time.monotonic() - self._begun_at.get(name, 0.0) < event.seconds:
+        if time.monotonic() - self._started_at.get(name, 0.0) < event.seconds:
             return False
         self._children[name].kill()
         return True
 
     def _share(self, name: str, broker: list[Any], fd: int) -> None:
-        """A worker has opened a listener: the others get it, too."""
+        """Give a listener that a worker has opened to the others."""
         listener = socket.socket(fileno=fd)
         with self._starting:
-            if self._stopping or self._crew is None:
+            if self._stopping or self._pool is None:
                 listener.close()
                 return
-            self._crew.keep(listener, (broker[0], broker[1]))
+            self._pool.keep(listener, (broker[0], broker[1]))
             packet = json.dumps({"do": "listen", "broker": broker}).encode()
             for other in self._relays:
                 if other != name:
                     try:
                         socket.send_fds(self._controls[other], [packet], [fd], socket.MSG_DONTWAIT)
-                    except OSError:  # it is gone, and the next one gets them all; or stuck, and others serve
+                    except OSError:  # it is gone, and its successor gets all listeners; or stuck, and others serve the clients
                         pass
 
-    def _put(self, event: Event) -> None:
+    def _publish(self, event: Event) -> None:
+        """Give an event to whoever listens: the owner, the control server, the meter. Some are requests to us."""
         if isinstance(event, FlightWanted):
-            self._processes.tell("observer", event.command())
+            self._processes.send("observer", event.command())
             return
         self._queue.put(event)
         if self.control is not None:
@@ -335,47 +337,47 @@ class Proxy:
             if isinstance(event, ShutdownAsked):
                 threading.Thread(target=self.stop, name="proxy stop", daemon=True).start()
         meter = self._controls.get("meter")
-        packet = heard(event) if meter is not None else None
+        packet = event_packet(event) if meter is not None else None
         if meter is not None and packet is not None:
             try:
                 meter.send(packet, socket.MSG_DONTWAIT)
-            except OSError:  # it is busy, or gone: a later event says more
+            except OSError:  # it is busy, or gone: a later event has newer numbers
                 pass
 
     def _child_ended(self, name: str) -> None:
-        """A process is gone: say so, and when another one takes its place."""
+        """Report a process that has ended, and schedule its restart."""
         code = self._children[name].wait()
         if self._stopping or self.failed:
             return
         delay: float | None = self._restarts.ended(name)
         if name in self._relays:
-            self._starting_again.discard(name)
+            self._restarted.discard(name)
             if self._restarts.too_often(name):
                 delay = None
                 self._given_up.add(name)
                 if len(self._given_up) == len(self._relays):
                     self.failed = f"its relay ended more than {MOST} times in a minute"
-            if self._crew is not None:
-                self._crew.died(self._relays.index(name), delay is not None)
+            if self._pool is not None:
+                self._pool.died(self._relays.index(name), delay is not None)
         if self.config.workers > 1 and name in self._relays:
-            self._put(WorkerEnded(self._relays.index(name) + 1, code, delay is not None))
+            self._publish(WorkerEnded(self._relays.index(name) + 1, code, delay is not None))
         else:
-            self._put(ProcessFailed(name, code, delay))
+            self._publish(ProcessFailed(name, code, delay))
         if name in READERS:
             # Nobody reads any more: a lossless relay must not wait for it.
-            if self._crew is not None:
-                self._crew.dismiss(READERS[name])
-            self._tell_relays({"do": "reader gone"})
+            if self._pool is not None:
+                self._pool.dismiss(READERS[name])
+            self._command_relays({"do": "reader gone"})
         if delay is not None:
             self._due[name] = time.monotonic() + delay
         elif self.failed:
-            self._put(ProxyFailed(self.failed))
+            self._publish(ProxyFailed(self.failed))
             threading.Thread(target=self.stop, name="proxy stop", daemon=True).start()
 
-    def _start_again(self, name: str) -> bool:
-        """Start a process in the place of the one that ended. Whether there is one now; if not, it is tried again later."""
+    def _restart(self, name: str) -> bool:
+        """Restart a process that has ended. False if that has failed; then it is tried again later."""
         with self._starting:
-            if self._stopping or self._crew is None:
+            if self._stopping or self._pool is None:
                 return False
             before = self._controls[name]
             try:
@@ -392,25 +394,25 @@ class Proxy:
                 return False
             before.close()
         if name in self._relays:
-            self._starting_again.add(name)
+            self._restarted.add(name)
         else:
-            self._put(ProcessStarted(name, self._children[name].pid))
+            self._publish(ProcessStarted(name, self._children[name].pid))
         return True
 
     def _renew(self, name: str, commands: dict[str, Any], fds: Sequence[int]) -> None:
-        assert self._crew is not None
+        assert self._pool is not None
         if name in self._relays:
             self._start_relay(self._relays.index(name), commands, fds)
             return
-        self._crew.readmit(READERS[name], lossless=name == "observer" and self.config.lossless)
+        self._admit(name)
         try:
             self._start_reader(name)
         except OSError:
-            self._crew.dismiss(READERS[name])
+            self._pool.dismiss(READERS[name])
             raise
 
     def _control_again(self) -> None:
-        """Another control server, with new channels to all others."""
+        """Start another control server, with new channels to all others."""
         control = self.control
         assert control is not None
         control.make_pairs()
@@ -420,62 +422,61 @@ class Proxy:
                 packet = json.dumps({"do": "commands"}).encode()
                 try:
                     socket.send_fds(self._controls[name], [packet], [control.theirs(name)], socket.MSG_DONTWAIT)
-                except OSError:  # it is gone, and the one in its place gets a channel of its own
+                except OSError:  # it is gone, and its successor gets a channel of its own
                     pass
         finally:
             control.close_pairs()
-        assert self._ready is not None
-        for event in self._ready.said(self.config):
+        assert self._resources is not None
+        for event in self._resources.first_events(self.config):
             control.hear(event)
 
     def _accepts(self, name: str) -> None:
-        """A relay takes clients in the place of one that ended."""
-        if name in self._starting_again:
-            self._starting_again.discard(name)
+        """A relay accepts clients; report it if it was restarted."""
+        if name in self._restarted:
+            self._restarted.discard(name)
             pid = self._children[name].pid
-            self._put(WorkerStarted(self._relays.index(name) + 1, pid) if self.config.workers > 1 else ProcessStarted(name, pid))
+            self._publish(WorkerStarted(self._relays.index(name) + 1, pid) if self.config.workers > 1 else ProcessStarted(name, pid))
 
     def replace_rules(self, rules: list[Rule]) -> None:
-        """Exactly these rules from now on, on the connections that stand, too (`reloadable` has to be set). Rules that
-        are as before keep their counts. The event RulesReplaced, or RulesKept, follows."""
+        """Replace the rules, also for connections that are open (`reloadable` has to be set). Unchanged rules keep their
+        counts. The event RulesReplaced, or RulesKept, follows."""
         self._rules = list(rules)
         self._serials.renew(rules)
-        told = [{"rule": rule.to_dict(), "serial": self._serials.of(rule)} for rule in rules]
-        self._tell_relays({"do": "rules.from_file", "rules": told})
+        given = [{"rule": rule.to_dict(), "serial": self._serials.of(rule)} for rule in rules]
+        self._command_relays({"do": "rules.from_file", "rules": given})
 
     def reload_plugins(self) -> None:
-        """Load the plugins' files as they are now, as if they had been saved. The event PluginsLoaded, or PluginsKept,
-        follows."""
-        self._tell_relays({"do": "plugins.reload"})
+        """Load the plugins' files again, as when they are saved. The event PluginsLoaded, or PluginsKept, follows."""
+        self._command_relays({"do": "plugins.reload"})
 
-    def _tell_relays(self, command: dict[str, object]) -> None:
+    def _command_relays(self, command: dict[str, object]) -> None:
         for name in self._relays:
-            self._processes.tell(name, command)
+            self._processes.send(name, command)
 
     def write_flight(self, label: str = "flight", kind: str = "asked", reason: str = "") -> None:
-        """Write out what the flight recorder holds. The event FlightWritten, or FlightFailed, follows."""
-        self._processes.tell("observer", {"do": "recording.flight", "label": label, "kind": kind, "reason": reason})
+        """Write what the flight recorder holds. The event FlightWritten, or FlightFailed, follows."""
+        self._processes.send("observer", {"do": "recording.flight", "label": label, "kind": kind, "reason": reason})
 
     # -- the end ---------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """Accept nothing new, let responses in flight arrive (at most `drain_seconds`), end the processes, finish
-        the recording. May be called more than once."""
+        """Accept no new clients, wait for responses in flight (at most `drain_seconds`), end the processes, finish the recording.
+        May be called more than once."""
         with self._lock:
             with self._starting:
                 if self._stopping:
                     return
                 self._stopping = True
-                if self._crew is not None:
-                    self._crew.close_listeners()
-            self._tell_relays({"do": "stop", "seconds": self.config.drain_seconds})
+                if self._pool is not None:
+                    self._pool.close_listeners()
+            self._command_relays({"do": "stop", "seconds": self.config.drain_seconds})
             self._end_children(self.config.drain_seconds + ENDING_SECONDS)
             if self._thread is not None:
                 self._thread.join(HEARING_SECONDS)
             for control in self._controls.values():
                 control.close()
-            if self._crew is not None:
-                self._crew.close()
+            if self._pool is not None:
+                self._pool.close()
                 for fd in self._bells.values():
                     os.close(fd)
                 self._bells = {}

@@ -1,7 +1,7 @@
 """The relays of one proxy, from the supervisor's side: one, or several workers with one address map.
 
-Each worker has a ring of its own. Listening sockets are held here as well, so that a worker that dies is replaced by
-one with the same ports, and no client that was not accepted yet notices.
+Each worker has a ring of its own. Listening sockets are kept here as well, so that the worker that replaces one that died has the same
+ports, and no client that was not accepted yet notices.
 """
 
 from __future__ import annotations
@@ -36,12 +36,13 @@ from .worker_shared_state import Board
 RING_BYTES = 16 << 20
 LOSSLESS_RING_BYTES = 32 << 20
 RING_SLOTS = 32768
-_TOLD_BY_ALL = (
+_FROM_EVERY_WORKER = (
     Capped, ListenerFailed, PluginsKept, PluginsLoaded, PortPassedOver, BrokersDown, ConnectionsFull, RulesReplaced, RulesKept, NotVerified,
     NotHonoured, ReaderStuck,
 )  # fmt: skip
-"""Events that every worker tells for itself; people want to hear them once."""
-_TOLD_SECONDS = 30.0
+"""Events that every worker sends for itself; people want to see them once."""
+_SAME_SECONDS = 30.0
+"""How long the same event of another worker is a duplicate."""
 
 
 def relay_names(workers: int) -> list[str]:
@@ -49,8 +50,8 @@ def relay_names(workers: int) -> list[str]:
     return ["relay"] if workers == 1 else [f"relay-{number}" for number in range(1, workers + 1)]
 
 
-class Crew:
-    """What the workers share, and what the one that takes the place of another needs. `close` when they have ended."""
+class WorkerPool:
+    """What the workers share, and what a worker that replaces another needs. `close` when they have ended."""
 
     def __init__(self, workers: int, listener: socket.socket, *, fixed: bool, lossless: bool, ring_bytes: int) -> None:
         self.workers = workers
@@ -68,7 +69,7 @@ class Crew:
         self.board = Board.create(workers, port)
 
     def admit(self, reader: int, bell: int, *, lossless: bool) -> None:
-        """A reader of all rings, before anything is written."""
+        """Admit a reader of all rings, or one in the place of a reader that was dismissed. It reads what is written from now on."""
         for ring in self._rings:
             ring.admit(reader, lossless=lossless)
         self._bells[str(reader)] = bell
@@ -82,7 +83,7 @@ class Crew:
         return [*(ring.fd for ring in self._rings), *self._room_bells]
 
     def for_worker(self, worker: int) -> dict[str, Any]:
-        """What a relay is told."""
+        """The settings of a relay."""
         settings: dict[str, Any] = {
             "ring": self._rings[worker].fd,
             "room_bell": self._room_bells[worker],
@@ -103,46 +104,34 @@ class Crew:
         return settings
 
     def worker_fds(self, worker: int) -> list[int]:
-        """The descriptors that belong to that."""
+        """The descriptors that a relay needs for `for_worker`."""
         fds = [self._rings[worker].fd, self._room_bells[worker], self._listener.fileno(), *self._bells.values()]
         return [*fds, self.board.fd, *self._callers, *(listener.fileno() for listener, _ in self._listeners)]
 
     def dismiss(self, reader: int) -> None:
-        """A reader is gone; workers that come later do not wait for it either."""
+        """Dismiss a reader that is gone; workers started later do not wait for it either."""
         for ring in self._rings:
             ring.dismiss(reader)
 
     def keep(self, listener: socket.socket, broker: Address) -> None:
-        """A worker has opened a listener for a broker."""
+        """Keep the listener that a worker has opened for a broker."""
         self._listeners.append((listener, broker))
 
     def close_listeners(self) -> None:
-        """Nobody is to connect any more."""
+        """Accept no more clients."""
         for listener, _ in self._listeners:
             listener.close()
         self._listeners = []
         self._listener.close()
 
-    def readmit(self, reader: int, *, lossless: bool) -> None:
-        """Another process reads in the place of one that was dismissed, from here on."""
-        for ring in self._rings:
-            ring.admit(reader, lossless=lossless)
-
     def died(self, worker: int, again: bool) -> None:
-        """A worker is gone; say so in its ring. `again`: another one will write there."""
+        """Say in a worker's ring that it is gone. `again`: another worker will write there."""
         self.board.end(worker)
         writer = RingWriter(self._rings[worker], {int(reader): bell for reader, bell in self._bells.items()})
         resume(writer)
         writer.write(Kind.GONE, 0, 0, now_ns(), b"")
         if not again:
             writer.write(Kind.STOP, 0, 0, now_ns(), b"")
-        writer.ring_bells()
-
-    def stop_ring(self, worker: int) -> None:
-        """No other worker will write into this ring."""
-        writer = RingWriter(self._rings[worker], {int(reader): bell for reader, bell in self._bells.items()})
-        resume(writer)
-        writer.write(Kind.STOP, 0, 0, now_ns(), b"")
         writer.ring_bells()
 
     def close(self) -> None:
@@ -157,18 +146,19 @@ class Crew:
         self._rings, self._room_bells, self._callers = [], [], []
 
 
-class Voices:
-    """The events of several workers as those of one relay."""
+class EventDeduplicator:
+    """Makes the events of several workers those of one relay."""
 
     def __init__(self) -> None:
-        self._told: dict[Event, tuple[int, float]] = {}
+        self._seen: dict[Event, tuple[int, float]] = {}
+        """Event -> the worker that sent it first, and when."""
 
     def merged(self, worker: int, event: Event) -> Event | None:
-        """The event as it is to be told; None if another worker has told it."""
-        if isinstance(event, _TOLD_BY_ALL):
+        """The event; None if another worker has sent it."""
+        if isinstance(event, _FROM_EVERY_WORKER):
             now = time.monotonic()
-            by, when = self._told.get(event, (worker, now))
-            if by != worker and (isinstance(event, Capped) or now - when < _TOLD_SECONDS):
+            by, when = self._seen.get(event, (worker, now))
+            if by != worker and (isinstance(event, Capped) or now - when < _SAME_SECONDS):
                 return None
-            self._told[event] = worker, now
+            self._seen[event] = worker, now
         return event

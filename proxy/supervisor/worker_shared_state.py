@@ -1,13 +1,13 @@
-"""What the workers of one proxy share in memory: how busy each is, and what was learned of brokers.
+"""What the workers of one proxy share in memory: how busy each is, and what they have learned of brokers.
 
     header     4096 bytes of 64-bit words: magic, workers, bytes of the log, the next port;
                from word 64 on a block of 8 words per worker: state, open connections, accepted ones, clients wait
     log        JSON, one entry a line; only ever appended to
     own        65,536 words by source port: a mark of the worker's own connection to a broker (`transparent`)
-    tally      counts of rules (`tally`), written under the lock
+    counters   of rules (`shared_counters`), written under the lock
 
-Each word has one writer. The log and the next port are written under a lock that goes with its holder, however that
-ends; a worker that cannot get it in time goes on alone. Whoever reads the log reads as far as its length says.
+Each word has one writer. The log and the next port are written under a lock that ends with its holder, however that one ends; a worker
+that cannot get it in time goes on without it. Readers read the log up to its length.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .shared_counters import SIZE as TALLY
 
 MOST_WORKERS = 32
 LOCK_SECONDS = 0.25
-"""A lock is held for a few microseconds; whoever holds it longer has been stopped, and traffic must not stop with it."""
+"""The lock is held for a few microseconds. A process that holds it longer has been stopped, and traffic must not stop with it."""
 LOG_BYTES = 1 << 20
 
 _MAGIC = 0x44524F424E5242
@@ -51,7 +51,7 @@ class Board:
         self._log = self._buffer[_HEADER : _HEADER + LOG_BYTES]
         self._own = self._buffer[_HEADER + LOG_BYTES : _SIZE - TALLY].cast("Q")
         self.tally = self._buffer[_SIZE - TALLY :]
-        """Counts of rules (`tally`)."""
+        """The counters of rules (`shared_counters`)."""
         self._read = 0
         if not self._words[_W_MAGIC]:
             return
@@ -61,7 +61,7 @@ class Board:
 
     @classmethod
     def create(cls, workers: int, next_port: int) -> Board:
-        """A new one; next_port: the first that a broker's listener may have, 0 for any."""
+        """Create the memory. next_port: the first that a broker's listener may have, 0 for any."""
         board = cls(shared_memory("barnabas-board", _SIZE))
         board._words[_W_MAGIC], board._words[_W_WORKERS] = _MAGIC, workers
         board._words[_W_PORT] = next_port
@@ -74,51 +74,51 @@ class Board:
         self._map.close()
         os.close(self.fd)
 
-    # -- who is how busy -------------------------------------------------------------------------------------
+    # -- how busy each worker is -----------------------------------------------------------------------------
 
     def _word(self, worker: int, word: int) -> int:
         return _W_BLOCKS + worker * 8 + word
 
     def begin(self, worker: int) -> int:
-        """A worker is about to start with no connection; how many an earlier one in its place has accepted."""
+        """A worker starts, with no connection. Return how many connections its predecessor has accepted."""
         words = self._words
         words[self._word(worker, _OPEN)] = words[self._word(worker, _WAITS)] = 0
         words[self._word(worker, _STATE)] = _HERE
         return words[self._word(worker, _ACCEPTED)]
 
     def end(self, worker: int) -> None:
-        """A worker is gone: it counts no more."""
+        """A worker is gone: it no longer counts."""
         words = self._words
         words[self._word(worker, _STATE)] = _GONE
         words[self._word(worker, _OPEN)] = 0
 
     def alive(self, worker: int) -> bool:
-        """Whether a worker is there to take connections."""
+        """Whether a worker runs."""
         return self._words[self._word(worker, _STATE)] == _HERE
 
     def gathering(self) -> bool:
-        """Whether workers are still to come, for the first time."""
+        """Whether some workers have not started for the first time."""
         return any(self._words[self._word(worker, _STATE)] == _TO_COME for worker in range(self.workers))
 
     def accepted(self, count: int, standing: int) -> None:
-        """This worker has accepted so many in all; so many stand now."""
+        """Set how many connections this worker has accepted, and how many are open."""
         self._words[self._word(self.worker, _ACCEPTED)] = count
         self._words[self._word(self.worker, _OPEN)] = standing
 
     def standing(self, count: int) -> None:
-        """So many connections of this worker stand."""
+        """Set how many connections of this worker are open."""
         self._words[self._word(self.worker, _OPEN)] = count
 
     def all_accepted(self) -> int:
-        """Connections that all workers have accepted, those that have ended among them."""
+        """Connections that all workers have accepted, including those that have ended."""
         return sum(self._words[self._word(worker, _ACCEPTED)] for worker in range(self.workers))
 
     def all_standing(self) -> int:
-        """Connections of all workers."""
+        """Open connections of all workers."""
         return sum(self._words[self._word(worker, _OPEN)] for worker in range(self.workers))
 
     def less_busy(self) -> int | None:
-        """The worker with the fewest connections, if that is another one."""
+        """The worker with the fewest open connections, if it is another one."""
         words = self._words
         fewest, found = words[self._word(self.worker, _OPEN)], None
         for worker in range(self.workers):
@@ -127,18 +127,18 @@ class Board:
         return found
 
     def wait(self, clients: bool) -> None:
-        """Whether clients wait at this worker for a connection to end."""
+        """Set whether clients wait at this worker for a connection to end."""
         self._words[self._word(self.worker, _WAITS)] = int(clients)
 
     def waiting(self) -> list[int]:
         """The other workers at which clients wait."""
         return [w for w in range(self.workers) if w != self.worker and self._words[self._word(w, _WAITS)]]
 
-    # -- what was learned ------------------------------------------------------------------------------------
+    # -- the log ---------------------------------------------------------------------------------------------
 
     @contextmanager
     def locked(self) -> Iterator[bool]:
-        """Whether this is the only one between its begin and its end; not if that took too long."""
+        """Hold the lock; yields False where it could not be had in time."""
         until = time.monotonic() + LOCK_SECONDS
         while True:
             try:
@@ -163,7 +163,7 @@ class Board:
         self._words[_W_PORT] = port
 
     def append(self, entry: list[Any]) -> bool:
-        """Add to the log (locked, and after `news`, which does not give it back). False: it is full."""
+        """Add to the log: under the lock, and after `new_entries`, which does not return this entry. False if it is full."""
         line = json.dumps(entry).encode() + b"\n"
         at = self._words[_W_LOGGED]
         if at + len(line) > LOG_BYTES:
@@ -172,8 +172,8 @@ class Board:
         self._words[_W_LOGGED] = self._read = at + len(line)
         return True
 
-    def news(self) -> list[list[Any]]:
-        """What others have added since the last call."""
+    def new_entries(self) -> list[list[Any]]:
+        """Entries that others have added since the last call."""
         end = self._words[_W_LOGGED]
         if end == self._read:
             return []
@@ -184,7 +184,7 @@ class Board:
     # -- own connections -------------------------------------------------------------------------------------
 
     def claim(self, port: int, mark: int) -> None:
-        """One of this worker's own connections has this source port."""
+        """Mark the source port of one of this worker's own connections."""
         self._own[port] = mark
 
     def disclaim(self, port: int, mark: int) -> None:
@@ -192,5 +192,5 @@ class Board:
             self._own[port] = 0
 
     def claimed(self, port: int, mark: int) -> bool:
-        """Whether a worker has such a connection."""
+        """Whether a worker has marked this source port."""
         return self._own[port] == mark

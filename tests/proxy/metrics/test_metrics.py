@@ -22,7 +22,7 @@ from barnabas.proxy.events import Counts, FindingSeen, ProcessFailed, Recording,
 from barnabas.proxy.metrics.feed.sender import FeedSender
 from barnabas.proxy.metrics.meter import TrafficMeter
 from barnabas.proxy.metrics.registry import BUCKETS, Metrics
-from barnabas.proxy.metrics.settings import MeterConfig, heard
+from barnabas.proxy.metrics.settings import MeterConfig, event_packet
 from barnabas.proxy.observers.traffic_decoder import TrafficDecoder
 from harness import wire
 from harness.testbed import Testbed
@@ -289,9 +289,9 @@ def test_what_the_other_processes_say_is_counted() -> None:
         RuleHit("leader moved", 1, 0, 9, 1, 9),
         ProcessFailed("inspector", -9),
     ):
-        packet = heard(event)
+        packet = event_packet(event)
         assert packet is not None
-        metrics.heard.take(events.decode(packet[len(b'{"do": "heard", "event": ') : -1]))
+        metrics.process_events.take(events.decode(packet[len(b'{"do": "heard", "event": ') : -1]))
     found = samples(metrics.render()[0])
     assert value(found, "barnabas_recording") == 1
     assert value(found, "barnabas_observer_lost_bytes_total") == 77
@@ -299,9 +299,9 @@ def test_what_the_other_processes_say_is_counted() -> None:
     assert value(found, "barnabas_finding_occurrences_total", id="stale", severity="high") == 7
     assert value(found, "barnabas_rule_hits_total", rule="leader moved") == 9
     assert value(found, "barnabas_processes_failed_total", process="inspector") == 1
-    metrics.heard.take(RecordingFailed("disk full"))
+    metrics.process_events.take(RecordingFailed("disk full"))
     assert value(samples(metrics.render()[0]), "barnabas_recording") == 0
-    assert heard(events.Listening(("a", 1), ("b", 2))) is None
+    assert event_packet(events.Listening(("a", 1), ("b", 2))) is None
 
 
 def test_both_formats_can_be_read() -> None:

@@ -70,7 +70,7 @@ def test_counters_are_differences_and_latencies_timers() -> None:
 def test_tags_take_the_place_of_names() -> None:
     metered, statsd = traffic("my.proxy:1|x", tags=True)
     exchanges(metered, 1, error=27)
-    statsd._metrics.heard.rules["leader moved|c\n#x:1"] = 4
+    statsd._metrics.process_events.rules["leader moved|c\n#x:1"] = 4
     found = lines(statsd)
     assert "my.proxy_1_x.requests:1|c|#api:Heartbeat,api_version:4" in found
     assert "my.proxy_1_x.errors:1|c|#api:Heartbeat,error:REBALANCE_IN_PROGRESS" in found

@@ -39,11 +39,11 @@ from barnabas.proxy.events import (
 from barnabas.proxy.negotiation.security import TlsConfig
 from barnabas.proxy.relay.io.acceptor import Acceptor
 from barnabas.proxy.ring import merged_rings
-from barnabas.proxy.ring.merged_rings import SeveralRings, resume
+from barnabas.proxy.ring.merged_rings import MergedRings, resume
 from barnabas.proxy.ring.reader import RingReader
 from barnabas.proxy.ring.ring import NONE, Kind, Ring, RingWriter
 from barnabas.proxy.settings.limits import Limits
-from barnabas.proxy.supervisor.worker_pool import Voices
+from barnabas.proxy.supervisor.worker_pool import EventDeduplicator
 from barnabas.proxy.supervisor.worker_shared_state import Board
 from harness import scripted, wire
 from harness.scripted import Broker
@@ -87,7 +87,7 @@ def heard(proxy: Proxy, kind: type[E], count: int, into: list[Event] | None = No
 
 def wait_for_workers(proxy: Proxy, workers: int) -> None:
     """They come up one after the other."""
-    board = proxy._crew and proxy._crew.board
+    board = proxy._pool and proxy._pool.board
     assert board is not None
     until(lambda: all(board.alive(worker) for worker in range(workers)))
 
@@ -364,7 +364,7 @@ def test_a_limit_of_connections_is_that_of_all_workers(testbed: Testbed, answeri
     events: list[Event] = []
     heard(proxy, ConnectionsFull, 1, events)
     heard(proxy, ConnectionOpened, 3 - len([event for event in events if isinstance(event, ConnectionOpened)]))
-    assert proxy._crew is not None and proxy._crew.board is not None and proxy._crew.board.all_standing() == 3
+    assert proxy._pool is not None and proxy._pool.board is not None and proxy._pool.board.all_standing() == 3
     clients[0].close()
     assert wire.read_frame(waits)
 
@@ -421,7 +421,7 @@ class Rings:
         readers = [
             RingReader(ring, 0, self.bells[0], room) for ring, room in zip(self.rings, self.bells[1:], strict=True)
         ]
-        self.reader = SeveralRings(readers, self.bells[0])
+        self.reader = MergedRings(readers, self.bells[0])
 
     def write(self, ring: int, connection: int, time_ns: int, kind: Kind = Kind.OPENED, data: bytes = b"{}") -> None:
         self.writers[ring].write(kind, connection, 0, time_ns, data, NONE)
@@ -531,7 +531,7 @@ def test_who_is_less_busy() -> None:
     assert boards[0].less_busy() == 2
     assert boards[0].all_standing() == 1
     boards[0].append([1, "b", 9092, 5])
-    assert boards[2].news() == [[1, "b", 9092, 5]] and boards[2].news() == [] and boards[0].news() == []
+    assert boards[2].new_entries() == [[1, "b", 9092, 5]] and boards[2].new_entries() == [] and boards[0].new_entries() == []
     boards[0].claim(40000, 7)
     assert boards[1].claimed(40000, 7) and not boards[1].claimed(40000, 9)
 
@@ -609,8 +609,8 @@ def test_an_own_connection_is_known_where_it_comes_in_again() -> None:
 
 
 def test_the_events_of_all_workers_are_those_of_one_relay() -> None:
-    voices = Voices()
+    events = EventDeduplicator()
     replaced = RulesReplaced(("r",))
-    assert [voices.merged(worker, replaced) for worker in (1, 0, 1, 0)] == [replaced, None, replaced, None]
+    assert [events.merged(worker, replaced) for worker in (1, 0, 1, 0)] == [replaced, None, replaced, None]
     capped = Capped(3, 20, 13)
-    assert [voices.merged(worker, capped) for worker in (0, 1, 2)] == [capped, None, None]
+    assert [events.merged(worker, capped) for worker in (0, 1, 2)] == [capped, None, None]

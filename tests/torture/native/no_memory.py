@@ -349,7 +349,7 @@ def feeding_from_a_ring() -> int:
 
         def step(reader_: RingReader = reader_, consumer: OnTrack = consumer) -> int:
             count = 0
-            for _, _, direction, time_ns, data, _ in reader_.read(straight=consumer):
+            for _, _, direction, time_ns, data, _ in reader_.read(consumer=consumer):
                 at, count = 0, count + 1
                 while at < len(data) and not consumer.failures:  # what comes as a record goes to the recorder all the same
                     at = consumer.recorder.feed(direction, data, at, time_ns, 0, 1 << 40)

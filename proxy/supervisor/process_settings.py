@@ -1,4 +1,4 @@
-"""What each process of a proxy is told as it starts, and in what place it reads the ring."""
+"""What each process of a proxy is given as it starts."""
 
 from __future__ import annotations
 
@@ -10,11 +10,8 @@ from ..observers.recording_config import FlightConfig
 from ..observers.settings import InspectorSettings, LiveSettings, ObserverSettings
 from ..ring.merged_rings import RingAccess
 from ..settings.proxy_config import ProxyConfig
-from .preparing import Prepared
+from .startup_resources import StartupResources
 
-OBSERVER = 0
-INSPECTOR = 1
-"""Their numbers among the readers of the ring; `metrics.settings.READER` is the meter's."""
 Settings = dict[str, Any]
 
 
@@ -37,15 +34,15 @@ def for_inspector(config: ProxyConfig, access: RingAccess, control: ControlStart
 
 
 def _flight(config: ProxyConfig) -> FlightConfig | None:
-    """Its directory is the same one in every process."""
+    """With an absolute path: a fork of the fork server has another working directory."""
     return replace(config.flight, directory=config.flight.directory.absolute()) if config.flight else None
 
 
-def for_relays(config: ProxyConfig, ready: Prepared) -> Settings:
-    """What all of them are told; rules and the place of each come besides."""
+def for_relays(config: ProxyConfig, resources: StartupResources) -> Settings:
+    """What all relays are given; each also gets the rules and its place in the worker pool."""
     transparent = config.transparent
     return {
-        "upstream": ready.upstream,
+        "upstream": resources.upstream,
         "more_upstreams": () if transparent else config.more_upstreams,
         "transparent": transparent.settings() if transparent else None,
         "limits": config.limits.settings(),
@@ -54,7 +51,7 @@ def for_relays(config: ProxyConfig, ready: Prepared) -> Settings:
         "reloadable": config.reloadable,
         "plugins": config.plugins.settings() if config.plugins else None,
         "versions": config.versions.settings() if config.versions else None,
-        "security": ready.security,
+        "security": resources.security,
         "probe": config.probe and not transparent,
-        "reserved": ready.reserved(),
+        "reserved": resources.reserved(),
     }

@@ -1,7 +1,7 @@
-"""What has to be there before any process of a proxy starts: the listener, what TLS and SASL need, and the sockets of the meter
-and of the control API.
+"""What a proxy acquires before any of its processes starts: the listener, what TLS and SASL need, and the sockets of the meter and of
+the control API.
 
-So whatever cannot be had is told at once. Nothing stays open behind a ProxyError.
+So whatever is not available is reported at once. Nothing stays open after a ProxyError.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from .worker_shared_state import MOST_WORKERS
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
-    """`own`: where clients connect; `upstream`: the broker, or `EVERYWHERE`; `security`: for the relays."""
+class StartupResources:
+    """own: where clients connect. upstream: the broker, or `EVERYWHERE`. security: for the relays."""
 
     listener: socket.socket
     own: Address
@@ -35,15 +35,15 @@ class Prepared:
     meter: Metering | None
     control: ControlStart | None
 
-    def said(self, config: ProxyConfig) -> list[Event]:
-        """The first events of the proxy, once clients are served."""
+    def first_events(self, config: ProxyConfig) -> list[Event]:
+        """The first events of the proxy, once it serves clients."""
         first: list[Event] = [
             Listening(self.own, self.upstream, describe(config.tls, config.sasl), len(set(config.more_upstreams) - {self.upstream}))
         ]
         return first + [each.event for each in (self.meter, self.control) if each is not None]
 
     def reserved(self) -> list[tuple[str, int, str]]:
-        """Addresses of the proxy's own, and what is there: no broker gets such a port, and none has such an address."""
+        """The proxy's own addresses and what is there: no broker's listener gets such a port, and no broker has such an address."""
         found: list[tuple[str, int, str]] = []
         if self.meter is not None and self.meter.metrics is not None:
             found.append((*self.meter.metrics, "the proxy's metrics"))
@@ -51,8 +51,8 @@ class Prepared:
             found.append((*self.control.address, "the control API"))
         return found
 
-    def give_up(self) -> None:
-        """The processes could not be started: nobody needs this any more. The listener is the crew's by then."""
+    def release(self) -> None:
+        """Close everything because the processes could not be started, except the listener, which the worker pool has by then."""
         if self.meter is not None:
             self.meter.close()
         if self.control is not None:
@@ -60,8 +60,8 @@ class Prepared:
             self.control.end()
 
 
-def prepared(config: ProxyConfig) -> Prepared:
-    """Everything that `config` asks for; ProxyError says what cannot be had."""
+def acquire(config: ProxyConfig) -> StartupResources:
+    """Acquire everything that `config` asks for; ProxyError says what is not available."""
     host, port = config.listen
     if not 0 <= port < 65536:
         raise ProxyError(f"cannot listen on {show((host, port))}: ports go from 0 to 65535")
@@ -93,7 +93,7 @@ def prepared(config: ProxyConfig) -> Prepared:
             raise ProxyError(str(error)) from None
         opened.pop_all()
     upstream = EVERYWHERE if config.transparent else config.upstream
-    return Prepared(listener, listener.getsockname()[:2], upstream, security, meter, control)
+    return StartupResources(listener, listener.getsockname()[:2], upstream, security, meter, control)
 
 
 def _listener(config: ProxyConfig) -> socket.socket:

@@ -1,4 +1,4 @@
-"""Chunks that go straight from the ring to native recorders: the same files, counts and losses as when they come as records."""
+"""Chunks that go from the ring to native recorders: the same files, counts and losses as when they come as records."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from barnabas.captures import open_capture
 from barnabas.captures.recording import recording
 from barnabas.proxy.native.accelerator import native
 from barnabas.proxy.observers import recordings
-from barnabas.proxy.observers.exchange_counter import ExchangeCounter
 from barnabas.proxy.observers.recording_config import RecordingConfig
 from barnabas.proxy.observers.recordings import Recordings
 from barnabas.proxy.ring.reader import Lost, Record, RingReader
 from barnabas.proxy.ring.ring import CHUNK, NONE, Kind, Ring, RingWriter
-from retold.mixed_traffic import SECRET, START, MixedTraffic
+from traffic.random_traffic import SECRET, START, MixedTraffic
 from torture.proxy.traffic import produce
 
 pytestmark = pytest.mark.skipif(not hasattr(native, "RingFeed"), reason="the accelerator is not there, or reads no rings")
@@ -29,10 +28,10 @@ pytestmark = pytest.mark.skipif(not hasattr(native, "RingFeed"), reason="the acc
 class Reading:
     """A reader and what it feeds, as an observer has them."""
 
-    def __init__(self, ring: Ring, number: int, bell: int, recordings: Recordings, straight: bool) -> None:
+    def __init__(self, ring: Ring, number: int, bell: int, recordings: Recordings, tracks: bool) -> None:
         self.reader = RingReader(ring, number, bell, bell)
         self.recordings = recordings
-        self.straight = self if straight else None
+        self.tracks = self if tracks else None
         self.bytes = [0, 0]
         self.went = 0
         self.losses: list[Lost] = []
@@ -50,7 +49,7 @@ class Reading:
         raise error
 
     def read(self) -> None:
-        while records := [self._take(record) for record in self.reader.read(straight=self.straight)]:
+        while records := [self._take(record) for record in self.reader.read(consumer=self.tracks)]:
             assert records
         assert self.reader._words[3] == self.reader._cursor
 
@@ -76,7 +75,7 @@ class Reading:
 
 
 class Twins:
-    """Hears traffic as a recorder does, puts it into a ring, and lets two read it: one straight, one record by record."""
+    """Takes traffic as a recorder does, puts it into a ring, and lets two read it: one by tracks, one record by record."""
 
     def __init__(self, folder: Path, seed: int, *, lossless: bool, record: bool, often: float) -> None:
         self.chance = random.Random(seed)
@@ -93,10 +92,10 @@ class Twins:
                 self.ring,
                 number,
                 self.bell,
-                Recordings(str(folder / name) if record else None, ExchangeCounter, lambda event: None, RecordingConfig(300_000)),
+                Recordings(str(folder / name) if record else None, lambda event: None, RecordingConfig(300_000)),
                 not number,
             )
-            for number, name in enumerate(("straight", "told"))
+            for number, name in enumerate(("tracks", "records"))
         ]
 
     def read(self) -> None:
@@ -112,7 +111,8 @@ class Twins:
     def _write(self, kind: Kind, conn: int, about: dict[str, Any], time_ns: int = 1) -> None:
         self.writer.write(kind, conn, 0, time_ns, json.dumps(about).encode())
 
-    def told(self) -> Iterator[Recordings]:
+    def caught_up(self) -> Iterator[Recordings]:
+        """Both recordings, after they have read everything."""
         self.read()
         return (each.recordings for each in self.both)
 
@@ -136,23 +136,23 @@ class Twins:
         del self.about[conn]
 
     def lost(self, conn: int, direction: int, nbytes: int) -> None:
-        for each in self.told():
+        for each in self.caught_up():
             each.lost(conn, direction, nbytes)
 
     def note(self, conn: int, correlation_id: int, text: str) -> None:
-        for each in self.told():
+        for each in self.caught_up():
             each.note(conn, correlation_id, text)
 
     def broker_leg(self, conn: int, direction: int, time_ns: int, frame: bytes, note: str) -> None:
-        for each in self.told():
+        for each in self.caught_up():
             each.broker_leg(conn, direction, time_ns, frame, note)
 
     def flush(self) -> None:
-        for each in self.told():
+        for each in self.caught_up():
             each.flush()
 
     def rotate(self) -> None:
-        for each in self.told():
+        for each in self.caught_up():
             each._rotate()
 
     def close(self) -> None:
@@ -181,14 +181,14 @@ def test_the_same_files_counts_and_losses(tmp_path: Path, seed: int, odd: float,
     twins = Twins(tmp_path, seed, lossless=lossless, record=True, often=often)
     MixedTraffic(seed, 600, odd).run(twins)  # type: ignore[arg-type]
     twins.close()
-    straight, told = twins.both
-    assert straight.state() == told.state()
-    assert files(tmp_path / "straight") == files(tmp_path / "told")
-    assert straight.went > (0.5 if odd < 0.05 and lossless else 0.0) * sum(straight.bytes)  # or nothing was tested here
-    assert bool(straight.losses) == (often < 0.1 and not lossless)
-    with open_capture(tmp_path / "straight") as capture:
+    on_tracks, by_record = twins.both
+    assert on_tracks.state() == by_record.state()
+    assert files(tmp_path / "tracks") == files(tmp_path / "records")
+    assert on_tracks.went > (0.5 if odd < 0.05 and lossless else 0.0) * sum(on_tracks.bytes)  # or nothing was tested here
+    assert bool(on_tracks.losses) == (often < 0.1 and not lossless)
+    with open_capture(tmp_path / "tracks") as capture:
         assert capture.verify() == []
-    assert not any(SECRET in data for data in files(tmp_path / "straight").values())
+    assert not any(SECRET in data for data in files(tmp_path / "tracks").values())
 
 
 @pytest.mark.parametrize(("seed", "lossless"), [(6, True), (7, False)])
@@ -196,29 +196,29 @@ def test_the_same_counts_where_nothing_is_recorded(tmp_path: Path, seed: int, lo
     twins = Twins(tmp_path, seed, lossless=lossless, record=False, often=0.05)
     MixedTraffic(seed, 400, 0.01).run(twins)  # type: ignore[arg-type]
     twins.close()
-    straight, told = twins.both
-    assert straight.state() == told.state()
-    assert straight.went > 0
-    assert straight.recordings.counts["exchanges"] > 50
+    on_tracks, by_record = twins.both
+    assert on_tracks.state() == by_record.state()
+    assert on_tracks.went > 0
+    assert on_tracks.recordings.counts["exchanges"] > 50
 
 
 def test_a_recording_that_begins_in_the_middle_of_frames(tmp_path: Path) -> None:
-    """Nothing of a direction goes straight before its next frame start, whatever the other direction does."""
+    """Nothing of a direction goes onto a track before its next frame start, whatever the other direction does."""
     twins = Twins(tmp_path, 8, lossless=True, record=False, often=0.05)
     traffic = MixedTraffic(8, 300, 0.0)
     traffic.run(twins)  # type: ignore[arg-type]
     twins.read()
     before = twins.both[0].went
-    for each, name in zip(twins.both, ("straight", "told"), strict=True):
+    for each, name in zip(twins.both, ("tracks", "records"), strict=True):
         said = each.recordings.command({"do": "recording.start", "directory": str(tmp_path / name)})
         assert said["recording"]
         assert each.recordings._barred
     traffic.run(twins)  # type: ignore[arg-type]
     twins.close()
-    straight, told = twins.both
-    assert straight.state() == told.state()
-    assert straight.went > before
-    assert files(tmp_path / "straight") == files(tmp_path / "told")
+    on_tracks, by_record = twins.both
+    assert on_tracks.state() == by_record.state()
+    assert on_tracks.went > before
+    assert files(tmp_path / "tracks") == files(tmp_path / "records")
 
 
 ENOUGH, WRITTEN = 0, 1
@@ -255,7 +255,7 @@ def test_bytes_that_are_overwritten_while_they_are_read_are_lost_and_no_others()
     bell = os.eventfd(0, os.EFD_NONBLOCK)
     ring = Ring.create(4 * CHUNK, 64)
     ring.admit(0, lossless=False)
-    reading = Reading(ring, 0, bell, Recordings(None, ExchangeCounter, lambda event: None, RecordingConfig()), True)
+    reading = Reading(ring, 0, bell, Recordings(None, lambda event: None, RecordingConfig()), True)
     child = os.fork()
     if not child:
         try:
@@ -265,7 +265,7 @@ def test_bytes_that_are_overwritten_while_they_are_read_are_lost_and_no_others()
     over = False
     while not over:
         over = os.waitpid(child, os.WNOHANG)[0] != 0
-        for record in reading.reader.read(straight=reading):
+        for record in reading.reader.read(consumer=reading):
             reading._take(record)
         shared[ENOUGH] = reading.reader.lost_chunks > 0 and reading.bytes[0] > len(unit)
     reading.read()

@@ -1,0 +1,62 @@
+"""How the supervisor knows that its relays accept clients.
+
+The listening socket exists before any relay does. The kernel completes connections of clients that come in between, and these wait, for
+as long as a loaded machine takes to start an interpreter. So each relay says when its loop begins, and the proxy counts as listening
+when all have.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from .child import PACKET
+
+ACCEPTING = b'{"accepting": true}'
+"""A relay's packet to its supervisor: it accepts clients from now on."""
+SECONDS = 120.0
+"""How long relays may take for it."""
+
+
+class Packet(NamedTuple):
+    """What a process has sent; `data` is empty where its socket has ended."""
+
+    process: str
+    data: bytes
+    fds: list[int]
+
+
+def receive(process: str, control: socket.socket) -> Packet:
+    """The next packet of a process."""
+    try:
+        data, fds, _, _ = socket.recv_fds(control, PACKET, 1)
+    except ConnectionResetError:
+        # It has closed its end with a packet of ours unread. The kernel reports that once, before what the process sent last.
+        return receive(process, control)
+    except OSError:
+        return Packet(process, b"", [])
+    return Packet(process, data, fds)
+
+
+def until_all_accept(relays: Mapping[str, socket.socket]) -> tuple[set[str], list[Packet]]:
+    """Wait until each of these relays accepts clients or has ended: those that accept clients, and what was sent before."""
+    waiting = {control.fileno(): name for name, control in relays.items()}
+    accepting: set[str] = set()
+    early: list[Packet] = []
+    poll = select.poll()
+    for fd in waiting:
+        poll.register(fd, select.POLLIN)
+    while waiting:
+        for fd, _ in poll.poll():
+            name = waiting[fd]
+            packet = receive(name, relays[name])
+            if packet.data and packet.data != ACCEPTING:
+                early.append(packet)
+                continue
+            if packet.data:
+                accepting.add(name)
+            poll.unregister(fd)
+            del waiting[fd]  # the next `receive` reports an end again
+    return accepting, early
