@@ -6,6 +6,8 @@ are of different days. Times that are typed without an offset (in filters, `cut 
 
 from __future__ import annotations
 
+import os
+import time
 from datetime import UTC, datetime, tzinfo
 
 UNKNOWN = "an unknown time"
@@ -15,6 +17,23 @@ _zone: tzinfo | None = UTC
 def zone() -> tzinfo | None:
     """The zone of times; None: the machine's."""
     return _zone
+
+
+def zone_name() -> str:
+    """The zone's name in the IANA database, for a proxy that reads times for us. ValueError if this machine does not tell it."""
+    from ..decoder.filter import named_zone
+
+    if _zone is UTC or time.tzname == ("UTC", "UTC"):
+        return "UTC"
+    name = os.environ.get("TZ", os.path.realpath("/etc/localtime")).removeprefix(":").rpartition("zoneinfo/")[2]
+    try:
+        named_zone(name)
+    except ValueError:
+        raise ValueError(
+            "the local zone has no name on this machine: set TZ (such as TZ=Europe/Berlin), or leave out --local and write "
+            "times with their offset"
+        ) from None
+    return name
 
 
 def use_local(local: bool) -> bool:

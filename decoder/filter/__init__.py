@@ -12,7 +12,7 @@ and `columns` for the index of a recording. `completion` helps while a filter is
 """
 
 from .columns import Columns, ColumnTest, Layout
-from .compiled import Filter, compile
+from .compiled import Filter, compile, named_zone
 from .completion import Candidate, complete
 from .language.errors import FilterError
 from .language.fields import FIELDS, Field, Kind, Need
@@ -31,5 +31,6 @@ __all__ = [
     "Need",
     "compile",
     "complete",
+    "named_zone",
     "parse",
 ]

@@ -118,6 +118,19 @@ class Filter:
         return Filter(self.text, self.tree, self.zone, _stopped(now) if isinstance(now, int) else now)
 
 
+def named_zone(name: str) -> tzinfo:
+    """The time zone of a name in the IANA database, such as ``Europe/Berlin``, and UTC also where there is no database.
+    ValueError if there is no such zone."""
+    if name == "UTC":
+        return UTC
+    from zoneinfo import ZoneInfo  # milliseconds that most need not spend
+
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        raise ValueError(f"no time zone is called {name[:60]!r} here: give its name in the IANA database, such as Europe/Berlin") from None
+
+
 def _stopped(now: int) -> Callable[[], int]:
     return lambda: now
 

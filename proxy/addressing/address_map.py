@@ -10,20 +10,23 @@ Brokers are what responses say: there are at most `most` listeners, no more than
 one whose broker no response has named for long and that carries no connection is closed (`expire`).
 
 Several workers keep one map (`board`): who meets a new broker opens its listener under the lock, hands the socket
-to the others by way of the supervisor, and writes down the port.
+to the others by way of the supervisor, and writes down the port. All say when brokers were named; who finds first that one
+has expired takes it from the map under the lock, and each worker closes the listeners that the map does not have any more.
 """
 
 from __future__ import annotations
 
 import errno
+import math
 import os
 import socket
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import nullcontext
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
+from contextlib import contextmanager
 
 from ..events import Address, BrokerFound, BrokerGone, BrokerIsProxy, Event, ListenerFailed, PortPassedOver
-from ..supervisor.worker_shared_state import Board
+from ..supervisor.worker_shared_state import LOCK_SECONDS, Board
 from .destinations import ITSELF, Destinations
 from .resolver import SocketAddress, literal
 
@@ -33,6 +36,8 @@ REFUSED_EVERY = 10.0
 """Seconds between two events that say that brokers get no listeners."""
 TRIES = 64
 """Ports that are tried one after the other from the fixed start."""
+_ALL_CLOSED = (None, "", 0, 0)
+"""What begins a log of the workers that was rewritten: no listener is open but for those that follow."""
 
 
 def listen(address: Address, before_bind: Callable[[socket.socket], None] | None = None) -> socket.socket:
@@ -68,7 +73,8 @@ class AddressMap:
 
     `same_host(a, b, port)` says whether two names are one machine; `opened(socket, broker)` takes a new listener.
     `reserved`: ports of this machine that the proxy uses for something else -> for what. `known(host, port)`: the addresses of
-    a host, None if nobody has looked yet. `most`: listeners at one time. `stands`: whether the bootstrap listener stands for the
+    a host, None if nobody has looked yet. `most`: listeners at one time. `expiry`: see `expire`; 0: never. `retain(standing)` closes
+    all other listeners of brokers than those for (broker, port). `stands`: whether the bootstrap listener stands for the
     upstream broker, which has one of its own otherwise.
     """
 
@@ -86,7 +92,8 @@ class AddressMap:
         known: Callable[[str, int], list[SocketAddress] | None] = literal,
         destinations: Destinations | None = None,
         most: int = MOST_BROKERS,
-        closed: Callable[[Address], None] = lambda broker: None,
+        expiry: float = 0.0,
+        retain: Callable[[Set[tuple[Address, int]]], None] = lambda standing: None,
         clock: Callable[[], float] = time.monotonic,
         stands: bool = True,
     ) -> None:
@@ -103,23 +110,29 @@ class AddressMap:
         self._known = known
         self._destinations = destinations or Destinations()
         self._most = most
-        self._closed = closed
+        self._expiry = expiry or math.inf
+        self._retain = retain
         self._clock = clock
-        self._named: dict[Address, float] = {}
-        """Brokers with listeners of their own -> when a response named them last."""
+        self._named: memoryview[float] | defaultdict[int, float] = defaultdict(float) if board is None else board.named
+        """Ports of listeners -> when a response named their brokers last, to whichever worker."""
         self._refused = 0
         self._refusal: tuple[Address, str] | None = None
         """Of the brokers that were refused since the last event: how many, and the first with the reason."""
         self._told_refused = -REFUSED_EVERY
         self.found: list[BrokerFound] = []
-        """Every broker that has been found, by whichever worker."""
+        """Every broker with a listener of its own, whichever worker has found it."""
 
     def port_for(self, broker: Address, node: int) -> int | None:
         """The port that stands for a broker; None if it has to stay as it is."""
-        if broker in self._ports:
-            if broker in self._named:
-                self._named[broker] = self._clock()
-            return self._ports[broker]
+        own = self._ports.get(broker)
+        if own is not None:
+            if self._clock() - self._named[own] < self._expiry / 2:
+                return self._heard(broker)
+            with self._locked():  # another worker may be about to close it
+                self.catch_up()
+                own = self._heard(broker)
+            if own is not None:
+                return own
         host, port = broker
         if not host or not 0 < port < 65536:
             return None
@@ -136,18 +149,25 @@ class AddressMap:
         if port == upstream_port and self._same_host(host, upstream_host, port):
             self._ports[broker] = self._bootstrap[1]
             return self._bootstrap[1]
-        with nullcontext(False) if self._board is None else self._board.locked() as shared:
+        with self._locked() as shared:
             self.catch_up()
             if broker not in self._ports:
                 reasons = [self._destinations.refusal(address, port) for address in addresses]
                 if reasons and all(reasons):
                     self._refuse(broker, reasons[0])
                     return None
-                if len(self._named) >= self._most:
-                    self._refuse(broker, f"{len(self._named)} brokers have listeners, the most (--max-brokers, ulimit -n)")
+                if len(self.found) >= self._most:
+                    self._refuse(broker, f"{len(self.found)} brokers have listeners, the most (--max-brokers, ulimit -n)")
                     return None
                 self._add(broker, node, shared)
-        return self._ports.get(broker)
+            return self._heard(broker)
+
+    def _heard(self, broker: Address) -> int | None:
+        """The port that stands for a broker, if there is one yet; a response names the broker now."""
+        own = self._ports.get(broker)
+        if own is not None:
+            self._named[own] = self._clock()
+        return own
 
     def _refuse(self, broker: Address, why: str) -> None:
         """A broker keeps its own address. Nothing is kept of it, and it is not told for each: there may be any number."""
@@ -176,20 +196,52 @@ class AddressMap:
                         found[name, port] = None
         return list(found)
 
-    def expire(self, seconds: float, used: Collection[Address]) -> None:
-        """Close the listeners of brokers that no response has named for so long, but for those that are `used`."""
-        now = self._clock()
-        for broker, named in list(self._named.items()):
-            if broker in used:
-                self._named[broker] = now
-            elif now - named >= seconds:
-                del self._named[broker]
-                port = self._ports.pop(broker)
-                self.found = [each for each in self.found if each.broker != broker]
-                self._closed(broker)
-                if self._board is not None:
-                    self._board.append([-1, *broker, 0])
-                self._emit(BrokerGone(broker, (self._host, port or 0), now - named))
+    def expire(self, used: Collection[Address]) -> None:
+        """Close the listeners of brokers that no response has named for `expiry` seconds. As long as one of the workers has a
+        connection to a broker (`used`: this one has), the broker counts as named."""
+        gone: list[BrokerGone] = []
+        with self._locked(0.0) as shared:
+            if not shared:
+                return  # the next time
+            self.catch_up()
+            now = self._clock()
+            for found in self.found:
+                if found.broker in used:
+                    self._named[found.address[1]] = now
+            if self._board is not None:
+                now = self._board.used_until(now)
+            for found in self.found:
+                since = now - self._named[found.address[1]]
+                if since >= self._expiry:
+                    self._drop({found.broker})
+                    self._log(None, found.broker, found.address[1])
+                    gone.append(BrokerGone(found.broker, found.address, since))
+        self._retain({(each.broker, each.address[1]) for each in self.found})
+        for event in gone:
+            self._emit(event)
+
+    @contextmanager
+    def _locked(self, seconds: float = LOCK_SECONDS) -> Iterator[bool]:
+        """Whether the map of all workers may be changed."""
+        if self._board is None:
+            yield True
+        else:
+            with self._board.locked(seconds) as shared:
+                yield shared
+
+    def _log(self, node: int | None, broker: Address, port: int) -> None:
+        """Write down that the broker's listener was opened, or closed (node: None); all that are open if there is no room for that."""
+        if self._board is not None and not self._board.append([node, *broker, port]):
+            self._board.rewrite([list(_ALL_CLOSED), *([each.node, *each.broker, each.address[1]] for each in self.found)])
+
+    def _keep(self, found: BrokerFound) -> None:
+        self._ports[found.broker] = found.address[1]
+        self.found.append(found)
+
+    def _drop(self, brokers: Set[Address]) -> None:
+        for broker in brokers:
+            del self._ports[broker]
+        self.found = [each for each in self.found if each.broker not in brokers]
 
     def _add(self, broker: Address, node: int, shared: bool) -> None:
         """Open a listener. `shared`: the map of all workers may be changed."""
@@ -199,39 +251,35 @@ class AddressMap:
             self._refuse(broker, reason(error))
             return
         own: Address = listener.getsockname()[:2]
-        self._ports[broker] = own[1]
-        self._named[broker] = self._clock()
-        self._opened(listener, broker)
-        if shared and self._board is not None:
-            self._board.append([node, *broker, own[1]])  # behind the socket: what is written there can be connected to
         found = BrokerFound(node, broker, own)
-        self.found.append(found)
+        self._named[own[1]] = self._clock()
+        self._keep(found)
+        self._opened(listener, broker)
+        if shared:
+            self._log(node, broker, own[1])  # behind the socket: what is written there can be connected to
         self._emit(found)
 
     def catch_up(self) -> None:
         """Take over what other workers have learned."""
-        if self._board is not None:
-            for node, host, port, own in self._board.new_entries():
-                if (host, port) in self._ports:
-                    continue
-                self._ports[host, port] = own
-                self._named[host, port] = self._clock()
-                self.found.append(BrokerFound(node, (host, port), (self._host, own)))
+        for node, host, port, own in self._board.new_entries() if self._board is not None else ():
+            broker = host, port
+            if (node, host, port, own) == _ALL_CLOSED:
+                self._drop({each.broker for each in self.found})
+            elif node is not None and broker not in self._ports:
+                self._keep(BrokerFound(node, broker, (self._host, own)))
+            elif node is None and self._ports.get(broker) == own:
+                self._drop({broker})
 
     def reopen(self) -> None:
         """The only worker begins anew: its brokers get the ports that they had."""
-        standing = {(host, port): (node, own) for node, host, port, own in (self._board.new_entries() if self._board is not None else ())}
-        for (host, port), (node, own) in standing.items():
-            if not own:
-                continue
+        self.catch_up()
+        for found in self.found:
             try:
-                listener = listen((self._host, own))
+                listener = listen(found.address)
             except OSError:  # somebody has taken it: the broker gets another one when it is named again
-                continue
-            self._ports[host, port] = own
-            self._named[host, port] = self._clock()
-            self.found.append(BrokerFound(node, (host, port), (self._host, own)))
-            self._opened(listener, (host, port))
+                self._drop({found.broker})
+            else:
+                self._opened(listener, found.broker)
 
     def stands_for(self, broker: Address, node: int, local_host: str) -> Address | None:
         """The address that a client is given for a broker, if it found the proxy as `local_host`."""

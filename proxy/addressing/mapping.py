@@ -31,7 +31,8 @@ def make_address_map(relay: Relay, own: Address, settings: dict[str, Any]) -> Ad
         known=relay.resolver.known,
         destinations=relay.destinations,
         most=relay.guard.most_brokers(),
-        closed=relay.unlisten,
+        expiry=relay.guard.limits.broker_expiry,
+        retain=relay.retain,
         stands=relay.bootstrap.alone,
     )
     return addresses

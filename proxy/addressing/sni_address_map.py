@@ -76,7 +76,7 @@ class NamedBrokers(AddressMap):
     def unknown_names(self, brokers: Iterable[Address]) -> list[Address]:
         return []
 
-    def expire(self, seconds: float, used: Collection[Address]) -> None:
+    def expire(self, used: Collection[Address]) -> None:
         return
 
     def tell_refused(self) -> None:

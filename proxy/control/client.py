@@ -69,17 +69,35 @@ class Control:
         return self._list("/v1/connections", "connections")
 
     def exchanges(
-        self, filter: str = "", *, since: int | None = None, limit: int = 100, wait: float = 0.0, bodies: bool = False
+        self,
+        filter: str = "",
+        *,
+        since: int | None = None,
+        limit: int = 100,
+        wait: float = 0.0,
+        bodies: bool = False,
+        zone: str = "",
     ) -> list[Json]:
-        """Exchanges, oldest first: the newest ones, or those behind the number `since` (waiting for one if need be)."""
-        found: list[Json] = self.exchange_page(filter, since=since, limit=limit, wait=wait, bodies=bodies)["exchanges"]
+        """Exchanges, oldest first: the newest ones, or those behind the number `since` (waiting for one if need be).
+
+        `zone`: of the filter's times without an offset, such as "Europe/Berlin"; else UTC.
+        """
+        page = self.exchange_page(filter, since=since, limit=limit, wait=wait, bodies=bodies, zone=zone)
+        found: list[Json] = page["exchanges"]
         return found
 
     def exchange_page(
-        self, filter: str = "", *, since: int | None = None, limit: int = 100, wait: float = 0.0, bodies: bool = False
+        self,
+        filter: str = "",
+        *,
+        since: int | None = None,
+        limit: int = 100,
+        wait: float = 0.0,
+        bodies: bool = False,
+        zone: str = "",
     ) -> Json:
         """As `exchanges`, with `next` (the cursor to go on with), `lost` and `more`."""
-        query = {"filter": filter, "since": since, "limit": limit, "wait": wait, "bodies": int(bodies)}
+        query = {"filter": filter, "zone": zone, "since": since, "limit": limit, "wait": wait, "bodies": int(bodies)}
         return self._call("GET", "/v1/exchanges", query, timeout=self._timeout + wait)
 
     def exchange(self, number: int) -> Json:
@@ -104,13 +122,13 @@ class Control:
         return body.decode() if status == 200 else str(self._told(status, body))
 
     def follow(
-        self, filter: str = "", *, since: int | None = None, bodies: bool = False, missed: list[int] | None = None
+        self, filter: str = "", *, since: int | None = None, bodies: bool = False, missed: list[int] | None = None, zone: str = ""
     ) -> Iterator[Json]:
         """Exchanges as they finish, for ever; the connection is made again where it breaks, and nothing comes twice.
 
-        `missed` takes the numbers of those that were gone before they could be read.
+        `missed` takes the numbers of those that were gone before they could be read. `zone`: as of `exchanges`.
         """
-        query = {"filter": filter, "bodies": int(bodies)}
+        query = {"filter": filter, "zone": zone, "bodies": int(bodies)}
         for kind, data in self._stream("/v1/exchanges/stream", query, since):
             if kind == "exchange":
                 yield data
@@ -190,7 +208,7 @@ class Control:
         return self._list("/v1/intercepts", "intercepts")
 
     def intercept(self, filter: str, **options: Any) -> Json:
-        """Hold frames: request, response (bools), timeout (s), most, times, lease (s)."""
+        """Hold frames: request, response (bools), timeout (s), most, times, lease (s); zone of the filter's times."""
         return self._call("POST", "/v1/intercepts", body={"filter": filter, **options})
 
     def renew_intercept(self, number: int) -> None:

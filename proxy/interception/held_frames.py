@@ -30,6 +30,7 @@ class Intercept:
         return {
             "id": self.number,
             "filter": self.filter.text,
+            "zone": str(self.filter.zone),
             "request": self.request,
             "response": self.response,
             "timeout": self.timeout,

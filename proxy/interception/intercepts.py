@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ...decoder import Exchange
 from ...decoder.connection.exchange import State
 from ...decoder.connection.hit_notes import ANSWERED_BY_HAND, DROPPED_BY_HAND, EDITED_BY_HAND
-from ...decoder.filter import compile
+from ...decoder.filter import compile, named_zone
 from ..events import InterceptHeld, InterceptReleased
 from ..ring.clock import now_ns
 from .frame_editor import KNOWN
@@ -59,7 +59,7 @@ class Intercepts:
     def add(self, fields: dict[str, Any]) -> dict[str, Any]:
         """A new intercept; FilterError if its filter is none. Its description."""
         text = str(fields["filter"])
-        wanted = compile(text)
+        wanted = compile(text, zone=named_zone(fields["zone"]))
         self._intercept_number += 1
         intercept = Intercept(
             self._intercept_number,
@@ -81,7 +81,7 @@ class Intercepts:
         for each in fields:
             intercept = Intercept(
                 each["id"],
-                compile(each["filter"]),
+                compile(each["filter"], zone=named_zone(each["zone"])),
                 each["request"],
                 each["response"],
                 each["timeout"],

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from ...decoder import Exchange
-from ...decoder.filter import Filter, compile
+from ...decoder.filter import Filter, compile, named_zone
 
 COUNT = 20_000
 BYTES = 64 << 20
@@ -109,17 +109,18 @@ class Filters:
 
     def __init__(self, most: int = 64) -> None:
         self._most = most
-        self._known: OrderedDict[str, Filter] = OrderedDict()
+        self._known: OrderedDict[tuple[str, str], Filter] = OrderedDict()
 
-    def of(self, text: str | None) -> Filter | None:
+    def of(self, text: str | None, zone: str) -> Filter | None:
+        """`zone`: the name of that of its times."""
         if not text or not text.strip():
             return None
-        if text not in self._known:
-            self._known[text] = compile(text, now=time.time_ns)
+        if (text, zone) not in self._known:
+            self._known[text, zone] = compile(text, now=time.time_ns, zone=named_zone(zone))
             if len(self._known) > self._most:
                 self._known.popitem(last=False)
-        self._known.move_to_end(text)
-        return self._known[text]
+        self._known.move_to_end((text, zone))
+        return self._known[text, zone]
 
 
 class Question:

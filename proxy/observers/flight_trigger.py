@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from datetime import UTC, tzinfo
 from typing import Any
 
 from ...decoder import Exchange, ExchangeDone
@@ -28,10 +29,16 @@ _LABEL = "match"
 class FlightTrigger:
     """filters, findings: as in `FlightConfig`. send: sends an event, and returns False when it has to be tried again."""
 
-    def __init__(self, filters: Iterable[str], findings: Iterable[str], send: Callable[[FlightWanted], bool]) -> None:
+    def __init__(
+        self,
+        filters: Iterable[str],
+        findings: Iterable[str],
+        send: Callable[[FlightWanted], bool],
+        zone: tzinfo | None = UTC,
+    ) -> None:
         self._filters: list[tuple[str, Filter, frozenset[int] | None]] = []
         for text in filters:
-            wanted = compile(text, now=time.time_ns)
+            wanted = compile(text, now=time.time_ns, zone=zone)
             self._filters.append((text, wanted, wanted.apis()))
         given = set(findings)
         self._ids = given - _SEVERITIES

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from datetime import UTC
 from itertools import islice
 from typing import Any
 
@@ -50,7 +51,9 @@ class InspectingTask:
         self._missed = 0
         self._missed_at = 0.0
         flight, live = settings.flight, settings.live
-        self._trigger = FlightTrigger(flight.filters, flight.findings, link.emit) if flight is not None and flight.wakes else None
+        self._trigger = None
+        if flight is not None and flight.wakes:
+            self._trigger = FlightTrigger(flight.filters, flight.findings, link.emit, None if flight.local else UTC)
         self._live = LiveExchanges(self._in_flight, self._findings, live) if live is not None else None
         listeners: list[Hear] = []
         if self._reports is not None or self._live is not None or (self._trigger is not None and self._trigger.inspects):

@@ -138,7 +138,7 @@ class LiveExchanges:
         if len(self._questions) >= QUESTIONS:
             return {"error": "busy", "text": f"{QUESTIONS} questions are being answered already"}
         try:
-            wanted = self._filters.of(message.get("filter"))
+            wanted = self._filters.of(message.get("filter"), message.get("zone", "UTC"))
         except FilterError as error:
             return {"error": "invalid", "text": error.message, "start": error.start, "end": error.end}
         question = Question(

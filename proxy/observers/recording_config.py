@@ -69,9 +69,9 @@ class FlightConfig:
     """A flight recorder that writes into `directory`: the last `seconds` (None: no limit), at most `bytes`, and what follows for
     `after` seconds.
 
-    filters: texts of the filter language. findings: ids, or severities ("high" means high or worse). every: least seconds between two
-    recordings that nobody asked for (0: `seconds`, or five minutes). most: how many of those there may be.
-    ValueError for impossible settings.
+    filters: texts of the filter language. local: their times without an offset are in the machine's zone, not in UTC. findings: ids, or
+    severities ("high" means high or worse). every: least seconds between two recordings that nobody asked for (0: `seconds`, or five
+    minutes). most: how many of those there may be. ValueError for impossible settings.
     """
 
     directory: Path
@@ -82,6 +82,7 @@ class FlightConfig:
     most: int = 20
     filters: tuple[str, ...] = ()
     findings: tuple[str, ...] = ()
+    local: bool = False
 
     def __post_init__(self) -> None:
         if self.seconds is not None and self.seconds < 2:

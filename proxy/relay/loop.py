@@ -15,6 +15,7 @@ import resource
 import socket
 import sys
 import time
+from collections.abc import Set
 from functools import partial
 from typing import Any
 
@@ -198,9 +199,11 @@ class Relay:
             return f"this is the address of {why}"
         return "" if broker in self.bootstrap.given else self.destinations.refusal(host, port)
 
-    def unlisten(self, broker: Address) -> None:
-        """The address map has given up a listener."""
-        self.acceptor.remove(broker)
+    def retain(self, standing: Set[tuple[Address, int]]) -> None:
+        """The address map has these listeners (broker, port), and no others."""
+        for broker, port in self.acceptor.retain(standing):
+            if self.workers > 1:
+                self._orders.unshare(broker, port)
 
     def accepted(self, number: int, client: socket.socket, peer: Address, broker: Address | None) -> None:
         """A client is there. `broker`: whom it wants; None: any of the bootstrap brokers."""
@@ -416,8 +419,8 @@ class Relay:
                 else:
                     connection.unreachable(OSError(errno.ETIMEDOUT, "timed out"))
         self.guard.tick(now, standing)
-        if self.workers == 1 and self.guard.limits.broker_expiry:
-            self.addresses.expire(self.guard.limits.broker_expiry, {connection.broker for connection in standing})
+        if self.guard.limits.broker_expiry:
+            self.addresses.expire({connection.broker for connection in standing})
         self.addresses.tell_refused()
         if self.security is not None:
             self.security.tick(now, standing)

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from .clock import now_ns
-from .reader import Lost, Record, RingReader, NativeConsumer
+from .reader import Lost, NativeConsumer, Record, RingReader
 from .ring import _HEADER, _SLOT, _W_SEQUENCE, DESCRIPTOR, Kind, Ring, RingWriter
 from .wakeup import hush
 

@@ -287,6 +287,9 @@ class Proxy:
             self._accepts(name)
         elif data.startswith(b'{"share"'):
             pass  # the listener's descriptor did not fit among our open files: the worker that has it serves its clients
+        elif data.startswith(b'{"unshare"'):
+            closed = json.loads(data)
+            self._unshare((closed["unshare"][0], closed["unshare"][1]), closed["port"])
         elif data:
             self._take_event(name, decode(data))
         return data != b""
@@ -325,6 +328,12 @@ class Proxy:
                         socket.send_fds(self._controls[other], [packet], [fd], socket.MSG_DONTWAIT)
                     except OSError:  # it is gone, and its successor gets all listeners; or stuck, and others serve the clients
                         pass
+
+    def _unshare(self, broker: Address, port: int) -> None:
+        """A worker has closed a broker's listener, as all do: ours is not given to workers that come later."""
+        with self._starting:
+            if self._pool is not None:
+                self._pool.forget(broker, port)
 
     def _publish(self, event: Event) -> None:
         """Give an event to whoever listens: the owner, the control server, the meter. Some are requests to us."""

@@ -117,6 +117,13 @@ class WorkerPool:
         """Keep the listener that a worker has opened for a broker."""
         self._listeners.append((listener, broker))
 
+    def forget(self, broker: Address, port: int) -> None:
+        """The workers have closed a broker's listener."""
+        gone = [entry for entry in self._listeners if entry[1] == broker and entry[0].getsockname()[1] == port]
+        self._listeners = [entry for entry in self._listeners if entry not in gone]
+        for listener, _ in gone:
+            listener.close()
+
     def close_listeners(self) -> None:
         """Accept no more clients."""
         for listener, _ in self._listeners:

@@ -1,13 +1,18 @@
 """What the workers of one proxy share in memory: how busy each is, and what they have learned of brokers.
 
     header     4096 bytes of 64-bit words: magic, workers, bytes of the log, the next port;
-               from word 64 on a block of 8 words per worker: state, open connections, accepted ones, clients wait
-    log        JSON, one entry a line; only ever appended to
+               from word 64 on a block of 8 words per worker: state, open connections, accepted ones, clients wait, until when it
+               has said which brokers it uses
+    log        JSON, one entry a line; two halves, of which one is in use: it is appended to, until it is full and what
+               still holds is written into the other one
+    named      65,536 doubles by port: when a response last named the broker whose listener has this port, in seconds of
+               the monotonic clock, which is the same in all processes
     own        65,536 words by source port: a mark of the worker's own connection to a broker (`transparent`)
     counters   of rules (`shared_counters`), written under the lock
 
-Each word has one writer. The log and the next port are written under a lock that ends with its holder, however that one ends; a worker
-that cannot get it in time goes on without it. Readers read the log up to its length.
+Each word has one writer, but for `named`, where all write the current time. The log and the next port are written under a lock that ends
+with its holder, however that one ends; a worker that cannot get it in time goes on without it. Readers read the log up to its length: one
+word holds the length and how often the log was rewritten, so that a writer that dies leaves the one log or the other.
 """
 
 from __future__ import annotations
@@ -28,15 +33,20 @@ MOST_WORKERS = 32
 LOCK_SECONDS = 0.25
 """The lock is held for a few microseconds. A process that holds it longer has been stopped, and traffic must not stop with it."""
 LOG_BYTES = 1 << 20
+"""Of each half."""
 
 _MAGIC = 0x44524F424E5242
 _HEADER = 4096
-_OWN = 1 << 16
-_SIZE = _HEADER + LOG_BYTES + 8 * _OWN + TALLY
+_PORTS = 1 << 16
+_NAMED_AT = _HEADER + 2 * LOG_BYTES
+_OWN_AT = _NAMED_AT + 8 * _PORTS
+_SIZE = _OWN_AT + 8 * _PORTS + TALLY
 _W_MAGIC, _W_WORKERS, _W_LOGGED, _W_PORT = range(4)
 _W_BLOCKS = 64
-_STATE, _OPEN, _ACCEPTED, _WAITS = range(4)
+_STATE, _OPEN, _ACCEPTED, _WAITS, _SAID = range(5)
 _TO_COME, _HERE, _GONE = range(3)
+_REWRITTEN = 1 << 32
+"""The log's word: its length, and so much more for each time that it was rewritten."""
 
 
 class Board:
@@ -48,11 +58,14 @@ class Board:
         self._map = mmap.mmap(fd, _SIZE)
         self._buffer = memoryview(self._map)
         self._words = self._buffer[:_HEADER].cast("Q")
-        self._log = self._buffer[_HEADER : _HEADER + LOG_BYTES]
-        self._own = self._buffer[_HEADER + LOG_BYTES : _SIZE - TALLY].cast("Q")
+        self._log = self._buffer[_HEADER:_NAMED_AT]
+        self.named = self._buffer[_NAMED_AT:_OWN_AT].cast("d")
+        """When brokers were last named, by their listeners' ports."""
+        self._own = self._buffer[_OWN_AT : _SIZE - TALLY].cast("Q")
         self.tally = self._buffer[_SIZE - TALLY :]
         """The counters of rules (`shared_counters`)."""
         self._read = 0
+        """The log's word when it was read last."""
         if not self._words[_W_MAGIC]:
             return
         if self._words[_W_MAGIC] != _MAGIC:
@@ -69,7 +82,7 @@ class Board:
         return board
 
     def close(self) -> None:
-        for view in (self.tally, self._own, self._log, self._words, self._buffer):
+        for view in (self.tally, self._own, self.named, self._log, self._words, self._buffer):
             view.release()
         self._map.close()
         os.close(self.fd)
@@ -134,12 +147,17 @@ class Board:
         """The other workers at which clients wait."""
         return [w for w in range(self.workers) if w != self.worker and self._words[self._word(w, _WAITS)]]
 
+    def used_until(self, now: float) -> float:
+        """This worker has written to `named` which brokers' listeners are in use `now`; until when all that are alive have. Seconds."""
+        self._words[self._word(self.worker, _SAID)] = int(now * 1e9)
+        return min([now, *(self._words[self._word(w, _SAID)] / 1e9 for w in range(self.workers) if self.alive(w))])
+
     # -- the log ---------------------------------------------------------------------------------------------
 
     @contextmanager
-    def locked(self) -> Iterator[bool]:
-        """Hold the lock; yields False where it could not be had in time."""
-        until = time.monotonic() + LOCK_SECONDS
+    def locked(self, seconds: float = LOCK_SECONDS) -> Iterator[bool]:
+        """Hold the lock; yields False where it could not be had within `seconds`."""
+        until = time.monotonic() + seconds
         while True:
             try:
                 fcntl.lockf(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -164,22 +182,34 @@ class Board:
 
     def append(self, entry: list[Any]) -> bool:
         """Add to the log: under the lock, and after `new_entries`, which does not return this entry. False if it is full."""
-        line = json.dumps(entry).encode() + b"\n"
-        at = self._words[_W_LOGGED]
-        if at + len(line) > LOG_BYTES:
+        rewrites, at = divmod(self._words[_W_LOGGED], _REWRITTEN)
+        return self._write(rewrites, at, [entry])
+
+    def rewrite(self, entries: list[list[Any]]) -> bool:
+        """Replace the log: under the lock, and after `new_entries`; everyone reads it. False if it is too long; nothing has changed then."""
+        return self._write(self._words[_W_LOGGED] // _REWRITTEN + 1, 0, entries)
+
+    def _write(self, rewrites: int, at: int, entries: list[list[Any]]) -> bool:
+        lines = b"".join(json.dumps(entry).encode() + b"\n" for entry in entries)
+        end = at + len(lines)
+        if end > LOG_BYTES:
             return False
-        self._log[at : at + len(line)] = line
-        self._words[_W_LOGGED] = self._read = at + len(line)
+        half = rewrites % 2 * LOG_BYTES
+        self._log[half + at : half + end] = lines
+        self._words[_W_LOGGED] = self._read = rewrites * _REWRITTEN + end
         return True
 
     def new_entries(self) -> list[list[Any]]:
-        """Entries that others have added since the last call."""
-        end = self._words[_W_LOGGED]
-        if end == self._read:
-            return []
-        lines = bytes(self._log[self._read : end]).splitlines()
-        self._read = end
-        return [json.loads(line) for line in lines]
+        """Entries that others have added since the last call; all entries if the log was rewritten since."""
+        while (logged := self._words[_W_LOGGED]) != self._read:
+            rewrites, end = divmod(logged, _REWRITTEN)
+            read_rewrites, read = divmod(self._read, _REWRITTEN)
+            half = rewrites % 2 * LOG_BYTES
+            lines = bytes(self._log[half + (read if rewrites == read_rewrites else 0) : half + end])
+            if self._words[_W_LOGGED] // _REWRITTEN == rewrites:  # else these may have been overwritten already
+                self._read = logged
+                return [json.loads(line) for line in lines.splitlines()]
+        return []
 
     # -- own connections -------------------------------------------------------------------------------------
 

@@ -60,6 +60,32 @@ def test_filters_read_times_without_an_offset_as_utc(new_york: None) -> None:
     assert filters.compile("time > 12:00").zone is UTC
 
 
+def test_the_local_zone_has_a_name(new_york: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert times.zone_name() == "UTC"
+    times.use_local(True)
+    assert times.zone_name() == "America/New_York"
+    zone = filters.named_zone(times.zone_name())
+    for day in ("2026-07-21", "2026-11-21"):  # an hour apart in their offsets
+        assert filters.compile(f"time > {day}", zone=zone).tree == filters.compile(f"time > {day}", zone=None).tree
+    for named, name in (
+        (":/usr/share/zoneinfo/Asia/Kolkata", "Asia/Kolkata"), (":Asia/Kolkata", "Asia/Kolkata"), ("UTC", "UTC"), ("UTC0", "UTC"),
+    ):  # fmt: skip
+        monkeypatch.setenv("TZ", named)
+        time.tzset()
+        assert times.zone_name() == name
+    monkeypatch.setenv("TZ", "EST5EDT4")
+    time.tzset()
+    with pytest.raises(ValueError, match="set TZ"):
+        times.zone_name()
+
+
+def test_the_name_of_the_zone_is_found_where_the_machine_keeps_it(new_york: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    times.use_local(True)
+    monkeypatch.delenv("TZ")
+    monkeypatch.setattr(times.os.path, "realpath", lambda path: {"/etc/localtime": "/var/db/timezone/zoneinfo/Asia/Tokyo"}[path])
+    assert times.zone_name() == "Asia/Tokyo"
+
+
 def a_capture_of_four_days(tmp_path: Path) -> Path:
     """The recording's first half, and the same three days later."""
     first, last = tmp_path / "first.pcapng", tmp_path / "all"

@@ -11,6 +11,7 @@ from typing import Any
 
 from aiohttp import web
 
+from ....decoder.filter import named_zone
 from ...events import Event, ProcessFailed, ProcessStarted, RulesReplaced, WorkerEnded, WorkerStarted
 from ..async_channel import AsyncChannel, CommandFailed
 from ..held import HeldFrameCopies
@@ -168,6 +169,17 @@ def flag(name: str, given: str | None) -> bool:
     if given in ("", "1", "true", "yes"):
         return True
     raise CommandFailed("invalid", f"{name} is 0 or 1 and not {given!r}")
+
+
+def zone(name: str, given: Any) -> str:
+    """The name of a time zone; UTC where nothing is given."""
+    try:
+        if given is not None and not isinstance(given, str):
+            raise ValueError(f"a name and not {given!r}")
+        named_zone(given or "UTC")
+    except ValueError as error:
+        raise Failed("invalid", f"{name}: {error}") from None
+    return given or "UTC"
 
 
 def in_path(request: web.Request, name: str) -> int:

@@ -10,7 +10,7 @@ from aiohttp import web
 from ....plugins.rules.rules import Rule, RuleError, parse
 from ...supervisor.shared_counters import new_serial
 from ..async_channel import CommandFailed
-from .api import Api, answer, body_of, flag, in_path, number, reject_unknown, text_of
+from .api import Api, answer, body_of, flag, in_path, number, reject_unknown, text_of, zone
 from .bounds import (
     HITS,
     HITS_SEEN,
@@ -215,7 +215,7 @@ async def intercepts(api: Api, request: web.Request) -> web.Response:
 
 async def intercept_add(api: Api, request: web.Request) -> web.Response:
     given = await body_of(request)
-    reject_unknown(given, "filter", "request", "response", "timeout", "most", "times", "lease")
+    reject_unknown(given, "filter", "zone", "request", "response", "timeout", "most", "times", "lease")
     text = given.get("filter")
     if not isinstance(text, str) or not text.strip():
         raise CommandFailed("invalid", "filter says which exchanges: text in the filter language")
@@ -228,6 +228,7 @@ async def intercept_add(api: Api, request: web.Request) -> web.Response:
     done = await api.relay.ask(
         "intercepts.add",
         filter=text,
+        zone=zone("zone", given.get("zone")),
         timeout=number("timeout", given.get("timeout"), HOLD_TIMEOUT, whole=False),
         most=number("most", given.get("most"), MOST_HELD),
         times=number("times", given.get("times"), TIMES),

@@ -12,6 +12,7 @@ from .bounds import CURSOR, HITS, HITS_SEEN, HITS_TIMEOUT, LIMIT, WAIT
 from .openapi import Body, Query, Route
 
 _FILTER = Query("filter", "string", "The filter language; all exchanges without.")
+_ZONE = Query("zone", "string", "The zone of the filter's times without an offset, such as Europe/Berlin (default UTC).")
 _SINCE = Query("since", "integer", "A cursor (`next` of the last answer): only what is newer.", bounds=CURSOR)
 _LIMIT = Query("limit", "integer", "Most of them in one answer.", bounds=LIMIT)
 _WAIT = Query("wait", "number", "Wait so many seconds for something to come.", bounds=WAIT)
@@ -65,7 +66,7 @@ ROUTES: tuple[Route, ...] = (
         views.exchanges,
         "Finished exchanges, oldest first: the newest, or those behind a cursor.",
         "Exchanges",
-        (_FILTER, _SINCE, _LIMIT, _WAIT, _BODIES),
+        (_FILTER, _ZONE, _SINCE, _LIMIT, _WAIT, _BODIES),
         errors=(422, 503),
     ),
     Route("GET", "/v1/exchanges/pending", views.pending, "Requests that wait for their responses.", "Pending", errors=(503,)),
@@ -75,7 +76,7 @@ ROUTES: tuple[Route, ...] = (
         views.exchanges_stream,
         "Exchanges as they finish, as server-sent events `exchange`; `lost` where some were missed.",
         "text/event-stream",
-        (_FILTER, _SINCE, _BODIES, _LAST),
+        (_FILTER, _ZONE, _SINCE, _BODIES, _LAST),
         errors=(422, 503),
     ),
     Route("GET", "/v1/exchanges/{id}", views.exchange, "One exchange in full.", "Exchange", errors=(404, 503)),

@@ -242,6 +242,7 @@ SCHEMAS: dict[str, Schema] = {
         {
             "id": WHOLE,
             "filter": TEXT,
+            "zone": TEXT,
             "request": YES,
             "response": YES,
             "timeout": NUMBER,
@@ -256,6 +257,7 @@ SCHEMAS: dict[str, Schema] = {
     "InterceptAsked": _object(
         {"filter": TEXT | {"description": "The filter language; for requests one that needs no response."}},
         {
+            "zone": SHORT_TEXT | {"description": "The zone of its times without an offset, such as Europe/Berlin (default: UTC)."},
             "request": YES | {"description": "Hold requests before they are forwarded."},
             "response": YES | {"description": "Hold responses before they are delivered."},
             "timeout": HOLD_TIMEOUT.schema("number") | {"description": "Seconds after which a frame goes on as it came."},

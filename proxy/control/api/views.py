@@ -20,6 +20,7 @@ from .api import (
     number,
     send_event,
     stream,
+    zone,
 )
 from .bounds import CURSOR, LIMIT, WAIT
 
@@ -112,6 +113,7 @@ async def exchanges(api: Api, request: web.Request) -> web.Response:
         "exchanges",
         within=wait + 30.0,
         filter=query.get("filter"),
+        zone=zone("zone", query.get("zone")),
         since=number("since", query.get("since"), CURSOR),
         limit=number("limit", query.get("limit"), LIMIT),
         wait=wait,
@@ -131,17 +133,19 @@ async def pending(api: Api, request: web.Request) -> web.Response:
 async def exchanges_stream(api: Api, request: web.Request) -> web.StreamResponse:
     query = request.query
     wanted, bodies = query.get("filter"), flag("bodies", query.get("bodies"))
+    times_in = zone("zone", query.get("zone"))
     cursor = cursor_of(request)
     if cursor is None:
         cursor = int((await api.inspector.ask("kept"))["newest"])
     # Asked once before the answer begins, so that a wrong filter is an error and not a stream.
-    await api.inspector.ask("exchanges", filter=wanted, since=cursor, limit=1)
+    await api.inspector.ask("exchanges", filter=wanted, zone=times_in, since=cursor, limit=1)
     response = await stream(request, cursor)
     while True:
         found = await api.inspector.ask(
             "exchanges",
             within=HEARTBEAT_SECONDS + 30.0,
             filter=wanted,
+            zone=times_in,
             since=cursor,
             limit=200,
             wait=HEARTBEAT_SECONDS,

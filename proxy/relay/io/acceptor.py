@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import errno
 import socket
+import time
+from collections.abc import Set
 from contextlib import nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...addressing.transparent import NotIntercepted, plain
 from ...events import Address, ClientRefused
@@ -23,7 +25,13 @@ from ...supervisor.worker_shared_state import Board
 if TYPE_CHECKING:
     from ..interfaces import Relay
 
-Entry = tuple[socket.socket, Address]
+
+class Entry(NamedTuple):
+    """A listener, the broker that it is for, and its port."""
+
+    listener: socket.socket
+    broker: Address
+    port: int
 
 
 class Acceptor:
@@ -50,25 +58,26 @@ class Acceptor:
 
     def add(self, listener: socket.socket, broker: Address) -> None:
         """Accept on `listener` for `broker` from now on."""
-        entry = (listener, broker)
-        self.listeners.append(entry)
         host, port = listener.getsockname()[:2]
+        entry = Entry(listener, broker, port)
+        self.listeners.append(entry)
         self._relay.destinations.listens(host, port)
         self._relay.sockets.listen_for(listener.fileno(), lambda _: self._accept(entry))
 
-    def remove(self, broker: Address) -> None:
-        """Accept for `broker` no more; not for the bootstrap broker, whose listener is the first."""
-        for entry in [entry for entry in self.listeners[1:] if entry[1] == broker]:
-            listener = entry[0]
+    def retain(self, standing: Set[tuple[Address, int]]) -> list[tuple[Address, int]]:
+        """Close all listeners but the first, the bootstrap's, and these (broker, port); which ones that were."""
+        closed = [entry for entry in self.listeners[1:] if entry[1:] not in standing]
+        for entry in closed:
+            listener = entry.listener
             self.listeners.remove(entry)
             if entry in self._again:
                 self._again.remove(entry)
             self._left.pop(entry, None)
             self._overdue.pop(entry, None)
-            host, port = listener.getsockname()[:2]
-            self._relay.destinations.listens_no_more(host, port)
+            self._relay.destinations.listens_no_more(*listener.getsockname()[:2])
             self._relay.forget(listener)
             listener.close()
+        return [(entry.broker, entry.port) for entry in closed]
 
     def called(self, _: int) -> None:
         """Another worker has left a client to this one."""
@@ -94,8 +103,8 @@ class Acceptor:
         relay = self._relay
         if not relay.draining:
             again, self._again = {*self._again, *self._left, *self._overdue}, []
-            for listener, _ in again:
-                relay.sockets.renew_edge(listener.fileno())
+            for entry in again:
+                relay.sockets.renew_edge(entry.listener.fileno())
         board = self._board
         board.standing(len(relay.connections))
         if relay.guard.limits.max_connections:
@@ -104,9 +113,9 @@ class Acceptor:
 
     def close(self) -> None:
         """Accept nothing more."""
-        for listener, _ in self.listeners:
-            self._relay.forget(listener)
-            listener.close()
+        for entry in self.listeners:
+            self._relay.forget(entry.listener)
+            entry.listener.close()
 
     def _later(self, entry: Entry) -> None:
         if entry not in self._again:
@@ -128,12 +137,12 @@ class Acceptor:
             with board.locked() if limited else nullcontext():
                 if limited and not self._has_room(entry):
                     return
-                if relay.guard.short_of_files(entry[0].fileno()):
+                if relay.guard.short_of_files(entry.listener.fileno()):
                     self._later(entry)  # the edge is used up: come back with the clock, or when a connection ends
                     relay.guard.report_short_of_files()
                     return
                 try:
-                    client, peer = entry[0].accept()
+                    client, peer = entry.listener.accept()
                 except BlockingIOError:
                     return
                 except OSError as error:
@@ -156,7 +165,8 @@ class Acceptor:
         return not full
 
     def _begin(self, client: socket.socket, peer: Address, entry: Entry) -> None:
-        relay, broker = self._relay, entry[1]
+        relay, broker = self._relay, entry.broker
+        self._board.named[entry.port] = time.monotonic()  # in use: no worker closes the listener
         client.setblocking(False)
         if relay.interception is not None:
             peer = (plain(peer[0]), peer[1])

@@ -6,7 +6,7 @@ import os
 import resource
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from barnabas.proxy.events import (
 )
 from barnabas.proxy.relay.loop import Relay
 from barnabas.proxy.settings.limits import Limits
+from barnabas.proxy.supervisor import worker_shared_state
 from barnabas.proxy.supervisor.worker_shared_state import Board
 from harness import wire
 from harness.testbed import Testbed, next_event
@@ -197,13 +198,22 @@ class Mapped:
     def __init__(self, **options: Any) -> None:
         self.now = 1000.0
         self.events: list[Event] = []
-        self.closed: list[tuple[str, int]] = []
         self.sockets: list[socket.socket] = []
+        self.board: Board | None = options.get("board")
+        self.standing: Set[tuple[tuple[str, int], int]] = set()
+        """The listeners that were not to be closed."""
         self.map = AddressMap(
             ("127.0.0.1", 1), ("10.0.0.9", 9092), fixed=False, same_host=lambda *_: False,
-            opened=lambda sock, broker: self.sockets.append(sock), emit=self.events.append, closed=self.closed.append,
+            opened=lambda sock, broker: self.sockets.append(sock), emit=self.events.append, retain=self.retain,
             clock=lambda: self.now, **options,
         )  # fmt: skip
+
+    def retain(self, standing: Set[tuple[tuple[str, int], int]]) -> None:
+        self.standing = standing
+
+    def gone(self) -> list[tuple[str, int]]:
+        """The brokers whose listeners have been closed, in order."""
+        return [event.broker for event in self.events if isinstance(event, BrokerGone)]
 
 
 @pytest.fixture
@@ -222,7 +232,7 @@ def mapped() -> Iterator[Callable[..., Mapped]]:
 
 
 def test_a_listener_ends_when_its_broker_is_not_named_any_more(mapped: Callable[..., Mapped]) -> None:
-    made = mapped(most=2)
+    made = mapped(most=2, expiry=900.0)
     brokers = made.map
     one, two, three = (("10.0.0.1", 9092), ("10.0.0.2", 9092), ("10.0.0.3", 9092))
     brokers.open_in_order([(1, one), (2, two), (3, three)])
@@ -230,26 +240,26 @@ def test_a_listener_ends_when_its_broker_is_not_named_any_more(mapped: Callable[
     made.now += 500
     brokers.open_in_order([(1, one)])
     made.now += 500
-    brokers.expire(900.0, used=())
-    assert made.closed == [two] and [event.broker for event in made.events if isinstance(event, BrokerGone)] == [two]
-    assert [found.broker for found in brokers.found] == [one]
+    brokers.expire(used=())
+    assert made.gone() == [two]
+    assert [found.broker for found in brokers.found] == [one] and made.standing == {(one, brokers.port_for(one, 1))}
     brokers.open_in_order([(3, three)])
     assert brokers.stands_for(three, 3, "h") is not None
     made.now += 5000
-    brokers.expire(900.0, used={one, three})
-    assert made.closed == [two]
+    brokers.expire(used={one, three})
+    assert made.gone() == [two]
 
 
 def test_what_has_expired_is_not_opened_by_the_next_relay(mapped: Callable[..., Mapped]) -> None:
     board = Board.create(1, 0)
     try:
-        made = mapped(board=board)
+        made = mapped(board=board, expiry=50.0)
         brokers = made.map
         one, two = ("10.0.0.1", 9092), ("10.0.0.2", 9092)
         brokers.open_in_order([(1, one), (2, two)])
         made.now += 100
         brokers.open_in_order([(1, one)])
-        brokers.expire(50.0, used=())
+        brokers.expire(used=())
         fd = os.dup(board.fd)
         fresh = Board(fd, 0)
         again = mapped(board=fresh).map
@@ -259,6 +269,96 @@ def test_what_has_expired_is_not_opened_by_the_next_relay(mapped: Callable[..., 
         fresh.close()
     finally:
         board.close()
+
+
+@pytest.fixture
+def workers(mapped: Callable[..., Mapped]) -> Iterator[tuple[Mapped, Mapped]]:
+    """The address maps of two workers; their listeners expire after 900 s."""
+    board = Board.create(2, 0)
+    boards = [Board(os.dup(board.fd), worker) for worker in range(2)]
+    for each in boards:
+        each.begin(each.worker)
+    yield mapped(board=boards[0], expiry=900.0), mapped(board=boards[1], expiry=900.0)
+    for each in (board, *boards):
+        each.close()
+
+
+def later(seconds: float, *maps: Mapped) -> None:
+    for each in maps:
+        each.now += seconds
+
+
+def test_a_listener_ends_when_no_worker_hears_of_its_broker(workers: tuple[Mapped, Mapped]) -> None:
+    one, other = workers
+    named, used, idle = ("10.0.0.1", 9092), ("10.0.0.2", 9092), ("10.0.0.3", 9092)
+    one.map.open_in_order([(1, named), (2, used), (3, idle)])
+    later(500, one, other)
+    other.map.open_in_order([(1, named)])
+    other.map.expire(used={used})
+    later(500, one, other)
+    other.map.expire(used=())
+    assert not other.gone()  # the first may have connections that it has not told of yet
+    one.map.expire(used=())
+    assert one.gone() == [idle]
+    other.map.expire(used=())
+    assert not other.gone() and {broker for broker, _ in other.standing} == {named, used}
+    assert one.standing == other.standing and len(one.map.found) == len(other.map.found) == 2
+    later(400, one, other)
+    one.map.expire(used=())
+    other.map.expire(used=())
+    assert other.gone() == [named, used]
+    one.map.expire(used=())
+    assert one.gone() == [idle] and not one.standing
+
+
+def test_a_worker_that_is_gone_uses_nothing(workers: tuple[Mapped, Mapped]) -> None:
+    one, other = workers
+    broker = ("10.0.0.1", 9092)
+    one.map.open_in_order([(1, broker)])
+    other.map.expire(used={broker})
+    later(5000, one, other)
+    one.map.expire(used=())
+    assert not one.gone()
+    assert one.board is not None
+    one.board.end(1)
+    one.map.expire(used=())
+    assert one.gone() == [broker]
+
+
+def test_what_another_worker_has_closed_is_opened_anew(workers: tuple[Mapped, Mapped]) -> None:
+    one, other = workers
+    broker = ("10.0.0.1", 9092)
+    before = one.map.port_for(broker, 1)
+    assert other.map.port_for(broker, 1) == before
+    later(900, one, other)
+    other.map.expire(used=())
+    one.map.expire(used=())
+    assert one.gone() == [broker]
+    assert other.map.port_for(broker, 1) not in (None, before)
+    assert one.map.port_for(broker, 1) == other.map.port_for(broker, 1)
+
+
+def test_workers_agree_whatever_comes_and_goes(workers: tuple[Mapped, Mapped], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log of what they have learned begins anew when it is full."""
+    monkeypatch.setattr(worker_shared_state, "LOG_BYTES", 400)
+    one, other = workers
+    stays = ("10.0.0.1", 9092)
+    for number in range(60):
+        opens, closes = (one, other) if number % 3 else (other, one)
+        opens.map.open_in_order([(1, stays), (number, (f"10.1.0.{number}", 9092))])
+        later(900, one, other)
+        opens.map.expire(used={stays})
+        closes.map.expire(used=())
+        opens.map.expire(used=())
+        assert closes.gone()[-1] == (f"10.1.0.{number}", 9092)
+        assert [found.broker for found in closes.map.found] == [found.broker for found in opens.map.found] == [stays]
+    assert len(one.gone()) == 20 and len(other.gone()) == 40
+    fresh = Board(os.dup(one.board.fd), 0) if one.board is not None else None
+    again = Mapped(board=fresh)
+    again.map.catch_up()
+    assert again.map.found == one.map.found
+    assert fresh is not None
+    fresh.close()
 
 
 def test_a_listener_that_has_expired_is_closed(testbed: Testbed) -> None:

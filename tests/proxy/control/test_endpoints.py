@@ -6,8 +6,10 @@ import json
 import re
 import threading
 import time
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from barnabas import __version__, decoder
@@ -152,6 +154,32 @@ def test_a_wrong_filter_says_where(shared_desk: Desk) -> None:
         status, said = shared_desk.call("GET", f"{path}?filter=api+%3D%3D+Prodce")
         assert status == 422 and "did you mean Produce" in said["message"]
         assert (said["start"], said["end"]) == (7, 13)
+
+
+def test_times_of_a_filter_are_in_the_zone_that_is_asked_for(desk: Desk, testbed: Testbed) -> None:
+    """Zones of different hours whose clocks never change: no reading of the same text is the other."""
+    client = testbed.client(desk.proxy.address)
+    client.sendall(heartbeat(1))
+    assert wire.read_frame(client)
+    (exchange,) = desk.control.exchanges("api == Heartbeat", since=0, wait=PATIENCE)
+    for name in ("UTC", "Asia/Tokyo", "Pacific/Honolulu"):
+        when = datetime.fromtimestamp(exchange["time_ns"] // 10**9, ZoneInfo(name))
+        for text in (f"time in {when:%H:%M:%S}..{when:%H:%M:%S}.999999999", f"time in {when:%FT%T}..{when + timedelta(seconds=1):%FT%T}"):
+            for zone in ("", "UTC", "Asia/Tokyo", "Pacific/Honolulu"):
+                found = desk.control.exchanges(text, zone=zone)
+                assert len(found) == ((zone or "UTC") == name), (text, zone)
+                if found:
+                    assert next(desk.control.follow(text, since=0, zone=zone))["id"] == exchange["id"]
+
+
+def test_no_such_zone(shared_desk: Desk) -> None:
+    for path in ("/v1/exchanges?", "/v1/exchanges/stream?filter=err&"):
+        for name in ("Europe/Atlantis", "../x", "/etc/passwd", "Europe", "%00"):
+            status, said = shared_desk.call("GET", f"{path}zone={name}")
+            assert status == 422 and "no time zone is called" in said["message"]
+    for zone in ("Europe/Atlantis", 5, []):
+        status, said = shared_desk.call("POST", "/v1/intercepts", {"filter": "api == Heartbeat", "zone": zone})
+        assert status == 422 and said["message"].startswith("zone: ")
 
 
 def test_wrong_queries_are_refused(shared_desk: Desk) -> None:

@@ -9,7 +9,9 @@ import signal
 import socket
 import threading
 import time
+from datetime import datetime, timedelta
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 from barnabas import decoder
@@ -62,6 +64,19 @@ def test_a_request_waits_alone_and_goes_on_edited(
         (exchange,) = [each for each in capture.exchanges() if each.marks.changed]
         assert exchange.request == heartbeat(1, "held")[4:]  # what the client sent
         assert exchange.marks.broker_request.frame == first[4:]  # what the broker got
+
+
+def test_an_intercept_reads_times_in_its_zone(shared_desk: Desk, testbed: Testbed) -> None:
+    """In an hour in Honolulu: in UTC that was long ago."""
+    desk = shared_desk
+    text = f"group == held and time < {datetime.now(ZoneInfo('Pacific/Honolulu')) + timedelta(hours=1):%FT%T}"
+    other, made = desk.control.intercept(text), desk.control.intercept(text, zone="Pacific/Honolulu")
+    assert [each["zone"] for each in (other, made)] == ["UTC", "Pacific/Honolulu"]
+    assert [each["zone"] for each in desk.control.intercepts()] == ["UTC", "Pacific/Honolulu"]
+    client = testbed.client(desk.proxy.address)
+    client.sendall(heartbeat(1, "held"))
+    (held,) = desk.control.held(wait=PATIENCE)
+    assert held["intercept"] == made["id"]
 
 
 def test_a_response_waits_and_goes_on_edited(shared_desk: Desk, testbed: Testbed) -> None:

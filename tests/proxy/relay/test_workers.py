@@ -9,9 +9,11 @@ import ssl
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
+from zoneinfo import ZoneInfo
 
 import pytest
 from barnabas import captures, decoder
@@ -21,6 +23,7 @@ from barnabas.proxy.addressing.transparent import Interception, NotIntercepted
 from barnabas.proxy.control import Control, ControlConfig
 from barnabas.proxy.events import (
     BrokerFound,
+    BrokerGone,
     Capped,
     ConnectionClosed,
     ConnectionOpened,
@@ -44,7 +47,7 @@ from barnabas.proxy.ring.reader import RingReader
 from barnabas.proxy.ring.ring import NONE, Kind, Ring, RingWriter
 from barnabas.proxy.settings.limits import Limits
 from barnabas.proxy.supervisor.worker_pool import EventDeduplicator
-from barnabas.proxy.supervisor.worker_shared_state import Board
+from barnabas.proxy.supervisor.worker_shared_state import LOG_BYTES, Board
 from harness import scripted, wire
 from harness.scripted import Broker
 from harness.testbed import Testbed
@@ -172,6 +175,61 @@ def test_a_broker_that_appears_is_known_to_all_workers(testbed: Testbed, answeri
     assert not [event for event in rest if isinstance(event, BrokerFound) or event.warning]
 
 
+def refused(address: tuple[str, int]) -> bool:
+    """Whether nobody listens there."""
+    try:
+        socket.create_connection(address, timeout=PATIENCE).close()
+    except ConnectionRefusedError:
+        return True
+    return False
+
+
+def test_a_listener_that_no_worker_needs_is_closed_by_all(testbed: Testbed, answering: Broker) -> None:
+    """One whose broker a worker has connections to stays."""
+    idle = ("10.0.0.2", 9092)
+
+    def metadata(sock: socket.socket) -> None:
+        while frame := wire.read_frame(sock):
+            brokers = [(1, *answering.address), (2, *idle)]
+            sock.sendall(wire.metadata_response(int.from_bytes(frame[8:12], "big"), brokers))
+
+    def told() -> list[tuple[str, int]]:
+        answer = decoder.decode_response(ask(client, 7, key=3, version=8)[4:], api_key=3, api_version=8).to_dict()
+        return [(broker["host"], broker["port"]) for broker in answer["brokers"]]
+
+    def connected() -> tuple[socket.socket, tuple[str, int]] | None:
+        own = told()[0]
+        try:
+            sock = testbed.client(own)
+            return (sock, own) if ask(sock, 1) else None
+        except OSError:  # it has expired in between
+            return None
+
+    def until_gone(address: tuple[str, int]) -> None:
+        while heard(proxy, BrokerGone, 1)[0].address != address:
+            pass
+
+    proxy = testbed.proxy(testbed.broker(metadata).address, workers=2, limits=Limits(broker_expiry=0.2))
+    wait_for_workers(proxy, 2)
+    crew = proxy._crew
+    assert crew is not None
+    client = testbed.client(proxy.address)
+    user, used = until(connected)
+    stays, goes = told()
+    assert stays == used
+    until_gone(goes)
+    until(lambda: refused(goes))
+    assert [broker for _, broker in crew._listeners] == [answering.address]
+    users = [user, *(testbed.client(used) for _ in range(3))]
+    assert all(ask(each, 2) for each in users)
+    for each in users:
+        each.close()
+    until_gone(used)
+    until(lambda: refused(used))
+    assert not crew._listeners
+    until(connected)
+
+
 def test_brokers_by_name_are_known_to_all_workers(testbed: Testbed, answering: Broker, tmp_path: Path) -> None:
     def metadata(sock: socket.socket) -> None:
         while frame := wire.read_frame(sock):
@@ -291,6 +349,8 @@ def test_a_worker_that_begins_anew_is_told_what_the_others_know(
     all_there(testbed, proxy, 2)
     control = Control(proxy.control.access.url, proxy.control.access.token)
     control.add_rule({"name": "added", "match": "api == Produce", "do": {"error": "MESSAGE_TOO_LARGE"}})
+    soon = datetime.now(ZoneInfo("Pacific/Honolulu")) + timedelta(hours=1)
+    control.intercept(f"api == Heartbeat and time < {soon:%FT%T}", zone="Pacific/Honolulu", timeout=PATIENCE)
     os.kill(proxy._children["relay-2"].pid, signal.SIGKILL)
     heard(proxy, WorkerStarted, 1)
     clients = all_there(testbed, proxy, 2)
@@ -314,6 +374,9 @@ def test_a_worker_that_begins_anew_is_told_what_the_others_know(
     status = control.status()
     assert status["processes"]["relay-2"] == {"pid": proxy._children["relay-2"].pid, "alive": True}
     assert control.rules()[0]["hits"] >= len(clients)
+    for client in clients:
+        client.sendall(wire.request(HEARTBEAT, 0, 5))
+    until(lambda: len(control.held()) == len(clients))
 
 
 def test_counts_are_exact_over_all_workers(testbed: Testbed, answering: Broker, tmp_path: Path) -> None:
@@ -515,6 +578,43 @@ def test_the_lock_goes_with_its_holder() -> None:
     with board.locked() as shared:
         assert shared and board.next_port == 6000
     board.close()
+
+
+class Meanwhile:
+    """The words of a board, of which one changes right behind the first look at it."""
+
+    def __init__(self, words: Any, change: Callable[[], object]) -> None:
+        self._words, self._change = words, [change]
+
+    def __getitem__(self, word: int) -> int:
+        found: int = self._words[word]
+        if self._change:
+            self._change.pop()()
+        return found
+
+
+def test_the_log_is_rewritten_while_it_is_read() -> None:
+    board = Board.create(2, 0)
+    writer, reader = (Board(os.dup(board.fd), worker) for worker in range(2))
+    rows = 0
+    while writer.append([rows, "b" * 200, 9092, 5]):
+        rows += 1
+    assert len(reader.news()) == rows
+    assert writer.rewrite([[7, "c", 9092, 5]]) and writer.append([8, "d", 9092, 6])
+    assert reader.news() == [[7, "c", 9092, 5], [8, "d", 9092, 6]] and reader.news() == writer.news() == []
+    assert not writer.rewrite([[0, "b" * 200, 9092, 5]] * (LOG_BYTES // 200)) and reader.news() == []
+    assert writer.append([9, "e", 9092, 7])
+
+    def twice() -> None:
+        writer.rewrite([[1, "once", 9092, 8]])
+        writer.rewrite([[2, "twice", 9092, 9], [3, "twice", 9093, 10]])
+
+    reader._words = Meanwhile(reader._words, twice)  # type: ignore[assignment]
+    assert reader.news() == [[2, "twice", 9092, 9], [3, "twice", 9093, 10]]
+    reader._words = reader._words._words  # type: ignore[attr-defined]
+    assert reader.news() == []
+    for each in (board, writer, reader):
+        each.close()
 
 
 def test_who_is_less_busy() -> None:

@@ -160,7 +160,7 @@ class Desk(Relay):
 
     def shut(self) -> None:
         self.sockets.poll.close()
-        for listener, _ in self.acceptor.listeners:
+        for listener, _, _ in self.acceptor.listeners:
             listener.close()
         for sock in (self.control, self._theirs):
             sock.close()

@@ -91,6 +91,7 @@ class Volume:
                 if sides.cut == who:
                     push(sock, data[: sides.after], chance)
                     time.sleep(0.01)
+                    sock.shutdown(socket.SHUT_RD)  # as long as a read waited, the reset would, too
                     reset(sock)
                 else:
                     push(sock, data, chance)

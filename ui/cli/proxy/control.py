@@ -181,12 +181,16 @@ def exchanges(
     local: Local = False,
 ) -> None:
     """The newest exchanges, and those that come."""
-    page = _ask(lambda control: control.exchange_page(filter, limit=limit, bodies=as_json))
+    try:
+        zone = times.zone_name() if filter else ""
+    except ValueError as error:
+        raise Failure(str(error)) from None
+    page = _ask(lambda control: control.exchange_page(filter, limit=limit, bodies=as_json, zone=zone))
     for each in page["exchanges"]:
         _exchange(each, as_json)
     if follow:
         try:
-            for each in _control().follow(filter, since=page["next"], bodies=as_json):
+            for each in _control().follow(filter, since=page["next"], bodies=as_json, zone=zone):
                 _exchange(each, as_json)
         except ControlError as error:
             raise _failure(error) from None

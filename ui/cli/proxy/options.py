@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from ....proxy.negotiation.sasl import MECHANISMS
 from ....proxy.settings.limits import Limits
+from ... import times
 from ..common import amounts
 from ..common.address import parse
 from ..common.failure import Failure
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from ....proxy.negotiation.sasl import SaslConfig
     from ....proxy.negotiation.security import TlsConfig
     from ....proxy.negotiation.version_negotiation import VersionsConfig
-    from ....proxy.observers.retention import FlightConfig, RecordingConfig
+    from ....proxy.observers.recording_config import FlightConfig, RecordingConfig
 
 PASSWORD_VARIABLE = "BARNABAS_SASL_PASSWORD"
 TOKEN_VARIABLE = "BARNABAS_FEED_TOKEN"
@@ -321,7 +322,7 @@ class RecordingOptions:
 
     def config(self) -> RecordingConfig:
         """The settings of a recorder."""
-        from ....proxy.observers.retention import RecordingConfig
+        from ....proxy.observers.recording_config import RecordingConfig
 
         try:
             return RecordingConfig(
@@ -378,7 +379,7 @@ class FlightOptions:
 
     def config(self) -> FlightConfig | None:
         """None without --flight."""
-        from ....proxy.observers.retention import FlightConfig
+        from ....proxy.observers.recording_config import FlightConfig
 
         if self.flight is None:
             for name, given in (
@@ -401,6 +402,7 @@ class FlightOptions:
                 default.most if self.flight_most is None else self.flight_most,
                 tuple(self.flight_on or ()),
                 tuple(self.flight_on_finding or ()),
+                times.zone() is None,
             )
         except ValueError as error:
             raise Failure(f"the flight recorder: {error}") from None

@@ -16,9 +16,10 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
-from ....decoder.filter import FilterError, compile
+from ....decoder.filter import compile
 from ....proxy.control import Control, ControlError
 from ...safe import visible
+from ...times import zone_name
 from ..application import AppScreen
 from ..model.held_queue import LEASE_SECONDS
 from ..widgets.palette import DARK, Palette
@@ -34,6 +35,7 @@ class Wanted(NamedTuple):
     request: bool
     response: bool
     seconds: float
+    zone: str
 
 
 class InterceptBox(ModalScreen[Wanted | None]):
@@ -74,7 +76,7 @@ class InterceptBox(ModalScreen[Wanted | None]):
         text = self.query_one("#filter", Input).value.strip()
         side = self.query_one("#side", Input).value.strip().lower()
         if not text:
-            return Wanted("", False, False, 0.0)
+            return Wanted("", False, False, 0.0, "")
         sides = next((on for name, on in SIDES.items() if side and name.startswith(side)), None)
         if sides is None:
             return "the side is request, response or both"
@@ -88,9 +90,9 @@ class InterceptBox(ModalScreen[Wanted | None]):
             wanted = compile(text)
             if sides[0]:
                 wanted.require_request_only()
-        except FilterError as fault:
+            return Wanted(text, *sides, seconds, zone_name())
+        except ValueError as fault:  # FilterError among them
             return str(fault)
-        return Wanted(text, *sides, seconds)
 
     @on(Input.Changed)
     def _look(self) -> None:
@@ -139,7 +141,7 @@ def _asked(screen: AppScreen[Any], wanted: Wanted | None) -> None:
     def change(control: Control) -> None:
         made = control.intercept(
             wanted.filter, request=wanted.request, response=wanted.response, timeout=wanted.seconds,
-            lease=LEASE_SECONDS,
+            lease=LEASE_SECONDS, zone=wanted.zone,
         )  # fmt: skip
         queue.take_over(int(made["id"]))
         for number in old:

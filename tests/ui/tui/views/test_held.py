@@ -326,7 +326,7 @@ def test_what_to_hold_is_checked_while_it_is_typed(story: Capture) -> None:
         await pilot.press("shift+tab", "ctrl+u", *"resp", "tab", "ctrl+u", *"0")
         await until(pilot, "0.1 to 3600 seconds")
         await pilot.press("ctrl+u", *"45", "enter")
-        wanted = ("intercept", "err", {"request": False, "response": True, "timeout": 45.0, "lease": LEASE_SECONDS})
+        wanted = ("intercept", "err", {"request": False, "response": True, "timeout": 45.0, "lease": LEASE_SECONDS, "zone": "UTC"})
         await asked(pilot, proxy, wanted)
 
     drive_held(story, proxy, steps)
