@@ -178,7 +178,7 @@ def zone(name: str, given: Any) -> str:
             raise ValueError(f"a name and not {given!r}")
         named_zone(given or "UTC")
     except ValueError as error:
-        raise Failed("invalid", f"{name}: {error}") from None
+        raise CommandFailed("invalid", f"{name}: {error}") from None
     return given or "UTC"
 
 
