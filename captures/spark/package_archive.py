@@ -20,8 +20,8 @@ def package(target: Path) -> Path:
     """
     name = __name__.split(".")[0]
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        for file in ("__init__.py", "errors.py"):
-            archive.write(_ROOT / file, f"{name}/{file}")
+        for name_at_root in ("__init__.py", "errors.py"):
+            archive.write(_ROOT / name_at_root, f"{name}/{name_at_root}")
         for part in _PARTS:
             for file in sorted((_ROOT / part).rglob("*")):
                 inside = file.relative_to(_ROOT)

@@ -20,7 +20,7 @@ import time
 
 from ...captures.recording.index import RECORD, STATE_MASK, STATES, UNDECODED, Record
 from ...decoder import Exchange, ExchangeDone, State
-from ...decoder.event import Closed, ConnectionEvent, Opened
+from ...decoder.connection.events import Closed, ConnectionEvent, Opened
 from .. import events
 from ..observers.observer_loop import SupervisorLink
 from ..observers.ring_feed import RingFeed

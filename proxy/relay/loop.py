@@ -203,7 +203,7 @@ class Relay:
         """The address map has these listeners (broker, port), and no others."""
         for broker, port in self.acceptor.retain(standing):
             if self.workers > 1:
-                self._orders.unshare(broker, port)
+                self._supervisor_commands.unshare(broker, port)
 
     def accepted(self, number: int, client: socket.socket, peer: Address, broker: Address | None) -> None:
         """A client is there. `broker`: whom it wants; None: any of the bootstrap brokers."""
