@@ -34,7 +34,7 @@ class RecorderContext:
     reason: int
     counting: int
     """Not 0: recorders write nothing, need no segment, and keep the beginnings of requests only. Set before the first."""
-    def __new__(cls, find: Callable[[int, int, int], tuple[int, Reader, bool] | None], /) -> RecorderContext: ...
+    def __new__(cls, find: Callable[[int, int, int], tuple[int, Reader, bool] | None], keep: int = 0, /) -> RecorderContext: ...
     def knows(self, api_key: int, api_version: int, /) -> bool: ...
     def waiting(self, recorders: list[ConnectionRecorder], /) -> bytes: ...
 
@@ -43,18 +43,30 @@ class ConnectionRecorder:
 
     attached: int
     chunks: int
-    """That came by `RingFeed`."""
+    """Chunks that came by `RingFeed`."""
     def __new__(cls, context: RecorderContext, number: int, /) -> ConnectionRecorder: ...
     def attach(
-        self, next: Any, client: bytes, broker: bytes, buffer: Buffer, records: bytearray, names: Callable[[str], int], /
+        self, next: Any, client: bytes, broker: bytes, buffer: Buffer | bytearray, records: bytearray, names: Callable[[str], int], /
     ) -> None: ...
     def feed(
         self, direction: int, data: bytes | bytearray | memoryview, start: int, time_ns: int, base: int, stop: int, /
-    ) -> int: ...
+    ) -> int:
+        """The position behind what was taken; `RecorderContext.reason` says why not all was."""
+    def skip(self, direction: int, count: int, time_ns: int, base: int, stop: int, /) -> bool:
+        """Bytes of a frame that are not there; whether that was taken."""
     def lost(self, direction: int, /) -> None: ...
-    def push(self, frame: bytes, time_ns: int, offset: int, flags: int, /) -> bool: ...
-    def hold(self, direction: int, data: bytes, time_ns: int, /) -> None: ...
-    def release(self) -> tuple[list[tuple[bytes, int, int, int]], tuple[bytes, int], tuple[bytes, int]]: ...
+    def push(self, frame: bytes, time_ns: int, offset: int, flags: int, cut: int, /) -> bool:
+        """Add a request that waits; whether it is plain."""
+    def hold(self, direction: int, data: bytes, time_ns: int, /) -> None:
+        """The beginning of a frame."""
+    def waiting(self) -> list[tuple[int, int, int, int, int, int, int, int, str | None]]:
+        """(offset, time_ns, size, cut, correlation id, api key, api version, flags, client id) of each request that waits."""
+    def frame(self, place: int, /) -> bytes:
+        """The frame of the `place`-th request that waits, with its size bytes."""
+    def moved(self, place: int, offset: int, flags: int, /) -> None: ...
+    def detach(self) -> None: ...
+    def release(self) -> tuple[list[tuple[bytes, int, int, int, int]], tuple[bytes, int, int], tuple[bytes, int, int]]:
+        """The requests that wait, as (frame, time_ns, offset, flags, cut), and by direction (bytes held, time_ns, skipped)."""
 
 def packet(
     head: bytes, sequence: int, acknowledged: int, flags: int, payload: bytes, interface: int, time_ns: int, direction: int, /

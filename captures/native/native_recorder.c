@@ -152,7 +152,7 @@ static int feed_held(ConnectionRecorder *recorder, int direction, const uint8_t 
 
 /* skip(direction, count, time_ns, base, stop) -> whether bytes that are not there were taken; `RecorderContext.reason` says why not.
    They belong to the frame of which something is held. */
-static PyObject *Track_skip(PyObject *self, PyObject *const *a, Py_ssize_t given) {
+static PyObject *Recorder_skip(PyObject *self, PyObject *const *a, Py_ssize_t given) {
     ConnectionRecorder *recorder = (ConnectionRecorder *)self;
     if (given != 5) {
         PyErr_SetString(PyExc_TypeError, "skip takes 5 numbers");
@@ -216,7 +216,7 @@ int recorder_feed(ConnectionRecorder *recorder, int direction, const uint8_t *da
 }
 
 /* feed(direction, data, start, time_ns, base, stop) -> position behind what was taken; `RecorderContext.reason` says why not all. */
-static PyObject *Track_feed(PyObject *self, PyObject *const *a, Py_ssize_t given) {
+static PyObject *Recorder_feed(PyObject *self, PyObject *const *a, Py_ssize_t given) {
     ConnectionRecorder *recorder = (ConnectionRecorder *)self;
     if (given != 6) {
         PyErr_SetString(PyExc_TypeError, "feed takes 6 arguments");
@@ -244,7 +244,7 @@ static PyObject *Track_feed(PyObject *self, PyObject *const *a, Py_ssize_t given
 }
 
 /* lost(direction): bytes are missing here, and what comes next starts at a frame. For a recorder that only counts. */
-static PyObject *Track_lost(PyObject *self, PyObject *direction) {
+static PyObject *Recorder_lost(PyObject *self, PyObject *direction) {
     ConnectionRecorder *recorder = (ConnectionRecorder *)self;
     long which = PyLong_AsLong(direction);
     if (PyErr_Occurred())
@@ -260,7 +260,7 @@ static PyObject *Track_lost(PyObject *self, PyObject *direction) {
 /* --- to and from captures/recording/recorder.py --------------------------------------------------------------------------- */
 
 /* push(frame with its size bytes, time_ns, offset, flags, cut) -> whether a request that waits can be taken over */
-static PyObject *Track_push(PyObject *self, PyObject *const *a, Py_ssize_t given) {
+static PyObject *Recorder_push(PyObject *self, PyObject *const *a, Py_ssize_t given) {
     ConnectionRecorder *recorder = (ConnectionRecorder *)self;
     if (given != 5 || !PyBytes_Check(a[0])) {
         PyErr_SetString(PyExc_TypeError, "expected bytes and 4 numbers");
@@ -296,7 +296,7 @@ static PyObject *Track_push(PyObject *self, PyObject *const *a, Py_ssize_t given
 }
 
 /* hold(direction, bytes, time_ns): the beginning of a frame that is not whole yet */
-static PyObject *Track_hold(PyObject *self, PyObject *const *a, Py_ssize_t given) {
+static PyObject *Recorder_hold(PyObject *self, PyObject *const *a, Py_ssize_t given) {
     ConnectionRecorder *recorder = (ConnectionRecorder *)self;
     if (given != 3 || !PyBytes_Check(a[1])) {
         PyErr_SetString(PyExc_TypeError, "expected a direction, bytes and a time");
@@ -314,7 +314,7 @@ static PyObject *Track_hold(PyObject *self, PyObject *const *a, Py_ssize_t given
     Py_RETURN_NONE;
 }
 
-static void let_go(ConnectionRecorder *recorder) {
+static void release_segment(ConnectionRecorder *recorder) {
     if (recorder->attached)
         PyBuffer_Release(&recorder->next);
     recorder->attached = 0;
@@ -325,7 +325,7 @@ static void let_go(ConnectionRecorder *recorder) {
 
 /* release() -> ([(frame with its size bytes, time_ns, offset, flags, cut), ...], (bytes, time_ns, skipped), the same): the
    requests that wait, and what is held by direction. Nothing is left, and the segment is let go. */
-static PyObject *Track_release(PyObject *self, PyObject *nothing) {
+static PyObject *Recorder_release(PyObject *self, PyObject *nothing) {
     (void)nothing;
     ConnectionRecorder *recorder = (ConnectionRecorder *)self;
     PyObject *requests = PyList_New(recorder->count);
@@ -355,13 +355,13 @@ static PyObject *Track_release(PyObject *self, PyObject *nothing) {
         PyMem_RawFree(recorder->held[direction].bytes);
         recorder->held[direction] = (Held){0};
     }
-    let_go(recorder);
+    release_segment(recorder);
     Py_CLEAR(recorder->client);
     return all;
 }
 
 /* waiting() -> [(offset, time_ns, size, cut, correlation id, api key, api version, flags, client), ...] of the requests */
-static PyObject *Track_waiting(PyObject *self, PyObject *nothing) {
+static PyObject *Recorder_waiting(PyObject *self, PyObject *nothing) {
     (void)nothing;
     ConnectionRecorder *recorder = (ConnectionRecorder *)self;
     PyObject *requests = PyList_New(recorder->count);
@@ -388,13 +388,13 @@ static Waiting *named(ConnectionRecorder *recorder, PyObject *place) {
 }
 
 /* frame(place) -> the frame of a request that waits, with its size bytes */
-static PyObject *Track_frame(PyObject *self, PyObject *place) {
+static PyObject *Recorder_frame(PyObject *self, PyObject *place) {
     const Waiting *w = named((ConnectionRecorder *)self, place);
     return w ? PyBytes_FromStringAndSize((const char *)w->frame, w->size) : NULL;
 }
 
 /* moved(place, offset, flags): a request that waits was written somewhere else */
-static PyObject *Track_moved(PyObject *self, PyObject *const *a, Py_ssize_t given) {
+static PyObject *Recorder_moved(PyObject *self, PyObject *const *a, Py_ssize_t given) {
     if (given != 3) {
         PyErr_SetString(PyExc_TypeError, "moved takes 3 numbers");
         return NULL;
@@ -410,15 +410,15 @@ static PyObject *Track_moved(PyObject *self, PyObject *const *a, Py_ssize_t give
 }
 
 /* detach(): the segment is let go; what waits and what is held stays */
-static PyObject *Track_detach(PyObject *self, PyObject *nothing) {
+static PyObject *Recorder_detach(PyObject *self, PyObject *nothing) {
     (void)nothing;
-    let_go((ConnectionRecorder *)self);
+    release_segment((ConnectionRecorder *)self);
     Py_RETURN_NONE;
 }
 
 /* attach(next, head of the client, head of the broker, buffer, records, names): the segment to write to. `next`: two
    uint64 that others use, too; `names(text)` gives the id of a string. */
-static PyObject *Track_attach(PyObject *self, PyObject *const *a, Py_ssize_t given) {
+static PyObject *Recorder_attach(PyObject *self, PyObject *const *a, Py_ssize_t given) {
     ConnectionRecorder *recorder = (ConnectionRecorder *)self;
     if (given != 6 || !PyBytes_Check(a[1]) || !PyBytes_Check(a[2]) || Py_TYPE(a[3]) != Buffer_type ||
         !PyByteArray_Check(a[4]) || recorder->attached) {
@@ -448,7 +448,7 @@ static PyObject *Track_attach(PyObject *self, PyObject *const *a, Py_ssize_t giv
     Py_RETURN_NONE;
 }
 
-static PyObject *Track_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
+static PyObject *Recorder_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
     (void)keywords;
     PyObject *context;
     unsigned int number;
@@ -462,7 +462,7 @@ static PyObject *Track_new(PyTypeObject *type, PyObject *arguments, PyObject *ke
     return (PyObject *)self;
 }
 
-static void Track_dealloc(PyObject *self) {
+static void Recorder_dealloc(PyObject *self) {
     PyTypeObject *type = Py_TYPE(self);
     ConnectionRecorder *recorder = (ConnectionRecorder *)self;
     while (recorder->count)
@@ -482,17 +482,17 @@ static void Track_dealloc(PyObject *self) {
 }
 
 static PyMethodDef methods[] = {
-    {"feed", (PyCFunction)(void (*)(void))Track_feed, METH_FASTCALL, NULL},
-    {"skip", (PyCFunction)(void (*)(void))Track_skip, METH_FASTCALL, NULL},
-    {"lost", Track_lost, METH_O, NULL},
-    {"push", (PyCFunction)(void (*)(void))Track_push, METH_FASTCALL, NULL},
-    {"hold", (PyCFunction)(void (*)(void))Track_hold, METH_FASTCALL, NULL},
-    {"release", Track_release, METH_NOARGS, NULL},
-    {"waiting", Track_waiting, METH_NOARGS, NULL},
-    {"frame", Track_frame, METH_O, NULL},
-    {"moved", (PyCFunction)(void (*)(void))Track_moved, METH_FASTCALL, NULL},
-    {"detach", Track_detach, METH_NOARGS, NULL},
-    {"attach", (PyCFunction)(void (*)(void))Track_attach, METH_FASTCALL, NULL},
+    {"feed", (PyCFunction)(void (*)(void))Recorder_feed, METH_FASTCALL, NULL},
+    {"skip", (PyCFunction)(void (*)(void))Recorder_skip, METH_FASTCALL, NULL},
+    {"lost", Recorder_lost, METH_O, NULL},
+    {"push", (PyCFunction)(void (*)(void))Recorder_push, METH_FASTCALL, NULL},
+    {"hold", (PyCFunction)(void (*)(void))Recorder_hold, METH_FASTCALL, NULL},
+    {"release", Recorder_release, METH_NOARGS, NULL},
+    {"waiting", Recorder_waiting, METH_NOARGS, NULL},
+    {"frame", Recorder_frame, METH_O, NULL},
+    {"moved", (PyCFunction)(void (*)(void))Recorder_moved, METH_FASTCALL, NULL},
+    {"detach", Recorder_detach, METH_NOARGS, NULL},
+    {"attach", (PyCFunction)(void (*)(void))Recorder_attach, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},
 };
 
@@ -503,7 +503,7 @@ static PyMemberDef members[] = {
 };
 
 static PyType_Slot slots[] = {
-    {Py_tp_new, Track_new}, {Py_tp_dealloc, Track_dealloc}, {Py_tp_methods, methods}, {Py_tp_members, members}, {0, NULL},
+    {Py_tp_new, Recorder_new}, {Py_tp_dealloc, Recorder_dealloc}, {Py_tp_methods, methods}, {Py_tp_members, members}, {0, NULL},
 };
 
 static PyType_Spec spec = {"barnabas.captures.native._native.ConnectionRecorder", sizeof(ConnectionRecorder), 0, Py_TPFLAGS_DEFAULT, slots};

@@ -81,7 +81,7 @@ Shape *context_shape(RecorderContext *context, int direction, int key, int versi
 }
 
 /* knows(api key, api version): whether requests and responses of it need no care */
-static PyObject *Tape_knows(PyObject *self, PyObject *const *a, Py_ssize_t given) {
+static PyObject *Context_knows(PyObject *self, PyObject *const *a, Py_ssize_t given) {
     if (given != 2) {
         PyErr_SetString(PyExc_TypeError, "knows takes 2 numbers");
         return NULL;
@@ -111,7 +111,7 @@ static void little(uint8_t *p, uint64_t value, int size) {
 }
 
 /* waiting(recorders): the requests in flight as the entries of a sync block (docs/formats.md), in the order of the file */
-static PyObject *Tape_waiting(PyObject *self, PyObject *recorders) {
+static PyObject *Context_waiting(PyObject *self, PyObject *recorders) {
     (void)self;
     if (!PyList_Check(recorders)) {
         PyErr_SetString(PyExc_TypeError, "expected a list of recorders");
@@ -151,7 +151,7 @@ static PyObject *Tape_waiting(PyObject *self, PyObject *recorders) {
     return packed;
 }
 
-static PyObject *Tape_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
+static PyObject *Context_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
     (void)keywords;
     PyObject *find;
     Py_ssize_t keep = 0;
@@ -165,7 +165,7 @@ static PyObject *Tape_new(PyTypeObject *type, PyObject *arguments, PyObject *key
     return (PyObject *)self;
 }
 
-static void Tape_dealloc(PyObject *self) {
+static void Context_dealloc(PyObject *self) {
     PyTypeObject *type = Py_TYPE(self);
     RecorderContext *context = (RecorderContext *)self;
     for (int direction = 0; direction < 2; direction++)
@@ -189,8 +189,8 @@ static void Tape_dealloc(PyObject *self) {
 }
 
 static PyMethodDef methods[] = {
-    {"knows", (PyCFunction)(void (*)(void))Tape_knows, METH_FASTCALL, NULL},
-    {"waiting", Tape_waiting, METH_O, NULL},
+    {"knows", (PyCFunction)(void (*)(void))Context_knows, METH_FASTCALL, NULL},
+    {"waiting", Context_waiting, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };
 
@@ -204,7 +204,7 @@ static PyMemberDef members[] = {
 };
 
 static PyType_Slot slots[] = {
-    {Py_tp_new, Tape_new}, {Py_tp_dealloc, Tape_dealloc}, {Py_tp_methods, methods}, {Py_tp_members, members}, {0, NULL},
+    {Py_tp_new, Context_new}, {Py_tp_dealloc, Context_dealloc}, {Py_tp_methods, methods}, {Py_tp_members, members}, {0, NULL},
 };
 
 static PyType_Spec spec = {"barnabas.captures.native._native.RecorderContext", sizeof(RecorderContext), 0, Py_TPFLAGS_DEFAULT, slots};

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...decoder import Connection, Direction, Exchange, RequestSeen
 from ...decoder.codec import secrets
@@ -26,6 +26,9 @@ from .in_flight import Carried, OpenConnection, Unanswered
 from .index import CARRIED, STATES, IndexEncoder, Record
 from .recording import Recording
 from .segment import IN_FLIGHT, InFlight, pack_in_flight
+
+if TYPE_CHECKING:
+    from ..native._native import ConnectionRecorder
 
 _CARE = 2  # why a native recorder stopped: it needs Python; 1: the segment has to be attended to first
 _SLOW = {API_VERSIONS, facts.api_key("SaslHandshake"), facts.api_key("SaslAuthenticate")}
@@ -51,7 +54,7 @@ class RecordedConnection:
         self.lost = [0, 0]
         self.opaque = [False, False]
         self.broken = False
-        self.recorder: Any = None  # the `native.ConnectionRecorder` that has taken over, if one has
+        self.recorder: ConnectionRecorder | None = None  # the `native.ConnectionRecorder` that has taken over, if one has
         self.backoff = Backoff()
 
 
@@ -59,7 +62,7 @@ class NativeRequest(NamedTuple):
     """An `Unanswered` that a native recorder holds, as the `place`-th in its queue."""
 
     connection: OpenConnection
-    recorder: Any
+    recorder: ConnectionRecorder
     place: int
     offset: int
     time_ns: int
@@ -73,8 +76,7 @@ class NativeRequest(NamedTuple):
 
     @property
     def data(self) -> bytes:
-        frame: bytes = self.recorder.frame(self.place)
-        return frame
+        return self.recorder.frame(self.place)
 
     @property
     def comments(self) -> tuple[str, ...]:
@@ -114,7 +116,7 @@ class Backoff:
         self.left, self.taken = self.next, 0
 
 
-def give_to_recorder(decoder: Connection, recorder: Any) -> bool:
+def give_to_recorder(decoder: Connection, recorder: ConnectionRecorder) -> bool:
     """Give a native recorder the partial frames of a decoder; False, and nothing done, where it is not at plain frames."""
     rests = decoder.hand_over()
     if rests is None:
@@ -134,6 +136,15 @@ def give_to_decoder(decoder: Connection, rests: Iterable[tuple[bytes, int, int]]
             decoder.skip(Direction(direction), skipped, time_ns)
 
 
+class NativeFeed(NamedTuple):
+    """The native recorders by connection number, the file offset of the segment's buffer, and the size of the segment at
+    which no further frame may begin."""
+
+    recorders: dict[int, ConnectionRecorder]
+    base: int
+    stop: int
+
+
 class NativeRecorder:
     """Records what it can on behalf of a `Recorder`. `redact`: APIs with secrets are left alone. `snaplen`: most bytes of a frame that
     are kept."""
@@ -141,7 +152,7 @@ class NativeRecorder:
     def __init__(self, recording: Recording, redact: bool, snaplen: int | None = None) -> None:
         self._recording = recording
         self._native: Any = native
-        self.on: dict[int, Any] = {}
+        self.on: dict[int, ConnectionRecorder] = {}
         """The native recorders by connection number."""
         self._before = 0
         self._context: Any = native.RecorderContext(partial(shape, redact), snaplen or 0) if native is not None else None
@@ -171,14 +182,13 @@ class NativeRecorder:
                 break
         return data[at:]
 
-    def begin(self) -> tuple[dict[int, Any], int, int] | None:
-        """For callers that feed the native recorders themselves: the recorders by connection, the file offset of the
-        segment's buffer, and the size at which no further frame may begin. None: there are none, or nothing can be written."""
+    def begin(self) -> NativeFeed | None:
+        """For callers that feed the native recorders themselves. None: there are none, or nothing can be written."""
         segment = self._recording.ready() if self.on else None
         if segment is None or not self.on:
             return None
         self._before = self._context.frames
-        return self.on, segment.flushed, self._recording.stop
+        return NativeFeed(self.on, segment.flushed, self._recording.stop)
 
     def end(self) -> None:
         """The native recorders were fed."""
@@ -192,7 +202,7 @@ class NativeRecorder:
             if segment is None or connection.recorder is None:
                 break
             frames = context.frames
-            taken: bool = connection.recorder.skip(direction, count, time_ns, segment.flushed, recording.stop)
+            taken = connection.recorder.skip(direction, count, time_ns, segment.flushed, recording.stop)
             segment.frames += context.frames - frames
             if taken:
                 return True
@@ -215,8 +225,8 @@ class NativeRecorder:
         if not connection.recorder.attached:
             recording.known(segment, connection.open)
             index = recording.index
-            heads = segment.heads(connection.open.number)
-            connection.recorder.attach(*heads, segment.buffer, index.records, index.string)
+            headers = segment.headers(connection.open.number)
+            connection.recorder.attach(*headers, segment.buffer, index.records, index.string)
         return True
 
     def _begin(self, connection: RecordedConnection) -> bool:
@@ -271,7 +281,7 @@ class NativeRecorder:
                     connection.in_flight[id(exchange)] = exchange, data
         give_to_decoder(decoder, rests)
 
-    def drop(self, connection: RecordedConnection) -> Any:
+    def drop(self, connection: RecordedConnection) -> ConnectionRecorder | None:
         """Detach and return the native recorder of a connection, if it has one."""
         recorder, connection.recorder = connection.recorder, None
         self.on.pop(connection.open.number, None)
@@ -290,7 +300,7 @@ class NativeRecorder:
 
     def waiting(self, connections: Iterable[RecordedConnection]) -> bytes:
         """The requests in flight that are in this segment, as the entries of a sync block."""
-        recorders: list[Any] = []
+        recorders: list[ConnectionRecorder] = []
         others: list[InFlight] = []
         for connection in connections:
             if connection.recorder is not None:

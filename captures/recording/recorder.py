@@ -1,13 +1,12 @@
-"""The recorder: what the relay saw becomes frames and exchanges, and those become a recording.
+"""The recorder: bytes from the relay become frames and exchanges, and those become a recording.
 
-It stands beside the traffic, never in it: no method raises because of what the bytes are or what the disk does.
-`counts` and `on_event(kind, text)` tell how it is going.
+It stands beside the traffic, never in it: no method raises because of the bytes or the disk. `counts` and
+`on_event(kind, text)` report progress and trouble.
 """
 
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 from ...decoder import Direction, Exchange, ExchangeDone, Opaque, RequestSeen
 from ...decoder.codec import secrets
@@ -15,7 +14,7 @@ from ..pcap.packet_comments import MARK
 from ..pcap.packets import MAX_PAYLOAD, Address
 from .in_flight import Carried, OpenConnection, Unanswered
 from .index import UNDECODED, LegFrame
-from .native_recorder import NativeRecorder, RecordedConnection
+from .native_recorder import NativeFeed, NativeRecorder, RecordedConnection
 from .recording import FLUSH_SECONDS, SEGMENT_BYTES, SEGMENT_SECONDS, Recording
 from .segment import CLIENT_LEG
 
@@ -126,7 +125,7 @@ class Recorder:
             self._fault(f"connection {conn}", error)
         self._recording.tick()
 
-    def begin(self) -> tuple[dict[int, Any], int, int] | None:
+    def begin(self) -> NativeFeed | None:
         """For who has plain data of connections in a place where the accelerator can take them (`native.RingFeed`): see
         `NativeRecorder.begin`. Behind it come `end`, and what was left as `data`."""
         return self._native.begin()
@@ -320,7 +319,7 @@ class Recorder:
             self._counts["errors"] += 1
         if flags & UNDECODED:
             self._counts["undecoded"] += 1
-            self._tell("undecoded", f"connection {exchange.connection}, {exchange!r}: {_reason(exchange)}")
+            self._notify("undecoded", f"connection {exchange.connection}, {exchange!r}: {_reason(exchange)}")
 
     def _frame(self, connection: RecordedConnection, exchange: Exchange, direction: int, time_ns: int, data: bytes) -> int:
         notes = connection.notes.pop(exchange.correlation_id, [])
@@ -343,7 +342,7 @@ class Recorder:
             data = _sized(data)
         elif not connection.opaque[direction]:
             connection.opaque[direction] = True
-            self._tell("undecoded", f"connection {connection.open.number}: {event.reason}")
+            self._notify("undecoded", f"connection {connection.open.number}: {event.reason}")
         lost, connection.lost[direction] = connection.lost[direction], 0
         comments = (f"{MARK}opaque, {_clean(event.reason)}",)
         for start in range(0, len(data), MAX_PAYLOAD):
@@ -368,9 +367,9 @@ class Recorder:
 
     def _fault(self, where: str, error: Exception) -> None:
         self._counts["undecoded"] += 1
-        self._tell("error", f"{where}: {type(error).__name__}: {error}")
+        self._notify("error", f"{where}: {type(error).__name__}: {error}")
 
-    def _tell(self, kind: str, text: str) -> None:
+    def _notify(self, kind: str, text: str) -> None:
         try:
             self._on_event(kind, text)
         except Exception:
