@@ -1,4 +1,4 @@
-"""Recordings: pcapng segments with an index, writing them and reading them and others' captures."""
+"""Recordings: writing pcapng segments with an index, and reading them and captures of other tools."""
 
 from .pcap.pcapng import NotACapture
 from .reading.capture import Capture, Row, Rows, open_capture

@@ -1,4 +1,4 @@
-"""Two recordings side by side: `compare` says what differs, the worst first, and what only timing explains."""
+"""Comparing two recordings: `compare` lists the differences, the worst first, and marks those that only timing explains."""
 
 from .comparison import compare
 from .report import Difference, Kind, Latency, Level, Report, Side

@@ -1,10 +1,9 @@
 """Two recordings aligned and compared.
 
-Clients are paired by what they call themselves, counters and versions apart. What a program may send as often as it
-likes (polls, reads, heartbeats, batches of records) is compared by what was asked and told at all: the values that each
-place of its messages ever had. Everything else is aligned in its order, per client and per what it belongs to (a group,
-a transaction, the cluster), so that new connections and other interleavings do not matter; aligned pairs are compared
-field by field.
+Clients are paired by client id, ignoring counters and versions in it. Requests that a program may send any number of times
+(polls, reads, heartbeats, batches of records) are compared as sets: the values that each field ever had. All others are
+aligned in order, per client and scope (a group, a transaction, the cluster), so that new connections and other interleavings
+do not matter; aligned pairs are compared field by field.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Two messages of one API side by side: every field by its path, what is the same, what differs, and what differs anyway.
+"""Two messages of one API side by side: every field by its path, with both values.
 
-Items of lists are named by what they are about (`topics[orders].partitions[0]`), so that another order makes no
-difference. What two runs have otherwise although nothing is different (ids, epochs, times: `..replay.roles`) is marked.
+Items of lists are named by what they are about (`topics[orders].partitions[0]`), so that their order does not matter. Fields
+that differ between any two runs (ids, epochs, times: `..replay.roles`) are marked.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The places of messages and the values that each of them ever had, on one side."""
+"""The field paths of the messages of one side, with all values that each had."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ def places(
     """By path: its values, each with the number of an exchange; and the generic paths that some version has."""
     out: dict[str, dict[tuple[Any, Value], int]] = defaultdict(dict)
     known: set[str] = set()
-    told: set[int] = set()  # the same bytes again have nothing to add
+    seen_bodies: set[int] = set()  # the same bytes again have nothing to add
     for each in seen:
         message = message_of(each, side)
         if message is None or (side == "response" and each.again):
             continue
         known |= generic_paths(message)
         body = hash((message.plan.kind, message.plan.version, message.frame[message.body_start :]))
-        if body in told:
+        if body in seen_bodies:
             continue
-        told.add(body)
+        seen_bodies.add(body)
         refused = side == "response" and failed(message)
         for path, value in flattener.flat(message).items():
             if refused and not path.endswith("error_code"):

@@ -1,8 +1,8 @@
-"""A message as flat paths that two runs share: items are named by what they are about, ids of this run are left out.
+"""A message as flat paths that are comparable between two runs.
 
-``topics[orders].partitions[0].error_code`` is the same place in both recordings, wherever the item stands. What
-another run has otherwise anyway (`..replay.roles`) is not there; names of topics, groups and transactions of the second
-recording are taken for those of the first.
+Items are named by what they are about: ``topics[orders].partitions[0].error_code`` is the same place in both recordings,
+wherever the item stands. Fields that differ between any two runs (`..replay.roles`) are left out; names of topics, groups and
+transactions of the second recording are mapped to those of the first.
 """
 
 from __future__ import annotations

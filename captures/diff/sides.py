@@ -1,4 +1,4 @@
-"""One recording made ready to be compared: who asked what, in which order, and which names are in it."""
+"""One side of a comparison: its exchanges by client and scope, the names in them, and its figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What leaves a capture for other tools: tables as JSON lines, CSV and Parquet; one exchange as a program, a test, a dump.
+"""Exports for other tools: tables as JSON lines, CSV and Parquet; one exchange as a program, a test, a dump.
 
 with open_capture(path) as capture, written(Path("errors.csv")) as file:
     options = tables.Options(tables.described("errors"), tables.described("errors").chosen())

@@ -1,6 +1,6 @@
-"""Writing a file whole or not at all: under a temporary name beside it, then put in its place.
+"""Writing a file whole or not at all: under a temporary name beside it, then renamed.
 
-What is there already is replaced only where that is asked for, and nothing is written through a symbolic link.
+An existing file is replaced only on request, and nothing is written through a symbolic link.
 """
 
 from __future__ import annotations

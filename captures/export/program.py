@@ -1,8 +1,8 @@
-"""One exchange as a Python program that asks a broker again, or as a pytest case about the answer.
+"""One exchange as a Python program that sends the request again, or as a pytest case that checks the answer.
 
-Both hold the request's fields and encode them by `decoder.encode_request`; whatever came from the traffic stands in
-them as the literals that `repr` gives, so nothing of it can become code. Secrets are masked, and what records say is
-replaced by stars of the same size unless values are asked for.
+Both hold the request's fields and encode them by `decoder.encode_request`. Values from the traffic appear as `repr` literals
+only, so none can become code. Secrets are masked, and contents of records are replaced by stars of the same size unless values
+are asked for.
 """
 
 from __future__ import annotations

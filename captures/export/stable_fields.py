@@ -1,6 +1,6 @@
-"""What another broker would answer alike: the fields of an answer without ids, epochs, offsets, times and addresses.
+"""The fields of a response that another broker would answer alike: no ids, epochs, offsets, times and addresses.
 
-Which fields those are follows from the schema (`..replay.roles`). Exported test cases compare by it.
+They follow from the schema (`..replay.roles`). Exported test cases compare by them.
 """
 
 from __future__ import annotations

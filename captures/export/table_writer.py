@@ -1,4 +1,4 @@
-"""Rows of a table into a file: JSON lines, CSV or Parquet, as they come; no more than a batch of rows is held."""
+"""Writing rows of a table as JSON lines, CSV or Parquet, streaming: at most one batch of rows is held."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Captures that others made: what in them is Kafka, its index, and taking it in as a recording."""
+"""Captures of other tools: finding the Kafka connections in them, indexing them, importing them as recordings."""

@@ -1,7 +1,7 @@
-"""A second opinion: the frames of a capture as Wireshark's dissector reads them, held to how Barnabas reads them.
+"""A second opinion: the frames of a capture as Wireshark's dissector reads them, compared with Barnabas' reading.
 
-Both say where in a frame each field lies, so fields are compared by their place: where Wireshark has a field, Barnabas must
-have one of the same first and last byte and the same value. No table says which name of theirs is which of ours.
+Both know where in a frame each field lies, so fields are compared by position: for each field of Wireshark's, Barnabas must
+have one with the same first and last byte and the same value. No table of field names is needed.
 """
 
 from __future__ import annotations
@@ -150,13 +150,13 @@ class Crosscheck:
             return None  # not a whole frame: SASL tokens, the rest of one that began before the capture
         direction = Direction.REQUEST if is_request else Direction.RESPONSE
         waiting = self._rows.get((client, correlation_id, size, direction))
-        said = (
-            _said(first, "kafka.api_key"),
-            _said(first, "kafka.request.version" if is_request else "kafka.response.version"),
+        place = (
+            _number(first, "kafka.api_key"),
+            _number(first, "kafka.request.version" if is_request else "kafka.response.version"),
         )
         if not waiting:
             why = "Barnabas reads no frame of this size and correlation id on this connection"
-            return Checked(file, int(packet.number), None, *said, direction, size, Outcome.UNMATCHED, 0, why)
+            return Checked(file, int(packet.number), None, *place, direction, size, Outcome.UNMATCHED, 0, why)
         number = waiting.popleft()
         exchange = self._capture.exchange(number)
         outcome, compared, why, differences = compare(exchange, direction, found, malformed)
@@ -166,7 +166,7 @@ class Crosscheck:
         )  # fmt: skip
 
 
-def _said(first: dict[str, Any], name: str) -> int:
+def _number(first: dict[str, Any], name: str) -> int:
     return int(first[name].show) if name in first else -1
 
 
@@ -290,14 +290,14 @@ class _Frame:
 
     def _at(self, start: int, end: int, field: Any) -> list[Difference] | None:
         """How a field of Wireshark's at this place differs, if it does; None where we look no further."""
-        said = f"{field.name} = {field.show}"
+        place = f"{field.name} = {field.show}"
         exact = self._exact.get((start, end))
         if exact is not None:
             plan, value = self._value(exact)
             if plan is None or field.unmaskedvalue is not None:
                 return None
             if not _same(field, value):
-                return [Difference(start, end, said, f"{exact} = {_shown(value)}")]
+                return [Difference(start, end, place, f"{exact} = {_shown(value)}")]
             return []
         here = [span for span in self._spans if span.start < end and start < span.end]
         around = [span for span in here if span.start <= start and end <= span.end]
@@ -306,13 +306,13 @@ class _Frame:
             if plan is not None and plan.type in ("records", "bytes"):
                 return None  # what is in there is not this message's
             if plan is not None and plan.struct is None and not plan.array:
-                return [Difference(start, end, said, f"inside {around[-1].path} = {_shown(value)}")]
+                return [Difference(start, end, place, f"inside {around[-1].path} = {_shown(value)}")]
         if start in self._starts and end in self._starts:
             return None  # several fields together
         across = ", ".join(span.path for span in here if not (span.start <= start and end <= span.end))
         if not across and around:
             return None  # a count or a length, which is no field of ours
-        return [Difference(start, end, said, f"other fields there: {across or 'none'}")]
+        return [Difference(start, end, place, f"other fields there: {across or 'none'}")]
 
     def _value(self, path: str) -> tuple[FieldPlan | None, Any]:
         assert self._message is not None

@@ -1,8 +1,8 @@
-"""TLS in captures of others: Wireshark decrypts, with a key log or with the secrets that a pcapng file holds itself.
+"""Decrypting TLS in captures of other tools by Wireshark, with a key log or with the secrets that a pcapng file holds.
 
-What comes out is a capture again, in an unnamed temporary file: the packets of other connections as they were, and
-for each TLS connection made-up packets of the same ends and times with its plain bytes. Wireshark reads and decrypts (see
-`wireshark`); which bytes are Kafka, and how they are put together, is found out here as for any capture.
+The result is a capture in an unnamed temporary file: packets of other connections unchanged, and for each TLS connection
+synthetic packets of the same ends and times with its plain bytes. Wireshark decrypts (see `wireshark`); reassembly and
+recognition then work as for any capture.
 """
 
 from __future__ import annotations

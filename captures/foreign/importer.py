@@ -1,7 +1,6 @@
-"""Foreign captures become recordings of our own: the same frames, times and addresses, in segments with an index.
+"""Importing foreign captures as recordings: the same frames, times and addresses, in segments with an index.
 
-`Importer` reads by the fast road (scan.py), and a transcriber writes each frame as soon as it is whole
-(transcribing.py).
+`Importer` reads by `scan`, and a `Transcriber` writes each frame as soon as it is whole.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from ..reading.reindex import read_identity
 from ..recording.recording import SEGMENT_BYTES, Recording
 from .index_builder import foreign_notes, unread_notes
 from .scan import Scanner
-from .transcribe import StreamConsumer, Transcriber, Wanted
+from .transcribe import Transcriber, TranscriberInput, Wanted
 
 
 class OwnRecording(BarnabasError, ValueError):
@@ -53,13 +52,13 @@ class Importer:
         self._failed = ""
         self._writer = Transcriber(redact, wanted)
         self._recording = Recording(
-            directory, self._writer.in_flight, self._heard, segment_bytes=segment_bytes, segment_seconds=segment_seconds
+            directory, self._writer.in_flight, self._on_event, segment_bytes=segment_bytes, segment_seconds=segment_seconds
         )
         self._writer.recording = self._recording
-        self.scanner = Scanner(StreamConsumer(self._writer), ports)
+        self.scanner = Scanner(TranscriberInput(self._writer), ports)
         self._writer.read_pieces = self.scanner.windows.read
 
-    def _heard(self, kind: str, text: str) -> None:
+    def _on_event(self, kind: str, text: str) -> None:
         if self._on_trouble is not None and kind in ("paused", "resumed", "error"):
             self._on_trouble(text)
         elif kind == "paused":
@@ -72,7 +71,7 @@ class Importer:
         """connections, exchanges, frames, lost_bytes, segments, and the frames that are unrecorded."""
         written = {"segments": self._recording.segments, "unrecorded": self._recording.unrecorded}
         lost = self.scanner.lost + self.scanner.unread_bytes + self._writer.unseen_bytes
-        return self._writer.told | {"lost_bytes": lost} | written
+        return self._writer.totals | {"lost_bytes": lost} | written
 
     @property
     def progress(self) -> tuple[int, int]:

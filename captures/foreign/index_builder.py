@@ -1,7 +1,7 @@
-"""The index of a foreign capture, made while it is read: rows are there as soon as their packets are.
+"""The index of a foreign capture, built while it is read: rows appear as soon as their packets are read.
 
-Nothing is written beside the capture. The index lives in an unnamed file in memory, which is read like that of a
-recording that is still being written: a thread may read packets while others look at the rows.
+Nothing is written beside the capture. The index lives in an unnamed file in memory and is read like that of a live
+recording: one thread may read packets while others look at the rows.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ def foreign_notes(reassembler: Reassembler, lost: int, unread: int, ports: Colle
     """What is to be said of a foreign capture: conversations that are not Kafka, bytes that are missing."""
     notes = []
     if reassembler.foreign:
-        told = ", ".join(map(str, ports))
+        shown = ", ".join(map(str, ports))
         tls = f"; {reassembler.tls} of them are TLS, which barnabas import --keylog decrypts" if reassembler.tls else ""
-        notes.append(f"{reassembler.foreign} TCP conversations are not Kafka (brokers' ports: {told}){tls}")
+        notes.append(f"{reassembler.foreign} TCP conversations are not Kafka (brokers' ports: {shown}){tls}")
     if lost:
         notes.append(f"{lost} bytes of Kafka connections are not in the capture")
     if unread:
@@ -52,7 +52,7 @@ def unread_notes(scanner: Scanner) -> list[str]:
     return notes
 
 
-class _Taker:
+class _IndexConsumer:
     """Gives what the scanner finds to the skimmer and to the index."""
 
     def __init__(self, encoder: IndexEncoder, skimmer: Skimmer) -> None:
@@ -94,7 +94,7 @@ class ForeignIndex:
         self._encoder = IndexEncoder()
         self.pieces = Pieces()
         self._skimmer = Skimmer(self._encoder, self.pieces, lambda pieces: self.scanner.windows.read(pieces))
-        self.scanner = Scanner(_Taker(self._encoder, self._skimmer), ports)
+        self.scanner = Scanner(_IndexConsumer(self._encoder, self._skimmer), ports)
         self.scanner.windows.begin(source.file, name)
         self._records, self._strings = _memory(), _memory()
         os.write(self._records, Head(0, 0, _IDENTITY, -1, -1, -1).pack())

@@ -1,8 +1,7 @@
-"""Whether a conversation is Kafka, where nobody named its port: told by what both sides say, not by a likely beginning.
+"""Recognizing Kafka on ports that nobody named, by what both sides send.
 
-Many protocols have a length of four bytes and small numbers behind it, so that the head of a Kafka request can stand in
-their streams by chance. A `KafkaRecognizer` reads the conversation as Kafka from such a place on; what it gives is kept until it
-is known.
+Many protocols begin with a length of four bytes followed by small numbers, so the head of a Kafka request can appear by
+chance. A `KafkaRecognizer` reads the conversation as Kafka from such a place on, and keeps its events until it has decided.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from ...decoder.wire.resync import HEAD, client_id_of_head
 from ..pcap.flows import Data, Gap, StreamEvent, Verdict
 
 MOST_KEPT = 4 << 20
-"""Bytes of a conversation that are kept while it is on trial."""
+"""Bytes of a conversation that are kept until it is recognized."""
 _NAME = 3
 """Characters of a client id that do not stand by chance behind a known API, its version and the right length."""
 _SEVERAL = 3
@@ -104,7 +103,7 @@ class KafkaRecognizer:
 
 
 def may_begin(data: bytes) -> bool:
-    """Whether bytes start with the size and head of a request: the beginning of a trial."""
+    """Whether bytes start with the size and head of a request: from there on a conversation may be Kafka."""
     if not 8 <= int.from_bytes(data[:4], "big") <= MAX_FRAME:
         return False
     if plausible_request(data[4:]):

@@ -1,9 +1,9 @@
-"""The fast road through a foreign capture: packets in large reads, no object per packet.
+"""Scanning a foreign capture fast: packets in large reads, no object per packet.
 
-`Scanner` takes the packets of a file window by window (`PacketWindows`). The bytes of a packet that continues a Kafka connection in order go straight
-to whoever takes them (`StreamConsumer`); every other packet (handshakes, ends, losses, packets out of order, unusual headers,
-other traffic) goes through `packets.parse` and `Reassembler.feed`, the careful road, which shares its state with the
-fast one: `side.next` is the next byte's sequence number on both.
+`Scanner` takes the packets of a file window by window (`PacketWindows`). Bytes that continue a Kafka connection in order go
+straight to a `StreamConsumer`. Every other packet (handshakes, ends, losses, packets out of order, unusual headers, other
+traffic) goes through `packets.parse` and `Reassembler.feed`, the reference path. Both paths share their state: `side.next` is
+the next byte's sequence number.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PACKET, _BLOCK, _DUE = 1, 2, 3  # why the accelerator's walk stops; 0: the wind
 
 
 class StreamConsumer(Protocol):
-    """Who takes the streams. `opened` gives the two halves of a connection, by direction."""
+    """Receives the streams. `opened` returns the two halves of a conversation, by direction."""
 
     def opened(self, event: Opened) -> tuple[Any, Any]: ...
     def data(self, half: Any, time_ns: int, data: bytes, offset: int) -> None:
@@ -52,21 +52,21 @@ class StreamConsumer(Protocol):
 
 
 class Scanner:
-    """Gives the streams of one file after the other, read by its `windows`, to `taker`. `finish` ends the capture.
+    """Gives the streams of one file after the other, read by its `windows`, to `consumer`. `finish` ends the capture.
 
     `fragments`: IP fragments, which are not put together; `lost`: bytes that are not in the capture; `unread_bytes`: those
     that are, but belong to frames whose beginning is not; `cut_packets`: packets that were cut when they were captured; `unread`: packets of link types that are not known, by link type.
     """
 
-    def __init__(self, taker: StreamConsumer, ports: Collection[int] = KAFKA_PORTS) -> None:
+    def __init__(self, consumer: StreamConsumer, ports: Collection[int] = KAFKA_PORTS) -> None:
         self.windows = PacketWindows(self._scan)
-        self.taker = taker
-        self.reassembler = Reassembler(taker.awaits, ports, cuts=True)
+        self.consumer = consumer
+        self.reassembler = Reassembler(consumer.awaits, ports, cuts=True)
         self.fragments = self.lost = self.unread_bytes = self.now_ns = self.cut_packets = 0
         self._never_read = 0
         self.unread: Counter[int] = Counter()
         self._sides: dict[bytes, Any] = {}
-        self._frames: Any = None if native is None else getattr(taker, "frames", None)
+        self._frames: Any = None if native is None else getattr(consumer, "frames", None)
 
     @property
     def unread_so_far(self) -> int:
@@ -84,7 +84,7 @@ class Scanner:
     def _unseen(self, flow: Flow, time_ns: int) -> None:
         for direction, side in enumerate(flow.sides):
             if side.half is not None:
-                self.taker.unseen(side.half, side.skipped + flow.unseen(direction), flow.unread[direction], time_ns)
+                self.consumer.unseen(side.half, side.skipped + flow.unseen(direction), flow.unread[direction], time_ns)
 
     # what is in them
 
@@ -92,7 +92,7 @@ class Scanner:
         if self._frames is not None:
             return self._scan_quickly(window)
         base = self.windows.base
-        find, take, cut = self._sides.get, self.taker.data, self.taker.cut
+        find, take, cut = self._sides.get, self.consumer.data, self.consumer.cut
         opening = self.reassembler.opening
         linktype_before, header = -1, 0
         four: Callable[[bytes, int], tuple[Any, ...]] | None = None
@@ -193,7 +193,7 @@ class Scanner:
             self._event(event)
 
     def _cut_off(self, side: Any, size: int) -> None:
-        self._cut(side, size, self.taker.cut)
+        self._cut(side, size, self.consumer.cut)
 
     def _cut(self, side: Any, size: int, cut: Callable[[Any, int], bool]) -> None:
         self.cut_packets += 1
@@ -241,18 +241,18 @@ class Scanner:
         if isinstance(event, Data):
             side = event.flow.sides[event.direction]
             if event.data:
-                self.taker.data(side.half, event.time_ns, event.data, event.at)
+                self.consumer.data(side.half, event.time_ns, event.data, event.at)
             if event.cut:
-                self._cut(side, event.cut, self.taker.cut)
+                self._cut(side, event.cut, self.consumer.cut)
         elif isinstance(event, Opened):
             flow = event.flow
-            for side, half, key in zip(flow.sides, self.taker.opened(event), _keys(flow), strict=True):
+            for side, half, key in zip(flow.sides, self.consumer.opened(event), _keys(flow), strict=True):
                 side.half = half
                 self._sides[key] = side
         elif isinstance(event, Gap):
             self.lost += event.size
             self.unread_bytes += event.unread
-            self.taker.gap(event.flow.sides[event.direction].half, event.size, event.unread)
+            self.consumer.gap(event.flow.sides[event.direction].half, event.size, event.unread)
         else:
             flow = event.flow
             self._unseen(flow, event.time_ns)
@@ -261,7 +261,7 @@ class Scanner:
                 side.quick = False
                 if self._sides.get(key) is side:
                     del self._sides[key]
-            self.taker.closed(flow, event)
+            self.consumer.closed(flow, event)
 
 
 def _keys(flow: Flow) -> tuple[bytes, bytes]:

@@ -1,4 +1,4 @@
-"""Kafka in scapy: requests and responses under TCP as packets, with the fields of Kafka's definitions.
+"""Kafka in scapy: requests and responses over TCP as packets, with the fields of Kafka's definitions.
 
     from barnabas.captures.foreign import scapy_layer
     packets = sniff(offline="kafka.pcapng", session=TCPSession)      # bound to port 9092
@@ -6,10 +6,10 @@
     packets[3][scapy_layer.KafkaRequest].show()
     KafkaRequest(correlation_id=7, client_id="me") / body("request", 3, 1)(topics=[{"name": "orders"}])
 
-A field that is called like an attribute of scapy's packets has an underscore behind it: `name_`. The classes of bodies (`body`) are
-made from the plans of the decoder when they are first needed; in front of one, the header says its API and version. A response does not
-say what it answers: that is known from its request, by the connection and the correlation id, if scapy has seen it.
-Frames that reach over packets need scapy's `TCPSession`. Needs scapy: pip install 'barnabas[scapy]'
+A field whose name is an attribute of scapy's packets gets a trailing underscore: `name_`. The classes of bodies (`body`) are made
+from the decoder's plans on first use; the header before a body gives its API and version. A response does not name its API: it is
+known from the request with its correlation id on the same connection, if scapy has seen that. Frames that span packets need scapy's
+`TCPSession`. Needs scapy: pip install 'barnabas[scapy]'
 """
 
 from __future__ import annotations

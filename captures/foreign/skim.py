@@ -1,9 +1,9 @@
-"""From byte streams to index records: frames are found and paired, but nothing of them is kept or decoded.
+"""From byte streams to index records: frames are found and paired, but not kept or decoded.
 
-`Skimmer` is for the index of foreign captures what `decoder.Connection` is for everything else, and comes to the same
-records (tests/captures/foreign/test_scan.py holds the two together). It takes the bytes of each direction in order, cut
-anywhere, and adds to an `IndexEncoder`. What is rare goes through `Exchange` and its decoder.
-The accelerator reads and writes conversations too: its types take the place of the plain ones.
+`Skimmer` does for the index of foreign captures what `decoder.Connection` does elsewhere, and produces the same records
+(tests/captures/foreign/test_scan.py compares them). It takes the bytes of each direction in order, cut anywhere, and adds to an
+`IndexEncoder`. Rare cases go through `Exchange` and its decoder. The accelerator shares the conversations: its types replace
+the plain ones.
 """
 
 from __future__ import annotations

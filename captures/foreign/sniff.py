@@ -1,7 +1,7 @@
-"""Passive recording: what passes an interface, without standing in its way.
+"""Passive recording from a network interface.
 
-`Tap` gives packets as a capture that grows: by dumpcap or tcpdump where they are installed (they lose less), else by
-a packet socket of our own (Linux; root or CAP_NET_RAW). `sniff` feeds it to an `Importer`.
+`Tap` gives packets as a growing capture: by dumpcap or tcpdump where installed (they lose fewer packets), else by a packet
+socket (Linux; root or CAP_NET_RAW). `sniff` feeds it to an `Importer`.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class Tap:
         self.source = _Growing(interface)
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
-        self._said: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 - what the program says
+        self._stderr: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 - what the program says
         try:
             if self.by == SOCKET:
                 self._listen()
@@ -131,7 +131,7 @@ class Tap:
                 self._start(ports)
         except BaseException:
             self.source.close()
-            self._said.close()
+            self._stderr.close()
             raise
 
     @property
@@ -160,7 +160,7 @@ class Tap:
             [program, "-i", self.interface, *options, "-w", "-", *filters],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=self._said,
+            stderr=self._stderr,
             start_new_session=True,  # Ctrl-C is for us: we end it, and then read what it has still got
             preexec_fn=_end_with_us,
         )
@@ -184,12 +184,12 @@ class Tap:
         return bool(data)
 
     def _words(self) -> str:
-        self._said.seek(0)
-        lines = self._said.read().decode("utf-8", "replace").splitlines()
-        told = [
+        self._stderr.seek(0)
+        lines = self._stderr.read().decode("utf-8", "replace").splitlines()
+        shown = [
             line.strip() for line in lines if line.strip() and not line.startswith(("Capturing", "Running", "File:"))
         ]
-        return " ".join(told)[:300] or "it gave no reason"
+        return " ".join(shown)[:300] or "it gave no reason"
 
     # a socket of our own
 
@@ -277,13 +277,13 @@ class Tap:
                     break
             process.stdout.close()
             process.wait()
-            self._said.seek(0)
-            found = _DROPPED[self.by].search(self._said.read())
+            self._stderr.seek(0)
+            found = _DROPPED[self.by].search(self._stderr.read())
             if found and self.by == "dumpcap":
                 self.packets, self.dropped = int(found[1]), int(found[2])
             elif found:
                 self.dropped = int(found[1])
-        self._said.close()
+        self._stderr.close()
 
 
 _prctl = getattr(ctypes.CDLL(None), "prctl", None)
@@ -300,17 +300,17 @@ def sniff(
 ) -> None:
     """Record what `tap` hears until `stopped()`, and end both. An importer with `on_trouble` goes on when the recording
     cannot be written, another one raises OSError. `trouble` hears when there is no room for packets."""
-    told = ""
+    reported = ""
     try:
         importer.begin(tap.source)
         more = True
         while more and not stopped():
             more = tap.poll()
-            if tap.source.trouble != told:
-                told = tap.source.trouble
+            if tap.source.trouble != reported:
+                reported = tap.source.trouble
                 trouble(
-                    f"{told}; those that come now are dropped and counted"
-                    if told
+                    f"{reported}; those that come now are dropped and counted"
+                    if reported
                     else "there is room for packets again"
                 )
             while importer.advance():

@@ -1,7 +1,7 @@
-"""Frames of a foreign capture, written into a recording of our own as the recorder would have written them.
+"""Writing the frames of a foreign capture into a recording, as the recorder would have written them.
 
-Only whole frames go over. What else was in the connections is there too: other protocols and SASL tokens as opaque
-packets, missing bytes as gaps.
+Only whole frames are written. Everything else in the connections is kept too: other protocols and SASL tokens as opaque packets,
+missing bytes as gaps.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Wanted = Callable[[Exchange], bool]
 _PAIRED, _PENDING = STATES.index(State.PAIRED), STATES.index(State.PENDING)
 
 
-class StreamConsumer:
+class TranscriberInput:
     """Gives what the scanner finds to the transcriber."""
 
     def __init__(self, writer: Transcriber) -> None:
@@ -59,14 +59,14 @@ class StreamConsumer:
 class _Connection:
     """What is to be known of a connection to write its packets."""
 
-    __slots__ = ("about", "lost", "open", "strayed", "unread")
+    __slots__ = ("about", "lost", "non_kafka", "open", "unread")
 
     def __init__(self, number: int, event: Opened, tls: frozenset[str]) -> None:
         flow = event.flow
         upstream = ("barnabas", 1024 + number % 64000)
         self.open = OpenConnection(number, event.time_ns, flow.client, flow.broker, upstream, tls=tls, imported=True)
         self.lost, self.unread = [0, 0], [0, 0]
-        self.strayed = [False, False]
+        self.non_kafka = [False, False]
         self.about = PeerInfo()
 
 
@@ -97,7 +97,7 @@ class Transcriber(Skimmer):
             self.frames.writes = wanted is None
 
     @property
-    def told(self) -> dict[str, int]:
+    def totals(self) -> dict[str, int]:
         """What was written, the accelerator's share included."""
         if self.frames is None:
             return self.counts
@@ -132,7 +132,7 @@ class Transcriber(Skimmer):
         recording.sync(segment)
         recording.known(segment, connection)
         self.frames.write_to(segment.buffer, recording.index.records, segment.number, segment.flushed, recording.stop)
-        self.frames.attach(conversation, *segment.heads(conversation.number))
+        self.frames.attach(conversation, *segment.headers(conversation.number))
         return True
 
     def _indexed(self, client_id: int) -> int:
@@ -160,7 +160,7 @@ class Transcriber(Skimmer):
             connection.open = connection.open._replace(failed=event.how)
             if self._wanted is None:
                 self.recording.open(connection.open)
-        if self._wanted is None or connection.strayed[0]:
+        if self._wanted is None or connection.non_kafka[0]:
             how = "rst" if event.how in NEVER_ESTABLISHED else event.how
             self.recording.end(connection.open, event.time_ns, how, event.by)
 
@@ -176,7 +176,7 @@ class Transcriber(Skimmer):
         connection.lost[direction] += size
         connection.unread[direction] += unread
         conversation.lossy = True
-        connection.strayed[direction] = False
+        connection.non_kafka[direction] = False
 
     def unseen(self, half: HalfConversation, size: int, unread: int, time_ns: int) -> None:
         """What is missing at the end of a direction goes over as a packet without bytes."""
@@ -186,7 +186,7 @@ class Transcriber(Skimmer):
         self.unseen_bytes += size + unread
         if not (connection.lost[half.direction] or connection.unread[half.direction]) or connection.open.failed:
             return
-        if self._wanted is None or connection.strayed[0]:
+        if self._wanted is None or connection.non_kafka[0]:
             self._write(half.conversation, half.direction, time_ns, b"")
 
     # the recording asks
@@ -304,7 +304,7 @@ class Transcriber(Skimmer):
         assert self._wanted is not None
         if not self._wanted(exchange):
             return
-        self._connections[conversation.number].strayed[0] = True  # it is in the recording: so is its end
+        self._connections[conversation.number].non_kafka[0] = True  # it is in the recording: so is its end
         if request:
             masked = request[:4] + self._without_secrets(exchange, Direction.REQUEST)
             pending.place = self._write(conversation, 0, pending.time_ns, masked)
@@ -363,9 +363,9 @@ class Transcriber(Skimmer):
         if reason == TOKEN:
             data = data[:4] + mask_token(data[4:])
         elif self._redact:
-            keep = 0 if connection.strayed[direction] else secrets.KEPT
+            keep = 0 if connection.non_kafka[direction] else secrets.KEPT
             data = data[:keep] + secrets.MASK * max(len(data) - keep, 0)
-            connection.strayed[direction] = True
+            connection.non_kafka[direction] = True
         comments = (f"{MARK}opaque, {reason or 'more of the same'}",)
         for start in range(0, len(data), MAX_PAYLOAD):
             self._write(conversation, direction, time_ns, data[start : start + MAX_PAYLOAD], comments)

@@ -1,7 +1,6 @@
 """Wireshark's dissectors, through pyshark and tshark.
 
-They see what we do not decode ourselves (TLS), and they are a second opinion about what we do (`crosscheck`). tshark is only
-run for a command whose user asked for it.
+They decrypt TLS, and give a second opinion on our decoder (`crosscheck`). tshark runs only for commands that ask for it.
 """
 
 from __future__ import annotations
@@ -83,8 +82,8 @@ class Wireshark:
                         break
                 capture.close()
             except Exception as error:  # pyshark raises many kinds; the reader of the packets gets it
-                said = getattr(capture, "_last_error_line", None)
-                put(WiresharkError(f"tshark could not read {path.name}: {said or error or type(error).__name__}"))
+                output = getattr(capture, "_last_error_line", None)
+                put(WiresharkError(f"tshark could not read {path.name}: {output or error or type(error).__name__}"))
             finally:
                 put(None)
                 if capture is not None:
@@ -137,12 +136,12 @@ def _capture_class() -> Any:
 @cache
 def _version(program: str) -> str:
     try:
-        said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
+        output = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError) as error:
         raise WiresharkError(f"{program} does not run: {error}") from None
-    found = re.search(r"\d+\.\d+(\.\d+)*", said)
+    found = re.search(r"\d+\.\d+(\.\d+)*", output)
     if found is None:
-        raise WiresharkError(f"{program} does not say its version: {said[:100]!r}")
+        raise WiresharkError(f"{program} does not say its version: {output[:100]!r}")
     return found[0]
 
 

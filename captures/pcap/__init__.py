@@ -1,1 +1,1 @@
-"""Packets: pcap and pcapng files, IP and TCP, and streams put together again."""
+"""pcap and pcapng files, IP and TCP packets, and TCP reassembly."""

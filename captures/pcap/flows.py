@@ -1,4 +1,4 @@
-"""TCP connections as they are put together again, and what becomes known of them: what `Reassembler` keeps and tells."""
+"""TCP flows and the events of their streams, as `Reassembler` keeps and gives them."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ Side: type[PlainSide] = PlainSide if native is None else native.Side
 @dataclass(slots=True, eq=False)
 class Flow:
     """One TCP connection. `number` counts the Kafka connections from 1; 0 until the flow turns out to be one. `kafka`: it
-    is read as one; `trial`: until it is known whether it is."""
+    is read as one; `recognizer`: until it is known whether it is."""
 
     client: Address
     broker: Address
@@ -151,7 +151,7 @@ class Flow:
     kafka: bool = False
     foreign: bool = False
     handshake: bool = False  # its SYN was captured
-    trial: Recognizer | None = None
+    recognizer: Recognizer | None = None
     given_up: bool = False  # told as unreached
     ender: int = -1  # whose FIN came first
     comments: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""What our own packet comments begin with; docs/formats.md lists them."""
+"""Prefixes of our packet comments; docs/formats.md lists them."""
 
 from collections.abc import Collection
 

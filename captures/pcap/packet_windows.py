@@ -1,6 +1,7 @@
 """The packets of a capture file, window by window: where each one stands, and its time.
 
-`PacketWindows` holds a window of the file in memory and finds the packets in it; who is given them says how many bytes they are.
+`PacketWindows` holds a window of the file in memory and finds the packets in it; its `scan` callback consumes them and returns
+how far it came.
 """
 
 from __future__ import annotations

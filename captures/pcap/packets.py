@@ -1,4 +1,4 @@
-"""TCP packets: built for our own recordings, taken apart from anybody's.
+"""TCP packets: built for recordings, and parsed from any capture.
 
 `build` makes Ethernet / IPv4 or IPv6 / TCP packets with valid checksums. `parse` finds the TCP segment in a packet
 of the usual link types: Ethernet (with VLAN tags), raw IP, Linux cooked v1 and v2, BSD loopback.
@@ -91,8 +91,8 @@ def build(
     )
     if len(source_ip) == 4:
         pseudo = struct.pack(">4s4sII", source_ip, target_ip, length, 6)
-        said = 20 + length if 20 + length <= MAX_LENGTH else 0
-        head = struct.pack(">BBHHHBBH4s4s", 0x45, 0, said, 0, 0x4000, 64, 6, 0, source_ip, target_ip)
+        total = 20 + length if 20 + length <= MAX_LENGTH else 0
+        head = struct.pack(">BBHHHBBH4s4s", 0x45, 0, total, 0, 0x4000, 64, 6, 0, source_ip, target_ip)
         ip = b"%b%b%b" % (head[:10], struct.pack(">H", _checksum(head)), head[12:])
         kind = b"\x08\x00"
     else:

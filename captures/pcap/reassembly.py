@@ -1,8 +1,8 @@
 """TCP reassembly: packets in, the byte streams of Kafka connections out, in order.
 
-Handles packets out of order, sent again, missing, and conversations whose beginning was not captured. Which
-conversations are Kafka, and which side is the client, is found out here: by the broker's port, by the handshake,
-or by what they say (see recognition.py). All queues are bounded.
+Handles packets that are out of order, retransmitted or missing, and conversations whose beginning was not captured. It also
+decides which conversations are Kafka, and which side is the client: by the broker's port, by the handshake, or by what they
+send (see foreign/recognition.py). All queues are bounded.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -45,7 +45,7 @@ class Reassembler:
         self._awaited, self._ports, self._in_order, self._cuts = awaited, ports, in_order, cuts
         self._flows: dict[tuple[int, bytes, bytes], tuple[Flow, int]] = {}
         self._kafka = 0
-        self._on_trial = 0  # bytes kept
+        self._undecided = 0  # bytes kept
         self._foreign = 0
         self._strangers: set[frozenset[bytes]] = set()
         self._tls: set[frozenset[bytes]] = set()
@@ -61,28 +61,28 @@ class Reassembler:
         """Of these events, and of those that were kept back, what belongs to conversations that are known for Kafka."""
         for event in events:
             flow = event.flow
-            trial = flow.trial
-            if trial is None:
+            recognizer = flow.recognizer
+            if recognizer is None:
                 if flow.kafka:
                     yield event
                 continue
-            before = trial.kept
-            verdict = trial.add(event)
-            self._on_trial += trial.kept - before
+            before = recognizer.kept
+            verdict = recognizer.add(event)
+            self._undecided += recognizer.kept - before
             if self._is_known(flow):
                 verdict = Verdict.KAFKA  # another connection to this broker has shown it
-            elif verdict is Verdict.UNDECIDED and (isinstance(event, Closed) or self._on_trial > _MAX_ON_TRIAL):
-                verdict = trial.last()
+            elif verdict is Verdict.UNDECIDED and (isinstance(event, Closed) or self._undecided > _MAX_ON_TRIAL):
+                verdict = recognizer.last()
             if verdict is not Verdict.UNDECIDED:
                 yield from self._decided(flow, verdict)
 
     def _decided(self, flow: Flow, verdict: Verdict) -> Iterator[StreamEvent]:
-        trial, flow.trial = flow.trial, None
-        assert trial is not None
-        self._on_trial -= trial.kept
+        recognizer, flow.recognizer = flow.recognizer, None
+        assert recognizer is not None
+        self._undecided -= recognizer.kept
         if verdict is Verdict.KAFKA:
             yield self._accept(flow)
-            yield from trial.events
+            yield from recognizer.events
             return
         flow.kafka, flow.foreign = False, True
         flow.held.clear()
@@ -152,9 +152,9 @@ class Reassembler:
                     if side.next is not None:
                         side.next, side.synced = None, False
                     return
-                flow.trial, flow.kafka = KafkaRecognizer(), True
-            elif flow.trial is not None and direction == 1:
-                flow.trial.answered = True
+                flow.recognizer, flow.kafka = KafkaRecognizer(), True
+            elif flow.recognizer is not None and direction == 1:
+                flow.recognizer.answered = True
             at = packet.data_offset + segment.start
             data = Data(flow, direction, packet.time_ns, segment.payload, packet.offset, at, packet.comments, segment.cut)
             if flow.sides[1 - direction].waiting:
@@ -256,8 +256,8 @@ class Reassembler:
         """The capture ends (at `time_ns`): what still waited for missing packets comes out; connections stay open."""
         for flow in self.flows():
             yield from self._known(self._give_up_waiting(flow))
-            if flow.trial is not None:
-                yield from self._decided(flow, flow.trial.last())
+            if flow.recognizer is not None:
+                yield from self._decided(flow, flow.recognizer.last())
         yield from self.unanswered(time_ns - _SENT_AGAIN_NS, time_ns)
 
     def _give_up_waiting(self, flow: Flow) -> Iterator[StreamEvent]:
@@ -357,7 +357,7 @@ class Reassembler:
         first, second = flow.sides
         return (
             flow.kafka
-            and flow.trial is None
+            and flow.recognizer is None
             and not flow.given_up
             and not flow.held
             and not first.waiting
@@ -368,7 +368,7 @@ class Reassembler:
     def _starts_frame(self, data: Data) -> bool:
         if data.direction == 0:
             return _starts_request(data.data)
-        awaits = partial(self._awaited, data.flow) if data.flow.trial is None else data.flow.trial.awaits
+        awaits = partial(self._awaited, data.flow) if data.flow.recognizer is None else data.flow.recognizer.awaits
         size = int.from_bytes(data.data[:4], "big")
         correlation_id = int.from_bytes(data.data[4:8], "big", signed=True)
         return len(data.data) >= 8 and 4 <= size <= MAX_FRAME and awaits(correlation_id)

@@ -1,4 +1,4 @@
-"""Opening files that are read: files only. What else may stand in a folder, or be named by mistake, is not waited for."""
+"""Opening regular files only: a pipe or device in a folder, or named by mistake, must not block."""
 
 from __future__ import annotations
 

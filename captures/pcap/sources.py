@@ -1,7 +1,7 @@
-"""Opening capture files of others: plain, compressed by gzip or zstd (known by their first bytes), or standard input.
+"""Opening capture files: plain, gzip or zstd (known by their first bytes), or standard input.
 
-What is no plain file is unpacked into an unnamed temporary file, since exchanges are read back from where they stand.
-Nothing is ever written beside the capture.
+Anything but a plain file is unpacked into an unnamed temporary file, since exchanges are read back by file offset. Nothing is
+ever written beside the capture.
 """
 
 from __future__ import annotations

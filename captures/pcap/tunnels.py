@@ -1,7 +1,7 @@
-"""IP packets inside of others: where the next IP header begins.
+"""Tunnels: where the next IP header begins.
 
 Overlay networks carry the traffic of containers in VXLAN, Geneve, GRE or plain IP-in-IP; MPLS and PPPoE stand between
-Ethernet and IP. What is encrypted (ESP) stays closed.
+Ethernet and IP. Encrypted tunnels (ESP) are not opened.
 """
 
 from __future__ import annotations

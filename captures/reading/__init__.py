@@ -1,1 +1,1 @@
-"""Reading recordings: captures opened, exchanges and events read back, filters over them, damage."""
+"""Reading recordings: opening captures, reading exchanges and events back, filters, damage."""

@@ -1,4 +1,4 @@
-"""Captures opened for reading: a segment, a directory of segments, or somebody else's pcap or pcapng.
+"""Captures opened for reading: a segment, a directory of segments, or a foreign pcap or pcapng.
 
 `open_capture` gives a `Capture`: `rows()` is the list (from the index, nothing is decoded), `exchange(row)` reads one
 exchange back, `exchanges()` iterates all of them in the order of their requests, `refresh()` follows a live recording.
@@ -274,7 +274,7 @@ class Capture:
         before = self.starts[-1]
         directory = self.path.is_dir()
         for segment in self.segments:
-            segment.let_go()
+            segment.release()
         # In this order, because rows keep their numbers and none is shown twice: a segment that has a successor
         # is complete when it is read after that one was found, and one that says that exchanges go on elsewhere
         # has a successor by then.
@@ -297,7 +297,7 @@ class Capture:
     @property
     def removed(self) -> int:
         """How many segments were removed while this was open: their rows are there, their frames are not."""
-        return sum(segment.gone for segment in self.segments)
+        return sum(segment.was_removed for segment in self.segments)
 
     @property
     def growing(self) -> bool:
@@ -333,7 +333,7 @@ class Capture:
 
     def verify(self) -> list[str]:
         """Check the sums in the recording's segments; one line per damaged span."""
-        return [line for s in self.segments if s.own and not s.gone for line in check(s.path)]
+        return [line for s in self.segments if s.own and not s.was_removed for line in check(s.path)]
 
     def close(self) -> None:
         """Close all files."""

@@ -1,9 +1,8 @@
-"""Reading segments that were damaged on disk: a damaged block costs that block, and it is said where it was.
+"""Reading segments that were damaged on disk: a damaged block costs only that block, and its place is reported.
 
-The sync blocks tell which spans of a segment are what was recorded (`spans`). In the others every packet is held to its
-own checksums (IPv4, TCP), and behind a block whose lengths are wrong the next good one is looked for. `MendingReader` is
-a `CaptureReader` that leaves the damaged blocks out; what follows them on the same connection is a gap to everybody else.
-docs/formats.md has the layout.
+Sync blocks tell which spans of a segment are intact (`spans`). In the others every packet is held to its own checksums (IPv4,
+TCP), and behind a block with wrong lengths the next good one is searched. `MendingReader` is a `CaptureReader` that leaves the
+damaged blocks out; to everybody else their bytes are a gap. docs/formats.md has the layout.
 """
 
 from __future__ import annotations
@@ -236,7 +235,7 @@ class MendingReader(CaptureReader):
             self._next_byte[key] = segment.sequence + 1 & 0xFFFFFFFF
             return True
         gap = expected is not None and expected != segment.sequence and segment.payload
-        if gap and not _starts_frame(segment, key, following) and not _is_said(packet):
+        if gap and not _starts_frame(segment, key, following) and not _is_announced(packet):
             self._leave_out(packet.offset, following[0][0], "the rest of a frame whose beginning is damaged")
             return False  # the next one is behind a gap, too
         self._next_byte[key] = segment.sequence + len(segment.payload) + segment.cut & 0xFFFFFFFF
@@ -256,9 +255,9 @@ class MendingReader(CaptureReader):
         self.damage.sort()
         if not self.damage:
             return
-        said = "; ".join(each.text for each in self.damage[:_SAID])
+        shown = "; ".join(each.text for each in self.damage[:_SAID])
         more = f"; and {len(self.damage) - _SAID} more places" if len(self.damage) > _SAID else ""
-        self.note = f"damaged: {said}{more}"
+        self.note = f"damaged: {shown}{more}"
 
 
 def _is_good(packet: Packet, usual_ns: int) -> bool:
@@ -288,7 +287,7 @@ def _starts_frame(
     return True
 
 
-def _is_said(packet: Packet) -> bool:
+def _is_announced(packet: Packet) -> bool:
     """Bytes that are no frames are marked so."""
     return any(comment.startswith(OPAQUE_COMMENT) for comment in packet.comments)
 
@@ -303,12 +302,12 @@ def checksums_fit(data: bytes, size: int | None = None) -> bool:
     if kind == b"\x08\x00":
         if data[start : start + 1] != b"\x45" or int.from_bytes(data[start : start + 20], "big") % 65535:
             return False
-        if int.from_bytes(data[start + 2 : start + 4], "big") != _told(size - start):
+        if int.from_bytes(data[start + 2 : start + 4], "big") != _length_field(size - start):
             return False
         ends, tcp = data[start + 12 : start + 20], start + 20
     elif kind == b"\x86\xdd":
         ends, tcp = data[start + 8 : start + 40], start + 40
-        if int.from_bytes(data[start + 4 : start + 6], "big") != _told(size - tcp):
+        if int.from_bytes(data[start + 4 : start + 6], "big") != _length_field(size - tcp):
             return False
         if data[start + 6 : start + 7] != b"\x06":
             if size - tcp <= packets.MAX_LENGTH or data[start + 6 : start + 7] != b"\x00":
@@ -326,6 +325,6 @@ def checksums_fit(data: bytes, size: int | None = None) -> bool:
     return total % 65535 == 0 and bool(body[13] & (ACK | SYN | FIN))
 
 
-def _told(length: int) -> int:
+def _length_field(length: int) -> int:
     """A length as IP tells it."""
     return length if length <= packets.MAX_LENGTH else 0

@@ -1,11 +1,11 @@
-"""Everything that happens in a capture, in order: one pass over the packets, nothing of it kept.
+"""The connection events of a capture, in order: one pass over the packets, nothing kept.
 
-A recording's segments are one story: a connection that goes on over several is opened once, and a request that was
-carried over into the next segment is seen once. Where the story breaks (another recording in the same directory, a
-segment that is missing or was not ended), connections still open end with ``Closed(how="")``.
+The segments of a recording are continuous: a connection that spans several is opened once, and a request that was carried over
+into the next segment is seen once. Where they are not continuous (another recording in the directory, a segment that is missing or
+was not ended), connections still open end with ``Closed(how="")``.
 
-What happens is told when it is complete (a frame with its last byte), which is the order of the file; the stamps are
-those of first bytes, so a large frame may carry an earlier time than what was told before it.
+An event is given when it is complete (a frame with its last byte), which is the order of the file. Its time is that of its first
+byte, so a large frame may carry an earlier time than the event before it.
 """
 
 import os
@@ -163,7 +163,7 @@ class EventReader:
         if file is None:
             return
         for event in file.follower.finish():
-            yield from self._tell(event)
+            yield from self._complete(event)
         self._now_ns = max(self._now_ns, file.follower.now_ns)
         self._notes += file.notes(self._ports)
         self.lost += file.follower.lost
@@ -191,7 +191,7 @@ class EventReader:
                 self._find()
             more = bool(self._unread)
             for event in file.read():
-                yield from self._tell(event)
+                yield from self._complete(event)
             if file.ended is None and (written or not more):
                 return
             yield from self._leave()
@@ -200,7 +200,7 @@ class EventReader:
         """Nothing more is to come: tell what waited, and close the files."""
         yield from self._leave()
 
-    def _tell(self, event: ConnectionEvent | LegSeen) -> Iterator[ConnectionEvent]:
+    def _complete(self, event: ConnectionEvent | LegSeen) -> Iterator[ConnectionEvent]:
         if isinstance(event, ExchangeDone | RequestSeen):
             if self._early:
                 self._attach_early(event.exchange)

@@ -1,7 +1,7 @@
-"""From packets to events: one capture file followed from its first packet to its last.
+"""From packets to connection events, for one capture file.
 
-`Follower` gives what a connection does (`decoder.connection.events`) with every frame's place in the file in the exchange's
-`marks`; the index of a file (`reindex`) and the events of a whole capture (`events`) are both made of that.
+`Follower` gives the events (`decoder.connection.events`) with every frame's place in the file in the exchange's `marks`. The
+index of a file (`reindex`) and the events of a whole capture (`events`) are made of them.
 """
 
 import re
@@ -169,7 +169,7 @@ class Follower:
             if flow.interface == BROKER_LEG:
                 self._legs[id(flow)] = _Leg(number)
                 return
-            failed = _said(flow.comments, UPSTREAM_COMMENT, NEVER_ESTABLISHED)
+            failed = _word_of(flow.comments, UPSTREAM_COMMENT, NEVER_ESTABLISHED)
             known = self.streams.get(number)
             if known is not None:  # from an earlier segment
                 known.restart()
@@ -347,7 +347,7 @@ class Follower:
 
 def missing(comments: tuple[str, ...], connection: int, direction: Direction, time_ns: int) -> Missing | None:
     """What the comments of a packet say is missing in front of it."""
-    sizes = [sum(int(found[1]) for found in map(said.fullmatch, comments) if found) for said in (_LOST, _UNREAD)]
+    sizes = [sum(int(found[1]) for found in map(pattern.fullmatch, comments) if found) for pattern in (_LOST, _UNREAD)]
     return Missing(connection, direction, sizes[0], time_ns, sizes[1]) if any(sizes) else None
 
 
@@ -364,6 +364,6 @@ def _ended_by(comments: tuple[str, ...]) -> str:
     return found if found in ("client", "broker", "control API") or found.startswith("plugin ") else ""
 
 
-def _said(comments: tuple[str, ...], start: str, words: tuple[str, ...]) -> str:
+def _word_of(comments: tuple[str, ...], start: str, words: tuple[str, ...]) -> str:
     """Which of the words one of the comments says behind its start; "" when none does."""
     return next((word for comment in comments for word in words if comment == start + word), "")

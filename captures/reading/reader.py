@@ -1,4 +1,4 @@
-"""One capture file, opened for reading: its index, and its exchanges read back by their records."""
+"""One capture file, opened for reading: its index, and exchanges read back by their records."""
 
 import fcntl
 import os
@@ -70,7 +70,7 @@ class CaptureFile:
     def __init__(self, path: Path, ports: Collection[int] = KAFKA_PORTS, *, background: bool = False) -> None:
         """`background`: a foreign capture is read on while its first rows are looked at; see `refresh`."""
         self.path = path
-        self.gone = False  # it was removed while it was open (see `let_go`)
+        self.was_removed = False  # it was removed while it was open (see `release`)
         self._size_then = self._modified_then = 0.0
         self._note: str | None = None
         self._source = Source(path)  # kept open: a segment may be renamed while we read it
@@ -149,14 +149,14 @@ class CaptureFile:
     @property
     def size(self) -> int:
         """Bytes of the file now."""
-        if self.gone:
+        if self.was_removed:
             return int(self._size_then)
         return os.fstat(self._file.fileno()).st_size
 
     @property
     def modified(self) -> float:
         """When the file was written to last, in seconds since the epoch."""
-        if self.gone:
+        if self.was_removed:
             return self._modified_then
         return os.fstat(self._file.fileno()).st_mtime
 
@@ -171,16 +171,16 @@ class CaptureFile:
             self.path = self.path.with_name(self.path.name.removesuffix(".part"))
         return added
 
-    def let_go(self) -> bool:
+    def release(self) -> bool:
         """Close a segment that retention has removed, so that its bytes leave the disk; whether that was so. Its rows
         stay, and `exchange` gives what the index says, without frames."""
-        if self.own is None or self._live or self.gone:
+        if self.own is None or self._live or self.was_removed:
             return False
         status = os.fstat(self._file.fileno())
         if status.st_nlink:
             return False
         self._size_then, self._modified_then = status.st_size, status.st_mtime
-        self.gone = True
+        self.was_removed = True
         self._source.close()
         return True
 
@@ -237,7 +237,7 @@ class CaptureFile:
         )
         marks = exchange.marks
         marks.segment = self.path.name
-        if self.gone:
+        if self.was_removed:
             marks.notes = [REMOVED.format(name=self.path.name)]
             exchange.request_time_ns = record.time_ns if record.request_offset >= 0 else None
             if record.response_offset >= 0:

@@ -1,8 +1,7 @@
-"""From packets back to exchanges: the index of a segment made anew, and the index of a foreign capture.
+"""Indexes rebuilt from packets: of a segment, and of a foreign capture.
 
-A recording's own segment gives the same records that were written beside it. A foreign capture (tcpdump, dumpcap,
-...) has no index on disk; its frames may be scattered over packets in any order, so its offsets are numbers of
-`Pieces` in memory.
+A recording's own segment gives the same records that were written beside it. A foreign capture (tcpdump, dumpcap, ...) has no
+index on disk; its frames may be scattered over packets, so its offsets are numbers of `Pieces` in memory.
 """
 
 import re

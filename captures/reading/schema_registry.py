@@ -1,8 +1,8 @@
-"""Schemas from a schema registry over HTTP: the `SchemaSource` that the decoder, which has no sockets, is given.
+"""Schemas from a schema registry over HTTP: the `SchemaSource` for the decoder, which has no sockets.
 
-Speaks the REST interface of Confluent's registry (``/schemas/ids/N``; Redpanda, Karapace and Apicurio have it too).
-A recording says which ids are asked, so everything is bounded: time, size, how many, and where to. What was answered
-is kept, a registry that is down is left alone for a while, and credentials appear in no text.
+Speaks the REST interface of Confluent's registry (``/schemas/ids/N``; Redpanda, Karapace and Apicurio have it too). The ids
+come from recorded traffic, so everything is bounded: time, size, count and destination. Answers are cached, a registry that is
+down is left alone for a while, and credentials appear in no text.
 """
 
 from __future__ import annotations

@@ -38,18 +38,18 @@ class SegmentMap:
 
         self._np, self._file = np, file
         index = file.index
-        if file.own is None or file.rebuilt or file.gone or not index.head.flags & CLOSED:
+        if file.own is None or file.rebuilt or file.was_removed or not index.head.flags & CLOSED:
             raise IndexMismatch("no closed segment")
         self._data = mmap.mmap(file.stream.fileno(), 0, access=mmap.ACCESS_READ)
         if not all(span.sound for span in spans(self._data)):
             raise IndexMismatch("damaged")
         self.records = index.array() if index.count else np.empty(0, np.dtype(DTYPE))
         asked = np.flatnonzero(self.records["request_offset"] >= 0)
-        told = np.flatnonzero(self.records["response_offset"] >= 0)
-        offsets = np.concatenate((self.records["request_offset"][asked], self.records["response_offset"][told]))
-        rows = np.concatenate((asked, told))
-        sides: Any = np.repeat(np.array([0, 1], np.int8), (len(asked), len(told)))
-        sizes = np.concatenate((self.records["request_size"][asked], self.records["response_size"][told])).astype(
+        answered = np.flatnonzero(self.records["response_offset"] >= 0)
+        offsets = np.concatenate((self.records["request_offset"][asked], self.records["response_offset"][answered]))
+        rows = np.concatenate((asked, answered))
+        sides: Any = np.repeat(np.array([0, 1], np.int8), (len(asked), len(answered)))
+        sizes = np.concatenate((self.records["request_size"][asked], self.records["response_size"][answered])).astype(
             np.int64
         )
         order = np.argsort(offsets, kind="stable")
@@ -94,7 +94,7 @@ class SegmentMap:
                 for packet in reader.packets(start):
                     if packet.offset >= stop:
                         break
-                    yield from _told(follower.packet(packet))
+                    yield from _connection_events(follower.packet(packet))
             if number < len(self._commented) and self._commented[number]:
                 yield from self._lost(number, reader)
 
@@ -107,8 +107,8 @@ class SegmentMap:
             yield found
 
 
-def _told(told: Iterator[ConnectionEvent | LegSeen]) -> Iterator[ConnectionEvent]:
-    for each in told:
+def _connection_events(answered: Iterator[ConnectionEvent | LegSeen]) -> Iterator[ConnectionEvent]:
+    for each in answered:
         if isinstance(each, Opened | NonKafkaData | Missing | Closed):
             yield each
         elif not isinstance(each, LegSeen):

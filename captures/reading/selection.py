@@ -1,4 +1,4 @@
-"""Which exchanges of a capture a filter selects: the index answers what it can, only the rest is read and decoded."""
+"""The exchanges of a capture that a filter selects: the index decides what it can, only the rest is read and decoded."""
 
 from __future__ import annotations
 

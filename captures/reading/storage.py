@@ -1,7 +1,7 @@
-"""Files and folders that are not on this machine: object stores and HDFS, by the URIs that `pyarrow.fs` knows.
+"""Files and folders in object stores and HDFS, by the URIs that `pyarrow.fs` knows.
 
-`place` makes a `Path` of a path or a `file://` URI, and a `Remote` of any other one (`s3://bucket/folder`, `gs://`, `abfs://`,
-`hdfs://`). A `Remote` has those of a path's methods that are needed here, with the same names. Credentials come from where the
+`place` makes a `Path` of a path or a `file://` URI, and a `Remote` of any other (`s3://bucket/folder`, `gs://`, `abfs://`,
+`hdfs://`). A `Remote` has the methods of a path that are needed here, under the same names. Credentials come from where the
 store's own tools take them (environment, configuration, the machine's role), never from a URI, so that none can be shown.
 """
 
@@ -111,10 +111,10 @@ class Remote:
         except FileNotFoundError:
             raise
         except Exception as error:
-            said = _first(error)
-            if isinstance(error, StorageError) or (isinstance(error, OSError) and not _REFUSED.search(said)):
+            message = _first(error)
+            if isinstance(error, StorageError) or (isinstance(error, OSError) and not _REFUSED.search(message)):
                 raise
-            raise StorageError(f"{self} cannot be reached: {said}{_remedy(self._uri)}") from error
+            raise StorageError(f"{self} cannot be reached: {message}{_remedy(self._uri)}") from error
 
     def _info(self) -> Any:
         with self._asking() as (store, path):
@@ -315,8 +315,8 @@ def _opened(uri: str) -> tuple[Any, str]:
     try:
         store, path = fs.FileSystem.from_uri(asked)
     except Exception as error:
-        said = _first(error).replace(asked, shown).replace(uri, shown)
-        raise StorageError(f"{shown} cannot be opened: {said}{_remedy(uri)}") from error
+        message = _first(error).replace(asked, shown).replace(uri, shown)
+        raise StorageError(f"{shown} cannot be opened: {message}{_remedy(uri)}") from error
     return store, str(path).rstrip("/")
 
 

@@ -1,4 +1,4 @@
-"""Whether segments and their indexes are what was recorded, and indexes made anew where they are not."""
+"""Verifying that segments and their indexes are what was recorded, and rebuilding indexes that are not."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Verdict:
     @property
     def lines(self) -> list[str]:
         """For people: a line for the file, and one for each damaged place."""
-        said = {
+        text = {
             FINE: f"fine, {self.records} exchanges",
             REBUILT: f"index made anew, {self.records} exchanges: {self.index}",
             WRONG: self.index or "the segment is damaged",
@@ -51,8 +51,8 @@ class Verdict:
             UNREADABLE: self.note,
         }[self.state]
         if self.note and self.state != UNREADABLE:
-            said += f"; {self.note}"
-        return [f"{self.path.name}: {said}", *(f"  damaged: {each.text}" for each in self.damage)]
+            text += f"; {self.note}"
+        return [f"{self.path.name}: {text}", *(f"  damaged: {each.text}" for each in self.damage)]
 
     def to_dict(self) -> dict[str, Any]:
         """For programs."""
@@ -151,10 +151,10 @@ def _different(found: bytes, made: bytes) -> str:
     size = RECORD.size
     if len(found) != len(made):
         return f"it has {len(found) // size} records, and the segment {len(made) // size} exchanges"
-    wrong = [at // size for at in range(0, len(made), size) if found[at : at + size] != made[at : at + size]]
-    pair = zip(Record._make(RECORD.unpack_from(found, wrong[0] * size)), RECORD.unpack_from(made, wrong[0] * size), strict=True)
+    differing = [at // size for at in range(0, len(made), size) if found[at : at + size] != made[at : at + size]]
+    pair = zip(Record._make(RECORD.unpack_from(found, differing[0] * size)), RECORD.unpack_from(made, differing[0] * size), strict=True)
     fields = [name for name, (one, other) in zip(Record._fields, pair, strict=True) if one != other]
-    return f"{len(wrong)} of its records are wrong, the first is number {wrong[0]} ({', '.join(fields)})"
+    return f"{len(differing)} of its records are differing, the first is number {differing[0]} ({', '.join(fields)})"
 
 
 def _write(path: Path, builder: Builder) -> None:

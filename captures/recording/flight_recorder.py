@@ -1,9 +1,9 @@
-"""The flight recorder: the last minutes of a recording, written out when something happens.
+"""The flight recorder: the last minutes of a recording, saved when something happens.
 
-A recording runs in short segments and retention keeps the last of them (`retention`). `Flight.trigger` puts hard links
-to those that cover the window into a directory of its own, adds what is recorded for a while after, and leaves a note
-that says why (flight.json, shown with the capture). Where links cannot be made, the segments are copied in a thread.
-Nothing here raises, and nothing waits: `tick` is called about once a second, `segment` for each one that was closed.
+A recording runs in short segments, of which `retention` keeps the last. `FlightRecorder.trigger` hard-links those that cover the
+window into a directory of its own, adds what is recorded for a while after, and leaves a note that says why (flight.json,
+docs/formats.md; shown with the capture). Where links are impossible, the segments are copied in a thread. Nothing here raises
+or waits: `tick` is called about once a second, `segment` for each segment that was closed.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class FlightRecorder:
         self._writing: _Writing | None = None
         self._last: float | None = None  # when one began that nobody had asked for (monotonic)
         self._uncounted = 0  # counted since the last one was written
-        self._told_full = False
+        self._full_reported = False
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._recover()
 
@@ -142,7 +142,7 @@ class FlightRecorder:
                 return {"flight": None, "text": "counted: " + ("it is too soon" if too_soon else "there are enough")}
         failed = self._begin(reason, others, now)
         if failed:
-            self._tell("failed", text=failed)
+            self._notify("failed", text=failed)
             return {"flight": None, "text": failed}
         if reason.automatic:
             self._last = now
@@ -153,13 +153,13 @@ class FlightRecorder:
 
     def _is_full(self) -> bool:
         full = sum(_is_automatic(path) for path in _directories(self.directory)) >= self.most
-        if full and not self._told_full:
-            self._tell(
+        if full and not self._full_reported:
+            self._notify(
                 "full",
                 text=f"{self.directory} holds {self.most} flight recordings: no more are written by themselves until "
                 "some are removed",
             )
-        self._told_full = full
+        self._full_reported = full
         return full
 
     # writing
@@ -270,13 +270,13 @@ class FlightRecorder:
                 failed = f"cannot write {self.directory / writing.name}: {error.strerror or error}"
         if failed:
             self._abandon()
-            self._tell("failed", text=failed)
+            self._notify("failed", text=failed)
             return
         self._writing = None
         os.close(writing.lock)
         self.written += 1
         others, self._uncounted = self._uncounted, 0
-        self._tell(
+        self._notify(
             "written",
             path=str(self.directory / writing.name),
             segments=len(writing.segments),
@@ -347,7 +347,7 @@ class FlightRecorder:
             "writing": str(self.directory / writing.name) if writing is not None else None,
         }
 
-    def _tell(self, kind: str, **fields: Any) -> None:
+    def _notify(self, kind: str, **fields: Any) -> None:
         try:
             self._on_event(kind, fields)
         except Exception:

@@ -1,4 +1,4 @@
-"""Requests in flight, as a recording has to know them: each segment begins with those that still wait, so that it can be read alone."""
+"""Requests in flight: each segment begins with those that still wait, so that it can be read alone."""
 
 from __future__ import annotations
 

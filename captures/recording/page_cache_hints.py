@@ -1,11 +1,10 @@
-"""What was written to files leaves memory again, a few MiB behind the pen.
+"""Dropping written recordings from the page cache, a few MiB behind the writer.
 
-A recording is written once and seldom read. Left to itself it fills the page cache, at the cost of what others have there,
-of the broker on the same machine first. And every page of it has to be found: memory that a virtual machine has not
-touched yet costs up to ten times what copying into it costs. So the disk is told early to take what was written, and
-pages that it has taken are free for what comes next.
+A recording is written once and seldom read. Left alone it fills the page cache at the expense of everybody else, above all of
+a broker on the same machine. Fresh pages also cost time: memory that a virtual machine has not touched yet costs up to ten
+times what copying into it costs. So the kernel is asked early to write the data out, and then to free its pages.
 
-Only hints are given (`posix_fadvise`): nothing here waits for the disk, and nothing is lost where it is not heard.
+These are hints only (`posix_fadvise`): nothing here waits for the disk, and nothing is lost where they are ignored.
 """
 
 import os

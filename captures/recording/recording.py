@@ -1,8 +1,7 @@
-"""A recording: the segments of one run in a directory, their rotation, and what happens when the disk fails.
+"""A recording: the segments of one run in a directory, their rotation, and disk failures.
 
-Nothing here raises once the recording has begun. When the disk refuses (full, gone, read-only) the recording pauses:
-frames are counted instead of written, and once a second it is tried again with a new segment, whose head repeats
-the requests that are still in flight.
+Nothing here raises once the recording has begun. When the disk fails (full, gone, read-only) the recording pauses: frames are
+counted instead of written, and once a second a new segment is tried, which begins with the requests still in flight.
 """
 
 import os
@@ -140,7 +139,7 @@ class Recording:
         except OSError as error:
             # The new segment is sound; only the old one's tail is lost, and readers rebuild its index.
             self._give_up(segment, files)
-            self._tell("error", f"{segment.path}: the end of this segment was not written: {error.strerror or error}")
+            self._notify("error", f"{segment.path}: the end of this segment was not written: {error.strerror or error}")
 
     def _end(
         self, segment: SegmentWriter, files: IndexFiles, index: IndexEncoder, waiting: bytes, continued: bool
@@ -150,7 +149,7 @@ class Recording:
         files.finish(segment.size)
         segment.release()
         self.bytes += segment.size
-        self._tell("segment", str(segment.path))
+        self._notify("segment", str(segment.path))
 
     def _give_up(self, segment: SegmentWriter, files: IndexFiles | None) -> None:
         try:
@@ -189,7 +188,7 @@ class Recording:
                     return None
                 self._start()
                 missing, self._lost_at_pause = self.unrecorded - self._lost_at_pause, self.unrecorded
-                self._tell("resumed", f"recording goes on in {self.path}; {missing} frames were not recorded")
+                self._notify("resumed", f"recording goes on in {self.path}; {missing} frames were not recorded")
             elif self._segment.size >= self._most or self._clock() - self._begun >= self._limits[1]:
                 self._rotate()
         except OSError as error:
@@ -207,13 +206,13 @@ class Recording:
         self._give_up(segment, files)
         for carried in self._in_flight():
             carried.exchange.marks.request_offset = -1
-        self._tell(
+        self._notify(
             "paused",
             f"cannot write to {self.directory}: {error.strerror or error}. Traffic goes on unrecorded; "
             "free some space (or fix the directory), recording then resumes by itself",
         )
 
-    def _tell(self, kind: str, text: str) -> None:
+    def _notify(self, kind: str, text: str) -> None:
         try:
             self._on_event(kind, text)
         except Exception:

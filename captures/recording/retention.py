@@ -1,7 +1,7 @@
-"""Retention: a recording directory stays within a size and an age, by losing its oldest segments.
+"""Retention: keeping a recording directory within a size and an age by removing its oldest segments.
 
-Only closed segments of recordings are removed, each with its index and strings: never the one being written, nor a file
-that has another kind of name, or the name but not the content. Whoever has a segment open goes on reading it.
+Only closed segments of recordings are removed, each with its index and strings: never the one being written, nor a file with
+another kind of name, or with the name but not the content. Readers that have a segment open can go on reading it.
 """
 
 from __future__ import annotations

@@ -155,7 +155,7 @@ class SegmentWriter:
         """The connection's handshake is in this segment."""
         return (connection, leg) in self._streams
 
-    def heads(self, connection: int) -> tuple["array[int]", bytes, bytes]:
+    def headers(self, connection: int) -> tuple["array[int]", bytes, bytes]:
         """For who writes packets of the client leg into `buffer` himself: the next sequence number of the client and
         of the broker, to be kept up, and the heads of packets from either (`packets.head`)."""
         stream = self._streams[connection, CLIENT_LEG]

@@ -1,1 +1,1 @@
-"""Replaying a recording: what its fields are, what of it is sent again and how, and how answers compare. No sockets."""
+"""Replaying a recording, without sockets: what is sent again and how, and how answers compare."""

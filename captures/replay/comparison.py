@@ -1,14 +1,12 @@
-"""Whether the target answered as the recorded broker did: differences by field, what always differs left out by rule.
+"""Comparing the target's answers with the recorded ones, field by field, ignoring fields that always differ.
 
-Topics that the target says it has not (`Absent`) are waited for once, because they may be in the making, and not each time.
+A topic that the target does not have (`Absent`) is waited for once, because it may be about to be created.
 
-`SkippedRequests` knows the differences that come of what was left out: requests that alter or delete are not sent unless the user asks
-for it, and what they would have changed is then otherwise at the target. A share group, for one, begins at the end of its
-topics unless its `share.auto.offset.reset` was set.
+`SkippedRequests` knows which differences follow from requests that were not sent: those that alter or delete are skipped unless
+the user asks for them. A share group, for one, starts at the end of its topics unless its `share.auto.offset.reset` was set.
 
-Records (`FetchedRecords`): a fetch is answered sooner or later, and with more or fewer records, as it happens, so single
-answers are not compared. At the end, every batch that was fetched when recorded has to have been fetched again, at the offset
-that belongs to it.
+Records (`FetchedRecords`): timing decides when a fetch is answered and with how many records, so single answers are not compared.
+At the end, every batch that was fetched when recorded must have been fetched again, at the corresponding offset.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ from ...decoder.schema import facts
 from .mapping import IdMapping, question
 from .partial_requests import PRODUCE, passing, rest
 from .preparer import Preparer
-from .rewrite import Meant, Pair, pairs, read
+from .rewrite import Pair, Translate, pairs, read
 from .roles import Role
 from .version_conversion import API_VERSIONS, answer_at, folds
 
@@ -306,11 +304,11 @@ class Comparer:
             return []
         found: list[Difference] = []
         excused: list[str] = []
-        meant = self._meant(asked)
+        translate = self._translator(asked)
         if recorded.api_key in _HEARTBEATS:
             self._assigned(asked, recorded, got)
-        for pair in pairs(recorded, got, meant, question(asked)):
-            difference = self._one(recorded.api_key, pair, excused, meant)
+        for pair in pairs(recorded, got, translate, question(asked)):
+            difference = self._one(recorded.api_key, pair, excused, translate)
             if difference is not None:
                 found.append(difference)
         # Where an error is another one, the fields beside it say nothing of their own.
@@ -325,7 +323,7 @@ class Comparer:
             if answer.to_dict().get("assignment") is not None:
                 last[side] = answer
 
-    def unlike_assignments(self) -> list[Difference]:
+    def differing_assignments(self) -> list[Difference]:
         """Members of groups that ended with another assignment than when recorded."""
         found = []
         for (group, member), (recorded, got) in self._assignments.items():
@@ -334,22 +332,22 @@ class Comparer:
                 if recorded is not got:
                     found.append(Difference(path, *("none" if side is None else "one" for side in (recorded, got))))
                 continue
-            for pair in pairs(recorded, got, self.mapping.meant):
-                if pair.path.startswith("assignment") and (one := self._one(-1, pair, [], self.mapping.meant)):
+            for pair in pairs(recorded, got, self.mapping.translate):
+                if pair.path.startswith("assignment") and (one := self._one(-1, pair, [], self.mapping.translate)):
                     found.append(Difference(f"{path}: {one.path}", one.recorded, one.got))
         return found
 
-    def _meant(self, asked: Message) -> Meant:
+    def _translator(self, asked: Message) -> Translate:
         key_type = asked["key_type"] if asked.api_key == _FIND_COORDINATOR and asked.api_version >= 1 else 0
 
-        def meant(role: Role, value: Any, scope: Any) -> Any:
+        def translate(role: Role, value: Any, scope: Any) -> Any:
             if role is Role.COORDINATOR_KEY and isinstance(value, str):
                 return self.mapping.coordinator_key(value, key_type)
-            return self.mapping.meant(role, value, scope)
+            return self.mapping.translate(role, value, scope)
 
-        return meant
+        return translate
 
-    def _one(self, api_key: int, pair: Pair, excused: list[str], meant: Meant) -> Difference | None:
+    def _one(self, api_key: int, pair: Pair, excused: list[str], translate: Translate) -> Difference | None:
         a, b, field, role = pair.recorded, pair.got, pair.field, pair.role
         if api_key in _HEARTBEATS and pair.path.startswith(("assignment", "active_tasks", "standby_tasks", "warmup_tasks")):
             return None if a == b else self._leave("assignments, with another heartbeat")
@@ -362,7 +360,7 @@ class Comparer:
         if pair.volatile or role in (Role.RECORDS, Role.SUBSCRIPTION):
             return self._leave("of no meaning for the answer")
         if role is not None and not field.array:
-            a = meant(role, a, pair.scope) if a is not None else None
+            a = translate(role, a, pair.scope) if a is not None else None
             if a == b:
                 return None
         if role is Role.OFFSET and api_key in FETCHES:
@@ -376,7 +374,7 @@ class Comparer:
         return Difference(pair.path, _plain(field, pair.recorded), _plain(field, b))
 
     def _list(self, pair: Pair) -> Difference | None:
-        a = [self.mapping.meant(pair.role, item, pair.scope) for item in pair.recorded or ()]  # type: ignore[arg-type]
+        a = [self.mapping.translate(pair.role, item, pair.scope) for item in pair.recorded or ()]  # type: ignore[arg-type]
         b = list(pair.got or ())
         if sorted(map(repr, a)) == sorted(map(repr, b)):
             return None

@@ -1,4 +1,4 @@
-"""What a replay would do, without doing it: each request, what in it would be said otherwise, or why it is left out."""
+"""A dry run of a replay: each request with the fields that would change, or why it would be skipped."""
 
 from __future__ import annotations
 

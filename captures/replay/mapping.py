@@ -1,7 +1,7 @@
-"""What the target calls what the recording named: ids, epochs, generations, offsets; learnt from pairs of answers.
+"""Ids, epochs, generations and offsets of the recording mapped to the target's, learned from pairs of answers.
 
-`Names` are those that the user wants otherwise at the target (topics, groups, transactional ids, client ids); an `OffsetMap`
-has for every offset of a recorded partition the one in the target's log.
+`Names` are the user's own mappings (topics, groups, transactional ids, client ids); an `OffsetMap` gives for every offset of a
+recorded partition the one in the target's log.
 """
 
 from __future__ import annotations
@@ -215,7 +215,7 @@ class IdMapping:
             found = self.offsets[topic, partition] = OffsetMap()
         return found
 
-    def meant(self, role: Role, value: Any, scope: Scope) -> Any:
+    def translate(self, role: Role, value: Any, scope: Scope) -> Any:
         """What the target calls a recorded value; the value itself where nothing is known."""
         try:
             return self.change(role, value, scope, "")
@@ -355,7 +355,7 @@ class IdMapping:
                 self._learn_generation(scope, ends[0][name], ends[1][name])
         if all(end.get("member_id") for end in ends):
             self.members[ends[0]["member_id"]] = ends[1]["member_id"]
-        for pair in pairs(recorded, got, self.meant, scope):
+        for pair in pairs(recorded, got, self.translate, scope):
             if pair.missing or pair.recorded is None or pair.got is None:
                 continue
             if pair.role is Role.TOPIC_ID and not pair.field.array:
@@ -381,7 +381,7 @@ class IdMapping:
                 self.member_epochs[group, member, recorded] = got
 
     def _learn_offsets(self, recorded: Message, got: Message, scope: Scope) -> None:
-        for pair in pairs(recorded, got, self.meant, scope):
+        for pair in pairs(recorded, got, self.translate, scope):
             if pair.role is not Role.OFFSET or pair.volatile or pair.missing or pair.field.array:
                 continue
             topic, partition = self.topic_of(pair.scope), pair.scope.get(Role.PARTITION)

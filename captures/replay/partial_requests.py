@@ -1,7 +1,7 @@
-"""Produce requests of which brokers took only a part.
+"""Produce requests that brokers accepted only in part.
 
-Of what the target refused, the rest alone is sent again, as a client would. Of what was refused when recorded, nothing
-is sent: its client sent that again itself, in another request.
+What the target refused is sent again alone, as a client would. What was refused when recorded is not sent: its client sent it
+again itself, in another request.
 """
 
 from __future__ import annotations

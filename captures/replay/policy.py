@@ -1,4 +1,4 @@
-"""What of a recording is sent again, and what is not, with the reason in words."""
+"""Which recorded requests are sent again, and why others are not."""
 
 from __future__ import annotations
 

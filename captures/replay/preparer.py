@@ -1,7 +1,7 @@
-"""A recorded request as the target has to be asked: its own ids in it, at a version that it offers.
+"""Preparing a recorded request for the target: with the target's ids, at a version that it offers.
 
-Fetch sessions (KIP-227): requests that name only what changed are made right for the target's own sessions. The recording's
-sessions are followed, so that a request can always be said in full: the target may give no session, or forget one.
+Fetch sessions (KIP-227): requests that name only changes are rewritten for the target's sessions. The recorded sessions are
+followed, so that a full request can always be made: the target may grant no session, or forget one.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class Preparer:
     def __init__(self, mapping: IdMapping, offers: Mapping[int, tuple[int, int]] | None) -> None:
         self.mapping, self.offers = mapping, offers
         self.sessions = FetchSessions()
-        self._told_version: dict[tuple[int, int], int | None] = {}
+        self._offered_version: dict[tuple[int, int], int | None] = {}
 
     def unchanged(self, call: Call) -> bool:
         """Whether the request can be sent as it was recorded, but for its correlation id."""
@@ -156,7 +156,7 @@ class Preparer:
 
     def version(self, api_key: int, version: int) -> int | None:
         """The version to ask at, the recorded one if it is offered; None if the API is not."""
-        known = self._told_version.get((api_key, version), -1)
+        known = self._offered_version.get((api_key, version), -1)
         if known != -1:
             return known
         offered = None if self.offers is None else self.offers.get(api_key)
@@ -168,7 +168,7 @@ class Preparer:
             found = version
         else:
             found = next(iter(candidates(api_key, version, offered)), None)
-        self._told_version[api_key, version] = found
+        self._offered_version[api_key, version] = found
         return found
 
     def request(self, call: Call) -> Message:
@@ -221,14 +221,14 @@ class Preparer:
             raise CannotSend("the target does not offer this API")
         if offered[0] <= version <= offered[1]:
             return message
-        said = f"the target offers {_range(offered)} of it, and version {version} was recorded"
+        reason = f"the target offers {_range(offered)} of it, and version {version} was recorded"
         reasons = []
         for candidate in candidates(message.api_key, version, offered):
             try:
                 return at_version(message, candidate, self.mapping.topics.get, self.topic_there)
             except Lossy as error:
                 reasons.append(f"version {candidate}: {error}")
-        raise CannotSend(f"{said}" + (f"; {reasons[0]}" if reasons else ""))
+        raise CannotSend(f"{reason}" + (f"; {reasons[0]}" if reasons else ""))
 
     def topic_there(self, topic_id: bytes) -> str | None:
         """The name of a topic by the target's id."""

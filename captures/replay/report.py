@@ -1,4 +1,4 @@
-"""What a replay found: counts, differences by field, latencies; as JSON and for reading."""
+"""The result of a replay: counts, differences by field, latencies; as JSON and as text."""
 
 from __future__ import annotations
 

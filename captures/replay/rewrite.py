@@ -1,8 +1,8 @@
-"""Going over the fields of a message that have a role: to change them, to list them, or to pair two messages.
+"""Visiting the fields of a message that have a role: to change them, to list them, or to pair two messages.
 
 A *scope* says where a field stands: the topic, partition, group, member, producer that the structs around it name.
-Values are in plan form (see `decoder.codec.plan`). What is not changed stays the same object, so that `decoder.codec.splice` keeps
-its bytes.
+Values are in plan form (see `decoder.codec.plan`). Unchanged values stay the same objects, so that `decoder.codec.splice` keeps
+their bytes.
 """
 
 from __future__ import annotations
@@ -97,11 +97,11 @@ def visit(of: Tree, values: tuple[Any, ...], scope: Scope | None = None) -> Iter
 
 
 def _widened(of: Tree, values: tuple[Any, ...], scope: Scope) -> Scope:
-    said = _sayers(of)
-    if not said:
+    naming = _naming_fields(of)
+    if not naming:
         return scope
     wider = dict(scope)
-    for at, role, type_field in said:
+    for at, role, type_field in naming:
         if values[at] is not None:
             wider[role] = values[at]
             if type_field is not None:
@@ -110,7 +110,7 @@ def _widened(of: Tree, values: tuple[Any, ...], scope: Scope) -> Scope:
 
 
 @cache
-def _sayers(of: Tree) -> tuple[tuple[int, Role, int | None], ...]:
+def _naming_fields(of: Tree) -> tuple[tuple[int, Role, int | None], ...]:
     """The fields of a struct that say where the others stand; with a resource's name the field of its type."""
     names = [field.name for field in of.of.fields]
     types = next((names.index(name) for name in ("resource_type", "resource_type_filter", "key_type") if name in names), None)
@@ -145,16 +145,16 @@ class Pair:
         self.recorded, self.got, self.scope, self.missing = recorded, got, scope, missing
 
 
-Meant = Callable[[Role, Any, Scope], Any]
+Translate = Callable[[Role, Any, Scope], Any]
 """(role, recorded value, scope) -> what it is called at the target."""
 
 
-def pairs(recorded: Message, got: Message, meant: Meant, scope: Scope | None = None) -> Iterator[Pair]:
+def pairs(recorded: Message, got: Message, translate: Translate, scope: Scope | None = None) -> Iterator[Pair]:
     """Every pair of values of two responses (or requests), which may be of different versions: fields that only one
     version has are left out. Rows of arrays are matched by what names them (a topic, a partition, a map key), else by
     position. `scope`: what the question said (a group, say) that the answers do not repeat."""
     yield from _struct_pairs(
-        recorded.plan.root, tree_of(recorded), recorded.values, got.plan.root, got.values, "", scope or {}, meant
+        recorded.plan.root, tree_of(recorded), recorded.values, got.plan.root, got.values, "", scope or {}, translate
     )
 
 
@@ -166,7 +166,7 @@ def _struct_pairs(
     others: tuple[Any, ...],
     prefix: str,
     scope: Scope,
-    meant: Meant,
+    translate: Translate,
 ) -> Iterator[Pair]:
     if roles is not None:
         scope = _widened(roles, values, scope)
@@ -183,9 +183,9 @@ def _struct_pairs(
             yield Pair(path, field, role, volatile, a, b, scope)
         elif not field.array:
             inside = branch.inside if branch else None
-            yield from _struct_pairs(field.struct, inside, a, theirs.struct, b, path + ".", scope, meant)
+            yield from _struct_pairs(field.struct, inside, a, theirs.struct, b, path + ".", scope, translate)
         else:
-            yield from _rows(field, branch.inside if branch else None, a, theirs.struct, b, path, scope, meant)
+            yield from _rows(field, branch.inside if branch else None, a, theirs.struct, b, path, scope, translate)
 
 
 def _rows(
@@ -196,7 +196,7 @@ def _rows(
     others: Sequence[Any],
     path: str,
     scope: Scope,
-    meant: Meant,
+    translate: Translate,
 ) -> Iterator[Pair]:
     assert field.struct is not None
     keys = _keys(field.struct, roles, other)
@@ -204,19 +204,19 @@ def _rows(
         if len(rows) != len(others):
             yield Pair(path, field, None, False, len(rows), len(others), scope, "count")
         for number, (a, b) in enumerate(zip(rows, others, strict=False)):
-            yield from _struct_pairs(field.struct, roles, a, other, b, f"{path}[{number}].", scope, meant)
+            yield from _struct_pairs(field.struct, roles, a, other, b, f"{path}[{number}].", scope, translate)
         return
     found: dict[tuple[Any, ...], list[Any]] = {}
     for b in others:
         found.setdefault(tuple(b[there] for _, there, _ in keys), []).append(b)
     for number, a in enumerate(rows):
-        key = tuple(a[at] if role is None else meant(role, a[at], scope) for at, _, role in keys)
+        key = tuple(a[at] if role is None else translate(role, a[at], scope) for at, _, role in keys)
         twins = found.get(key)
         if not twins and len(rows) == len(others) == 1:
             twins = found.popitem()[1]  # what is not known by name yet may be learnt from being the only one
         if twins:
             b = twins.pop(0)
-            yield from _struct_pairs(field.struct, roles, a, other, b, f"{path}[{number}].", scope, meant)
+            yield from _struct_pairs(field.struct, roles, a, other, b, f"{path}[{number}].", scope, translate)
         else:
             yield Pair(f"{path}[{number}]", field, None, False, key, None, scope, "answer")
     for key, left in found.items():

@@ -1,11 +1,10 @@
-"""Which fields of which message are ids, epochs, offsets, times: what another cluster, or another day, has otherwise.
+"""The roles of fields: ids, epochs, offsets, times, which differ on another cluster or another day.
 
 Everything here is derived from the schema's plans: entity annotations first, then the names that Kafka's definitions
 use throughout, then the structure around a field (a `host` beside a `port` is a broker's, one in an ACL is not).
 
-`places` lists the fields with a role of one message kind at one version; `tree` is the same as a tree, which
-`rewrite` walks without looking at anything else. The correlation id and the client id stand in the header,
-not in the body: they have no place here.
+`places` lists the fields with a role of one message kind at one version; `tree` has the same as a tree, for `rewrite`. The
+correlation id and the client id are in the header, not in the body, and are not covered here.
 """
 
 from __future__ import annotations

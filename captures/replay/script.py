@@ -1,4 +1,4 @@
-"""What a recording tells to do, step by step, in its order; and what it says of its own cluster."""
+"""The steps of a replay in the order of the recording, and what the recording says of its own cluster."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class Script:
         self.recorded = Recorded()
         self.left_out: dict[str, int] = {}
         self.requests = 0
-        self._happenings = events
+        self._events = events
         self._policy, self._wanted, self._renames = policy, wanted, renames
         self._topics = Topics()
         self._calls: dict[int, Call] = {}
@@ -118,7 +118,7 @@ class Script:
 
     def steps(self) -> Iterator[Step]:
         """The steps, in the order in which things were complete."""
-        for event in self._happenings:
+        for event in self._events:
             if isinstance(event, RequestSeen):
                 exchange = event.exchange
                 due = self._since(exchange.request_time_ns)
@@ -185,13 +185,13 @@ class Script:
             return
         recorded = self.recorded
         if key == _METADATA:
-            told = answer.to_dict()
-            for topic in told["topics"] or ():
+            fields = answer.to_dict()
+            for topic in fields["topics"] or ():
                 if topic["name"] and not topic["error_code"]:
                     recorded.partitions[topic["name"]] = len(topic["partitions"])
                     if "topic_id" in topic:
                         recorded.topics[topic["topic_id"].bytes] = topic["name"]
-            recorded.brokers.update(broker["node_id"] for broker in told["brokers"])
+            recorded.brokers.update(broker["node_id"] for broker in fields["brokers"])
         elif key == _CREATE:
             for topic in answer.to_dict()["topics"]:
                 if not topic["error_code"]:

@@ -1,4 +1,4 @@
-"""The same message at another version: what both layouts can say is carried over, and what would be lost is told."""
+"""Converting a message to another version, and reporting what that version cannot express."""
 
 from __future__ import annotations
 

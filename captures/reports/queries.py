@@ -1,7 +1,7 @@
 """The reports: what each is about, which tables it needs, and its SQL.
 
-The SQL is what DuckDB and Spark both know, with `percentile` (exact, interpolated between neighbours), which DuckDB is taught as
-a macro. `{bucket}` is a stretch of time in nanoseconds. Rows are ordered afterwards, by `order`: engines do not agree on nulls.
+The SQL uses what DuckDB and Spark have in common, and `percentile` (exact, interpolated between neighbours), a macro in DuckDB.
+`{bucket}` is an interval in nanoseconds. Rows are sorted afterwards, by `order`: engines do not agree on nulls.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reports computed: rows by an engine, put in order, and the verdicts on a release added."""
+"""Computing reports: an engine's rows, sorted, and the verdicts on a release."""
 
 from __future__ import annotations
 

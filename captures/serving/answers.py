@@ -1,7 +1,7 @@
-"""Requests of live clients and their answers: the types between the server's sockets and the serving logic, and the fields
-of an answer at another version.
+"""Requests of live clients and their answers: the types between the server's sockets and the serving logic, and converting an
+answer's fields to another version.
 
-What the other version does not have is left out if it holds its default, or is *ignorable* by the schema; what only the
+A field that the other version lacks is left out if it holds its default, or is *ignorable* by the schema; a field that only the
 other version has takes its default.
 """
 

@@ -1,5 +1,5 @@
-"""The cluster that a recording shows: its brokers, topics and coordinators, at the addresses that are served now; and the
-versions that its brokers offer (ApiVersions): what the recorded broker offered, or what the recording can answer.
+"""The recorded cluster: its brokers, topics and coordinators, at the addresses that are served now; and the versions it offers
+(ApiVersions): those that the recorded broker offered, or those that the recording can answer.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""A recording that answers: one live request in, its answer out, or word that there is none.
+"""The serving engine: a live request in, its answer out, or `NotRecorded`.
 
-Sans-IO: the server (`proxy.serve`) has the sockets and the clock. What only has to be said again is recalled
-(`recall`, `cluster`); what must be consistent while live clients come and go otherwise than the recorded ones is kept
-up (`partitions`, `offsets`, `groups`, `consumer_groups`, `transactions`).
+Sans-IO: the server (`proxy.serve`) has the sockets and the clock. Stateless answers come from the recording (`recorded_answers`,
+`cluster`); state that depends on what live clients do is simulated (`partitions`, `offsets`, `groups`, `transactions`).
 """
 
 from __future__ import annotations

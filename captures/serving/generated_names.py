@@ -1,8 +1,8 @@
-"""Names that are made anew in every run: ``orders-3f2a9c1e`` now is ``orders-b71d04aa`` of the recording.
+"""Names that clients generate in every run: ``orders-3f2a9c1e`` now is ``orders-b71d04aa`` of the recording.
 
-A live name that the recording does not have is taken for a recorded one of the same kind if both are the same but for
-parts that look like chance or the clock: UUIDs, six or more hexadecimal digits with a number in them, eight or more
-digits. Requests are read with the recorded name, answers are given with the live one. Every other name is itself.
+A live name that the recording does not have stands for a recorded one of the same kind if both are equal but for parts that look
+random or like times: UUIDs, six or more hexadecimal digits with a number in them, eight or more digits. Requests are read with
+the recorded name, answers are given with the live one. All other names are unchanged.
 """
 
 from __future__ import annotations

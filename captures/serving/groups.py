@@ -1,11 +1,11 @@
-"""Groups of consumers, kept up with live members.
+"""Consumer groups, simulated with live members.
 
-Classic protocol (JoinGroup, SyncGroup, Heartbeat, LeaveGroup): members get the recorded member ids in their order, and
-generations go on from the recorded first one. The live leader's own assignment is passed on. Errors that follow from the state
-of a group come from its state; others come where they came in the recording.
+Classic protocol (JoinGroup, SyncGroup, Heartbeat, LeaveGroup): members get the recorded member ids in order, and generations
+continue from the recorded first one. The live leader's own assignment is passed on. Errors that follow from the state of a
+group come from its state; others come where they came in the recording.
 
 New protocol (KIP-848): the coordinator assigns partitions, uniformly over those of the recorded topics. A partition moves when
-the member that has it has said that it gave it up.
+the member that owns it has reported giving it up.
 """
 
 from __future__ import annotations

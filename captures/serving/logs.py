@@ -1,12 +1,12 @@
-"""The logs of a recording's partitions, what is produced to them now, and the errors that partitions answered.
+"""The logs of a recording's partitions, the records produced to them now, and the errors that partitions answered.
 
-A `PartitionLog` is that of one partition. Bytes stay as they were: only offsets and leader epochs, which no CRC covers, are written
-anew. Transactions are followed as far as consumers see them: last stable offset, markers, aborted transactions.
+A `PartitionLog` is that of one partition. Bytes stay as they were: only offsets and leader epochs, which no CRC covers, are
+rewritten. Transactions are followed as far as consumers see them: last stable offset, markers, aborted transactions.
 
 `Logs` are all of them. Records come from recorded Fetch answers, and from Produce requests that were acknowledged. Those that
-recorded clients produced themselves are *own*: by default they appear when they are produced again; everything else is there
-at once, in its place among them. Errors have an anchor, so that they come in the same place: for Produce the end of the log
-at the time, for Fetch the offset that was asked.
+recorded clients produced themselves are *own*: by default they appear when they are produced again; all others are there
+from the start, in their order. Errors have an anchor, so that they come in the same place: for Produce the end of the log at
+the time, for Fetch the offset that was asked for.
 """
 
 from __future__ import annotations

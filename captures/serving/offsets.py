@@ -1,4 +1,4 @@
-"""Committed offsets: those that the recording began with, and those that live clients commit."""
+"""Committed offsets: those at the beginning of the recording, and those that live clients commit."""
 
 from __future__ import annotations
 

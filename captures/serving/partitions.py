@@ -1,6 +1,6 @@
 """Produce, Fetch, ListOffsets and OffsetForLeaderEpoch: answers from the logs, with the recorded errors in place.
 
-Fetch sessions (KIP-227) keep what a connection's client asked for and was told, so that it need not repeat itself.
+Fetch sessions (KIP-227) remember what a client asked for and was sent, so that requests and answers hold only changes.
 """
 
 from __future__ import annotations
@@ -166,8 +166,8 @@ class Partitions:
         deadline = ask.now + max(ask.fields["max_wait_ms"], 0) / 1000
 
         def poll(now: float, last: bool) -> Reply | None:
-            items, size, telling = self._fetched(ask, wanted)
-            if not (last or telling or size >= ask.fields["min_bytes"]):
+            items, size, must_answer = self._fetched(ask, wanted)
+            if not (last or must_answer or size >= ask.fields["min_bytes"]):
                 return None
             body: dict[str, Any] = {"responses": self._sessions.answered(ask, items)}
             body["session_id"] = ask.session.fetch_session
@@ -181,7 +181,7 @@ class Partitions:
         out: list[Any] = []
         left = ask.fields.get("max_bytes", 0x7FFFFFFF)
         committed = ask.fields.get("isolation_level", 0) == 1
-        size, telling = 0, False
+        size, must_answer = 0, False
         for topic, item in wanted:
             name = self._recorded.topic_of(topic)
             number, offset = item["partition"], item["fetch_offset"]
@@ -192,7 +192,7 @@ class Partitions:
             elif answer is None and log is not None and not log.start <= offset <= log.end:
                 answer = {"error_code": OUT_OF_RANGE, "high_watermark": log.end, "log_start_offset": log.start}
             if answer is not None:
-                telling = True
+                must_answer = True
             else:
                 assert log is not None
                 data = b""
@@ -213,7 +213,7 @@ class Partitions:
                 "preferred_read_replica": -1,
             } | answer
             out.append((topic, answer))
-        return out, size, telling
+        return out, size, must_answer
 
     def _error(self, topic: str, partition: int, offset: int) -> dict[str, Any] | None:
         errors = self._logs.fetch_errors.get((topic, partition, offset))

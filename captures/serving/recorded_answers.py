@@ -1,9 +1,9 @@
-"""Recorded answers by what was asked: the same question gets its answers in order, as far as the story has got.
+"""Recorded answers by request: the same request gets its answers in order, as far as live clients have progressed.
 
-The story moves on with what changes something: a CreateTopics, an AlterConfigs. A recorded answer to a question belongs
-between the change before it and the change after it that have a name in common with the question (or any change, where
-the question has no names). So a client that polls more often than the recorded one gets the last answer of its place
-again, and one that asks less often is not told of a past that is over.
+Requests that change something (CreateTopics, AlterConfigs) mark progress. A recorded answer belongs between the change before it
+and the change after it that share a name with the request (or any change, if the request has no names). So a client that
+polls more often than the recorded one gets the last answer of that interval again, and one that polls less often never gets
+an answer from before a change it has made.
 """
 
 from __future__ import annotations

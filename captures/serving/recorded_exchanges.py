@@ -1,12 +1,10 @@
-"""What a recording holds, laid out for answering: its exchanges in order, and who and what is in them.
+"""The exchanges of a recording, laid out for answering, and the topics and brokers in them.
 
-`RecordedExchanges` reads a capture once. Positions are places in that order; they are what "the same place" means when an
-answer, or an error, has to come where it came in the recording.
+`RecordedExchanges` reads a capture once. A position is an exchange's place in it; answers and errors keep their positions.
 
-`identity` is a request without what another run has otherwise (`..replay.roles`) and without fields that hold their
-default: the same question at two versions is equal. Topics are named, also where a newer version gives their id.
-`touches` are the names in a message: what two requests have in common when one changes what the other reads. `entries` are
-the parts of a request that ask for one thing each.
+`identity` is a request without fields that differ between runs (`..replay.roles`) or hold their default: the same request at two
+versions is equal. Topics are named, also where a newer version gives their id. `touches` are the names in a message: what two
+requests have in common when one changes what the other reads. `entries` are the parts of a request that ask for one thing each.
 """
 
 from __future__ import annotations

@@ -2,15 +2,15 @@
 
 Three kinds of APIs differ in what *used* means:
 
-- What changes something (CreateTopics, AlterConfigs ...): every recorded answer counts, and is used when it was given.
-- What only reads (DescribeConfigs ...): clients poll more or less often than in the recording. A recorded answer is used
-  when it, or the same answer to the same question, was given.
-- What is kept up with live clients (records, groups, offsets, transactions), the cluster (Metadata, FindCoordinator) and what
-  belongs to a connection (ApiVersions, logins): recorded answers are not given as they were. They are used when the API
-  was asked about the same names; recorded errors when they came; records when as many were produced and fetched.
+- Changes (CreateTopics, AlterConfigs ...): every recorded answer counts, and is used when it was given.
+- Reads (DescribeConfigs ...): clients may poll more or less often than in the recording. A recorded answer is used when it, or
+  the same answer to the same request, was given.
+- Simulated state (records, groups, offsets, transactions), the cluster (Metadata, FindCoordinator) and connections (ApiVersions,
+  logins): recorded answers are not given as they were. They are used when the API was asked about the same names; recorded
+  errors when they came; records when as many were produced and fetched.
 
 Produced records are compared by topic: a live record is as recorded if its topic has a recorded record with the same content
-that no other live record was taken for. Partitions, order, batches, offsets and timestamps are another run's own.
+that no other live record matched. Partitions, order, batches, offsets and timestamps may differ.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The PySpark data pipeline over recordings. Importing this package imports no Spark."""
+"""The PySpark data pipeline over recordings. Importing this package does not import Spark."""
 
 from ...errors import BarnabasError
 

@@ -1,6 +1,6 @@
-"""A session on a Spark Connect server, `sc://HOST:PORT`: no Java on this machine, and nothing of the server's is started or ended.
+"""A session on a Spark Connect server, `sc://HOST:PORT`: no Java on this machine; the server is neither started nor stopped.
 
-The server runs our code in its own Python, which has to be of the same version as this one; the package is sent to it.
+The server runs our code in its own Python, which must have the same version as this one; the package is sent to it.
 """
 
 from __future__ import annotations
@@ -87,20 +87,20 @@ def connected(remote: str) -> Iterator[SparkSession]:
 
 
 @contextmanager
-def watched(spark: Any, tell: Callable[[int, int], None]) -> Iterator[None]:
+def watched(spark: Any, report: Callable[[int, int], None]) -> Iterator[None]:
     """While the body runs, call `tell(tasks done, tasks)` whenever that has changed."""
     last = (0, 0)
 
-    def heard(stages: Any, inflight_tasks: int, operation_id: Any, done: bool) -> None:
+    def on_progress(stages: Any, inflight_tasks: int, operation_id: Any, done: bool) -> None:
         nonlocal last
         stages = list(stages or ())
         now = sum(each.num_completed_tasks for each in stages), sum(each.num_tasks for each in stages)
         if now[1] and now != last and not done:
             last = now
-            tell(*now)
+            report(*now)
 
-    spark.registerProgressHandler(heard)
+    spark.registerProgressHandler(on_progress)
     try:
         yield
     finally:
-        spark.removeProgressHandler(heard)
+        spark.removeProgressHandler(on_progress)

@@ -1,4 +1,4 @@
-"""What a failure of Spark says, in one line."""
+"""The reason of a Spark failure in one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The package as a zip or a wheel, so that executors of a cluster need not have it installed."""
+"""The package as a zip or a wheel, so that the executors of a cluster need not have it installed."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 """The pipeline: captures in, a folder of Parquet tables out (`tables.folder`), each file of a capture once.
 
-`run` reads what is new or has changed since the last run, on Spark, or with the master `none` in this process alone. A run
-that is killed leaves a folder that every reader can read; the next one completes it. `stream` goes on with what is
-recorded, from checkpoint to checkpoint. One run at a time writes to a folder: a lock where files have locks, in a store an
-object that is kept fresh.
+`run` reads what is new or has changed since the last run, on Spark, or with the master `none` in this process alone. A run that
+is killed leaves a folder that every reader can read; the next one completes it. `stream` follows recordings from checkpoint to
+checkpoint. Only one run writes to a folder at a time: a file lock guards it, in a store an object that is refreshed.
 """
 
 from __future__ import annotations
@@ -164,16 +163,16 @@ def run(
     with locked(folder):
         for old in plan.gone:
             folder.remove(old)
-        told = _told(folder, plan.work, progress if master == NO_SPARK else lambda text: None)
+        record = _row_recorder(folder, plan.work, progress if master == NO_SPARK else lambda text: None)
         if not plan.work:
             pass
         elif master == NO_SPARK:
             for segment, before in plan.work:
-                told(folder.write(segment, before), outcome)
+                record(folder.write(segment, before), outcome)
         else:
             progress("connecting to Spark" if master.startswith(SCHEME) else "starting Spark, this takes some seconds")
             with session(master, quick=size < _QUICK_BYTES, wheel=wheel) as spark:
-                write(spark, folder, plan.work, progress, lambda row: told(row, outcome))
+                write(spark, folder, plan.work, progress, lambda row: record(row, outcome))
                 progress("stopping Spark")
     return outcome
 
@@ -202,11 +201,11 @@ def _folder(output: Place, names: Iterable[str]) -> Folder:
         raise PipelineError(f"--tables: {error}") from error
 
 
-def _told(folder: Folder, work: Work, progress: Progress) -> Callable[[dict[str, Any], Outcome], None]:
+def _row_recorder(folder: Folder, work: Work, progress: Progress) -> Callable[[dict[str, Any], Outcome], None]:
     """Count a file that was read, and say how far it is about once a second."""
     count, last = 0, time.monotonic()
 
-    def told(row: dict[str, Any], outcome: Outcome) -> None:
+    def record(row: dict[str, Any], outcome: Outcome) -> None:
         nonlocal count, last
         count += 1
         folder.learn(row)
@@ -216,7 +215,7 @@ def _told(folder: Folder, work: Work, progress: Progress) -> Callable[[dict[str,
             last = time.monotonic()
             progress(f"reading: {count} of {_count(len(work), 'file')}")
 
-    return told
+    return record
 
 
 def _found(source: Place, done: dict[str, Done]) -> tables.Found:
@@ -250,7 +249,7 @@ def write(
     folder: Folder,
     work: Work,
     progress: Progress = lambda text: None,
-    told: Callable[[dict[str, Any]], None] = lambda row: None,
+    record: Callable[[dict[str, Any]], None] = lambda row: None,
 ) -> None:
     """Have Spark do it: a task per file. For a cluster, captures and folder are on storage that all its nodes share."""
     from .pipeline_source import NAME, PipelineSource, packed
@@ -262,7 +261,7 @@ def write(
         ).load()  # fmt: skip
         with watched(spark, lambda done, of: progress(f"reading: {done} of {_count(of, 'file')}")):
             for row in frame.collect():
-                told(row.asDict())
+                record(row.asDict())
 
 
 def stream(
@@ -301,14 +300,14 @@ def stream(
         trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": f"{every:g} seconds"}
         query = writing.trigger(**trigger).start()
         progress(f"following {source}; Ctrl-C ends it")
-        told = -1
+        batch = -1
         try:
             while not query.awaitTermination(1):
                 last = query.lastProgress
-                if last is not None and last["batchId"] != told:
-                    told, count = last["batchId"], sum(each["numInputRows"] or 0 for each in last["sources"])
+                if last is not None and last["batchId"] != batch:
+                    batch, count = last["batchId"], sum(each["numInputRows"] or 0 for each in last["sources"])
                     if count:
-                        progress(f"batch {told}: {_count(count, 'file')}")
+                        progress(f"batch {batch}: {_count(count, 'file')}")
         finally:
             if query.isActive:
                 query.stop()

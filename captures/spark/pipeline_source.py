@@ -1,7 +1,7 @@
 """The pipeline's own data source: a task reads one file and writes its rows of all tables itself (`tables.folder`).
 
-What comes back through Spark is a line per file. So no row of a table goes through the JVM, and a task that Spark runs
-twice, at once or after a failure, puts the same files in the same places.
+Only a line per file comes back through Spark, so no row of a table goes through the JVM. A task that Spark runs twice, at once
+or after a failure, writes the same files to the same places.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What Spark pushes down, in the words of the filter language (docs/filter.md): what the index of a segment can answer.
+"""Filters that Spark pushes down, as text of the filter language (docs/filter.md), for what the index of a segment can answer.
 
-A row of a table belongs to an exchange; the text is true of every exchange that has a row which passes. So a test of the
-first error's code is given on for `exchanges`, and for `errors`, whose rows have any error, only that there is one.
+A row of a table belongs to an exchange; the text is true of every exchange with a row that passes. So a test of the first
+error's code is passed on for `exchanges`, but for `errors`, whose rows have any error, only that there is one.
 """
 
 from __future__ import annotations
@@ -81,5 +81,5 @@ def _time(ns: int) -> str:
 
 
 def _quoted(text: str) -> str:
-    said = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
-    return f'"{said}"'
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+    return f'"{escaped}"'

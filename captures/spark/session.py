@@ -1,12 +1,12 @@
-"""A Spark session that works out of the box and ends without a trace.
+"""A Spark session that works out of the box and leaves nothing behind.
 
-For a local master, workers run our own interpreter and everything stays on the loopback interface. What the JVM says
-goes to a log file, not to the user's terminal. Leaving the context ends the JVM, whatever happened inside.
+For a local master, workers run our own interpreter and everything stays on the loopback interface. The JVM's output goes to a log
+file, not to the user's terminal. Leaving the context ends the JVM, whatever happened inside.
 
-The session, its JVM and their temporary files live in one folder, which belongs to who holds the lock of the file `OWNER` in
-it; a lock ends with its process, however that ends. So the next session can tell which folders killed sessions have left: those
-with a lock that is free, and that no process names on its command line, as their JVMs do. A folder without that file is
-nobody's to remove: a failed session's log is kept so.
+The session, its JVM and their temporary files live in one folder. Its owner is the process that holds the lock of the file
+`OWNER` in it; a lock ends with its process. So the next session can remove the folders of killed sessions: those whose lock is
+free and that no process names on its command line, as JVMs do. A folder without that file is kept: it holds a failed session's
+log.
 """
 
 from __future__ import annotations
@@ -350,10 +350,10 @@ class _Jvm:
 
 
 @contextmanager
-def watched(spark: SparkSession, tell: Callable[[int, int], None], seconds: float = 1.0) -> Iterator[None]:
+def watched(spark: SparkSession, report: Callable[[int, int], None], seconds: float = 1.0) -> Iterator[None]:
     """While the body runs, call `tell(tasks done, tasks)` from a thread of its own whenever that has changed."""
     if hasattr(spark, "registerProgressHandler") and "connect" in type(spark).__module__:
-        with connect.watched(spark, tell):
+        with connect.watched(spark, report):
             yield
         return
     over = threading.Event()
@@ -369,7 +369,7 @@ def watched(spark: SparkSession, tell: Callable[[int, int], None], seconds: floa
             now = (sum(s.numCompletedTasks for s in stages if s), sum(s.numTasks for s in stages if s))
             if now[1] and now != last:
                 last = now
-                tell(*now)
+                report(*now)
 
     thread = threading.Thread(target=watch, name="spark-progress", daemon=True)
     thread.start()

@@ -159,8 +159,8 @@ def _where_it_is(batch: Any, segment: tables.Segment) -> Any:
     """A row of `segments` about the file in the store, not about its copy."""
     from ..tables.columns import pyarrow
 
-    said = {"path": str(segment.path), "modified_ns": segment.modified_ns}
-    rows = [row | {name: said[name] for name in said if name in row} for row in batch.to_pylist()]
+    identity = {"path": str(segment.path), "modified_ns": segment.modified_ns}
+    rows = [row | {name: identity[name] for name in identity if name in row} for row in batch.to_pylist()]
     return pyarrow().RecordBatch.from_pylist(rows, schema=batch.schema)
 
 

@@ -1,4 +1,4 @@
-"""How far a stream has come: the number of the next segment, by recording; of a foreign capture, whether it was read."""
+"""The offset of a stream: the number of the next segment, by recording; of a foreign capture, whether it was read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fields inside of bodies, each with what it is about: the topic, partition, group or resource that stands around it."""
+"""Fields inside message bodies, each with its context: the topic, partition, group or resource around it."""
 
 from __future__ import annotations
 
@@ -135,9 +135,9 @@ def _walk(shape: Shape, values: tuple[Any, ...], path: str, about: dict[str, Any
     here = {name: shown_value(field, values[at]) for at, field, name in shape.names if values[at] is not None}
     if here:
         about = {**about, **here}
-    said = values[shape.message] if shape.message is not None else None
+    message = values[shape.message] if shape.message is not None else None
     for at, name in shape.leaves:
-        yield Leaf(path + name, values[at], about, said)
+        yield Leaf(path + name, values[at], about, message)
     for at, field, inner in shape.inside:
         value = values[at]
         if value is None:

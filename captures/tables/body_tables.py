@@ -1,7 +1,7 @@
-"""The tables of what bodies say: `errors`, `batches`, `records`, `groups` and `throttles`, exchange by exchange.
+"""The tables from message bodies: `errors`, `batches`, `records`, `groups` and `throttles`, exchange by exchange.
 
-Each has a function that gives the rows of one exchange: the columns behind those of `KEY`. These are the reference; of a
-sound segment `bulk_batches` makes the rows of `batches` and `throttles` many exchanges at a time.
+Each has a function that gives the rows of one exchange: the columns after those of `KEY`. These are the reference; for a sound
+segment `bulk_batches` makes the rows of `batches` and `throttles` many exchanges at a time.
 """
 
 from __future__ import annotations
@@ -262,17 +262,17 @@ def record_rows(
 
 def group_rows(exchange: Exchange) -> Iterator[dict[str, Any]]:
     """The rows of `groups`."""
-    asked, said = exchange.request_message, exchange.response_message
+    asked, response = exchange.request_message, exchange.response_message
     if asked is None:
         return
     event, generation, members = _EVENTS[exchange.api], None, None
-    error = _value(said, "error_code") or 0
+    error = _value(response, "error_code") or 0
     if event == "join":
-        generation, members = _value(said, "generation_id"), len(_value(said, "members") or ()) or None
+        generation, members = _value(response, "generation_id"), len(_value(response, "members") or ()) or None
     elif event == "sync":
         generation = _value(asked, "generation_id")
     elif event == "heartbeat":
-        generation = _value(said, "member_epoch")
+        generation = _value(response, "member_epoch")
         before = asked["member_epoch"]
         if not error and before not in _JOINS_OR_LEAVES and generation in (None, before):
             return
@@ -280,10 +280,10 @@ def group_rows(exchange: Exchange) -> Iterator[dict[str, Any]]:
     yield {
         "group_id": asked["group_id"],
         "event": event,
-        "member_id": _value(said, "member_id") or _value(asked, "member_id") or None,
+        "member_id": _value(response, "member_id") or _value(asked, "member_id") or None,
         "group_instance_id": _value(asked, "group_instance_id") or _value(asked, "instance_id"),
         "generation": generation,
-        "protocol": _value(said, "protocol_name") or None,
+        "protocol": _value(response, "protocol_name") or None,
         "members": members,
         "latency_ns": exchange.latency_ns,
         "error_code": error,

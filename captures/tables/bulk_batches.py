@@ -150,8 +150,8 @@ class BulkReader:
             if name == THROTTLES.name:
                 batch: HeaderBatch = _ThrottleColumns(self._index, *mine, throttled[waits])
             else:
-                said = _Names(topics, topic_ids, self._topics)
-                batch = _BatchColumns(self._index, *mine, good, request[good["frame"]], self._data, said)
+                topic_names = _Names(topics, topic_ids, self._topics)
+                batch = _BatchColumns(self._index, *mine, good, request[good["frame"]], self._data, topic_names)
             made[name] = _batch(batch, columns), numbers[at]
         return made, numbers[left]
 
@@ -259,7 +259,7 @@ class _BatchColumns(HeaderBatch):
         topics: _Names,
     ) -> None:
         super().__init__(pyarrow(), numpy(), index, records, numbers, names)
-        self._rows, self._requests, self._data, self._said = rows, requests, data, topics
+        self._rows, self._requests, self._data, self._topic_names = rows, requests, data, topics
         self._cut = rows["cut"] != 0
 
     def column(self, name: str) -> Any:
@@ -277,16 +277,16 @@ class _BatchColumns(HeaderBatch):
 
     def _topic(self) -> Any:
         texts = [
-            *(each.decode() for each in self._said.topics),
-            *(self._said.known.name(each) for each in self._said.ids),
+            *(each.decode() for each in self._topic_names.topics),
+            *(self._topic_names.known.name(each) for each in self._topic_names.ids),
         ]
         named, by_id = self._rows["topic"], self._rows["topic_id"]
-        places = self._np.where(named >= 0, named, by_id + len(self._said.topics))
+        places = self._np.where(named >= 0, named, by_id + len(self._topic_names.topics))
         return self._one_of(texts, places, (named < 0) & (by_id < 0))
 
     def _topic_id(self) -> Any:
         by_id = self._rows["topic_id"]
-        return self._one_of([bodies.shown_id(each) for each in self._said.ids], by_id, by_id < 0)
+        return self._one_of([bodies.shown_id(each) for each in self._topic_names.ids], by_id, by_id < 0)
 
     def _partition(self) -> Any:
         return self._pa.array(self._np.ascontiguousarray(self._rows["partition"]))

@@ -1,7 +1,7 @@
-"""How a table is described: its columns, their types and meanings; and rows as Arrow batches by that description.
+"""The description of a table: its columns, their types and meanings; and rows as Arrow batches by that description.
 
-The Arrow schema, the CSV header and docs/tables.md all follow the descriptions. They need no library; pyarrow and numpy are
-loaded when they are asked for.
+The Arrow schema, the CSV header and docs/tables.md all follow the descriptions. Those need no library; pyarrow and numpy are
+imported on first use.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ class Manifest:
         self._folder = folder
         self._held: dict[_Stamp, Done] | None = None
         self._saved = True
-        self._told: dict[str, Done] = {}
+        self._announced: dict[str, Done] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Manifest, (self._folder,)  # a task needs none of it
@@ -89,7 +89,7 @@ class Manifest:
     def learn(self, row: dict[str, Any]) -> None:
         """A row of `segments` that was written just now, so that it need not be read."""
         done = _done(row)
-        self._told[f"date={done.date}/{done.key}.parquet"] = done
+        self._announced[f"date={done.date}/{done.key}.parquet"] = done
 
     def read(self) -> dict[str, Done]:
         """The files that were read, by `Segment.key`."""
@@ -99,10 +99,10 @@ class Manifest:
         new = there.difference(self._held)
         self._saved = self._saved and not new and len(there) == len(self._held)
         held = {each: done for each, done in self._held.items() if each in there}
-        held |= {each: self._told[each[0]] for each in new if each[0] in self._told}
-        untold = [each for each in new if each not in held]
+        held |= {each: self._announced[each[0]] for each in new if each[0] in self._announced}
+        unread = [each for each in new if each not in held]
         with ThreadPoolExecutor(8) as pool:  # a store answers slowly
-            held |= zip(untold, pool.map(self._read, untold), strict=True)
+            held |= zip(unread, pool.map(self._read, unread), strict=True)
         self._held = held
         return {done.key: done for done in held.values() if done.key}
 
@@ -111,8 +111,8 @@ class Manifest:
         if self._held is None:
             self.read()
         assert self._held is not None
-        held = {each: done for each, done in self._held.items() if each[0] not in self._told}
-        for name, done in self._told.items():  # these alone are looked at, and not all that are there
+        held = {each: done for each, done in self._held.items() if each[0] not in self._announced}
+        for name, done in self._announced.items():  # these alone are looked at, and not all that are there
             try:
                 held[name, *stamp(self._folder / SEGMENTS.name / name)] = done
             except FileNotFoundError:
@@ -294,13 +294,13 @@ class Folder:
         name = segment.capture_id if segment.foreign else ""
         unit = SegmentTables(path, options, follows=follows, capture_id=name)
         writers: dict[str, _Writer] = {}
-        said: dict[str, Any] = {}
+        row: dict[str, Any] = {}
         try:
             for name, batch in unit:
                 if name == SEGMENTS.name:
                     # As it was found: it may have grown meanwhile, and is then read again.
-                    (said,) = batch.to_pylist()
-                    said |= {
+                    (row,) = batch.to_pylist()
+                    row |= {
                         "capture_id": segment.capture_id, "sequence": segment.number, "size_bytes": segment.size,
                         "modified_ns": segment.modified_ns, "path": str(segment.path),
                     }  # fmt: skip
@@ -308,9 +308,9 @@ class Folder:
                 if name not in writers:
                     writers[name] = _Writer(self.path, name, segment.key)
                 writers[name].add(batch)
-            date = date_of(said["first_ns"], said["modified_ns"])
+            date = date_of(row["first_ns"], row["modified_ns"])
             last = writers[SEGMENTS.name] = _Writer(self.path, SEGMENTS.name, segment.key)
-            last.add(pyarrow().RecordBatch.from_pylist([said], schema=last.schema))
+            last.add(pyarrow().RecordBatch.from_pylist([row], schema=last.schema))
             for writer in writers.values():
                 writer.close()
             if before is not None:
@@ -320,7 +320,7 @@ class Folder:
         finally:
             for writer in writers.values():
                 writer.drop()
-        return said
+        return row
 
 
 class _Writer:

@@ -1,8 +1,7 @@
-"""From captures to the rows of a table, one by one. Those of one file as Arrow batches: `unit`.
+"""The rows of a table of a whole capture, one by one. Those of one file as Arrow batches: `segment_tables`.
 
-Rows of a whole capture come segment by segment, in a segment in the order of the requests; those of `connections`,
-`versions`, `findings` and `happenings` in the order that their descriptions say. At most one segment's row numbers and
-one exchange are held at a time.
+Rows come segment by segment, within a segment in the order of the requests; those of `connections`, `versions`, `findings` and
+`happenings` in the order that their descriptions give. At most one segment's row numbers and one exchange are held at a time.
 """
 
 from __future__ import annotations
@@ -195,15 +194,15 @@ class Rows:
             self.done += file.size
 
     def _from_events(self) -> Iterator[dict[str, Any]]:
-        told = EventReader(self._capture.path)
+        reader = EventReader(self._capture.path)
         recordings = {segment.own.recording if segment.own else None for segment in self._capture.segments}
         name = recordings.pop() if len(recordings) == 1 else None
-        yield from _told(self._options.table, self._counted(told), name or self._capture.path.name, self._test())
+        yield from _rows_of(self._options.table, self._counted(reader), name or self._capture.path.name, self._test())
 
-    def _counted(self, told: EventReader) -> Iterator[Any]:
-        for part in (told.read, told.end):
+    def _counted(self, reader: EventReader) -> Iterator[Any]:
+        for part in (reader.read, reader.end):
             for event in part():
-                self.done = told.bytes_read
+                self.done = reader.bytes_read
                 yield event
 
     def _test(self) -> Callable[[Exchange], bool] | None:
@@ -211,7 +210,7 @@ class Rows:
         return None if self._wanted is None else Selection(self._capture, self._wanted).filter
 
 
-def _told(
+def _rows_of(
     table: Table, events: Iterator[Any], name: str, wanted: Callable[[Exchange], bool] | None
 ) -> Iterator[Any]:
     if table.name == HAPPENINGS.name:

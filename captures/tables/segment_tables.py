@@ -212,8 +212,8 @@ class SegmentTables:
         """The rows of these tables in one pass over the packets."""
         connections = Connections(name, wanted) if CONNECTIONS.name in asked else None
         inspector = Inspector() if FINDINGS.name in asked else None
-        told = EventReader(self._path)
-        for event in chain(told.read(), told.end()):
+        reader = EventReader(self._path)
+        for event in chain(reader.read(), reader.end()):
             if inspector is not None:
                 inspector.feed(event)
             if HAPPENINGS.name in asked:

@@ -416,10 +416,10 @@ def counted(file: CaptureFile, numbers: Any, continues: int) -> dict[str, Any]:
     counts: dict[str, Any] = {"exchanges": len(numbers), "frames": 0, "first_ns": None, "last_ns": None}
     if len(numbers) and has_numpy():
         records = file.index.array()
-        asked, told, times, latencies = (
+        asked, answered, times, latencies = (
             records[name][numbers] for name in ("request_offset", "response_offset", "time_ns", "latency_ns")
         )
-        counts["frames"] = int((asked >= 0).sum() + (told >= 0).sum())
+        counts["frames"] = int((asked >= 0).sum() + (answered >= 0).sum())
         counts["first_ns"] = int(times.min())
         counts["last_ns"] = int((times + latencies.clip(0)).max())
     elif len(numbers):

@@ -1,4 +1,4 @@
-"""The table `versions`: who speaks which version of which API, how often, and what the brokers offer."""
+"""The table `versions`: which clients use which version of which API, how often, and what the brokers offer."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Captures made into other captures: names replaced, a part cut out, several put together."""
+"""Transforming captures: redacting, cutting, merging."""

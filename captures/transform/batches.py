@@ -1,8 +1,8 @@
 """Keys, values and headers of records replaced by others of the same length, in batches of every magic and codec.
 
-Everything else stays as it is: offsets, times, sequence numbers, attributes, the way lengths are written. A batch that
-was compressed is compressed again with its codec, so its size changes; a CRC that was right is right again, one that
-was wrong stays wrong. What cannot be read (an unfinished last batch, damage) is blanked from there on.
+Everything else stays: offsets, times, sequence numbers, attributes, the way lengths are written. A compressed batch is
+compressed again with its codec, so its size changes; a CRC that was right is made right again, a wrong one stays wrong. What
+cannot be read (an unfinished last batch, damage) is blanked from there on.
 """
 
 from __future__ import annotations

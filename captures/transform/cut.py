@@ -1,7 +1,7 @@
-"""A part of a capture as a capture of its own: the exchanges that are wanted, whole, as they were.
+"""A part of a capture as a capture of its own: the selected exchanges, whole and unchanged.
 
-Two passes: the first decides (a filter may look into responses, and a connection's first requests are kept only if
-something else of it is), the second copies. One bit per exchange is remembered in between.
+Two passes: the first selects (a filter may look into responses, and a connection's first requests are kept only if another
+exchange of it is), the second copies. One bit per exchange is kept in between.
 """
 
 from __future__ import annotations
@@ -80,12 +80,12 @@ class Cut:
                 yield event
 
     def _events(self) -> Iterator[ConnectionEvent]:
-        told = EventReader(self._path, self._ports)
+        reader = EventReader(self._path, self._ports)
         self._pass += 1
-        for event in chain(told.read(), told.end()):
-            self._tick(told.bytes_read + (self._pass - 1) * told.bytes_known, 2 * told.bytes_known)
+        for event in chain(reader.read(), reader.end()):
+            self._tick(reader.bytes_read + (self._pass - 1) * reader.bytes_known, 2 * reader.bytes_known)
             yield event
-        self.note = told.note
+        self.note = reader.note
 
     # the first pass
 

@@ -1,8 +1,7 @@
-"""What the strings and bytes of every message say, so that a redaction knows which to replace.
+"""What the strings and bytes of every message hold, so that a redaction knows which to replace.
 
-Derived from the schema: entity annotations first, then the names that Kafka's definitions use throughout. It is made
-to fail closed: a string that no rule knows (a newer release may have some) is free text, bytes that no rule knows are
-replaced as a whole.
+Derived from the schema: entity annotations first, then the names that Kafka's definitions use throughout. It fails closed: a
+string without a rule (a newer release may have some) counts as free text, bytes without a rule are replaced as a whole.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Free text: error messages, reasons, settings, comments. Words that are Kafka's or plain English stay, so that a
-message can still be understood; every other word is taken for somebody's name and replaced as one.
+message can still be understood; every other word counts as a name and is replaced as one.
 
-The words that stay are those of this package's own texts and schema; a name that was replaced anywhere else before
-is replaced here, too, whatever it looks like.
+The words that stay are those of this package's own texts and schema; a name that was replaced elsewhere before is replaced
+here too, whatever it looks like.
 """
 
 from __future__ import annotations

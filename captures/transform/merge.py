@@ -1,4 +1,4 @@
-"""Several captures in one, by time. Connections stay apart, also where their addresses are the same."""
+"""Several captures merged by time. Connections stay separate, even where their addresses are the same."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Merge:
         tick: Callable[[int, int], None] = lambda done, total: None,
     ) -> None:
         self.sources = sources
-        self._told = [EventReader(source.path, ports) for source in sources]
+        self._readers = [EventReader(source.path, ports) for source in sources]
         self._tick = tick
         self._taken: dict[tuple[str, str], list[int]] = {}
         self._ends: dict[tuple[int, int], tuple[str, str]] = {}
@@ -44,13 +44,13 @@ class Merge:
     @property
     def notes(self) -> list[str]:
         """What is not right with the files."""
-        return [told.note for told in self._told if told.note]
+        return [reader.note for reader in self._readers if reader.note]
 
     def events(self) -> Iterator[tuple[int, ConnectionEvent]]:
         """Everything, by time; what one source tells stays in its order."""
         streams = [
-            _shifted(chain(told.read(), told.end()), source.shift_ns)
-            for told, source in zip(self._told, self.sources, strict=True)
+            _shifted(chain(reader.read(), reader.end()), source.shift_ns)
+            for reader, source in zip(self._readers, self.sources, strict=True)
         ]
         heads: list[tuple[int, int, ConnectionEvent]] = []
         clocks = [0] * len(streams)
@@ -68,7 +68,7 @@ class Merge:
             head = min(heads, key=lambda head: head[:2])
             heads.remove(head)
             _, number, event = head
-            self._tick(sum(t.bytes_read for t in self._told), sum(t.bytes_known for t in self._told))
+            self._tick(sum(t.bytes_read for t in self._readers), sum(t.bytes_known for t in self._readers))
             yield number, self._apart(number, event)
             advance(number)
 

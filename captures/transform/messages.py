@@ -1,4 +1,4 @@
-"""Frames with everything replaced that a redaction asks for; lengths stay, but for what was compressed.
+"""Replacing in frames everything that a redaction asks for; lengths stay, except of compressed data.
 
 What cannot be decoded is never copied: it is blanked, and counted.
 """
@@ -239,8 +239,8 @@ class Frames:
             self.distinct[kind].add(old)
         return new
 
-    def _resource(self, old: str, said_by: str, type_: Any) -> str:
-        kinds: dict[Any, Kind] = _TYPES.get(said_by, _RESOURCES)
+    def _resource(self, old: str, type_field: str, type_: Any) -> str:
+        kinds: dict[Any, Kind] = _TYPES.get(type_field, _RESOURCES)
         kind = kinds.get(type_)
         if kind is None and type_ in _CLUSTER_OR_BROKER and old.isdigit():
             return old
@@ -382,10 +382,10 @@ class Payloads:
     def control(self, key: bytes | None, value: bytes | None) -> tuple[bytes | None, bytes | None]:
         """A control record: only that of a quorum's voters names anybody. What is none is content."""
         try:
-            told = of_control(key, value)
-            known = told is not None and (told["value"] is not None or not value) and len(key or b"") == 4
-            if known and value and "surplus_bytes" not in (told or {})["value"]:
-                if (told or {})["type"] == _VOTERS:
+            control = of_control(key, value)
+            known = control is not None and (control["value"] is not None or not value) and len(key or b"") == 4
+            if known and value and "surplus_bytes" not in (control or {})["value"]:
+                if (control or {})["type"] == _VOTERS:
                     version = newest("VotersRecord", max(leading_int16(value, "VotersRecord"), 0))
                     value = self._frames.payload(decode("VotersRecord", version, value))
                 return key, value

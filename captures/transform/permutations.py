@@ -1,9 +1,8 @@
-"""Keyed permutations of number ranges: what gives every short name another one of the same length, and no two the same.
+"""Keyed permutations of number ranges, which give every short name another one of the same length, and no two the same.
 
-A hash cut to 5 letters would give two topics one name sooner or later. So names are numbers of a range here, and the
-range is permuted: by a shuffled table if it is small, else by a Feistel network whose results outside of the range are
-put through it again. The permutation that is used is one single cycle (a step of 1, seen through another permutation),
-so nothing ever stays what it was.
+A hash cut to 5 letters would sooner or later give two topics one name. So names are numbers of a range here, and the range is
+permuted: by a shuffled table if it is small, else by a Feistel network whose results outside of the range are put through it
+again. The permutation is a single cycle (a step of 1, seen through another permutation), so nothing maps to itself.
 """
 
 from __future__ import annotations

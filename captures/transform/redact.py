@@ -1,6 +1,6 @@
-"""A capture with everything replaced that tells who, what and where: events in, events out.
+"""Redacting a capture: events in, events out, with everything replaced that identifies people, systems or data.
 
-Secrets of the protocol are masked besides, by the recorder that writes the result.
+Secrets of the protocol are masked as well, by the recorder that writes the result.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Finding any of many byte strings in a lot of bytes."""
+"""Searching for many byte strings at once."""
 
 from __future__ import annotations
 

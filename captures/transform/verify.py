@@ -1,9 +1,8 @@
-"""Whether anything of what was replaced is left in the result: its bytes are searched, plain, in base64 and in
-hexadecimal, and so are its frames and the batches in them, decompressed.
+"""Verifying a redaction: the result's bytes are searched for replaced text, plain, in base64 and in hexadecimal, and so are its
+frames and the batches in them, decompressed.
 
-Searched for are all names of 4 bytes or more that were replaced, and contents of records of 8 or more that cannot be
-there by chance. Names that are also words of Kafka's own (a group called ``consumer``) cannot be told from these; they
-are counted as unsure.
+The search covers all replaced names of 4 bytes or more, and contents of records of 8 or more that cannot occur by chance. Names
+that are also words of Kafka's own (a group called ``consumer``) cannot be told apart from these; they are counted as unsure.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ class Verifier:
     def __init__(self, replaced: dict[str, str], contents: Iterable[bytes] = (), kept: Collection[str] = ()) -> None:
         self.verdict = Verdict()
         self._pseudonyms = {text for made in replaced.values() for text in (made, *_tokens(made))}
-        self._meant: dict[bytes, tuple[str, str]] = {}
+        self._needles: dict[bytes, tuple[str, str]] = {}
         words = "\n".join(kept)
         for name in replaced:
             data = name.encode()
@@ -70,16 +69,16 @@ class Verifier:
                 text = data.decode("utf-8", "backslashreplace")
                 if not any(text in word for word in kept):
                     self._look_for(text, data)
-        self._search = Search(self._meant)
+        self._search = Search(self._needles)
         self.verdict.skipped = self._search.skipped
 
     def _look_for(self, original: str, data: bytes) -> None:
         self.verdict.searched += 1
-        self._meant.setdefault(data, (original, "plain"))
+        self._needles.setdefault(data, (original, "plain"))
         for shown in (data.hex().encode(), data.hex().upper().encode()):
-            self._meant.setdefault(shown, (original, "hexadecimal"))
+            self._needles.setdefault(shown, (original, "hexadecimal"))
         for needle in _base64(data):
-            self._meant.setdefault(needle, (original, "base64"))
+            self._needles.setdefault(needle, (original, "base64"))
 
     def file(self, path: Path, tick: Callable[[int], None] = lambda done: None) -> None:
         """Search the bytes of a file."""
@@ -92,9 +91,9 @@ class Verifier:
 
     def frames(self, path: Path, tick: Callable[[int], None] = lambda done: None) -> None:
         """Search large frames as a whole, and what is compressed inside of any."""
-        told = EventReader(path)
-        for event in chain(told.read(), told.end()):
-            tick(told.bytes_read)
+        reader = EventReader(path)
+        for event in chain(reader.read(), reader.end()):
+            tick(reader.bytes_read)
             if not isinstance(event, RequestSeen | ExchangeDone):
                 continue
             exchange = event.exchange
@@ -115,7 +114,7 @@ class Verifier:
             end = at + len(needle)
             if end <= known:
                 continue
-            original, where = self._meant[needle]
+            original, where = self._needles[needle]
             if where == "plain" and self._by_chance(data, at, end):
                 continue
             self.verdict.add(original, where)

@@ -1,7 +1,7 @@
-"""Events written as a recording: what reading it gives is what was put in.
+"""Writing events as a recording: reading it gives the same events.
 
-`Writer` takes events one by one and tells a `captures.Recorder`. `replacing` is the place for the result: nothing is
-there before it is complete, and nothing stays behind when it never is.
+`Writer` takes events one by one and drives a `captures.Recorder`. `replacing` provides the place for the result: it appears when
+it is complete, and nothing is left behind otherwise.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Writer:
         self._failed = ""
         self.came_from: list[tuple[int, int, int]] = []  # (connection, source, connection in it)
         self._names = names
-        self._say_source = names if one_file and len(names) > 1 else ()
-        self._unsaid: dict[int, str] = {}
+        self._source_names = names if one_file and len(names) > 1 else ()
+        self._unannounced: dict[int, str] = {}
         self.faults: list[str] = []
         self._numbers: dict[tuple[int, int], int] = {}
         self._used: set[int] = set()
@@ -60,10 +60,10 @@ class Writer:
             redact=redact,
             segment_bytes=_ONE_FILE if one_file else SEGMENT_BYTES,
             segment_seconds=float("inf"),
-            on_event=self._heard,
+            on_event=self._on_event,
         )
 
-    def _heard(self, kind: str, text: str) -> None:
+    def _on_event(self, kind: str, text: str) -> None:
         if kind == "paused":
             self._failed = text
         elif kind == "error" and len(self.faults) < 20:
@@ -72,9 +72,9 @@ class Writer:
     @property
     def counts(self) -> dict[str, int]:
         """connections, exchanges, frames, bytes, lost_bytes, undecoded, segments."""
-        told = self.recorder.counts
+        counts = self.recorder.counts
         names = ("exchanges", "frames", "bytes", "lost_bytes", "undecoded", "segments")
-        return {"connections": self.connections} | {name: told[name] for name in names}
+        return {"connections": self.connections} | {name: counts[name] for name in names}
 
     def write(self, event: ConnectionEvent, source: int = 0) -> None:
         """Write one event of the capture `source`."""
@@ -120,8 +120,8 @@ class Writer:
         self.connections += 1
         if self._names:
             self.came_from.append((number, source, event.connection))
-        if self._say_source:
-            self._unsaid[number] = f"from {self._say_source[source]}, connection {event.connection}"
+        if self._source_names:
+            self._unannounced[number] = f"from {self._source_names[source]}, connection {event.connection}"
         if event.established:
             ends = address(event.client), address(event.broker)
             self.recorder.opened(number, event.time_ns, *ends, tls=event.tls, imported=not event.complete)
@@ -178,8 +178,8 @@ class Writer:
 
     def _say(self, number: int, exchange: Exchange) -> None:
         """The notes that were not written yet."""
-        if number in self._unsaid:
-            self.recorder.note(number, exchange.correlation_id, self._unsaid.pop(number))
+        if number in self._unannounced:
+            self.recorder.note(number, exchange.correlation_id, self._unannounced.pop(number))
         notes = list(exchange.marks.notes)
         for note in notes[self._notes.get(id(exchange), 0) :]:
             self.recorder.note(number, exchange.correlation_id, note)
@@ -214,8 +214,8 @@ def beginning(opaque: Opaque) -> bytes:
     asked, of known protocols their first 8 bytes."""
     data = opaque.data
     size = int.from_bytes(data[:4], "big", signed=True)
-    told = 0 <= size <= MAX_FRAME or first_bytes.protocol(data[:KEPT], opaque.direction) is not None
-    kept = data[:KEPT] if told else b""
+    is_known = 0 <= size <= MAX_FRAME or first_bytes.protocol(data[:KEPT], opaque.direction) is not None
+    kept = data[:KEPT] if is_known else b""
     return kept + b"*" * (len(data) - len(kept))
 
 

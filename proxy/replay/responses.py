@@ -194,5 +194,5 @@ class ResponseChecker:
             path = f"records of {mismatch.topic}-{mismatch.partition} at offset {mismatch.offset}"
             self.report.differ_at_the_end("Fetch", "Fetch records", Difference(path, "a batch", there))
             self.left_out.differs(self._concerned.get((mismatch.topic, mismatch.partition), ()))
-        for difference in self.comparer.unlike_assignments():
+        for difference in self.comparer.differing_assignments():
             self.report.differ_at_the_end("group", "assignments at the end", difference)
