@@ -35,7 +35,7 @@ def places(
         refused = side == "response" and failed(message)
         for path, value in flattener.flat(message).items():
             if refused and not path.endswith("error_code"):
-                continue  # the rest of a refusal says nothing
+                continue  # the rest of a refusal means nothing
             out[path].setdefault((value.value, value), each.number)
     return out, frozenset(known)
 

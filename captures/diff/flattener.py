@@ -32,7 +32,7 @@ class Value(NamedTuple):
 
 class Flattener:
     """Flattens messages of one recording. `mapped` gives a name's counterpart; `asked_for` are all names that requests
-    of either recording hold: items of answers about anything else are somebody else's, and left out."""
+    of either recording hold: items of answers about anything else are left out."""
 
     def __init__(self, named: Named, mapped: Mapping[str, str], asked_for: frozenset[str]) -> None:
         self._named, self._mapped, self._asked_for = named, mapped, asked_for
@@ -90,7 +90,7 @@ class Flattener:
     def _about(
         self, of: StructPlan, values: tuple[Any, ...], plain: str, roles: dict[str, Role]
     ) -> tuple[str | None, bool]:
-        """What an item is about, None if only its place tells; and whether no request named it."""
+        """What an item is about, None if only its position identifies it; and whether no request named it."""
         for field, value in zip(of.fields, values, strict=False):
             role = roles.get(plain + field.name)
             if role in NAMES and role is not None and value and (role is not Role.TOPIC_ID or any(value)):

@@ -9,12 +9,12 @@ from typing import Any
 
 
 class Level(IntEnum):
-    """How much a difference says."""
+    """How much a difference matters."""
 
     NOISE = 0
     """timing explains it: polls, retries, batches, offsets in between"""
     LOW = 1
-    """slower, or another offer that nobody took"""
+    """slower, or another offer that no client used"""
     MEDIUM = 2
     """something is asked or answered otherwise"""
     HIGH = 3

@@ -34,7 +34,7 @@ _BULK = frozenset({"Produce", "Fetch"})
 @dataclass(slots=True)
 class SeenExchange:
     """One exchange. `scope` is what it belongs to: a group, a transaction, the records of a topic, or the cluster.
-    `again`: its error says to try again, and that is what came of it."""
+    `again`: its error is retriable, and the client did retry."""
 
     number: int
     exchange: Exchange
@@ -147,7 +147,7 @@ def _take_records(out: PreparedSide, exchange: Exchange) -> None:
 
 
 def _mark_retries(seen: list[SeenExchange]) -> None:
-    """An exchange that failed with an error that says to try again, and was followed by the same question."""
+    """Mark exchanges that failed with a retriable error and were followed by the same request."""
     later: set[tuple[str, str, frozenset[str]]] = set()
     table = facts.errors()
     for each in reversed(seen):

@@ -47,7 +47,7 @@ def masked(exchange: Exchange, direction: Direction) -> bytes:
     if frame is None:
         raise ValueError("it has no " + direction.name.lower())
     if direction is Direction.RESPONSE and exchange.api_key < 0:
-        return frame[:4] + b"*" * (len(frame) - 4)  # an orphan: nobody knows what is in it
+        return frame[:4] + b"*" * (len(frame) - 4)  # an orphan: its content is unknown
     return mask(direction, exchange.api_key, exchange.api_version, frame)
 
 

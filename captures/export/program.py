@@ -25,7 +25,7 @@ _WIDTH = 100
 
 
 class NoProgram(BarnabasError):
-    """The exchange cannot be asked again; the text says why."""
+    """The request cannot be sent again; the text says why."""
 
 
 def program(exchange: Exchange, values: bool = False) -> str:

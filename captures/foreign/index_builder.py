@@ -28,7 +28,7 @@ _REQUEST_OFFSET = Record._fields.index("request_offset")
 
 
 def foreign_notes(reassembler: Reassembler, lost: int, unread: int, ports: Collection[int]) -> list[str]:
-    """What is to be said of a foreign capture: conversations that are not Kafka, bytes that are missing."""
+    """Notes on a foreign capture: conversations that are not Kafka, bytes that are missing."""
     notes = []
     if reassembler.foreign:
         shown = ", ".join(map(str, ports))
@@ -132,7 +132,7 @@ class ForeignIndex:
         self.index.refresh()
 
     def start(self, rows: int = 1000) -> None:
-        """Read until so many rows are there (or `FIRST_SECONDS` are over), and the rest in a thread."""
+        """Read until `rows` rows are there (or for `FIRST_SECONDS`), and the rest in a thread."""
         more = True
         until = time.monotonic() + FIRST_SECONDS
         while more and self._skimmer.rows < rows and time.monotonic() < until:
@@ -146,7 +146,7 @@ class ForeignIndex:
         try:
             while not self._stop.is_set() and self.advance():
                 pass
-        except Exception as error:  # nobody waits for it here: it is said in the notes
+        except Exception as error:  # no caller waits in this thread: the notes report it
             self._failed = f"not read to its end: {type(error).__name__}: {error}"
 
     @property
@@ -168,7 +168,7 @@ class ForeignIndex:
         return self._source.read, known
 
     def notes(self) -> list[str]:
-        """What is to be said of the capture, as far as it was read."""
+        """Notes on the capture, as far as it was read."""
         scanner = self.scanner
         notes = [note for note in (self._source.note, scanner.windows.note, self._failed) if note]
         notes += foreign_notes(scanner.reassembler, scanner.lost, scanner.unread_so_far, self._ports)

@@ -28,7 +28,7 @@ class KafkaRecognizer:
 
     - a whole request decodes, and a response with its correlation id decodes as its answer,
     - or a whole request with a client id of clear characters decodes, or its answer does,
-    - or several requests decode one after the other, and the other side says nothing that was captured,
+    - or several requests decode one after the other, and nothing of the other side was captured,
     - or several are answered by their correlation ids, where frames were cut by the capture.
 
     It is another protocol when a frame is no request that could be, or no frame.
@@ -43,7 +43,7 @@ class KafkaRecognizer:
         self._decoded: set[int] = set()
         self._paired: set[int] = set()
         self.answered = False
-        """the other side has said something, though it may not be known where its frames begin"""
+        """the other side has sent something, though it may be unknown where its frames begin"""
 
     def awaits(self, correlation_id: int) -> bool:
         """Whether a request waits for that response."""
@@ -70,7 +70,7 @@ class KafkaRecognizer:
             verdict = self._judge(one)
             if verdict is not Verdict.UNDECIDED:
                 return verdict
-        # A frame that can never be whole as long as it is kept says nothing more.
+        # A frame larger than what is kept never becomes whole.
         too_large = not self._decoded and int.from_bytes(self._heads[0][:4], "big") > MOST_KEPT
         return self.last() if self.kept > MOST_KEPT or too_large else Verdict.UNDECIDED
 

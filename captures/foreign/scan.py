@@ -42,7 +42,7 @@ class StreamConsumer(Protocol):
         """Bytes that are not in the capture follow; False: the next frame is to be looked for."""
 
     def gap(self, half: Any, size: int, unread: int) -> None:
-        """So many bytes are missing, and so many could not be read; the next data starts a frame."""
+        """`size` bytes are missing, and `unread` could not be read; the next data starts a frame."""
 
     def unseen(self, half: Any, size: int, unread: int, time_ns: int) -> None:
         """The same at the end of a direction, of its connection or of the capture."""
@@ -235,7 +235,7 @@ class Scanner:
         for side in flow.sides:
             side.quick = settled and side.synced and side.next is not None and side.half is not None
 
-    # what the careful road tells
+    # events of the reference path
 
     def _event(self, event: Opened | Data | Gap | Closed) -> None:
         if isinstance(event, Data):

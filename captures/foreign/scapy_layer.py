@@ -102,7 +102,7 @@ class _Frame(Packet):  # type: ignore[misc]
 
     def add_payload(self, payload: Any) -> None:
         super().add_payload(payload)
-        if isinstance(payload, Body):  # what it is of is in the header, unless something else was said there
+        if isinstance(payload, Body):  # the header takes API and version from the body, unless they were given
             for name in ("api_key", "api_version"):
                 self.fields.setdefault(name, getattr(type(payload), name))
 

@@ -65,7 +65,7 @@ class PlainConversation:
     began: bool
     raw_sasl: bool
     lossy: bool
-    """a loss is to be told with the next frame"""
+    """the next frame reports a loss"""
     halves: tuple[HalfConversation, HalfConversation]
 
 

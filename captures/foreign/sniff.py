@@ -123,7 +123,7 @@ class Tap:
         self.source = _Growing(interface)
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
-        self._stderr: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 - what the program says
+        self._stderr: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115
         try:
             if self.by == SOCKET:
                 self._listen()

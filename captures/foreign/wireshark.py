@@ -18,7 +18,7 @@ from typing import Any
 from ...errors import BarnabasError
 
 _AHEAD = 64
-"""Packets that are read before somebody wants them."""
+"""Packets that are read ahead."""
 _LOOK_SECONDS = 0.2
 _PROGRAM = "tshark"
 
@@ -125,7 +125,7 @@ def _capture_class() -> Any:
             if not self._eof_reached:
                 await super()._cleanup_subprocess(process)
                 return
-            # pyshark would kill one that has said everything but not ended, and never learn that it failed.
+            # pyshark would kill a tshark that has written everything but not ended, and miss its failure.
             self._running_processes.discard(process)
             if code := await process.wait():
                 raise WiresharkError(f"it ended with status {code}")

@@ -99,7 +99,7 @@ class PendingRequest:
 
 class Frames:
     """Takes ordinary packets and frames; calls the Skimmer `owner` for all others. `records` takes index records; with
-    None, the owner is told of every request and answer."""
+    None, the owner gets every request and answer."""
 
     def __new__(
         cls, owner: Any, records: bytearray | None, most_waiting: int, most_frame: int, most_name: int, /

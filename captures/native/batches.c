@@ -1,6 +1,6 @@
 /* The record batches and the throttle times of many frames at once, as rows of a fixed layout: no object is made of a frame, a
    field or a batch. What is odd in any way (bytes that do not fit, bytes left over, old message sets, null names) is left to
-   Python, which is the reference: captures/tables/bulk_batches.py has the layout of the rows and says who takes what.
+   Python, which is the reference: captures/tables/bulk_batches.py has the layout of the rows and says which side handles what.
    Memory: the rows lie in memory that is freed here, and are copied into the bytes that are given. Errors: MemoryError, TypeError. */
 #include "recording.h"
 #include "decoder/native/cursor.h"
@@ -124,7 +124,7 @@ static int keep_topic(struct Areas *areas, const Field *field, Cursor *c) {
     return 1;
 }
 
-/* A field that is asked for: what it says is remembered for the areas behind it, an area becomes rows. */
+/* A requested field: its value is kept for the areas behind it, an area becomes rows. */
 static int keep_area(const Field *field, Cursor *c) {
     static const uint8_t TYPES[] = {STRING, UUID, INT32, INT16, INT32, RECORDS};
     struct Areas *areas = c->into;

@@ -1,5 +1,5 @@
 /* Bytes that gather until they are written: grows by doubling, and keeps its memory when it is cleared.
-   Invariants: nothing grows or is cleared while somebody looks at the bytes (`exports`). Memory: a Buffer owns `bytes`. Errors:
+   Invariants: nothing grows or is cleared while its bytes are exported (`exports`). Memory: a Buffer owns `bytes`. Errors:
    MemoryError, BufferError. */
 #define _GNU_SOURCE
 #include "recording.h"

@@ -44,7 +44,7 @@ void queue_take(ConnectionRecorder *recorder) {
 
 /* --- reading a frame ------------------------------------------------------------------------------------------- */
 
-/* The body from `at` on is read to its end; the first code of every sink goes to `codes`, `seen` tells which there were.
+/* The body from `at` on is read to its end; the first code of every sink goes to `codes`, `seen` marks those that were there.
    One that was cut is read as far as it goes. */
 static int body_fits(const Shape *shape, const uint8_t *frame, Py_ssize_t size, Py_ssize_t cut, Py_ssize_t at,
                      int16_t *codes, uint32_t *seen) {
@@ -85,7 +85,7 @@ static Py_ssize_t body_of(const Shape *shape, const uint8_t *frame, Py_ssize_t s
     return at + (shape->header == 2);
 }
 
-/* What a request says; `acks` is 0 for one that gets no response. Its client is a new reference. */
+/* Read a request; `acks` is 0 for one that gets no response. Its client is a new reference. */
 int read_request(ConnectionRecorder *recorder, const uint8_t *frame, Py_ssize_t size, Py_ssize_t cut, Waiting *what, int *acks) {
     if (size < 10)
         return CARE;
@@ -323,11 +323,11 @@ static int find_request(ConnectionRecorder *recorder, const uint8_t *frame) {
     while (place < recorder->count && waiting_at(recorder, place)->id != id)
         place++;
     if (place == recorder->count) {
-        recorder->context->exchanges++; /* nobody asked for it */
+        recorder->context->exchanges++; /* an orphan: no request waits for it */
         recorder->context->frames++;
         return 0;
     }
-    recorder->context->exchanges += place; /* nobody answers them */
+    recorder->context->exchanges += place; /* they get no response */
     while (place--)
         queue_take(recorder);
     return 1;

@@ -240,7 +240,7 @@ static int take(Frames *frames, const Frame *frame, long long time_ns, PyObject 
     }
     if (!side->half || !PyObject_TypeCheck(side->half, HalfConversation_type))
         return 0;
-    Py_INCREF(found); /* whoever is told may forget the connection */
+    Py_INCREF(found); /* the callee may drop the connection */
     side->next = (segment.sequence + (uint32_t)segment.length) & 0xFFFFFFFF;
     const uint8_t *payload = frame->data + segment.start;
     Py_ssize_t have = frame->captured - segment.start;

@@ -541,7 +541,7 @@ int frames_feed(Frames *frames, HalfConversation *half, long long time_ns, const
             memcpy(head + half->have, data + at, step);
             if (half->have + step == 4) {
                 long long size = (int32_t)get32(head);
-                if (size < 0 || size > frames->most_frame) /* Python says what it is */
+                if (size < 0 || size > frames->most_frame) /* Python decides what it is */
                     return tell(frames, "data", (PyObject *)half, time_ns, data + at, end - at, NULL, offset + at);
                 half->missing = half->size = size;
             }

@@ -20,10 +20,10 @@ typedef struct {
     long long number;
     char began, raw_sasl;
     PyObject *waiting, *ids, *halves;
-    PyObject *name; /* the client id that it said last, and its number */
+    PyObject *name; /* the last client id, and its number */
     long long named;
     /* For who writes frames: segment_writer.c. */
-    char lossy; /* a loss is to be told with the next frame */
+    char lossy; /* the next frame reports a loss */
     char attached;
     long long segment; /* that this is attached to */
     Py_buffer next;    /* two uint64: the next sequence numbers of both halves */
@@ -69,7 +69,7 @@ typedef struct {
 typedef struct {
     PyObject_HEAD
     PyObject *owner;   /* the Python Skimmer, for all that is rare */
-    PyObject *records; /* a bytearray that takes index records; None: the owner is told of every frame, or `writes` */
+    PyObject *records; /* a bytearray that takes index records; None: the owner gets every frame, or `writes` */
     char writes;       /* frames go into segments */
     PyObject *index;   /* of the segment: its records */
     Buffer *buffer;    /* its bytes that are not flushed */

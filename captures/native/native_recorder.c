@@ -18,7 +18,7 @@ PyTypeObject *ConnectionRecorder_type;
 /* Bytes of a frame that are kept, its size included. */
 static inline Py_ssize_t most_kept(const RecorderContext *context) { return context->keep ? context->keep + 4 : PY_SSIZE_T_MAX; }
 
-/* Of the next bytes of a frame, so many are not looked at. */
+/* How many of the next bytes of a frame are not read. */
 static Py_ssize_t unseen_of(const Held *held) {
     Py_ssize_t to = held->holes ? held->hole[held->holes - 1].to : 0;
     return to > held->size && !held->skipped ? to - held->size : 0;
@@ -32,7 +32,7 @@ Py_ssize_t recorder_missing(const ConnectionRecorder *recorder, int direction) {
     return !held->size ? 0 : whole < held->size + held->skipped ? -1 : whole - held->size - held->skipped;
 }
 
-/* Not to copy what nobody looks at. Once that is little, it is not asked again: every time the frame is read from its start. */
+/* Leave out bytes that are not read. Not tried again once that saves little: each try reads the frame from its start. */
 static void make_hole(ConnectionRecorder *recorder, Held *held, Py_ssize_t whole) {
     Py_ssize_t size = unseen_behind(recorder, held == &recorder->held[1], held->bytes, held->size, whole);
     held->whole = size < LEAST_HOLE || held->holes == MOST_HOLES - 1;
@@ -42,7 +42,7 @@ static void make_hole(ConnectionRecorder *recorder, Held *held, Py_ssize_t whole
     held->hole[held->holes++].to = held->size + size;
 }
 
-/* What the first `most` bytes are, as far as they are there, where somebody else may see them. */
+/* What the first `most` bytes are, as far as they are there, made safe for other readers. */
 static void fill_holes(Held *held, Py_ssize_t most) {
     most = most < held->size ? most : held->size;
     for (int i = 0; i < held->holes; i++) {

@@ -69,9 +69,9 @@ typedef struct {
     Py_ssize_t spared; /* bytes of them */
     Shape *rows[2][MOST_KEYS];
     Py_ssize_t frames, exchanges, errors;
-    Py_ssize_t keep; /* of a frame no more than its size and so many bytes are kept; 0: all */
+    Py_ssize_t keep; /* most bytes of a frame that are kept, without its size; 0: all */
     int reason;
-    int counting; /* nothing is written, and of requests that wait no more is kept than tells what they are */
+    int counting; /* nothing is written, and only the beginnings of requests that wait are kept */
 } RecorderContext;
 
 extern PyTypeObject *RecorderContext_type;
@@ -94,7 +94,7 @@ typedef struct {
 #define MOST_HOLES 8
 #define MOST_HEAD 256 /* bytes that are kept of a request where frames are only counted */
 
-/* The beginning of a frame. Where frames are only counted there are holes in it: records that nobody looks at, which are not
+/* The beginning of a frame. Where frames are only counted there are holes in it: records that are not read, and not
    copied; the bytes that stand there mean nothing. */
 typedef struct {
     uint8_t *bytes;
@@ -135,13 +135,13 @@ int read_request(ConnectionRecorder *recorder, const uint8_t *frame, Py_ssize_t 
 int take_request(ConnectionRecorder *recorder, const uint8_t *data, Py_ssize_t size, Py_ssize_t cut, int64_t time_ns, Memory *owned,
                  int64_t base);
 int take_response(ConnectionRecorder *recorder, const uint8_t *data, Py_ssize_t size, Py_ssize_t cut, int64_t time_ns, int64_t base);
-/* How many bytes behind the first `size` of a frame of `whole`, its size included, nobody is going to look at; 0: not known. */
+/* How many bytes behind the first `size` of a frame of `whole`, its size included, will not be read; 0: not known. */
 Py_ssize_t unseen_behind(ConnectionRecorder *recorder, int direction, const uint8_t *data, Py_ssize_t size, Py_ssize_t whole);
 
 extern PyTypeObject *ConnectionRecorder_type;
 int recorder_feed(ConnectionRecorder *recorder, int direction, const uint8_t *data, Py_ssize_t size, Py_ssize_t *at, int64_t time_ns,
                int64_t base, int64_t stop);
-Py_ssize_t recorder_unseen(const ConnectionRecorder *recorder, int direction); /* of the next bytes, so many may be anything */
+Py_ssize_t recorder_unseen(const ConnectionRecorder *recorder, int direction); /* how many of the next bytes are not read */
 Py_ssize_t recorder_missing(const ConnectionRecorder *recorder, int direction); /* bytes to the end of a frame; -1: not known yet */
 PyTypeObject *connection_recorder_type(void);
 PyTypeObject *recorder_context_type(void);

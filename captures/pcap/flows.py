@@ -152,7 +152,7 @@ class Flow:
     foreign: bool = False
     handshake: bool = False  # its SYN was captured
     recognizer: Recognizer | None = None
-    given_up: bool = False  # told as unreached
+    given_up: bool = False  # reported as unreached
     ender: int = -1  # whose FIN came first
     comments: tuple[str, ...] = ()
     held: list[tuple[int, Data]] = field(default_factory=list)

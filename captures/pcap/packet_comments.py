@@ -14,7 +14,7 @@ _TLS_COMMENTS = {leg: f"{MARK}tls on the {leg} leg" for leg in ("client", "broke
 
 
 def tls_comments(legs: Collection[str]) -> tuple[str, ...]:
-    """What a connection's first packet says of the legs that are TLS: see `decoder.connection.events.Opened`."""
+    """The legs that are TLS, from the comments of a connection's first packet: see `decoder.connection.events.Opened`."""
     return tuple(comment for leg, comment in _TLS_COMMENTS.items() if leg in legs)
 
 

@@ -14,14 +14,14 @@ from . import tunnels
 from .pcapng import LINKTYPE_ETHERNET, enhanced_packet
 
 FIN, SYN, RST, PSH, ACK = 0x01, 0x02, 0x04, 0x08, 0x10
-MAX_LENGTH = 0xFFFF  # that IP can tell
+MAX_LENGTH = 0xFFFF  # the most an IP header can express
 MAX_PAYLOAD = 65_000  # with its headers below the 65,535 bytes that an IPv4 packet can have
 
 Address = tuple[str, int]
 
 # Locally administered addresses: there was no Ethernet, only a stream of bytes.
 _MAC = {0: b"\x02\x00\x00\x00\x00\x01", 1: b"\x02\x00\x00\x00\x00\x02"}
-# In the SYN: a maximum segment size, and a window scale of 14, because nobody acknowledges between two frames and
+# In the SYN: a maximum segment size, and a window scale of 14, because nothing acknowledges between two frames and
 # a window that looks full would be reported as a fault of the network.
 _SYN_OPTIONS = bytes([2, 4, 0xFF, 0xC4, 3, 3, 14, 1])
 
@@ -191,7 +191,7 @@ def network_start(linktype: int, data: bytes) -> int | None:
 def parse(linktype: int, data: bytes, size: int = 0) -> TcpSegment | None:
     """The TCP segment in a packet, or None for anything else (other protocols, fragments, cut headers).
 
-    `size`: the packet's length on the wire, which tells what was cut where the IP header does not.
+    `size`: the packet's length on the wire, for packets whose IP header does not give it.
     """
     start = network_start(linktype, data)
     while start is not None and start + 20 <= len(data):

@@ -192,7 +192,7 @@ class CaptureReader:
         file, offset = self._file, start
         order = self.order if start else "<"
         size = self._size()
-        if not 0 <= start <= size:  # what is there says so: a file system refuses places that no file has
+        if not 0 <= start <= size:  # file systems refuse offsets beyond any file
             self.note = BEYOND.format(offset=start, size=size)
             return
         file.seek(start)

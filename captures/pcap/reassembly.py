@@ -158,7 +158,7 @@ class Reassembler:
             at = packet.data_offset + segment.start
             data = Data(flow, direction, packet.time_ns, segment.payload, packet.offset, at, packet.comments, segment.cut)
             if flow.sides[1 - direction].waiting:
-                # What the other side says now may be about bytes that are still missing: an answer must not
+                # What the other side sends now may refer to bytes that are still missing: an answer must not
                 # overtake its question.
                 flow.held.append((segment.sequence, data))
                 if len(flow.held) > _MAX_WAITING:
@@ -192,7 +192,7 @@ class Reassembler:
         return self._in_order or flow.broker[1] in self._ports or flow.broker in self._brokers
 
     def _established(self, flow: Flow) -> Iterator[StreamEvent]:
-        """The flow has gone beyond its SYN: tell of it, if it is known for Kafka by its broker."""
+        """The flow has gone beyond its SYN: report it, if its broker makes it Kafka."""
         self.opening.pop(id(flow), None)
         if flow.given_up:  # late, but there
             flow.given_up = flow.kafka = False
@@ -221,7 +221,7 @@ class Reassembler:
 
     @property
     def foreign(self) -> int:
-        """How many conversations with data are not Kafka, as far as anybody can tell."""
+        """How many conversations with data are not Kafka, as far as is known."""
         flows = {id(flow): flow for flow, _ in self._flows.values()}.values()
         return self._foreign + len(self._strangers) + sum(flow.foreign and not flow.kafka for flow in flows)
 

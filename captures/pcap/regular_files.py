@@ -24,7 +24,7 @@ class NotAFile(BarnabasError, OSError):
 
 def open_fd(path: AnyPath) -> int:
     """A file descriptor to read a file by. Raises OSError; `NotAFile` for pipes, sockets and devices, at once."""
-    # A pipe that nobody writes to would be waited for in `open` itself.
+    # `open` itself would wait for the writer of a pipe.
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     try:
         kind = stat.S_IFMT(os.fstat(fd).st_mode)

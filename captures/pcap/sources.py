@@ -22,7 +22,7 @@ STDIN = Path("-")
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _CHUNK = 1 << 20
 _FREE, _EXPANSION = 256 << 20, 250
-"""A file may unpack to so many bytes, or to so many times its size: captures shrink to a tenth or so, bombs to nothing."""
+"""Limits of unpacking, in bytes and as a multiple of the file: captures shrink to about a tenth, bombs to nothing."""
 _BOMB = f"it unpacks to more than {_EXPANSION} times its size, as no capture does; if it is one, unpack it first"
 _HEAD_SIZE = 1 << 16
 Ends = frozenset[bytes]
@@ -96,11 +96,11 @@ class Source:
 
     @property
     def known(self) -> int:
-        """Bytes of the source; 0 when nobody knows."""
+        """Bytes of the source; 0 when unknown."""
         return 0 if self._raw is None or self.path == STDIN else os.fstat(self._raw.fileno()).st_size
 
     def fill(self, size: int) -> None:
-        """Have so many bytes unpacked, or all there are. Waits for standard input. May raise OSError (disk full)."""
+        """Unpack up to `size` bytes, or all there are. Waits for standard input. May raise OSError (disk full)."""
         while not self._ended and self._size() < size:
             self._step()
 

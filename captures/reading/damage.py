@@ -77,7 +77,7 @@ def spans(data: mmap.mmap | bytes) -> list[Span]:
         found.append(Span(covered, end, True))
         place, doubtful = end, None
     if place < len(data):
-        # Behind the last sync block: sound as far as anybody knows, unless a sync block in it says otherwise.
+        # Behind the last sync block: sound as far as is known, unless a sync block in it shows otherwise.
         found.append(Span(place, len(data), doubtful is None and not _ended(data, place)))
     return found
 
@@ -114,7 +114,7 @@ def _ended(data: mmap.mmap | bytes, place: int) -> bool:
 
 
 def _syncs(data: mmap.mmap | bytes) -> Iterator[tuple[int, int, Sync]]:
-    """(where it starts, where it ends, what it says) of everything that looks like a sync block."""
+    """(start, end, content) of everything that looks like a sync block."""
     at = data.find(SYNC_MAGIC)
     while at >= 0:
         start = at - 12
@@ -128,13 +128,13 @@ def _syncs(data: mmap.mmap | bytes) -> Iterator[tuple[int, int, Sync]]:
 
 
 def _is_whole(data: mmap.mmap | bytes, start: int, size: int) -> bool:
-    """Whether a block of that size fits, and says its size at its end as well."""
+    """Whether a block of that size fits, and repeats its size at its end."""
     end = start + size
     return size >= 12 and size % 4 == 0 and end <= len(data) and data[end - 4 : end] == struct.pack("<I", size)
 
 
 class MendingReader(CaptureReader):
-    """Reads a segment that nobody writes to any more; `damage` lists what was left out, in order."""
+    """Reads a segment that is no longer written; `damage` lists what was left out, in order."""
 
     def __init__(self, file: BinaryIO, name: str = "") -> None:
         super().__init__(file, name)
@@ -144,13 +144,13 @@ class MendingReader(CaptureReader):
         self._next_byte: dict[tuple[int, bytes, bytes], int] = {}  # of each direction of a conversation: its number
 
     def packets(self, start: int = 0) -> Iterator[Packet]:
-        told = 0
+        reported = 0
         if start or all(span.sound for span in self.spans):
             yield from super().packets(start)
             end = len(self._data)
             if start or self.note is None or self._next(self.end + 4, end) == end:
                 return
-            told = self.end  # there is more behind what stopped it
+            reported = self.end  # there is more behind what stopped it
         self.note = None
         self.interfaces.clear()
         self.first_interface = 0
@@ -164,7 +164,7 @@ class MendingReader(CaptureReader):
                     continue
                 if not span.sound and not _is_good(packet, usual):
                     self._leave_out(packet.offset, end, "a packet whose checksum, or time, is wrong")
-                elif self._is_usable(packet, found[number:]) and packet.offset >= told:
+                elif self._is_usable(packet, found[number:]) and packet.offset >= reported:
                     self.end = end
                     yield packet
         self.end = len(self._data)
@@ -326,5 +326,5 @@ def checksums_fit(data: bytes, size: int | None = None) -> bool:
 
 
 def _length_field(length: int) -> int:
-    """A length as IP tells it."""
+    """A length as an IP header holds it."""
     return length if length <= packets.MAX_LENGTH else 0

@@ -66,8 +66,8 @@ class _File:
 
 
 class EventReader:
-    """Reads a segment, a directory of segments, or a foreign capture. `read` tells what was not told yet: of a live
-    recording it may be called again and again. `end` tells what only the end of a capture makes known.
+    """Reads a segment, a directory of segments, or a foreign capture. `read` gives new events; for a
+    live recording it may be called again and again. `end` gives those that only the end of a capture reveals.
 
     `bytes_read` and `bytes_known` are for showing how far it is; `lost` counts the bytes missing in the streams.
     A file of a directory that cannot be read is left out, with a line in `note`. Raises `NotACapture`, or OSError, when
@@ -151,7 +151,7 @@ class EventReader:
         self._file = _File(path, source, own, follower)
 
     def _break_off(self) -> Iterator[ConnectionEvent]:
-        """What follows is another story."""
+        """What follows does not continue what came before."""
         for number in list(self._streams):
             yield Closed(number, self._now_ns)
         self._streams.clear()
@@ -175,7 +175,7 @@ class EventReader:
     # what happens
 
     def read(self) -> Iterator[ConnectionEvent]:
-        """What has happened and was not told yet."""
+        """The events since the last call."""
         while True:
             file = self._file
             if file is None:
@@ -197,7 +197,7 @@ class EventReader:
             yield from self._leave()
 
     def end(self) -> Iterator[ConnectionEvent]:
-        """Nothing more is to come: tell what waited, and close the files."""
+        """The last events, and close the files."""
         yield from self._leave()
 
     def _complete(self, event: ConnectionEvent | LegSeen) -> Iterator[ConnectionEvent]:

@@ -164,7 +164,7 @@ class Follower:
             if match:
                 number = int(match[1])
                 client, broker = match[2] or client, match[3] or broker
-            else:  # the packet that said so is damaged: a number that no connection has
+            else:  # the packet with the number is damaged: take one that no connection has
                 number |= 1 << 31
             if flow.interface == BROKER_LEG:
                 self._legs[id(flow)] = _Leg(number)
@@ -196,7 +196,7 @@ class Follower:
                 yield NonKafkaData(number, found) if isinstance(found, Opaque) else found
         how, by = event.how, event.by
         if self._own:
-            # The order of synthetic packets says nothing, only the comment does.
+            # The order of synthetic packets means nothing, only the comment does.
             how, by = stream.failed or how, _ended_by(event.comments)
         yield Closed(number, event.time_ns, how, by)
 
@@ -222,7 +222,7 @@ class Follower:
 
     def _data(self, stream: Stream, data: Data) -> Iterator[ConnectionEvent]:
         if self._own:
-            if not data.length:  # what is missing at the end of a direction is said by a packet without bytes
+            if not data.length:  # a packet without bytes reports what is missing at the end of a direction
                 yield from self._missing(stream, data)
                 return
             if stream.repeated and data.direction == 0:
@@ -365,5 +365,5 @@ def _ended_by(comments: tuple[str, ...]) -> str:
 
 
 def _word_of(comments: tuple[str, ...], start: str, words: tuple[str, ...]) -> str:
-    """Which of the words one of the comments says behind its start; "" when none does."""
+    """The word behind `start` in one of the comments; "" if there is none."""
     return next((word for comment in comments for word in words if comment == start + word), "")

@@ -62,7 +62,7 @@ class IndexColumns:
     layout = LAYOUT
 
     def __init__(self, index: Index, peer_infos: Mapping[int, PeerInfo] | None = None) -> None:
-        """`abouts`: what the index's connections have said of their ends."""
+        """`peer_infos`: what is known of both ends of the index's connections."""
         self._index = index
         self.peer_infos: Mapping[int, PeerInfo] = peer_infos or {}
 
@@ -168,7 +168,7 @@ class Selection:
         return total
 
     def exchange(self, row: Row | int) -> Exchange:
-        """The exchange of a row as filters want it: with topics, and what its connection has said."""
+        """The exchange of a row as filters want it: with topics, and what is known of its connection."""
         number = row if isinstance(row, int) else row.number
         return self.complete(self.capture.exchange(number), number)
 
@@ -204,7 +204,7 @@ class Selection:
         return own.recording if own is not None else str(segment)
 
     def _learn(self) -> None:
-        """Read the few exchanges that tell names of topic ids, and of clients and brokers."""
+        """Read the few exchanges that name topic ids, clients and brokers."""
         wanted = frozenset[int]()
         if self._topics:
             wanted |= naming_apis()

@@ -37,7 +37,7 @@ _REFUSED = re.compile(
 )
 _MOST_SAID = 300
 _GS_SECONDS = 30
-"""How long pyarrow tries to reach Google's store; a quarter of an hour if it is not told."""
+"""How long pyarrow tries to reach Google's store; a quarter of an hour by default."""
 
 
 class StorageError(BarnabasError, OSError):

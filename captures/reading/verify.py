@@ -109,7 +109,7 @@ def verify(path: Path, write: bool = False, tick: Callable[[int], None] = lambda
     verdict.damage = tuple(reader.damage)
     if not reader.damage:
         verdict.note = reader.note or ("" if builder.complete else INTERRUPTED)
-    # No index is made for what is not whole, so that everybody who opens it is told; and one that fits a damaged
+    # No index is made for what is not whole, so that opening it shows the damage; and one that fits a damaged
     # segment knows more than can still be read.
     if reader.damage:
         verdict.state = WRONG
@@ -171,7 +171,7 @@ def _write(path: Path, builder: Builder) -> None:
             files.close()
             raise
         files.finish(path.stat().st_size)
-        # The old index first: between the two, there is none, and whoever comes reads the segment.
+        # Remove the old index first: between the two there is none, and readers use the segment.
         paths(path)[0].unlink(missing_ok=True)
         for new, old in reversed(list(zip(made, paths(path), strict=True))):
             new.rename(old)

@@ -41,7 +41,7 @@ EventHandler = Callable[[str, dict[str, Any]], None]
 _WORD = re.compile(r"[^A-Za-z0-9_.-]+")
 _LABEL = 60
 _PARTIAL = re.compile(r"\.(.+)\.part")
-_MORE = 20  # reasons that came while one was being written, and are told
+_MORE = 20  # reasons that came while one was being written, and are listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class _Writing:
 
     name: str
     path: Path
-    lock: int  # its directory, locked: whoever finds it sees that it is being written
+    lock: int  # its directory, locked: readers see that it is being written
     reason: Reason
     until: float  # monotonic
     others: int = 0
@@ -116,7 +116,7 @@ class FlightRecorder:
         """Reasons for which nothing was written, as it was too soon, or there were enough."""
         self._source, self._rotate, self._on_event, self._clock = source, rotate, on_event, clock
         self._writing: _Writing | None = None
-        self._last: float | None = None  # when one began that nobody had asked for (monotonic)
+        self._last: float | None = None  # when the last automatic one began (monotonic)
         self._uncounted = 0  # counted since the last one was written
         self._full_reported = False
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -221,7 +221,7 @@ class FlightRecorder:
             except OSError:  # another file system, or one that knows no links
                 self._copy(writing, wanted)
         except FileNotFoundError:
-            return  # retention, or somebody, was faster
+            return  # retention was faster
         except OSError as error:
             writing.failed = f"cannot write {writing.path / path.name}: {error.strerror or error}"
             return
@@ -252,7 +252,7 @@ class FlightRecorder:
                 return
             writing.rotated = True
             if not writing.failed and not end:
-                self._rotate()  # tells `segment`
+                self._rotate()  # calls `segment`
         if end:
             for thread in writing.copying:
                 thread.join()
@@ -351,7 +351,7 @@ class FlightRecorder:
         try:
             self._on_event(kind, fields)
         except Exception:
-            pass  # whoever listens must not stop the recording
+            pass  # a listener must not stop the recording
 
 
 def label(text: str) -> str:
@@ -390,7 +390,7 @@ def _directories(directory: Path, pattern: re.Pattern[str] | None = None) -> lis
 
 
 def _is_written(path: Path) -> bool:
-    """Whether somebody writes this flight recording."""
+    """Whether this flight recording is being written."""
     try:
         file = os.open(path, os.O_RDONLY)
     except OSError:
@@ -415,7 +415,7 @@ def read_note(directory: Path) -> dict[str, Any] | None:
 
 
 def _is_automatic(directory: Path) -> bool:
-    """Whether a directory is a flight recording that nobody asked for."""
+    """Whether a directory is an automatic flight recording."""
     found = read_note(directory)
     return found is not None and found.get("kind") in _AUTOMATIC
 

@@ -286,7 +286,7 @@ class Index:
 
     @classmethod
     def of_files(cls, records: int, strings: int) -> "Index":
-        """An index in two open files that somebody writes; `refresh` picks up what is there."""
+        """An index in two open files that are being written; `refresh` picks up what is there."""
         index = cls(Head(0, 0, "0" * 32, -1, -1, -1))
         index._files = (records, strings)
         return index

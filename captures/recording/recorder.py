@@ -28,7 +28,7 @@ ASKED_LIMIT = 4096
 class Recorder:
     """Records connections into `directory` (made with mode 0700 if need be; OSError when that is impossible).
 
-    `redact` masks secrets with the same length (see `decoder.codec.secrets`). `snaplen`: no more than so many bytes of a frame are
+    `redact` masks secrets with the same length (see `decoder.codec.secrets`). `snaplen`: most bytes of a frame that are
     kept, from `LEAST_SNAPLEN` to `MOST_SNAPLEN` (ValueError). Call `flush` once a second when there is
     no traffic; otherwise flushing, rotation and retries happen by themselves. `on_event(kind, text)` hears
     "paused", "resumed", "segment", "undecoded" and "error". `counts`: frames, bytes, exchanges, errors, lost_bytes,
@@ -78,7 +78,7 @@ class Recorder:
         """The final name of the segment being written (now with `.part` behind it); None while paused."""
         return self._recording.path
 
-    # what the relay tells
+    # calls by the relay
 
     def opened(
         self,
@@ -144,7 +144,7 @@ class Recorder:
         self._fault(f"connection {conn}, its frames are no longer decoded", error)
 
     def skipped(self, conn: int, direction: int, time_ns: int, nbytes: int) -> None:
-        """`nbytes` of the client leg are not there, and belong to the frame of which the beginning was told last."""
+        """`nbytes` of the client leg are not there; they belong to the frame whose beginning came last."""
         connection = self._connection(conn, time_ns)
         try:
             if not self._native.skip(connection, direction, time_ns, nbytes) and not connection.broken:
@@ -373,7 +373,7 @@ class Recorder:
         try:
             self._on_event(kind, text)
         except Exception:
-            pass  # whoever listens must not stop the recording
+            pass  # a listener must not stop the recording
 
 
 def _sized(frame: bytes, cut: int = 0) -> bytes:

@@ -21,14 +21,14 @@ SEGMENT_BYTES = 64 << 20
 SEGMENT_SECONDS = 3600.0
 FLUSH_SECONDS = 1.0
 _FLUSH_BYTES = 3 * SYNC_EVERY // 4  # less than between sync blocks: who stops for these can flush as well
-_CARRIED_PART = 8  # a segment grows to so many times what was carried over into it
+_CARRIED_PART = 8  # a segment grows to this multiple of what was carried over into it
 _RETRY_SECONDS = 1.0
 
 EventHandler = Callable[[str, str], None]
 
 
 class Recording:
-    """Writes segments and their indexes. `in_flight` tells which requests wait; `on_event(kind, text)` hears
+    """Writes segments and their indexes. `in_flight` gives the requests that wait; `on_event(kind, text)` hears
     "paused", "resumed" and "segment" (one was closed). The constructor raises OSError if it cannot begin."""
 
     def __init__(
@@ -216,7 +216,7 @@ class Recording:
         try:
             self._on_event(kind, text)
         except Exception:
-            pass  # whoever listens must not stop the recording
+            pass  # a listener must not stop the recording
 
     # writing
 

@@ -24,7 +24,7 @@ from .index import paths
 _NAME = re.compile(r"\d{8}-\d{6}-\d{4,}\.pcapng(\.part)?")
 _LEFT = re.compile(r"\d{8}-\d{6}-\d{4,}\.(index|strings)")
 _SETTLED_SECONDS = 60.0
-"""A file that nobody holds and that is younger than this may only just be in the making."""
+"""A file without a lock that is younger than this may still be under construction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class Retention:
         return Removed(tuple(each.path.name for each in removed), sum(each.bytes for each in removed), failed)
 
     def _sweep(self, now: float) -> None:
-        """Remove indexes whose segment went while somebody was killed."""
+        """Remove indexes left behind by a process that was killed after removing the segment."""
         for path in _left(self.directory):
             name = path.stem + ".pcapng"
             if any(path.with_name(name + suffix).exists() for suffix in ("", ".part")):

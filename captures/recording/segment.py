@@ -59,7 +59,7 @@ class Sync(NamedTuple):
 
 
 def parse_sync(body: bytes) -> Sync | None:
-    """Read a custom block's body; None when it is somebody else's, or damaged."""
+    """Read a custom block's body; None when it is foreign or damaged."""
     if len(body) < 4 + _SYNC.size or struct.unpack_from("<I", body)[0] != ENTERPRISE:
         return None
     magic, crc, flags, covered, count = _SYNC.unpack_from(body, 4)

@@ -37,7 +37,7 @@ _TOPIC_FIELDS = ("name", "topic", "topic_id", "topic_name")
 
 
 def absent_topics(answer: Message) -> frozenset[Any]:
-    """The topics, by name or id, that an answer says are not there."""
+    """The topics, by name or id, that an answer reports as absent."""
     rows = {path.partition(".")[0] for path, code in answer.errors() if code in _ABSENT}
     return frozenset(_topic(answer, row) for row in rows)
 
@@ -58,7 +58,7 @@ class Absent:
         self._topics: frozenset[Any] = frozenset()
 
     def in_vain(self, answer: Message) -> None:
-        """The target was asked for as long as patience lasts, and this is what it says still."""
+        """The target still gives this answer at the end of the timeout."""
         self._topics |= absent_topics(answer)
 
     def hopeless(self, answer: Message) -> bool:

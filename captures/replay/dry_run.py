@@ -28,8 +28,8 @@ _ANSWERED = {
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """One request. `version`: what it would be sent at, None where it is left out; `why` says why. `renamed`: what it
-    says otherwise, by name; `mapped`: what answers of the target decide."""
+    """One request. `version`: what it would be sent at, None where it is skipped; `why` gives the reason. `renamed`:
+    replaced values by field; `mapped`: fields that answers of the target decide."""
 
     call: Call
     version: int | None

@@ -156,7 +156,7 @@ PRODUCE = facts.api_key("Produce")
 
 
 class NotKnown(Exception):
-    """The target has not yet said what it calls this."""
+    """The target's value for this is not known yet."""
 
     def __init__(self, role: Role, value: Any) -> None:
         super().__init__(f"{role} {value!r}")
@@ -165,7 +165,7 @@ class NotKnown(Exception):
 
 @dataclass(slots=True)
 class Recorded:
-    """What the recording says of its own cluster, as far as it was read."""
+    """The recorded cluster, as far as the recording was read."""
 
     topics: dict[bytes, str] = field(default_factory=dict)
     partitions: dict[str, int] = field(default_factory=dict)
@@ -223,7 +223,7 @@ class IdMapping:
             return value
 
     def change(self, role: Role, value: Any, scope: Scope, name: str) -> Any:
-        """What to say to the target instead of a recorded value; NotKnown if only an answer can tell."""
+        """The value for the target in place of a recorded one; NotKnown if only an answer can provide it."""
         match role:
             case Role.TOPIC:
                 return self.names.topic(value)
@@ -255,7 +255,7 @@ class IdMapping:
             case Role.CLUSTER_ID:
                 return self.cluster_id if value else value
             case Role.REACHED_BROKER:
-                return -1  # it may be another broker here; nobody is refused who does not say (KIP-1242)
+                return -1  # it may be another broker here; -1 is never refused (KIP-1242)
             case Role.TELEMETRY_ID:
                 return self.telemetry.get(value, value)
             case Role.RESOURCE_NAME:
@@ -391,7 +391,7 @@ class IdMapping:
 
 
 def question(asked: Message) -> Scope:
-    """What a request says once for all of it, which its answer need not repeat."""
+    """The scope of a whole request, which its answer need not repeat."""
     root = _root(asked)
     scope: dict[Role, Any] = {}
     if "group_id" in root:

@@ -138,7 +138,7 @@ _SIZE = struct.Struct(">i")
 
 
 class CannotSend(BarnabasError):
-    """The target cannot be asked this; the text says why."""
+    """The request cannot be sent to the target; the text says why."""
 
 
 class Preparer:
@@ -172,7 +172,7 @@ class Preparer:
         return found
 
     def request(self, call: Call) -> Message:
-        """The request for the target. Raises NotKnown (an answer that is still to come has to tell an id), CannotSend."""
+        """The request for the target. Raises NotKnown (a later answer has to provide an id), CannotSend."""
         exchange = call.exchange
         message = exchange.request_message
         if message is None:

@@ -126,7 +126,7 @@ def _naming_fields(of: Tree) -> tuple[tuple[int, Role, int | None], ...]:
 
 class Pair:
     """Two values that stand at the same place of two messages of one API. `missing`: one side lacks it (a row of an
-    array; `there` says which side has it)."""
+    array; `missing` names the side)."""
 
     __slots__ = ("field", "got", "missing", "path", "recorded", "role", "scope", "volatile")
 
@@ -152,7 +152,7 @@ Translate = Callable[[Role, Any, Scope], Any]
 def pairs(recorded: Message, got: Message, translate: Translate, scope: Scope | None = None) -> Iterator[Pair]:
     """Every pair of values of two responses (or requests), which may be of different versions: fields that only one
     version has are left out. Rows of arrays are matched by what names them (a topic, a partition, a map key), else by
-    position. `scope`: what the question said (a group, say) that the answers do not repeat."""
+    position. `scope`: what the request named (a group, say) and the answers do not repeat."""
     yield from _struct_pairs(
         recorded.plan.root, tree_of(recorded), recorded.values, got.plan.root, got.values, "", scope or {}, translate
     )

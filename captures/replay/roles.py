@@ -20,7 +20,7 @@ from ...decoder.wire.frame import Direction
 
 
 class Role(StrEnum):
-    """What a field says, as far as a replay has to know. The value is a word for people."""
+    """What a field holds, as far as a replay has to know. The value is a word for people."""
 
     TOPIC = "topic"
     """a topic's name"""
@@ -57,7 +57,7 @@ class Role(StrEnum):
     DIRECTORY_ID = "directory id"
     """log directories: ids and paths"""
     CLIENT_ID = "client id"
-    """of another client, as the broker tells it; with its host"""
+    """of another client, as the broker reports it; with its host"""
     TELEMETRY_ID = "telemetry id"
     """client instance and subscription ids (KIP-714)"""
     TOKEN = "token"
@@ -90,7 +90,7 @@ STABLE = frozenset(
 """The roles whose values are the same again, renaming and other positions apart."""
 VOLATILE = frozenset(Role) - STABLE
 """The roles whose values two runs, or two clusters, have differently although nothing is different."""
-# Offsets that tell how far a log is at that moment, not where a record is: other traffic, and time, move them.
+# Offsets of a log's ends at that moment, not of a record: other traffic, and time, move them.
 _MOVING = frozenset(
     {"high_watermark", "last_stable_offset", "log_start_offset", "low_watermark", "log_end_offset"}
 )

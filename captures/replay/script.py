@@ -25,7 +25,7 @@ _LATEST = -1
 _PRODUCER_AT, _HEADER = 43, 61
 
 WAITING = frozenset(facts.api_key(name) for name in ("Fetch", "ShareFetch"))
-"""Requests that brokers answer late on purpose, when there is nothing yet: nobody else waits for those answers."""
+"""Requests that brokers answer late on purpose, when there is nothing yet: no other connection waits for those answers."""
 
 
 class Do(IntEnum):
@@ -39,11 +39,11 @@ class Do(IntEnum):
 
 
 class Call:
-    """One recorded request with its answer. `skip`: why it is not sent. `plain`: nothing in it has to be said otherwise.
+    """One recorded request with its answer. `skip`: why it is not sent. `plain`: nothing in it has to change.
     `left_out`: the partitions of a Produce request that are not sent, in the recording's words.
     `taken`: the target's answer for the part of a Produce request that it took; the rest is to be sent again.
 
-    `done` and the fields behind it belong to whoever replays.
+    `done` and the fields behind it belong to the player.
     """
 
     __slots__ = (
@@ -177,7 +177,7 @@ class Script:
     def _count(self, what: str) -> None:
         self.left_out[what] = self.left_out.get(what, 0) + 1
 
-    # what the recording says of its cluster
+    # the recorded cluster
 
     def _learn(self, exchange: Exchange) -> None:
         key, answer, asked = exchange.api_key, exchange.response_view, exchange.request_view
@@ -243,7 +243,7 @@ _WITH_VALUES = frozenset(
 
 
 def _active(message: Message) -> bool:
-    """Whether anything in a request may have to be said otherwise, renaming apart."""
+    """Whether anything in a request may have to change, renaming apart."""
     if message.api_key == _FETCH and message.api_version >= 7:
         return True
     tree = tree_of(message)

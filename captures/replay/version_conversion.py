@@ -40,7 +40,7 @@ def folds(api: str) -> bool:
 
 
 class Lossy(Exception):
-    """A version cannot say all of it; the text says what."""
+    """A version cannot express all of it; the text says what."""
 
 
 TopicIds = Callable[[str], bytes | None]

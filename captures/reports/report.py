@@ -11,7 +11,7 @@ from .queries import REPORTS, Engine, Query
 
 _STRETCHES = (1, 10, 60, 600, 3600, 6 * 3600, 86400, 7 * 86400)
 _CHART = 120
-"""A chart has about so many stretches of time, at most."""
+"""Most intervals of a chart, about."""
 
 
 @dataclass(slots=True)
@@ -75,7 +75,7 @@ def _report(engine: Engine, name: str, query: Query, bucket: int) -> Report:
 
 
 def stretch(engine: Engine) -> int:
-    """Seconds that divide what the tables hold into so many stretches as a chart shows."""
+    """Seconds per interval, so that the time range of the tables fits a chart."""
     if "exchanges" not in engine.tables:
         return 3600
     (row,) = engine.query("SELECT min(time_ns) AS first_ns, max(time_ns) AS last_ns FROM exchanges")

@@ -21,7 +21,7 @@ _GROUP, _TRANSACTION = 0, 1
 
 
 class Cluster:
-    """`ports` gives each node its served port; a client is told the host by which it found the server."""
+    """`ports` gives each node its served port; a client gets the host by which it found the server."""
 
     def __init__(self, recorded: RecordedExchanges, progress: Progress, ports: dict[int, int]) -> None:
         self._recorded, self._progress, self._ports = recorded, progress, ports
@@ -47,7 +47,7 @@ class Cluster:
                     self._topics[name][kept.position] = kept, topic
             if asked is None or (not asked and kept.api_version == 0):
                 self._all.append(kept.position)
-        for position in self._all:  # a list of all topics also says which are not there
+        for position in self._all:  # a list of all topics also shows which are not there
             kept = self._at[position]
             for name, known in self._topics.items():
                 if position not in known:
@@ -114,7 +114,7 @@ class Cluster:
         return found
 
     def _every_broker(self, fields: dict[str, Any], source: RecordedExchange) -> None:
-        """Old answers list live brokers; a client must find every leader that it is told."""
+        """Old answers list live brokers; a client must find every leader that it is given."""
         there = {broker["node_id"] for broker in fields["brokers"]}
         leaders = {p["leader_id"] for topic in fields["topics"] for p in topic["partitions"]}
         for node in sorted((leaders - there) & set(self._recorded.brokers)):
@@ -248,7 +248,7 @@ class Offers:
         return Reply(fitting("response", API_VERSIONS, ask.version, fields), "recorded")
 
     def refusal(self) -> Reply:
-        """What a broker says to a version of ApiVersions that it does not have: version 0, with its own range."""
+        """A broker's answer to a version of ApiVersions that it does not have: version 0, with its own range."""
         low, high = self.ranges.get(API_VERSIONS, (0, 0))
         own = [{"api_key": API_VERSIONS, "min_version": low, "max_version": high}]
         return Reply({"error_code": UNSUPPORTED, "api_keys": own}, version=0)

@@ -28,7 +28,7 @@ from .transactions import Transactions
 from .usage import Content, Produced, Usage
 
 _WAIT_BY_NATURE = frozenset({"Fetch", "JoinGroup", "SyncGroup"})
-"""Their answers come when there is something to tell: recorded times are not waited for as well."""
+"""Their answers come when there is something to report: recorded times are not added."""
 
 Handler = Callable[[LiveRequest], "Reply | DelayedReply"]
 
@@ -99,12 +99,12 @@ class Engine:
 
     @property
     def nodes(self) -> dict[int, tuple[str, int]]:
-        """The recorded brokers by node id, as clients were told."""
+        """The recorded brokers by node id, as in answers to clients."""
         return self.recorded.brokers
 
     def read(self, session: Session, frame: bytes, now: float, time_ms: int) -> LiveRequest:
-        """A live request. Raises `decoder.DecodeError` for one that cannot be read, and `NotRecorded` for a version that
-        nobody here knows (but of ApiVersions, whose refusal tells the client which it may use)."""
+        """A live request. Raises `decoder.DecodeError` for one that cannot be read, and `NotRecorded` for an unknown
+        version (but of ApiVersions, whose refusal names the versions that the client may use)."""
         try:
             message = decoder.decode_request(frame)
         except decoder.TrailingBytes as fault:

@@ -317,7 +317,7 @@ class _Member:
     topics: list[str] = field(default_factory=list)
     pattern: str = ""
     epoch: int = 0
-    told: Owned | None = None
+    last_assignment: Owned | None = None
     has: Owned = field(default_factory=set)
 
 
@@ -383,21 +383,21 @@ class ConsumerGroups:
         taken: Owned = set()
         for other in group.members.values():
             if other is not member:
-                taken |= other.has | (other.told or set())
-        if member.has - target or (member.told or set()) - target:
+                taken |= other.has | (other.last_assignment or set())
+        if member.has - target or (member.last_assignment or set()) - target:
             may_have = member.has & target  # first it gives up what is to be another's
         else:
             may_have = target - taken
             member.epoch = group.epoch
-        news = may_have if may_have != member.told else None
-        member.told = may_have
+        news = may_have if may_have != member.last_assignment else None
+        member.last_assignment = may_have
         return self._answer(member.id, max(member.epoch, 1), news)
 
     def _answer(self, member_id: str, epoch: int, assignment: Owned | None, code: int = 0) -> Reply:
         topics: dict[str, list[int]] = {}
         for topic, partition in sorted(assignment or ()):
             topics.setdefault(topic, []).append(partition)
-        told = [
+        topic_partitions = [
             {"topic_id": UUID(bytes=self._recorded.topic_ids[topic]), "partitions": partitions}
             for topic, partitions in topics.items()
         ]
@@ -405,7 +405,7 @@ class ConsumerGroups:
             {
                 "error_code": code, "member_id": member_id, "member_epoch": epoch,
                 "heartbeat_interval_ms": self._interval,
-                "assignment": None if assignment is None else {"topic_partitions": told},
+                "assignment": None if assignment is None else {"topic_partitions": topic_partitions},
             }
         )  # fmt: skip
 
@@ -437,7 +437,7 @@ class ConsumerGroups:
             for partition in range(self._logs.partitions.get(topic, 0)):
                 # Whoever has it keeps it, as long as nobody has much less.
                 least = min(len(target[member_id]) for member_id in interested)
-                keeper = next((m for m in interested if (topic, partition) in (group.members[m].told or ())), None)
+                keeper = next((m for m in interested if (topic, partition) in (group.members[m].last_assignment or ())), None)
                 if keeper is None or len(target[keeper]) > least:
                     keeper = next(m for m in interested if len(target[m]) == least)
                 target[keeper].add((topic, partition))

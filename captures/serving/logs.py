@@ -243,7 +243,7 @@ class Logs:
         self.hidden: dict[Partition, int] = {}
         self.live: set[Partition] = set()
         self.others: set[Partition] = set()
-        """Partitions into which somebody else than the recorded clients wrote."""
+        """Partitions into which others than the recorded clients wrote."""
         self.sent: dict[Partition, list[Entry]] = defaultdict(list)
         """What recorded clients produced, and was not refused; in the order in which they did."""
         self._own: dict[Partition, list[Entry]] = defaultdict(list)

@@ -29,7 +29,7 @@ Wanted = list[tuple[dict[str, Any], dict[str, Any]]]
 class _Session:
     epoch: int = 1
     wanted: dict[Any, tuple[dict[str, Any], dict[str, Any]]] = field(default_factory=dict)
-    told: dict[Any, Any] = field(default_factory=dict)
+    sent: dict[Any, Any] = field(default_factory=dict)
 
 
 class FetchSessions:
@@ -79,8 +79,8 @@ class FetchSessions:
             key = _key(topic, item["partition_index"])
             state = (item["high_watermark"], item.get("last_stable_offset"), item.get("log_start_offset"))
             if known is not None:
-                same = known.told.get(key) == state and not item["records"] and not item["error_code"]
-                known.told[key] = state
+                same = known.sent.get(key) == state and not item["records"] and not item["error_code"]
+                known.sent[key] = state
                 if same and ask.session.incremental:
                     continue
             answer = topics.setdefault(_key(topic, 0)[:2], topic | {"partitions": []})
@@ -146,8 +146,8 @@ class Partitions:
         errors = self._logs.produce_errors.get(partition)
         if errors and errors[0][0] <= log.end:
             recorded = errors.pop(0)[1]
-            told = ("error_code", "error_message", "record_errors", "current_leader")
-            return none | {name: recorded[name] for name in told if name in recorded}
+            names = ("error_code", "error_message", "record_errors", "current_leader")
+            return none | {name: recorded[name] for name in names if name in recorded}
         try:
             base, taken = log.append(item["records"] or b"")
         except records.RecordsError:
@@ -177,7 +177,7 @@ class Partitions:
         return poll(ask.now, False) or DelayedReply(deadline, poll)
 
     def _fetched(self, ask: LiveRequest, wanted: list[tuple[dict[str, Any], dict[str, Any]]]) -> tuple[list[Any], int, bool]:
-        """((topic, partition answer) of each partition, bytes of records, whether something else is to be told)."""
+        """((topic, partition answer) of each partition, bytes of records, whether there is anything else to send)."""
         out: list[Any] = []
         left = ask.fields.get("max_bytes", 0x7FFFFFFF)
         committed = ask.fields.get("isolation_level", 0) == 1
@@ -220,7 +220,7 @@ class Partitions:
         if not errors:
             return None
         recorded = errors.pop(0)
-        told = (
+        names = (
             "error_code",
             "high_watermark",
             "last_stable_offset",
@@ -228,7 +228,7 @@ class Partitions:
             "diverging_epoch",
             "current_leader",
         )
-        return {name: recorded[name] for name in told if name in recorded}
+        return {name: recorded[name] for name in names if name in recorded}
 
     # --- offsets -----------------------------------------------------------------------------------------------
 
@@ -252,7 +252,7 @@ class Partitions:
             return out | {"error_code": error[0] if error else UNKNOWN_PARTITION, "leader_epoch": -1}
         known = self._listed.get(key)
         if known and ((topic, number) in self._logs.others or timestamp != _LATEST):
-            # Others wrote here, when nobody can say: what was told then is told again.
+            # Others wrote here at unknown times: the recorded answer is given again.
             place = self._progress.place(("offset", *key), sorted(known), frozenset({topic}))
             recorded = known[place][1]
             if (topic, number) in self._logs.others or timestamp in (_EARLIEST, _EARLIEST_LOCAL):

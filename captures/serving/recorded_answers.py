@@ -25,11 +25,11 @@ KEPT_UP = frozenset(
         "ShareAcknowledge", "ShareGroupHeartbeat",
     }
 )  # fmt: skip
-"""These happen all the time, and what they change is kept elsewhere: they do not move the story on."""
+"""These are frequent, and what they change is simulated elsewhere: they mark no progress."""
 
 
 class Progress:
-    """How far the live clients have got in the recording, told by the changes they have made."""
+    """How far live clients have progressed in the recording, by the changes they have made."""
 
     def __init__(self, recorded: RecordedExchanges) -> None:
         self._changes = [
@@ -55,7 +55,7 @@ class Progress:
         fit = [at for at in positions if at > after and (before is None or at < before)]
         fit = [at for at in fit if self._between(after, at, before)] or fit
         if not fit:
-            # Nobody asked between these changes: what was told next comes closest, else what was told last.
+            # No recorded request is between these changes: the next answer comes closest, else the last.
             fit = [at for at in positions if at > after][:1] or positions[-1:]
         last = self._last.get(key, -1)
         chosen = next((at for at in fit if at > last), fit[-1])

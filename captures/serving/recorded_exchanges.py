@@ -108,7 +108,7 @@ class RecordedExchanges:
         return self.topic_names.get(topic_id)
 
     def topic_of(self, item: dict[str, Any]) -> str:
-        """The name of the topic that an item of a request or response is about; "" if nobody knows."""
+        """The name of the topic that an item of a request or response is about; "" if unknown."""
         for field in ("name", "topic"):
             if item.get(field):
                 return str(item[field])
@@ -212,7 +212,7 @@ def _struct(
             if not field.array:
                 out.append((field.name, _value(field, value, path, roles, named)))
             elif value is not None:
-                # Clients list topics and partitions as they come: the order says nothing.
+                # Clients list topics and partitions in any order.
                 parts = [_value(field, item, path, roles, named) for item in value]
                 out.append((field.name, tuple(sorted(parts, key=repr))))
     return tuple(sorted(out, key=lambda pair: pair[0]))
@@ -249,7 +249,7 @@ def _in(field: FieldPlan, value: Any, path: str, roles: dict[str, Role], named: 
 
 def _topic(role: Role | None, value: Any, named: Named) -> str | None:
     if role is Role.TOPIC_ID:
-        # An id that nobody named still tells one topic from another.
+        # An id without a name still distinguishes topics.
         return (named(value) or value.hex()) if any(value) else None
     name: str | None = value
     return name

@@ -88,7 +88,7 @@ def connected(remote: str) -> Iterator[SparkSession]:
 
 @contextmanager
 def watched(spark: Any, report: Callable[[int, int], None]) -> Iterator[None]:
-    """While the body runs, call `tell(tasks done, tasks)` whenever that has changed."""
+    """While the body runs, call `report(tasks done, tasks)` whenever that has changed."""
     last = (0, 0)
 
     def on_progress(stages: Any, inflight_tasks: int, operation_id: Any, done: bool) -> None:

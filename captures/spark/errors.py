@@ -10,7 +10,7 @@ _FAULT = re.compile(r"^(?:\[[A-Z_.]+\] )?(?:[\w.]+\.)?(\w*(?:Error|Exception|Not
 
 
 def reason(error: BaseException, log: Path | None = None) -> str:
-    """The one line of a Spark failure that tells most: the last exception of the innermost traceback."""
+    """The most specific line of a Spark failure: the last exception of the innermost traceback."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if log is not None and type(error).__name__ == "PySparkRuntimeError":
         lines += _log_lines(log)

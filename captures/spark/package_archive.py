@@ -32,7 +32,7 @@ def package(target: Path) -> Path:
 
 def unpacked(wheel: Path, folder: Path) -> dict[str, str]:
     """Spark's settings to have executors unpack a wheel of this package and take it from there, with what was compiled: it has
-    to be for their Python. Raises `PipelineError`. `folder`: for a copy, whose name tells Spark how to unpack it."""
+    to be for their Python. Raises `PipelineError`. `folder`: for a copy, whose suffix makes Spark unpack it."""
     name = __name__.split(".")[0]
     try:
         with zipfile.ZipFile(wheel) as archive:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 LOCK = ".barnabas.lock"
 _FRESH_SECONDS = 60.0
-"""An object that nobody has written to for so long is a killed run's."""
+"""A lock object older than this belongs to a killed run."""
 _REFRESH_SECONDS = 10.0
 
 
@@ -276,7 +276,7 @@ def stream(
     once: bool = False,
     wheel: Path | None = None,
 ) -> None:
-    """Follow `source`: read what is closed every so many seconds, until interrupted; with `once`, what is there now.
+    """Follow `source`: read closed files every `every` seconds, until interrupted; with `once`, what is there now.
 
     The checkpoint (default: in `output`) says how far it has come; a restart goes on from there, and does the last batch
     again if it was not finished, into the same places. Raises `PipelineError`.

@@ -24,7 +24,7 @@ _COMPARISONS = {
 
 
 def text_of(table: str, pushed: Any) -> str:
-    """The filter for a `pyspark.sql.datasource.Filter`; "" where it tells the index nothing."""
+    """The filter for a `pyspark.sql.datasource.Filter`; "" where the index cannot use it."""
     if table not in _OF_EXCHANGE or len(getattr(pushed, "attribute", ())) != 1:
         return ""
     column, kind = pushed.attribute[0], type(pushed).__name__

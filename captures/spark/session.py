@@ -94,14 +94,14 @@ def sweep(place: Path) -> list[Path]:
             if status.st_uid != os.getuid() or entry.is_symlink():
                 continue
             lock = os.open(entry / OWNER, os.O_RDWR | os.O_NOFOLLOW)
-        except OSError:  # nobody's, or gone
+        except OSError:  # without an owner, or gone
             continue
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if not _named(entry):
                 _remove(entry)
                 removed.append(entry)
-        except OSError:  # somebody works in it, or sweeps it
+        except OSError:  # in use, or being swept
             continue
         finally:
             os.close(lock)
@@ -287,7 +287,7 @@ def _settings(master: str, quick: bool, folder: Path) -> dict[str, str]:
     if quick:
         options += " -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     elif master.startswith("local"):
-        # Rows are many and gone at once: that this collector stops the JVM for a moment harms nobody.
+        # Rows are many and gone at once: the pauses of this collector do no harm.
         options += " -XX:+UseParallelGC"
     return settings | {"spark.driver.extraJavaOptions": options}
 
@@ -339,7 +339,7 @@ class _Jvm:
             except Exception:
                 pass
         process = self._gateway.proc
-        process.stdin.close()  # the JVM ends by itself when nobody holds the other end
+        process.stdin.close()  # the JVM ends by itself when the other end closes
         try:
             process.wait(_STOP_SECONDS)
         except TimeoutExpired:
@@ -351,7 +351,7 @@ class _Jvm:
 
 @contextmanager
 def watched(spark: SparkSession, report: Callable[[int, int], None], seconds: float = 1.0) -> Iterator[None]:
-    """While the body runs, call `tell(tasks done, tasks)` from a thread of its own whenever that has changed."""
+    """While the body runs, call `report(tasks done, tasks)` from a thread of its own whenever that has changed."""
     if hasattr(spark, "registerProgressHandler") and "connect" in type(spark).__module__:
         with connect.watched(spark, report):
             yield

@@ -75,7 +75,7 @@ def has_records(kind: str, api_key: int, version: int) -> bool:
 
 
 def have_ids(records: Any) -> bool:
-    """Whether some of these exchanges name topics by ids: then those who tell the names have to be read, too."""
+    """Whether some of these exchanges name topics by ids: then the exchanges with the names have to be read, too."""
     np = numpy()
     both = np.unique(records["api_key"].astype(np.int64) << 16 | records["api_version"].astype(np.int64) & 0xFFFF)
     return any(_has_ids(int(each) >> 16, int(each) & 0xFFFF) for each in both)

@@ -84,7 +84,7 @@ KEY = (
 
 BATCH_ROWS = 65536
 BATCH_BYTES = 16 << 20
-"""A batch ends when it has so many rows, or about so many bytes of text and payload."""
+"""Limits of a batch: rows, and about the bytes of text and payload."""
 
 
 class MissingLibrary(BarnabasError, ImportError):

@@ -156,7 +156,7 @@ class Manifest:
             data = there.read_bytes() if isinstance(there, Path) else there.read()
             table = parquet.read_table(pyarrow().BufferReader(data))
             lists = [_list(table[name]) for name in (*(f"stamp_{n}" for n in range(3)), *Done._fields)]
-        except (OSError, KeyError, ValueError):  # none, or another version's: the table tells all
+        except (OSError, KeyError, ValueError):  # none, or another version's: the table has it all
             return {}
         return dict(zip(zip(*lists[:3], strict=True), map(Done._make, zip(*lists[3:], strict=True)), strict=True))
 

@@ -354,7 +354,7 @@ class _BodyTables:
         return numbers[mask]
 
     def _naming(self, numbers: Any) -> Any:
-        """The exchanges that tell the names of topics, if some are needed whose messages have ids of topics only."""
+        """The exchanges that name topics, if some are needed whose messages have ids of topics only."""
         needed = self._needed([table for table in self._tables if table.table.name not in _NAMELESS], numbers)
         if not len(needed):
             return ()
@@ -365,10 +365,10 @@ class _BodyTables:
 
     def _learn(self, naming: Any) -> None:
         """Take the names of topics out of these exchanges."""
-        said = set()
+        known = set()
         for number in naming:
             found = self._capture.exchange(int(number))
             what = found.api_key, found.api_version, (found.response or b"")[4:]
-            if what not in said:  # nearly all say the same again
-                said.add(what)
+            if what not in known:  # nearly all are the same
+                known.add(what)
                 self._selection.topics.learn(found)

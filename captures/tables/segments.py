@@ -62,7 +62,7 @@ _CHUNK = 1 << 20
 _FIRST_BYTES = 1 << 16
 """Bytes of a segment in which the packet that names it is."""
 _CARRIED_BYTES = 4 << 20
-"""Bytes of a next segment that are fetched with its index, for what tells whose it is."""
+"""Bytes of a next segment that are fetched with its index, to identify its recording."""
 
 
 class Segment(NamedTuple):
@@ -86,7 +86,7 @@ class Segment(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What the column `segment` says."""
+        """The value of the column `segment`."""
         return self.path.name.removesuffix(".part")
 
 
@@ -109,7 +109,7 @@ def find_segments(path: str | Place, known: Known | None = None) -> Found:
     """The closed segments of all recordings in a folder and below it (or in one file), and captures of other tools, also
     compressed ones and those that cannot be read, in a fixed order.
 
-    A `.part` file counts as closed once its recorder is gone; in a store nobody knows that, and it counts as written to. What
+    A `.part` file counts as closed once its recorder is gone; in a store that is unknown, and it counts as live. What
     is there twice counts once. Raises FileNotFoundError when there is no such path, and what a store raises.
     """
     top = place(path)
@@ -412,7 +412,7 @@ def file_row(
 
 
 def counted(file: CaptureFile, numbers: Any, continues: int) -> dict[str, Any]:
-    """What the index says of these of its records."""
+    """Figures of these of the index's records."""
     counts: dict[str, Any] = {"exchanges": len(numbers), "frames": 0, "first_ns": None, "last_ns": None}
     if len(numbers) and has_numpy():
         records = file.index.array()

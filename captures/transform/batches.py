@@ -50,7 +50,7 @@ def rewritten(data: bytes, changer: Changer) -> bytes:
                 out += _message(entry, changer)
             done = entry.end
     except RecordsError:
-        pass  # nobody can follow the area any further
+        pass  # the area cannot be read any further
     if done < len(data):
         out += _blanked(data, done, len(data), changer)
     return bytes(out)
@@ -214,7 +214,7 @@ def _message(message: records.Message, changer: Changer) -> bytes:
 
 
 def _set(inner: bytes, changer: Changer) -> bytes:
-    """The messages of a wrapper. A wrapper in a wrapper, which nobody reads, is blanked."""
+    """The messages of a wrapper. A wrapper in a wrapper, which no client reads, is blanked."""
     out = bytearray()
     done = 0
     try:

@@ -161,7 +161,7 @@ class Cut:
 
 
 class _Walk:
-    """Numbers exchanges and connections in the order in which they are first told, alike in every pass."""
+    """Numbers exchanges and connections in the order in which they first appear, alike in every pass."""
 
     def __init__(self) -> None:
         self.connection = -1
@@ -194,7 +194,7 @@ class _Walk:
         return self._numbers[number]
 
     def ordinal(self, exchange: Exchange) -> int:
-        """The number of an exchange that waits, or was told last."""
+        """The number of an exchange that waits, or came last."""
         known = self._exchanges.get(id(exchange))
         return known[0] if known else self.now
 
@@ -207,7 +207,7 @@ class _Walk:
 
 
 def time_of(event: ConnectionEvent) -> int:
-    """When an event was complete, as far as its stamps tell."""
+    """When an event was complete, as far as its times show."""
     if isinstance(event, RequestSeen):
         return event.exchange.request_time_ns or 0
     if isinstance(event, ExchangeDone):

@@ -41,7 +41,7 @@ class Means(StrEnum):
     PATTERN = "pattern"
     PRINCIPAL = "principal"
     RESOURCE = "resource"
-    """of the kind that a field beside it says"""
+    """of the kind in a field beside it"""
     TEXT = "text"
     """free text, in which any name may stand"""
     NOTE = "note"
@@ -75,7 +75,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Branch:
-    """A field that says something, or holds structs whose fields do."""
+    """A field to replace, or one that holds structs with such fields."""
 
     at: int
     field: FieldPlan
@@ -135,7 +135,7 @@ def _may_have_tags(of: StructPlan) -> bool:
 
 _ENTITIES = {"topicName": Kind.TOPICS, "groupId": Kind.GROUPS, "transactionalId": Kind.TRANSACTIONS}
 
-# Words of Kafka's own, or of its settings: nobody's names.
+# Words of Kafka's own, or of its settings, not names.
 _KAFKAS = frozenset(
     {
         "client_software_name",

@@ -47,7 +47,7 @@ class Merge:
         return [reader.note for reader in self._readers if reader.note]
 
     def events(self) -> Iterator[tuple[int, ConnectionEvent]]:
-        """Everything, by time; what one source tells stays in its order."""
+        """Everything, by time; the events of one source stay in their order."""
         streams = [
             _shifted(chain(reader.read(), reader.end()), source.shift_ns)
             for reader, source in zip(self._readers, self.sources, strict=True)
@@ -58,7 +58,7 @@ class Merge:
         def advance(number: int) -> None:
             event = next(streams[number], None)
             if event is not None:
-                # A large frame is told after later ones: a source's clock does not go back for it.
+                # A large frame comes after later ones: a source's clock does not go back for it.
                 clocks[number] = max(clocks[number], time_of(event))
                 heads.append((clocks[number], number, event))
 
@@ -99,7 +99,7 @@ class Merge:
 
 
 def _shifted(events: Iterator[ConnectionEvent], by: int) -> Iterator[ConnectionEvent]:
-    """The same with another clock. Exchanges are copied: whoever tells them still uses theirs."""
+    """The same with another clock. Exchanges are copied: their source still uses its own."""
     if not by:
         yield from events
         return

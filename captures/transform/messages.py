@@ -41,7 +41,7 @@ _TYPES: dict[str, dict[Any, Kind]] = {
 
 
 class At:
-    """Where the walk is: what the structs around a field, and the request, have said."""
+    """The context of the walk: what the structs around a field, and the request, named."""
 
     __slots__ = ("position", "protocol", "protocol_type", "topic", "type")
 
@@ -55,7 +55,7 @@ class At:
             self.enter(tree(asked.plan.root), asked.values)
 
     def enter(self, of: Tree, values: tuple[Any, ...]) -> None:
-        """Take what a struct says; null says nothing."""
+        """Take the context from a struct's fields; nulls change nothing."""
         if of.type_at is not None and values[of.type_at] is not None:
             self.type = of.of.fields[of.type_at].name, values[of.type_at]
         if of.protocol_type_at is not None and values[of.protocol_type_at] is not None:
@@ -329,7 +329,7 @@ class Payloads:
         return topics.name(topic_id) if topics is not None else None
 
     def area(self, data: bytes, topic: str | None, position: int) -> bytes:
-        """The records of a topic; None: nobody knows which. `position`: later parts of a snapshot begin anywhere."""
+        """The records of a topic; None: unknown. `position`: later parts of a snapshot begin anywhere."""
         kinds = self._frames.kinds
         contents = kinds - NAMES
         if topic not in INTERNAL and not contents and topic is not None:
@@ -461,7 +461,7 @@ class _Records:
         self._payloads, self._frames = payloads, frames
         kinds = frames.kinds
         self._internal = topic if topic in INTERNAL else None
-        # Of records whose topic is not known nobody can say that no names are in them.
+        # Records of an unknown topic may hold names.
         everything = topic is None and bool(kinds & NAMES)
         self._keys = Kind.KEYS in kinds or everything
         self._values = Kind.VALUES in kinds or everything

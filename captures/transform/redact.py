@@ -48,7 +48,7 @@ class Redaction:
         return {str(kind): len(names) for kind, names in self.frames.distinct.items() if kind in NAMES & self.kinds}
 
     def feed(self, event: ConnectionEvent) -> Iterator[ConnectionEvent]:
-        """What is to be told instead of an event."""
+        """The events in place of an event."""
         if isinstance(event, RequestSeen):
             yield RequestSeen(self._request(event.exchange))
         elif isinstance(event, ExchangeDone):
@@ -71,7 +71,7 @@ class Redaction:
     def _non_kafka(self, event: NonKafkaData) -> NonKafkaData:
         opaque = event.opaque
         if opaque.framed:
-            return event  # a token, masked by whoever found it
+            return event  # a token, masked already
         self.frames.counts["blanked_bytes"] += len(opaque.data)
         return NonKafkaData(event.connection, replace(opaque, data=beginning(opaque)))
 

@@ -174,4 +174,4 @@ def _decompressed(area: bytes) -> Iterator[bytes]:
             elif isinstance(entry, records.Message) and entry.codec and entry.value:
                 yield records.decompress(entry.codec, entry.value, limit=_LIMIT, magic=entry.magic)
     except RecordsError:
-        pass  # what was blanked cannot be read, and says nothing
+        pass  # what was blanked cannot be read
