@@ -5,7 +5,6 @@
    CARE and STOP set none. */
 #include "decoder/native/cursor.h"
 #include "recording.h"
-#include "metadata_log.h"
 
 #define RECORD 64
 #define NO_RESPONSE 1 /* state of an index record, see captures/recording/index.py */

@@ -5,7 +5,6 @@
 #include "import.h"
 #include "decoder/native/cursor.h"
 #include <structmember.h>
-#include "metadata_log.h"
 
 PyTypeObject *HalfConversation_type, *Conversation_type;
 static PyTypeObject *PendingRequest_type;

@@ -1,14 +1,16 @@
-/* What the files of the recorder's fast way share: buffer.c, packets.c, exchange.c, recorder_context.c, native_recorder.c. */
+/* What the files that record natively share: packets.c, exchange.c, recorder_context.c, native_recorder.c. */
 #ifndef BARNABAS_RECORDING_H
 #define BARNABAS_RECORDING_H
 
+#include <stdint.h>
+#include <string.h>
 #include "decoder/native/plan.h"
 #include "constants.h"
 
 #define ETHERNET 14
 #define PSH_ACK (PSH | ACK)
 
-/* buffer.c: bytes that gather until they are written; what was given back is used again. */
+/* packets.c: bytes that gather until they are written; memory is used again. */
 typedef struct {
     PyObject_HEAD
     uint8_t *bytes;
@@ -18,7 +20,6 @@ typedef struct {
 extern PyTypeObject *Buffer_type;
 uint8_t *buffer_add(Buffer *buffer, Py_ssize_t size); /* room for that many more bytes, or NULL with an exception */
 
-/* packets.c */
 typedef struct {
     const uint8_t *head; /* Ethernet, IP and TCP headers of a packet without payload and options */
     Py_ssize_t head_size, size, cut; /* cut: bytes of the payload that were not kept */
@@ -162,6 +163,32 @@ typedef struct {
 
 static inline Waiting *waiting_at(ConnectionRecorder *recorder, Py_ssize_t n) {
     return &recorder->queue[(recorder->first + n) & (recorder->room - 1)];
+}
+
+/* Frames that may carry KRaft's metadata log: credentials in it are masked in Python (decoder/embedded/metadata_log.py). */
+enum { FETCH = 1, FETCH_SNAPSHOT = 59, METADATA_LOG_HEAD = 4096 };
+
+static inline int holds(const uint8_t *data, size_t size, const void *wanted, size_t wanted_size) {
+    const uint8_t *at = data, *last = data + size - wanted_size;
+    const uint8_t first = *(const uint8_t *)wanted;
+    if (size < wanted_size)
+        return 0;
+    while (at <= last && (at = memchr(at, first, (size_t)(last - at) + 1))) {
+        if (!memcmp(at, wanted, wanted_size))
+            return 1;
+        at++;
+    }
+    return 0;
+}
+
+/* Whether a fetch names the metadata log in its beginning, by its name or its topic id; a replica fetches it alone. */
+static inline int may_hold_metadata_log(int api_key, const uint8_t *frame, size_t size) {
+    static const uint8_t id[16] = {[15] = 1};
+    if (api_key != FETCH && api_key != FETCH_SNAPSHOT)
+        return 0;
+    if (size > METADATA_LOG_HEAD)
+        size = METADATA_LOG_HEAD;
+    return holds(frame, size, "__cluster_metadata", 18) || holds(frame, size, id, sizeof id);
 }
 
 #endif
