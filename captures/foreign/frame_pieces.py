@@ -10,7 +10,7 @@ SCATTERED = 1 << 62
 """From here on, a place is no file offset but the number of a list of pieces."""
 
 
-class Pieces:
+class FramePieces:
     """Places of frames: the file offset of its first byte for a frame in one piece, else the number of its list of
     (file offset, length). With `keep` off nothing is kept; the places are the same.
     """

@@ -18,7 +18,7 @@ from ..pcap.packets import show_address
 from ..pcap.reassembly import KAFKA_PORTS, Reassembler
 from ..pcap.sources import Source
 from ..recording.index import HEADER, RECORD, Head, Index, IndexEncoder, Record
-from .frame_pieces import Pieces
+from .frame_pieces import FramePieces
 from .scan import Scanner
 from .skim import HalfConversation, Skimmer
 
@@ -92,7 +92,7 @@ class ForeignIndex:
         self._source, self._ports = source, ports
         self._failed = ""
         self._encoder = IndexEncoder()
-        self.pieces = Pieces()
+        self.pieces = FramePieces()
         self._skimmer = Skimmer(self._encoder, self.pieces, lambda pieces: self.scanner.windows.read(pieces))
         self.scanner = Scanner(_IndexConsumer(self._encoder, self._skimmer), ports)
         self.scanner.windows.begin(source.file, name)

@@ -24,7 +24,7 @@ from ...decoder.schema import facts
 from ...decoder.wire.frame import MAX_FRAME, foreign_protocol
 from ..native.accelerator import native
 from ..recording.index import CUT, MAX_STRING, RECORD, STATES, SURPLUS, UNDECODED, IndexEncoder
-from .frame_pieces import Pieces
+from .frame_pieces import FramePieces
 
 PRODUCE, SASL_HANDSHAKE, API_VERSIONS = map(facts.api_key, ("Produce", "SaslHandshake", "ApiVersions"))
 TOKEN = "SASL token"
@@ -135,7 +135,7 @@ class Skimmer:
     indexes = True
     """Whether it makes records by itself; who derives from it may do something else with exchanges."""
 
-    def __init__(self, encoder: IndexEncoder, pieces: Pieces, read: Callable[[list[tuple[int, int]]], bytes]) -> None:
+    def __init__(self, encoder: IndexEncoder, pieces: FramePieces, read: Callable[[list[tuple[int, int]]], bytes]) -> None:
         self.encoder, self.pieces, self._read = encoder, pieces, read
         self.frames: Any = None
         self._count = 0

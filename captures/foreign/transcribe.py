@@ -18,11 +18,11 @@ from ..pcap.flows import Closed, Flow, Opened
 from ..pcap.packet_comments import BOTH_LEGS, MARK
 from ..pcap.packets import MAX_PAYLOAD, show_address
 from ..pcap.sources import Ends
-from ..recording.in_flight import Carried, OpenConnection
+from ..recording.in_flight import CarriedRequest, OpenConnection
 from ..recording.index import CARRIED, STATES, SURPLUS, UNDECODED, IndexEncoder
 from ..recording.recording import Recording
 from ..recording.segment import CLIENT_LEG
-from .frame_pieces import Pieces
+from .frame_pieces import FramePieces
 from .skim import TOKEN, Conversation, HalfConversation, PlainRequest, Skimmer
 
 Wanted = Callable[[Exchange], bool]
@@ -81,7 +81,7 @@ class Transcriber(Skimmer):
     indexes = False
 
     def __init__(self, redact: bool, wanted: Wanted | None) -> None:
-        super().__init__(IndexEncoder(), Pieces(keep=False), lambda pieces: self.read_pieces(pieces))
+        super().__init__(IndexEncoder(), FramePieces(keep=False), lambda pieces: self.read_pieces(pieces))
         self.decrypted: frozenset[Ends] = frozenset()
         """The connections that are TLS in the file that is read now, and were decrypted."""
         self.read_pieces: Callable[[list[tuple[int, int]]], bytes] = lambda pieces: b""
@@ -191,7 +191,7 @@ class Transcriber(Skimmer):
 
     # the recording asks
 
-    def in_flight(self) -> Iterator[Carried]:
+    def in_flight(self) -> Iterator[CarriedRequest]:
         """The requests that were written and have no response yet."""
         self.look_after()  # the segment ends, or is given up
         waiting = [] if self._wanted is not None else self.pending()
@@ -205,7 +205,7 @@ class Transcriber(Skimmer):
                 exchange = self._exchange(conversation, pending, data)
                 exchange.marks.request_offset = pending.place
                 pending.kept = data, exchange
-            yield Carried(self._connections[conversation.number].open, exchange, data)
+            yield CarriedRequest(self._connections[conversation.number].open, exchange, data)
 
     def _exchange(self, conversation: Conversation, pending: PlainRequest, data: bytes) -> Exchange:
         connection = self._connections[conversation.number]

@@ -15,7 +15,7 @@ from pathlib import Path
 from ...decoder import Exchange, ExchangeDone, RequestSeen, Topics
 from ...decoder.connection.events import Closed, ConnectionEvent
 from ...decoder.connection.exchange import BrokerLeg
-from ..foreign.frame_pieces import Pieces
+from ..foreign.frame_pieces import FramePieces
 from ..foreign.index_builder import foreign_notes
 from ..pcap.packet_comments import MARK
 from ..pcap.pcapng import CaptureReader, NotACapture
@@ -147,7 +147,7 @@ class EventReader:
         goes_on = own and before and flags and flags & CONTINUED and before == own._replace(number=own.number - 1)
         if not goes_on:
             yield from self._break_off()
-        follower = Follower(own is not None, path.name, self._ports, Pieces(keep=False), self._streams, self._topics, True)
+        follower = Follower(own is not None, path.name, self._ports, FramePieces(keep=False), self._streams, self._topics, True)
         self._file = _File(path, source, own, follower)
 
     def _break_off(self) -> Iterator[ConnectionEvent]:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ...decoder import Connection, Direction, Exchange, Opaque, RequestSeen, State, Topics
 from ...decoder.connection.events import NEVER_ESTABLISHED, Closed, ConnectionEvent, Missing, NonKafkaData, Opened
-from ..foreign.frame_pieces import Pieces
+from ..foreign.frame_pieces import FramePieces
 from ..pcap import flows, packets
 from ..pcap.flows import Data, Flow, Gap, StreamEvent
 from ..pcap.packet_comments import (
@@ -88,12 +88,12 @@ class Follower:
         own: bool,
         name: str = "",
         ports: Collection[int] = KAFKA_PORTS,
-        pieces: Pieces | None = None,
+        pieces: FramePieces | None = None,
         streams: dict[int, Stream] | None = None,
         topics: Topics | None = None,
         acknowledged: bool = False,
     ) -> None:
-        self.pieces = Pieces() if pieces is None else pieces
+        self.pieces = FramePieces() if pieces is None else pieces
         self.lost = self.unread = 0  # bytes that are not in the capture; those that are, but belong to frames whose beginning is not
         self.reassembler = Reassembler(self._awaited, ports, in_order=own, cuts=own)
         self.streams: dict[int, Stream] = {} if streams is None else streams

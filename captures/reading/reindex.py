@@ -1,7 +1,7 @@
 """Indexes rebuilt from packets: of a segment, and of a foreign capture.
 
 A recording's own segment gives the same records that were written beside it. A foreign capture (tcpdump, dumpcap, ...) has no
-index on disk; its frames may be scattered over packets, so its offsets are numbers of `Pieces` in memory.
+index on disk; its frames may be scattered over packets, so its offsets are numbers of `FramePieces` in memory.
 """
 
 import re
@@ -11,7 +11,7 @@ from typing import BinaryIO, NamedTuple
 
 from ...decoder import ExchangeDone
 from ...decoder.connection.events import ConnectionEvent, Missing, Opened
-from ..foreign.frame_pieces import Pieces
+from ..foreign.frame_pieces import FramePieces
 from ..pcap import packets
 from ..pcap.pcapng import CaptureReader
 from ..pcap.reassembly import KAFKA_PORTS
@@ -60,7 +60,7 @@ class Builder:
     def __init__(self, own: Identity | None, ports: Collection[int] = KAFKA_PORTS) -> None:
         self.own = own
         self.encoder = IndexEncoder()
-        self.pieces = Pieces()
+        self.pieces = FramePieces()
         self.complete = False  # it ends with the last sync block of a segment
         self._follower = Follower(own is not None, ports=ports, pieces=self.pieces)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from ...decoder import Direction
 from ...decoder.connection.events import Closed, ConnectionEvent, Missing, NonKafkaData, Opened
-from ..foreign.frame_pieces import Pieces
+from ..foreign.frame_pieces import FramePieces
 from ..pcap.packets import MAX_PAYLOAD
 from ..pcap.pcapng import CaptureReader
 from ..recording.index import CLOSED, DTYPE
@@ -84,7 +84,7 @@ class SegmentMap:
     def between_frames(self) -> Iterator[ConnectionEvent]:
         """What is no request or response, in order."""
         np = self._np
-        follower = Follower(True, self._file.path.name, pieces=Pieces(keep=False))
+        follower = Follower(True, self._file.path.name, pieces=FramePieces(keep=False))
         reader = CaptureReader(self._file.stream, str(self._file.path))
         starts = np.concatenate(([0], self._ends))
         stops = np.concatenate((self._offsets, [len(self._data)]))

@@ -24,7 +24,7 @@ class OpenConnection(NamedTuple):
     imported: bool = False  # from a capture of packets, which may lack anything
 
 
-class Unanswered(Protocol):
+class RequestInFlight(Protocol):
     """A request in flight, as the head of the next segment needs it."""
 
     @property
@@ -49,8 +49,8 @@ class Unanswered(Protocol):
         """It was written at the head of another segment."""
 
 
-class Carried(NamedTuple):
-    """An `Unanswered` that is an exchange."""
+class CarriedRequest(NamedTuple):
+    """An `RequestInFlight` that is an exchange."""
 
     connection: OpenConnection
     exchange: Exchange

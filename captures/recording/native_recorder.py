@@ -22,7 +22,7 @@ from ...decoder.schema import facts
 from ..native.accelerator import native
 from ..pcap.packet_comments import CARRIED_COMMENT
 from ..pcap.packets import show_address
-from .in_flight import Carried, OpenConnection, Unanswered
+from .in_flight import CarriedRequest, OpenConnection, RequestInFlight
 from .index import CARRIED, STATES, IndexEncoder, Record
 from .recording import Recording
 from .segment import IN_FLIGHT, InFlight, pack_in_flight
@@ -59,7 +59,7 @@ class RecordedConnection:
 
 
 class NativeRequest(NamedTuple):
-    """An `Unanswered` that a native recorder holds, as the `place`-th in its queue."""
+    """An `RequestInFlight` that a native recorder holds, as the `place`-th in its queue."""
 
     connection: OpenConnection
     recorder: ConnectionRecorder
@@ -287,12 +287,12 @@ class NativeRecorder:
         self.on.pop(connection.open.number, None)
         return recorder
 
-    def unanswered(self, connection: RecordedConnection) -> Iterator[Unanswered]:
+    def unanswered(self, connection: RecordedConnection) -> Iterator[RequestInFlight]:
         """The requests of a connection that wait. A native recorder keeps its own and only lets go of the segment."""
         recorder = connection.recorder
         if recorder is None:
             for exchange, data in connection.in_flight.values():
-                yield Carried(connection.open, exchange, data)
+                yield CarriedRequest(connection.open, exchange, data)
             return
         recorder.detach()
         for number, asked in enumerate(recorder.waiting()):

@@ -12,7 +12,7 @@ from ...decoder import Direction, Exchange, ExchangeDone, Opaque, RequestSeen
 from ...decoder.codec import secrets
 from ..pcap.packet_comments import MARK
 from ..pcap.packets import MAX_PAYLOAD, Address
-from .in_flight import Carried, OpenConnection, Unanswered
+from .in_flight import CarriedRequest, OpenConnection, RequestInFlight
 from .index import UNDECODED, LegFrame
 from .native_recorder import NativeFeed, NativeRecorder, RecordedConnection
 from .recording import FLUSH_SECONDS, SEGMENT_BYTES, SEGMENT_SECONDS, Recording
@@ -251,13 +251,13 @@ class Recorder:
             self.opened(conn, time_ns)
         return self._connections[conn]
 
-    def _in_flight(self) -> Iterator[Carried]:
+    def _in_flight(self) -> Iterator[CarriedRequest]:
         for connection in self._connections.values():
             self._native.leave(connection)
             for exchange, data in connection.in_flight.values():
-                yield Carried(connection.open, exchange, data)
+                yield CarriedRequest(connection.open, exchange, data)
 
-    def _unanswered(self) -> Iterator[Unanswered]:
+    def _unanswered(self) -> Iterator[RequestInFlight]:
         for connection in self._connections.values():
             yield from self._native.unanswered(connection)
 

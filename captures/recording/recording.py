@@ -12,7 +12,7 @@ from pathlib import Path
 from ...decoder import Exchange
 from ..pcap.packet_comments import ENDED_COMMENT, IMPORTED_COMMENT, MARK, UPSTREAM_COMMENT, tls_comments
 from ..pcap.packets import show_address
-from .in_flight import Carried, OpenConnection, Unanswered
+from .in_flight import CarriedRequest, OpenConnection, RequestInFlight
 from .index import CONTINUED, IndexEncoder, IndexFiles, LegFrame, paths
 from .page_cache_hints import PageCacheHints
 from .segment import BROKER_LEG, CLIENT_LEG, SYNC_EVERY, SegmentWriter, pack_in_flight
@@ -34,7 +34,7 @@ class Recording:
     def __init__(
         self,
         directory: Path,
-        in_flight: Callable[[], Iterable[Carried]],
+        in_flight: Callable[[], Iterable[CarriedRequest]],
         on_event: EventHandler,
         *,
         segment_bytes: int = SEGMENT_BYTES,
@@ -42,7 +42,7 @@ class Recording:
         flush_seconds: float = FLUSH_SECONDS,
         clock: Callable[[], float] = time.monotonic,
         waiting: Callable[[], bytes] | None = None,
-        unanswered: Callable[[], Iterable[Unanswered]] | None = None,
+        unanswered: Callable[[], Iterable[RequestInFlight]] | None = None,
     ) -> None:
         """`unanswered` may give in a cheaper way what `in_flight` does, and `waiting` the same for a sync block: only what
         is in this segment, packed."""
@@ -53,7 +53,7 @@ class Recording:
         self.segments = 0
         self.index = IndexEncoder()
         self._in_flight, self._on_event = in_flight, on_event
-        self._unanswered: Callable[[], Iterable[Unanswered]] = unanswered or in_flight
+        self._unanswered: Callable[[], Iterable[RequestInFlight]] = unanswered or in_flight
         self._waiting = waiting or self._packed
         self._limits = segment_bytes, segment_seconds
         self._flush_seconds, self._clock = flush_seconds, clock
@@ -118,7 +118,7 @@ class Recording:
         self.segments += 1
         self._begun = self._flushed = self._clock()
 
-    def _carry(self, asked: Unanswered) -> None:
+    def _carry(self, asked: RequestInFlight) -> None:
         data, comments = asked.data, asked.comments
         asked.moved(self._put(asked.connection, CLIENT_LEG, 0, asked.time_ns, data, comments, cut=asked.cut))
 
@@ -167,7 +167,7 @@ class Recording:
             except OSError:
                 pass
 
-    def _written_requests(self) -> list[Unanswered]:
+    def _written_requests(self) -> list[RequestInFlight]:
         """The requests in flight that are in this segment, in its order."""
         return sorted((asked for asked in self._unanswered() if asked.offset >= 0), key=lambda asked: asked.offset)
 

@@ -10,7 +10,7 @@ from .mapping import IdMapping, NotKnown
 from .preparer import FIND_COORDINATOR, Preparer
 from .rewrite import read
 from .roles import Role
-from .script import Call, Do, Script, has_producer
+from .script import Call, Script, StepKind, has_producer
 
 # Who is who at the target is known only when it has answered.
 _ANSWERED = {
@@ -27,7 +27,7 @@ _ANSWERED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedRequest:
     """One request. `version`: what it would be sent at, None where it is skipped; `why` gives the reason. `renamed`:
     replaced values by field; `mapped`: fields that answers of the target decide."""
 
@@ -38,32 +38,32 @@ class Planned:
     mapped: tuple[str, ...]
 
 
-def plan_of(script: Script, mapping: IdMapping, preparer: Preparer) -> Iterator[Planned]:
+def planned_requests(script: Script, mapping: IdMapping, preparer: Preparer) -> Iterator[PlannedRequest]:
     """Every request of a script; it is read once, requests whose answers come late wait for them."""
     waiting: dict[int, Call] = {}
     for step in script.steps():
         if step.call is None:
             continue
-        if step.do is Do.SEND:
+        if step.kind is StepKind.SEND:
             waiting[step.call.number] = step.call
         while waiting:
             first = next(iter(waiting))
             if not waiting[first].ready and len(waiting) < 10_000:
                 break
-            yield _planned(waiting.pop(first), script, mapping, preparer)
+            yield _planned_request(waiting.pop(first), script, mapping, preparer)
     for call in waiting.values():
-        yield _planned(call, script, mapping, preparer)
+        yield _planned_request(call, script, mapping, preparer)
 
 
-def _planned(call: Call, script: Script, mapping: IdMapping, preparer: Preparer) -> Planned:
+def _planned_request(call: Call, script: Script, mapping: IdMapping, preparer: Preparer) -> PlannedRequest:
     script.make_ready(call)
     message = call.exchange.request_message
     if call.skip is not None or message is None:
-        return Planned(call, None, call.skip or "it cannot be decoded", (), ())
+        return PlannedRequest(call, None, call.skip or "it cannot be decoded", (), ())
     version = preparer.version(message.api_key, message.api_version)
     if version is None:
-        return Planned(call, None, "the target does not offer this API at a version that is known", (), ())
-    return Planned(call, version, "", tuple(_renamed(message, mapping)), tuple(_mapped(message)))
+        return PlannedRequest(call, None, "the target does not offer this API at a version that is known", (), ())
+    return PlannedRequest(call, version, "", tuple(_renamed(message, mapping)), tuple(_mapped(message)))
 
 
 def _renamed(message: Message, mapping: IdMapping) -> Iterator[str]:

@@ -28,7 +28,7 @@ WAITING = frozenset(facts.api_key(name) for name in ("Fetch", "ShareFetch"))
 """Requests that brokers answer late on purpose, when there is nothing yet: no other connection waits for those answers."""
 
 
-class Do(IntEnum):
+class StepKind(IntEnum):
     """The kinds of steps."""
 
     OPEN = 0
@@ -86,7 +86,7 @@ class Call:
 class Step(NamedTuple):
     """What to do, when (ns since the recording's first step), on which recorded connection."""
 
-    do: Do
+    kind: StepKind
     due_ns: int
     connection: int
     call: Call | None = None
@@ -124,11 +124,11 @@ class Script:
                 due = self._since(exchange.request_time_ns)
                 if exchange.connection not in self._open:
                     self._open.add(exchange.connection)
-                    yield Step(Do.OPEN, due, exchange.connection, broker=exchange.broker)
+                    yield Step(StepKind.OPEN, due, exchange.connection, broker=exchange.broker)
                 call = Call(self.requests, exchange.connection, due, exchange)
                 self.requests += 1
                 self._calls[id(exchange)] = call
-                yield Step(Do.SEND, due, exchange.connection, call)
+                yield Step(StepKind.SEND, due, exchange.connection, call)
             elif isinstance(event, ExchangeDone):
                 exchange = event.exchange
                 done = self._calls.pop(id(exchange), None)
@@ -138,15 +138,15 @@ class Script:
                 self._learn(exchange)
                 self.make_ready(done)
                 if exchange.response is not None:
-                    yield Step(Do.ANSWER, self._since(exchange.response_time_ns), exchange.connection, done)
+                    yield Step(StepKind.ANSWER, self._since(exchange.response_time_ns), exchange.connection, done)
             elif isinstance(event, Opened):
                 if event.established and event.connection not in self._open:
                     self._open.add(event.connection)
-                    yield Step(Do.OPEN, self._since(event.time_ns), event.connection, broker=event.broker)
+                    yield Step(StepKind.OPEN, self._since(event.time_ns), event.connection, broker=event.broker)
             elif isinstance(event, Closed):
                 if event.connection in self._open:
                     self._open.discard(event.connection)
-                    yield Step(Do.CLOSE, self._since(event.time_ns), event.connection, by=event.by)
+                    yield Step(StepKind.CLOSE, self._since(event.time_ns), event.connection, by=event.by)
             elif isinstance(event, Missing):
                 self._count("gaps in the recording")
             elif isinstance(event, NonKafkaData):

@@ -22,7 +22,7 @@ _HANDSHAKES = frozenset(facts.api_key(name) for name in ("ApiVersions", "SaslHan
 
 
 @dataclass(frozen=True)
-class Part:
+class CutSelection:
     """What is wanted; what is None asks for nothing. All of it must be so.
 
     `start_ns` to `end_ns`: when the request was sent (of an orphan, when the response came); times below 10^15 count
@@ -53,7 +53,7 @@ class Cut:
     def __init__(
         self,
         path: Path,
-        part: Part,
+        part: CutSelection,
         ports: Collection[int] = KAFKA_PORTS,
         tick: Callable[[int, int], None] = lambda done, total: None,
     ) -> None:

@@ -32,7 +32,7 @@ NAMES = frozenset(Kind) - {Kind.KEYS, Kind.VALUES, Kind.HEADERS}
 """The kinds that are names; any of them may stand in free text."""
 
 
-class Means(StrEnum):
+class Replacement(StrEnum):
     """How a field is replaced."""
 
     NAME = "name"
@@ -69,7 +69,7 @@ class Means(StrEnum):
 class Place:
     """How a field is replaced, and the kinds for which it is."""
 
-    means: Means
+    means: Replacement
     kinds: frozenset[Kind]
 
 
@@ -175,29 +175,29 @@ _KAFKAS_NAMED = frozenset(
 )
 _KAFKAS_STRUCTS = frozenset({"FeatureLevelRecord", "ConfigRecord"})
 
-_STRINGS: dict[Kind, tuple[Means, str]] = {
+_STRINGS: dict[Kind, tuple[Replacement, str]] = {
     Kind.TOPICS: (
-        Means.NAME,
+        Replacement.NAME,
         """
         topic topics topic_name subscribed_topic_names source_topics sink_topic repartition_sink_topics subtopology_id
         stores successors
         """,
     ),
-    Kind.GROUPS: (Means.NAME, "group group_id connector"),
-    Kind.TRANSACTIONS: (Means.NAME, "transactional_id"),
-    Kind.CLIENTS: (Means.NAME, "client_id member_id leader group_instance_id instance_id process_id"),
+    Kind.GROUPS: (Replacement.NAME, "group group_id connector"),
+    Kind.TRANSACTIONS: (Replacement.NAME, "transactional_id"),
+    Kind.CLIENTS: (Replacement.NAME, "client_id member_id leader group_instance_id instance_id process_id"),
     Kind.HOSTS: (
-        Means.LOCATION,
+        Replacement.LOCATION,
         "host v0_host host_name client_host host_filter url leader_url log_dir path",
     ),
     Kind.USERS: (
-        Means.PRINCIPAL,
+        Replacement.PRINCIPAL,
         """
         principal principal_filter principal_name owner_principal_name token_requester_principal_name user owner
         requester renewers token_id
         """,
     ),
-    Kind.CLUSTERS: (Means.NAME, "cluster_id rack rack_id racks"),
+    Kind.CLUSTERS: (Replacement.NAME, "cluster_id rack rack_id racks"),
 }
 _BY_NAME = {name: (kind, means) for kind, (means, names) in _STRINGS.items() for name in names.split()}
 _PATTERNS = {
@@ -225,64 +225,64 @@ _NAMED_STRUCTS = {
 }
 _RESOURCES = frozenset({"resource_name", "resource_name_filter", "coordinator_keys", "entity_name", "match"})
 _BYTES = {
-    "metadata": Means.SUBSCRIPTION,
-    "member_metadata": Means.SUBSCRIPTION,
-    "subscription": Means.SUBSCRIPTION,
-    "assignment": Means.ASSIGNMENT,
-    "member_assignment": Means.ASSIGNMENT,
-    "allocation": Means.ASSIGNMENT,
-    "user_data": Means.USER_DATA,
-    "request_data": Means.REQUEST,
-    "request_principal": Means.IDENTITY,
-    "client_host_address": Means.ADDRESS,
-    "user_end_point": Means.LOCATION,
-    "metrics": Means.METRICS,
-    "response_data": Means.CREDENTIALS,
-    "auth_bytes": Means.CREDENTIALS,
-    "hmac": Means.CREDENTIALS,
-    "salt": Means.CREDENTIALS,
-    "salted_password": Means.CREDENTIALS,
-    "stored_key": Means.CREDENTIALS,
-    "server_key": Means.CREDENTIALS,
+    "metadata": Replacement.SUBSCRIPTION,
+    "member_metadata": Replacement.SUBSCRIPTION,
+    "subscription": Replacement.SUBSCRIPTION,
+    "assignment": Replacement.ASSIGNMENT,
+    "member_assignment": Replacement.ASSIGNMENT,
+    "allocation": Replacement.ASSIGNMENT,
+    "user_data": Replacement.USER_DATA,
+    "request_data": Replacement.REQUEST,
+    "request_principal": Replacement.IDENTITY,
+    "client_host_address": Replacement.ADDRESS,
+    "user_end_point": Replacement.LOCATION,
+    "metrics": Replacement.METRICS,
+    "response_data": Replacement.CREDENTIALS,
+    "auth_bytes": Replacement.CREDENTIALS,
+    "hmac": Replacement.CREDENTIALS,
+    "salt": Replacement.CREDENTIALS,
+    "salted_password": Replacement.CREDENTIALS,
+    "stored_key": Replacement.CREDENTIALS,
+    "server_key": Replacement.CREDENTIALS,
 }
 _ALWAYS = frozenset(Kind)
-_STAYS = Place(Means.KAFKAS, NAMES)
+_STAYS = Place(Replacement.KAFKAS, NAMES)
 
 
 def place_of(of: StructPlan, field: FieldPlan, inside_of: str = "") -> Place | None:
     """How a field of the struct `of` is replaced; None: it is no text, and no bytes."""
     name = field.name
     if field.type == "records":
-        return Place(Means.RECORDS, _ALWAYS)
+        return Place(Replacement.RECORDS, _ALWAYS)
     if field.type == "bytes":
-        means = _BYTES.get(name, Means.OPAQUE)
+        means = _BYTES.get(name, Replacement.OPAQUE)
         if inside_of == "client_tags":
-            means = Means.NAME
-        if means in (Means.ADDRESS, Means.LOCATION):
+            means = Replacement.NAME
+        if means in (Replacement.ADDRESS, Replacement.LOCATION):
             return Place(means, frozenset({Kind.HOSTS}))
-        return Place(means, _ALWAYS if means in (Means.CREDENTIALS, Means.REQUEST) else NAMES)
+        return Place(means, _ALWAYS if means in (Replacement.CREDENTIALS, Replacement.REQUEST) else NAMES)
     if field.type != "string":
         return None
     if field.entity in _ENTITIES:
-        return Place(Means.NAME, frozenset({_ENTITIES[field.entity]}))
+        return Place(Replacement.NAME, frozenset({_ENTITIES[field.entity]}))
     if name in _PATTERNS:
-        return Place(Means.PATTERN, frozenset({_PATTERNS[name]}))
+        return Place(Replacement.PATTERN, frozenset({_PATTERNS[name]}))
     if name in _RESOURCES or (name == "key" and _is_coordinator_key(of)):
-        return Place(Means.RESOURCE, NAMES)
+        return Place(Replacement.RESOURCE, NAMES)
     if inside_of == "client_tags":
-        return Place(Means.NAME, frozenset({Kind.CLIENTS}))
+        return Place(Replacement.NAME, frozenset({Kind.CLIENTS}))
     if name == "name":
         kind = _NAMED.get(inside_of) or _NAMED_STRUCTS.get(of.name)
         if kind:
-            return Place(Means.PRINCIPAL if kind is Kind.USERS else Means.NAME, frozenset({kind}))
+            return Place(Replacement.PRINCIPAL if kind is Kind.USERS else Replacement.NAME, frozenset({kind}))
         if inside_of in _KAFKAS_NAMED or of.name in _KAFKAS_STRUCTS:
             return _STAYS
     if name in _BY_NAME:
         kind, means = _BY_NAME[name]
         return Place(means, frozenset({kind}))
     if name in ("metadata", "committed_metadata", "named_topology"):
-        return Place(Means.NOTE, _ALWAYS)
-    return _STAYS if name in _KAFKAS else Place(Means.TEXT, NAMES)
+        return Place(Replacement.NOTE, _ALWAYS)
+    return _STAYS if name in _KAFKAS else Place(Replacement.TEXT, NAMES)
 
 
 def _is_coordinator_key(of: StructPlan) -> bool:

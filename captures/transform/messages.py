@@ -24,7 +24,7 @@ from ...decoder.embedded.topics import CLUSTER_METADATA_ID, COORDINATORS, of_con
 from ...decoder.errors import DecodeError, TrailingBytes, Truncated
 from ...decoder.schema import facts
 from .batches import BLANK, rewritten
-from .fields import NAMES, Branch, Kind, Means, Place, Tree, tree
+from .fields import NAMES, Branch, Kind, Place, Replacement, Tree, tree
 from .free_text import scrubbed
 from .pseudonyms import Pseudonyms
 
@@ -200,7 +200,7 @@ class Frames:
             if not branch.field.array:
                 return self.struct(branch.inside, old, at)
             items = [self.struct(branch.inside, item, at) for item in old]
-        elif branch.place is None or not (branch.place.kinds & self.kinds or branch.place.means is Means.CREDENTIALS):
+        elif branch.place is None or not (branch.place.kinds & self.kinds or branch.place.means is Replacement.CREDENTIALS):
             return old
         elif not branch.field.array:
             return self._value(of, branch.place, old, branch, values, at)
@@ -213,23 +213,23 @@ class Frames:
             return old
         means, names = place.means, self.pseudonyms
         if isinstance(old, bytes):
-            if means is Means.SUBSCRIPTION and branch.field.name == "metadata":
+            if means is Replacement.SUBSCRIPTION and branch.field.name == "metadata":
                 # Of several that a member offers, or of the one that the group has agreed on.
                 beside = next((at for at, field in enumerate(of.of.fields) if field.name == "name"), None)
                 if beside is not None:
                     at.protocol = values[beside]
             return self._bytes(means, old, at)
-        if means is Means.KAFKAS:
+        if means is Replacement.KAFKAS:
             if len(self.kept) < _KEPT:
                 self.kept.add(old)
             return old
-        if means is Means.TEXT:
+        if means is Replacement.TEXT:
             return scrubbed(old, names)
-        if means is Means.NOTE:
+        if means is Replacement.NOTE:
             return names.name(old)
-        if means is Means.RESOURCE:
+        if means is Replacement.RESOURCE:
             return self._resource(old, *at.type)
-        change = {Means.LOCATION: names.location, Means.PATTERN: names.regex, Means.PRINCIPAL: names.principal}
+        change = {Replacement.LOCATION: names.location, Replacement.PATTERN: names.regex, Replacement.PRINCIPAL: names.principal}
         return self.name(next(iter(place.kinds)), old, change.get(means, names.name))
 
     def name(self, kind: Kind, old: str, change: Callable[[str], str]) -> str:
@@ -249,30 +249,30 @@ class Frames:
         change = self.pseudonyms.principal if kind is Kind.USERS else self.pseudonyms.name
         return self.name(kind or Kind.TOPICS, old, change)
 
-    def _bytes(self, means: Means, old: bytes, at: At) -> bytes:
+    def _bytes(self, means: Replacement, old: bytes, at: At) -> bytes:
         payloads = self._payloads
-        if means is Means.RECORDS:
+        if means is Replacement.RECORDS:
             return payloads.area(old, at.topic, at.position)
-        if means is Means.SUBSCRIPTION:
+        if means is Replacement.SUBSCRIPTION:
             return payloads.member(old, "subscription", at)
-        if means is Means.ASSIGNMENT:
+        if means is Replacement.ASSIGNMENT:
             return payloads.member(old, "assignment", at)
-        if means is Means.USER_DATA:
+        if means is Replacement.USER_DATA:
             return payloads.user_data(old, at)
-        if means is Means.ADDRESS:
+        if means is Replacement.ADDRESS:
             return self.pseudonyms.packed(old)
-        if means is Means.LOCATION:
+        if means is Replacement.LOCATION:
             return payloads.text(old, self.pseudonyms.location)
-        if means is Means.NAME:
+        if means is Replacement.NAME:
             return payloads.text(old, self.pseudonyms.name)
-        if means is Means.IDENTITY:
+        if means is Replacement.IDENTITY:
             return payloads.identity(old)
-        if means is Means.REQUEST:
+        if means is Replacement.REQUEST:
             return self._inner(old)
-        if means is Means.METRICS:
+        if means is Replacement.METRICS:
             self.counts["telemetry"] += 1
             return b""
-        if means is Means.CREDENTIALS:
+        if means is Replacement.CREDENTIALS:
             return BLANK * len(old)
         return self.pseudonyms.content(old)
 

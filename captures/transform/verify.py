@@ -18,7 +18,7 @@ from ...decoder.codec.message import Message
 from ...decoder.records.errors import RecordsError
 from ..pcap.regular_files import open_file
 from ..reading.events import EventReader
-from .fields import Means, Tree, tree
+from .fields import Replacement, Tree, tree
 from .free_text import kafkas
 from .pseudonyms import KEPT
 from .search import Search
@@ -162,7 +162,7 @@ def _records(of: Tree, values: tuple[object, ...]) -> Iterator[bytes]:
         if branch.inside is not None:
             for item in value if branch.field.array else (value,):  # type: ignore[attr-defined]
                 yield from _records(branch.inside, item)
-        elif branch.place is not None and branch.place.means is Means.RECORDS and isinstance(value, bytes):
+        elif branch.place is not None and branch.place.means is Replacement.RECORDS and isinstance(value, bytes):
             yield value
 
 

@@ -230,7 +230,7 @@ def address(text: str) -> Address:
     return host.removeprefix("[").removesuffix("]"), int(port) if port.isdigit() else 0
 
 
-class Occupied(BarnabasError, ValueError):
+class TargetExists(BarnabasError, ValueError):
     """There is something at the place already."""
 
 
@@ -239,7 +239,7 @@ def replacing(target: Path, force: bool = False) -> Iterator[Path]:
     """A new directory beside `target` to record into, which takes its place at the end.
 
     A target that ends with ``.pcapng`` becomes one file, any other one a directory of segments. On any error, and on
-    Ctrl-C, nothing is left. Raises `Occupied` if the target exists, and with `force` if it is no recording.
+    Ctrl-C, nothing is left. Raises `TargetExists` if the target exists, and with `force` if it is no recording.
     """
     one_file = target.suffix == ".pcapng"
     _look(target, force, one_file)
@@ -266,14 +266,14 @@ def _look(target: Path, force: bool, one_file: bool) -> None:
     if not target.exists():
         return
     if not force:
-        raise Occupied(f"{target} is there already; --force replaces it")
+        raise TargetExists(f"{target} is there already; --force replaces it")
     if target.is_dir() == one_file:
-        raise Occupied(f"{target} is no recording of that form; it is not replaced")
+        raise TargetExists(f"{target} is no recording of that form; it is not replaced")
     if target.is_dir():
         known = {entry.stem.removesuffix(".pcapng") for entry in files_in(target).values()}
         other = [e.name for e in target.iterdir() if e.name.partition(".")[0] not in known and e.name != ORIGIN]
         if other:
-            raise Occupied(f"{target} holds other things than a recording ({other[0]}); it is not replaced")
+            raise TargetExists(f"{target} holds other things than a recording ({other[0]}); it is not replaced")
 
 
 ORIGIN = "origin.json"

@@ -20,7 +20,7 @@ from ...captures.replay.policy import ALTERS
 from ...captures.replay.preparer import CannotSend, Preparer, patched
 from ...captures.replay.report import Report
 from ...captures.replay.roles import Role
-from ...captures.replay.script import Call, Do, Script, Step, gives
+from ...captures.replay.script import Call, Script, Step, StepKind, gives
 from ...decoder.codec.message import Message
 from ...decoder.connection.connection import expects_no_response
 from .connections import ConnectionCloser, Connections, PendingCall, RecordedConnection, TargetConnection
@@ -42,7 +42,7 @@ def _cost(step: Step) -> int:
     if step.call is None:
         return 100
     exchange = step.call.exchange
-    return 1000 + len(exchange.request or b"") if step.do is Do.SEND else 100 + len(exchange.response or b"")
+    return 1000 + len(exchange.request or b"") if step.kind is StepKind.SEND else 100 + len(exchange.response or b"")
 
 
 class ReadAhead:
@@ -185,9 +185,9 @@ class Player:
                 self.resolver.new_topics()
                 continue
             step = steps[0]
-            if step.do is not Do.ANSWER:
+            if step.kind is not StepKind.ANSWER:
                 due = self._begun + pace.due(step.due_ns, self.sent)
-                if step.do is Do.SEND:
+                if step.kind is StepKind.SEND:
                     if due > now:
                         now = time.monotonic_ns()
                         if due > now:
@@ -198,7 +198,7 @@ class Player:
                             self.report.held_back += 1
                         elif step.call is not None and step.call.ready and step.call.skip is None:
                             self.report.late_ns.append(max(0, time.monotonic_ns() - due))
-                elif step.do is Do.CLOSE and due > now and not pace.rate:
+                elif step.kind is StepKind.CLOSE and due > now and not pace.rate:
                     return due
             self._read_ahead.take()
             self._step(step, now)
@@ -209,7 +209,7 @@ class Player:
     def _dial_ahead(self) -> None:
         """Connect for the next steps: making a connection takes longer than sending on one."""
         for step in islice(self._read_ahead.steps, 8):
-            if step.do is Do.SEND and step.call is not None and not self.settings.connections:
+            if step.kind is StepKind.SEND and step.call is not None and not self.settings.connections:
                 recorded = self._recorded_connection(step)
                 if not recorded.connections and len(self.target.brokers) < 2:
                     self._net.connection(recorded, None)
@@ -234,15 +234,15 @@ class Player:
     def _step(self, step: Step, now: int) -> None:
         recorded = self._recorded_connection(step)
         call = step.call
-        if step.do is Do.OPEN:
+        if step.kind is StepKind.OPEN:
             return
         if recorded.backlog:
             recorded.backlog.append(step)
             return
-        if step.do is Do.SEND:
+        if step.kind is StepKind.SEND:
             assert call is not None
             self._try_send(recorded, step)
-        elif step.do is Do.ANSWER:
+        elif step.kind is StepKind.ANSWER:
             assert call is not None
             if call.done:
                 return
@@ -266,7 +266,7 @@ class Player:
         """Go on with a connection as far as it can."""
         while recorded.backlog:
             step = recorded.backlog[0]
-            if step.do is Do.ANSWER:
+            if step.kind is StepKind.ANSWER:
                 assert step.call is not None
                 if not step.call.done:
                     self._expect(step.call)
@@ -276,7 +276,7 @@ class Player:
                 continue
             recorded.backlog.popleft()
             recorded.since = time.monotonic_ns()
-            if step.do is Do.CLOSE:
+            if step.kind is StepKind.CLOSE:
                 self._closer.close(recorded, step)
             elif not self._try_send(recorded, step):
                 return
@@ -299,7 +299,7 @@ class Player:
             giver = self._given.get((unknown.role, unknown.value))
             if giver is not None and not giver.done and giver is not call:
                 recorded.backlog.appendleft(step)
-                self._hold(recorded, Step(Do.ANSWER, 0, giver.connection, giver))
+                self._hold(recorded, Step(StepKind.ANSWER, 0, giver.connection, giver))
                 self._waiters.setdefault(id(giver), set()).add(recorded)
                 return False
             self.resolver.resolve(unknown)
@@ -381,7 +381,7 @@ class Player:
             step = recorded.backlog[0] if recorded.backlog else None
             if step is None:
                 self._waiting.discard(recorded)
-            elif step.do is Do.ANSWER and step.call is not None and (step.call.done or now - recorded.since > self._patience_ns):
+            elif step.kind is StepKind.ANSWER and step.call is not None and (step.call.done or now - recorded.since > self._patience_ns):
                 if not step.call.done:
                     self._give_up(step.call)
                 self._drain(recorded)

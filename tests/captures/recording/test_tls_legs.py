@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from barnabas.captures import Recorder, open_capture
-from barnabas.captures.transform.cut import Cut, Part
+from barnabas.captures.transform.cut import Cut, CutSelection
 from barnabas.captures.transform.fields import Kind
 from barnabas.captures.transform.merge import Merge, Source
 from barnabas.captures.transform.pseudonyms import Pseudonyms
@@ -89,7 +89,7 @@ def copied(path: Path, out: Path, make: Callable[[Path, Writer], None]) -> Path:
 
 
 def cut(path: Path, writer: Writer) -> None:
-    for event in Cut(path, Part()).events():
+    for event in Cut(path, CutSelection()).events():
         writer.write(event)
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from barnabas.captures import open_capture
-from barnabas.captures.transform.cut import Cut, Part
+from barnabas.captures.transform.cut import Cut, CutSelection
 from barnabas.captures.transform.merge import Merge, Source
-from barnabas.captures.transform.write import Occupied, Writer, replacing
+from barnabas.captures.transform.write import TargetExists, Writer, replacing
 from barnabas.decoder import Exchange
 from barnabas.decoder.connection.events import Closed, Opened
 from barnabas.decoder.filter import compile
@@ -23,7 +23,7 @@ SECOND = 10**9
 
 
 def cut(path: Path, out: Path, **part: Any) -> Cut:
-    found = Cut(path, Part(**part))
+    found = Cut(path, CutSelection(**part))
     writer = Writer(out, redact=False)
     for event in found.events():
         writer.write(event)
@@ -207,7 +207,7 @@ def test_a_result_is_there_when_it_is_complete_and_never_else(tmp_path: Path) ->
         interrupted()
     assert list(tmp_path.iterdir()) == []
     cut(GROUPS, tmp_path / "old")
-    with pytest.raises(Occupied, match="--force"), replacing(tmp_path / "old"):
+    with pytest.raises(TargetExists, match="--force"), replacing(tmp_path / "old"):
         pass
     before = exchanges(tmp_path / "old")
     with pytest.raises(ValueError, match="no"), replacing(tmp_path / "old", force=True):
@@ -223,9 +223,9 @@ def test_nothing_but_a_recording_is_replaced(tmp_path: Path) -> None:
     target = tmp_path / "photos"
     target.mkdir()
     (target / "holiday.jpg").write_bytes(b"x")
-    with pytest.raises(Occupied, match=r"holiday\.jpg"), replacing(target, force=True):
+    with pytest.raises(TargetExists, match=r"holiday\.jpg"), replacing(target, force=True):
         pass
     (tmp_path / "file.pcapng").mkdir()
-    with pytest.raises(Occupied), replacing(tmp_path / "file.pcapng", force=True):
+    with pytest.raises(TargetExists), replacing(tmp_path / "file.pcapng", force=True):
         pass
     assert (target / "holiday.jpg").exists()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from barnabas import decoder
 from barnabas.captures.replay import roles
-from barnabas.captures.transform.fields import Kind, Means, place_of
+from barnabas.captures.transform.fields import Kind, Replacement, place_of
 from barnabas.captures.transform.messages import Frames
 from barnabas.captures.transform.pseudonyms import Pseudonyms
 from barnabas.decoder import Exchange, State
@@ -26,14 +26,14 @@ def pseudonyms() -> Pseudonyms:
 
 APIS = facts.api_keys()
 # Credentials are masked by the recorder, and telemetry is emptied; both are told by their field's meaning.
-_EMPTIED = Means.METRICS
+_EMPTIED = Replacement.METRICS
 
 
 class Filler:
     """Values for every field of a struct; each string and each piece of bytes is one of its own."""
 
     def __init__(self) -> None:
-        self.said: dict[str, tuple[str, Means | None]] = {}
+        self.said: dict[str, tuple[str, Replacement | None]] = {}
         self.count = 0
 
     def struct(self, of: StructPlan, inside_of: str = "", path: str = "") -> dict[str, Any]:
@@ -77,7 +77,7 @@ def test_nothing_is_left_of_any_string(key: int) -> None:
             frames = Frames(pseudonyms(), frozenset(Kind))
             if kind == "request":
                 frame = decoder.encode_request(key, version, fields, correlation_id=7, client_id="zqclientxj")
-                filler.said["zqclientxj"] = "client_id", Means.NAME
+                filler.said["zqclientxj"] = "client_id", Replacement.NAME
                 exchange = Exchange(api_key=key, api_version=version, request=frame)
                 new = frames.request(exchange)
                 message = decoder.decode_request(new)
@@ -88,7 +88,7 @@ def test_nothing_is_left_of_any_string(key: int) -> None:
                 message = decoder.decode_response(new, api_key=key, api_version=version)
             assert message.plan.version == version
             for text, (path, means) in filler.said.items():
-                if means is Means.KAFKAS:
+                if means is Replacement.KAFKAS:
                     assert text.encode() in new, f"{of.name} v{version} {path}"
                 else:
                     assert text.encode() not in new, f"{of.name} v{version} {path} is copied"
@@ -108,7 +108,7 @@ def test_nothing_is_left_of_any_payload(name: str) -> None:
         new = frames.payload(decoder.embedded.decode(name, version, data))
         assert len(new) == len(data)
         for text, (path, means) in filler.said.items():
-            assert (text.encode() in new) == (means is Means.KAFKAS), f"{name} v{version} {path}"
+            assert (text.encode() in new) == (means is Replacement.KAFKAS), f"{name} v{version} {path}"
 
 
 def _roles() -> Iterator[tuple[str, str, FieldPlan, StructPlan, str, roles.Role]]:
@@ -143,6 +143,6 @@ def test_it_agrees_with_what_a_replay_takes_fields_for() -> None:
             place = place_of(struct, field, inside_of)
             assert place is not None, f"{message} {path}"
             assert meant[role] in place.kinds, f"{message} {path}"
-            assert place.means is not Means.KAFKAS
+            assert place.means is not Replacement.KAFKAS
             seen.add(role)
     assert seen == set(meant)

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 from barnabas import decoder
-from barnabas.captures.foreign.frame_pieces import Pieces
+from barnabas.captures.foreign.frame_pieces import FramePieces
 from barnabas.captures.foreign.index_builder import _Taker
 from barnabas.captures.foreign.scan import Scanner
 from barnabas.captures.foreign.skim import Skimmer
@@ -291,7 +291,7 @@ def scanning() -> int:
             file.write(begins)
             file.flush()
             encoder = IndexEncoder()
-            skimmer = Skimmer(encoder, Pieces(), lambda pieces: scanner.windows.read(pieces))  # noqa: B023
+            skimmer = Skimmer(encoder, FramePieces(), lambda pieces: scanner.windows.read(pieces))  # noqa: B023
             scanner = Scanner(_Taker(encoder, skimmer))
             scanner.windows.begin(file, "capture")
             scanner.windows.advance()

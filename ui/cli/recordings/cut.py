@@ -71,13 +71,13 @@ def cut(
 
     What is given must all be so. barnabas merge puts parts together again.
     """
-    from ....captures.transform.cut import Cut, Part
+    from ....captures.transform.cut import Cut, CutSelection
     from ....captures.transform.write import Writer
 
     wanted = compiled(filter_) if filter_ is not None else None
     if str(capture) == "-":
         raise Failure("standard input cannot be read twice; save it to a file first: barnabas import - -o DIR")
-    part = Part(
+    part = CutSelection(
         wanted,
         _time(start, "--from"),
         _time(end, "--to"),

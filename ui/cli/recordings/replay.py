@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from ....captures import NotACapture
-from ....captures.replay.dry_run import Planned, plan_of
+from ....captures.replay.dry_run import PlannedRequest, planned_requests
 from ....captures.replay.mapping import IdMapping, Names
 from ....captures.replay.policy import Policy
 from ....captures.replay.preparer import Preparer
@@ -187,7 +187,7 @@ def _dry_run(plan: Replay, as_json: bool) -> None:
     script = plan.script()
     mapping = IdMapping(plan.names, script.recorded)
     warn(["versions as recorded: a dry run asks no broker which ones it offers"])
-    for planned in plan_of(script, mapping, Preparer(mapping, None)):
+    for planned in planned_requests(script, mapping, Preparer(mapping, None)):
         if as_json:
             exchange = planned.call.exchange
             row: dict[str, Any] = {
@@ -232,7 +232,7 @@ def _pairs(texts: list[str] | None, option: str) -> dict[str, str]:
 # --- in words ----------------------------------------------------------------------------------------------
 
 
-def planned_line(planned: Planned) -> str:
+def planned_line(planned: PlannedRequest) -> str:
     """``12.3 ms  conn 4  Produce v9  as v11; producer id``."""
     exchange = planned.call.exchange
     head = f"{planned.call.due_ns / 1e6:10.1f} ms  conn {exchange.connection:<4} {exchange.api} v{exchange.api_version}"

@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from ....captures.replay.dry_run import Planned
+from ....captures.replay.dry_run import PlannedRequest
 from ....captures.replay.report import Report
 from ....proxy.replay.player import Player
 from ...safe import visible
@@ -18,7 +18,7 @@ _ERASE = "\r\x1b[K"
 _EXAMPLES = 20
 
 
-def planned_line(planned: Planned) -> str:
+def planned_line(planned: PlannedRequest) -> str:
     """``12.3 ms  conn 4  Produce v9  as v11; producer id``."""
     exchange = planned.call.exchange
     head = f"{planned.call.due_ns / 1e6:10.1f} ms  conn {exchange.connection:<4} {exchange.api} v{exchange.api_version}"

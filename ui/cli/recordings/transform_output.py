@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ....captures.transform.write import ORIGIN, Occupied, Writer, replacing
+from ....captures.transform.write import ORIGIN, TargetExists, Writer, replacing
 from ...safe import visible
 from ..common.failure import Failure
 from ..common.output import counted, print_json
@@ -36,7 +36,7 @@ def output_directory(target: Path, inputs: list[Path], force: bool) -> Iterator[
     try:
         with stopping_on_signals(), replacing(target, force) as place:
             yield place
-    except Occupied as error:
+    except TargetExists as error:
         raise Failure(visible(str(error))) from None
     except OSError as error:
         raise Failure(f"{visible(str(target))} cannot be written: {error.strerror or error}") from None

@@ -67,12 +67,12 @@ def forms(capture: Capture, row: Row, exchange: Exchange, values: bool, shown: s
 
 
 def _cut(source: Path, target: Path, numbers: tuple[int, int] | None = None, shown: str = "") -> str:
-    from ....captures.transform.cut import Cut, Part
+    from ....captures.transform.cut import Cut, CutSelection
     from ....captures.transform.write import Writer, replacing
 
     if target.suffix != ".pcapng":
         raise ValueError("the name of a capture ends with .pcapng")
-    part = Part(compile(shown, zone=zone()) if shown else None, numbers=numbers)
+    part = CutSelection(compile(shown, zone=zone()) if shown else None, numbers=numbers)
     with replacing(target, force=True) as place:
         writer = Writer(place, one_file=True)
         found = Cut(source, part)
