@@ -50,7 +50,7 @@ class RequestInFlight(Protocol):
 
 
 class CarriedRequest(NamedTuple):
-    """An `RequestInFlight` that is an exchange."""
+    """A `RequestInFlight` that is an exchange."""
 
     connection: OpenConnection
     exchange: Exchange

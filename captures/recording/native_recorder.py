@@ -59,7 +59,7 @@ class RecordedConnection:
 
 
 class NativeRequest(NamedTuple):
-    """An `RequestInFlight` that a native recorder holds, as the `place`-th in its queue."""
+    """A `RequestInFlight` that a native recorder holds, as the `place`-th in its queue."""
 
     connection: OpenConnection
     recorder: ConnectionRecorder
