@@ -62,6 +62,14 @@ class LiveRequest:
         """The client's own name for itself; "" if it has none."""
         return str(self.message.header.get("client_id") or "")
 
+    def fitting(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """`fields` of an answer without those that the version lacks."""
+        return _fitting(plan("response", self.api_key, self.version).root, fields)
+
+    def reply(self, fields: Mapping[str, Any], how: str = "kept up", source: RecordedExchange | None = None) -> Reply:
+        """An answer with these fields, without those that the version lacks."""
+        return Reply(self.fitting(fields), how, source)
+
 
 @dataclass(slots=True)
 class Reply:
@@ -165,12 +173,6 @@ def convert_item(api_key: int, field: str, given: int, wanted: int, item: Mappin
     if source is None or target is None:
         raise NotExpressible(f"{field} is not in version {given if source is None else wanted}")
     return _struct(source, target, item, f"{field}.", _ignorable("response", api_key))
-
-
-def fitting(kind: str, api_key: int, version: int, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """`fields` without those that the version does not have: for answers that are made, and say more than some
-    versions can carry."""
-    return _fitting(plan(kind, api_key, version).root, fields)
 
 
 def _fitting(of: StructPlan, fields: Mapping[str, Any]) -> dict[str, Any]:

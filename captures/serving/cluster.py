@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from ...decoder.schema import facts
-from .answers import LiveRequest, NotExpressible, NotRecorded, Reply, Session, convert_item, fitting
+from .answers import LiveRequest, NotExpressible, NotRecorded, Reply, Session, convert_item
 from .recorded_answers import Progress, describe
 from .recorded_exchanges import RecordedExchange, RecordedExchanges, addresses
 
@@ -59,14 +59,14 @@ class Cluster:
             for item in answered.get("coordinators") or [answered | {"key": asked.get("key", "")}]:
                 self._coordinators[asked.get("key_type", 0), item["key"]][kept.position] = kept, item
 
-    def metadata(self, ask: LiveRequest) -> Reply:
+    def metadata(self, request: LiveRequest) -> Reply:
         """Topics as they stood at this place of the recording. Raises `NotRecorded` when none was recorded at all."""
         if not self._at:
-            raise NotRecorded(describe(ask.message, ()))
-        wanted = ask.fields["topics"]
+            raise NotRecorded(describe(request.message, ()))
+        wanted = request.fields["topics"]
         unknown: list[str] = []
-        if wanted is None or (not wanted and ask.version == 0):
-            source, topics = self._every_topic(ask)
+        if wanted is None or (not wanted and request.version == 0):
+            source, topics = self._every_topic(request)
         else:
             source, topics = self._at[max(self._at)], []
             for topic in wanted:
@@ -79,37 +79,37 @@ class Cluster:
                     continue
                 position = self._progress.place(("topic", name), sorted(known), frozenset({name}))
                 source, item = known[position]
-                topics.append(self._topic(ask, source, item, name))
-        fields = fitting("response", METADATA, ask.version, source.response.to_dict() | {"topics": topics})
+                topics.append(self._topic(request, source, item, name))
+        fields = request.fitting(source.response.to_dict() | {"topics": topics})
         self._every_broker(fields, source)
-        reply = Reply(fields, "recorded" if source.api_version == ask.version else "restated", source)
+        reply = Reply(fields, "recorded" if source.api_version == request.version else "restated", source)
         if unknown:
-            what = f"Metadata v{ask.version} for {', '.join(sorted(unknown))}"
+            what = f"Metadata v{request.version} for {', '.join(sorted(unknown))}"
             raise NotRecorded(what, self._like(unknown[0]), reply, len(unknown) == len(topics))
         return reply
 
-    def _every_topic(self, ask: LiveRequest) -> tuple[RecordedExchange, list[dict[str, Any]]]:
+    def _every_topic(self, request: LiveRequest) -> tuple[RecordedExchange, list[dict[str, Any]]]:
         if self._all:
             source = self._at[self._progress.place("all topics", self._all, frozenset())]
             return source, [
-                self._topic(ask, source, item, item["name"]) for item in source.response.to_dict()["topics"]
+                self._topic(request, source, item, item["name"]) for item in source.response.to_dict()["topics"]
             ]
         topics = []
         source = self._at[max(self._at)]
         for name, known in sorted(self._topics.items()):
             source, item = known[self._progress.place(("topic", name), sorted(known), frozenset({name}))]
             if not item["error_code"]:
-                topics.append(self._topic(ask, source, item, name))
+                topics.append(self._topic(request, source, item, name))
         return source, topics
 
-    def _topic(self, ask: LiveRequest, source: RecordedExchange, item: dict[str, Any], name: str) -> dict[str, Any]:
+    def _topic(self, request: LiveRequest, source: RecordedExchange, item: dict[str, Any], name: str) -> dict[str, Any]:
         try:
-            found = convert_item(METADATA, "topics", source.response.api_version, ask.version, item)
+            found = convert_item(METADATA, "topics", source.response.api_version, request.version, item)
         except NotExpressible as lost:
             raise NotRecorded(
-                f"Metadata v{ask.version} for {name} (recorded at v{source.api_version}, and {lost})", source
+                f"Metadata v{request.version} for {name} (recorded at v{source.api_version}, and {lost})", source
             ) from None
-        if ask.version >= 10 and "topic_id" not in found and name in self._recorded.topic_ids and not item["error_code"]:
+        if request.version >= 10 and "topic_id" not in found and name in self._recorded.topic_ids and not item["error_code"]:
             found["topic_id"] = UUID(bytes=self._recorded.topic_ids[name])
         return found
 
@@ -125,20 +125,20 @@ class Cluster:
         near = difflib.get_close_matches(name, self._topics, 1, 0.0)
         return self._at[max(self._topics[near[0]])] if near else None
 
-    def find_coordinator(self, ask: LiveRequest) -> Reply:
+    def find_coordinator(self, request: LiveRequest) -> Reply:
         """Where a group's or transaction's coordinator was. Raises `NotRecorded`."""
-        kind = ask.fields.get("key_type", 0)
-        keys = ask.fields["coordinator_keys"] if "coordinator_keys" in ask.fields else [ask.fields["key"]]
+        kind = request.fields.get("key_type", 0)
+        keys = request.fields["coordinator_keys"] if "coordinator_keys" in request.fields else [request.fields["key"]]
         items, source = [], None
         for key in keys:
             known = self._coordinators.get((kind, key))
             if not known:
-                raise NotRecorded(f"FindCoordinator v{ask.version} for {key}", self._coordinator_like(key))
+                raise NotRecorded(f"FindCoordinator v{request.version} for {key}", self._coordinator_like(key))
             source, item = known[self._progress.place(("coordinator", kind, key), sorted(known), frozenset({key}))]
             items.append(item | {"key": key})
-        if "coordinator_keys" in ask.fields:
+        if "coordinator_keys" in request.fields:
             return Reply({"coordinators": [self._only(item, True) for item in items]}, "recorded", source)
-        return Reply(fitting("response", ask.api_key, ask.version, self._only(items[0], False)), "recorded", source)
+        return request.reply(self._only(items[0], False), "recorded", source)
 
     @staticmethod
     def _only(item: dict[str, Any], keyed: bool) -> dict[str, Any]:
@@ -235,17 +235,17 @@ class Offers:
         found.setdefault(API_VERSIONS, (known_here[0], known_here[-1]))
         return found
 
-    def answer(self, ask: LiveRequest) -> Reply:
+    def answer(self, request: LiveRequest) -> Reply:
         """The offer; to a version that is not offered, the refusal that brokers give (KIP-511). Raises `NotRecorded` for an empty
         recording."""
         if self._nothing:
-            raise NotRecorded(f"ApiVersions v{ask.version}, the first request of all")
+            raise NotRecorded(f"ApiVersions v{request.version}, the first request of all")
         low, high = self.ranges.get(API_VERSIONS, (0, 0))
         items = [{"api_key": key, "min_version": a, "max_version": b} for key, (a, b) in self.ranges.items()]
-        if not low <= ask.version <= high:
+        if not low <= request.version <= high:
             return self.refusal()
         fields = self._fields | {"error_code": 0, "api_keys": items, "throttle_time_ms": 0}
-        return Reply(fitting("response", API_VERSIONS, ask.version, fields), "recorded")
+        return request.reply(fields, "recorded")
 
     def refusal(self) -> Reply:
         """A broker's answer to a version of ApiVersions that it does not have: version 0, with its own range."""

@@ -18,7 +18,7 @@ from ...decoder.schema import facts
 from .answers import DelayedReply, LiveRequest, NotRecorded, Reply, Session
 from .cluster import API_VERSIONS, Cluster, Offer, Offers
 from .generated_names import GeneratedNames
-from .groups import ConsumerGroups, Groups
+from .groups import ClassicGroups, ConsumerGroups
 from .logs import Logs
 from .offsets import Offsets
 from .partitions import Partitions
@@ -59,7 +59,7 @@ class Engine:
         self.misses: Counter[str] = Counter()
         self._recall = RecordedAnswers(recorded, self.progress)
         self._cluster = Cluster(recorded, self.progress, self.ports)
-        self._groups = Groups(recorded)
+        self._groups = ClassicGroups(recorded)
         self._offsets = Offsets(recorded, self._groups.judge)
         self._consumer_groups = ConsumerGroups(recorded, self.logs)
         self._groups.learn(self._cluster.groups | self._offsets.groups)
@@ -137,80 +137,80 @@ class Engine:
         message.header["refused"] = True
         return message
 
-    def answer(self, ask: LiveRequest) -> Reply | DelayedReply:
+    def answer(self, request: LiveRequest) -> Reply | DelayedReply:
         """The answer. Raises `NotRecorded` when the recording has none, with the nearest recorded request."""
-        if ask.message.header.get("refused"):
+        if request.message.header.get("refused"):
             return self._offers.refusal()
         try:
-            handler = self._handlers.get(ask.api)
+            handler = self._handlers.get(request.api)
             if handler is not None:
-                return handler(ask)
-            reply = self._recall.answer(ask)
+                return handler(request)
+            reply = self._recall.answer(request)
         except NotRecorded as missed:
             if missed.nearest is None:
-                missed.nearest = self._recall.nearest(ask.message)
+                missed.nearest = self._recall.nearest(request.message)
             raise
-        self._consequences(ask, reply)
+        self._consequences(request, reply)
         return reply
 
-    def _produce(self, ask: LiveRequest) -> Reply:
-        reply = self._partitions.produce(ask)
-        self._transactions.produced(ask)
+    def _produce(self, request: LiveRequest) -> Reply:
+        reply = self._partitions.produce(request)
+        self._transactions.produced(request)
         return reply
 
-    def _consequences(self, ask: LiveRequest, reply: Reply) -> None:
+    def _consequences(self, request: LiveRequest, reply: Reply) -> None:
         """What recalled answers change in the state that is kept up."""
         fields = reply.fields or {}
-        if ask.api == "DeleteTopics":
+        if request.api == "DeleteTopics":
             for item in fields["responses"]:
                 if not item["error_code"]:
                     self.logs.forget(self.recorded.topic_of(item))
-        elif ask.api == "DeleteGroups":
+        elif request.api == "DeleteGroups":
             for item in fields["results"]:
                 if not item["error_code"]:
                     self._offsets.forget(item["group_id"])
-        elif ask.api == "DeleteRecords":
+        elif request.api == "DeleteRecords":
             for topic in fields["topics"]:
                 for item in topic["partitions"]:
                     log = self.logs.log((topic["name"], item["partition_index"]))
                     if log is not None and not item["error_code"]:
                         log.start = min(max(log.start, item["low_watermark"]), log.end)
 
-    def encode(self, ask: LiveRequest, reply: Reply) -> bytes | None:
+    def encode(self, request: LiveRequest, reply: Reply) -> bytes | None:
         """The frame of an answer, with the served addresses; None where none is due. Raises `NotRecorded` for an answer
         that the version cannot carry."""
         self.counts[reply.how] += 1
         self.usage.given(reply)
         if reply.fields is None:
             return None
-        self._cluster.readdress(reply.fields, ask.session)
-        version = ask.version if reply.version is None else reply.version
-        correlation_id = ask.message.header["correlation_id"]
+        self._cluster.readdress(reply.fields, request.session)
+        version = request.version if reply.version is None else reply.version
+        correlation_id = request.message.header["correlation_id"]
         try:
-            frame = decoder.encode_response(ask.api_key, version, reply.fields, correlation_id=correlation_id)
-            return self.with_live_names(ask, frame, version)
+            frame = decoder.encode_response(request.api_key, version, reply.fields, correlation_id=correlation_id)
+            return self.with_live_names(request, frame, version)
         except decoder.EncodeError as error:
-            raise NotRecorded(f"{ask.api} v{ask.version}: {error}", reply.source) from None
+            raise NotRecorded(f"{request.api} v{request.version}: {error}", reply.source) from None
 
-    def with_live_names(self, ask: LiveRequest, frame: bytes | None, version: int | None = None) -> bytes | None:
+    def with_live_names(self, request: LiveRequest, frame: bytes | None, version: int | None = None) -> bytes | None:
         """An answer's frame with the names that the live client uses."""
         if frame is None or not self.names.taken:
             return frame
-        version = ask.version if version is None else version
-        answer = decoder.decode_response(frame, api_key=ask.api_key, api_version=version)
+        version = request.version if version is None else version
+        answer = decoder.decode_response(frame, api_key=request.api_key, api_version=version)
         return self.names.live(answer).encode()
 
-    def latency(self, ask: LiveRequest, reply: Reply) -> float:
+    def latency(self, request: LiveRequest, reply: Reply) -> float:
         """How long the recorded broker took for this answer, in seconds."""
-        if ask.api in _WAIT_BY_NATURE:
+        if request.api in _WAIT_BY_NATURE:
             return 0.0
         if reply.source is not None:
             return reply.source.latency
-        known = self._latencies.get(ask.api_key)
+        known = self._latencies.get(request.api_key)
         if not known:
             return 0.0
-        at = self._timed[ask.api_key]
-        self._timed[ask.api_key] += 1
+        at = self._timed[request.api_key]
+        self._timed[request.api_key] += 1
         return known[min(at, len(known) - 1)]
 
     def never_asked(self) -> dict[str, int]:

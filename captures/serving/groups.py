@@ -13,12 +13,13 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 from uuid import UUID
 
 from ...decoder.filter.language.patterns import PatternError, PatternTimeout, pattern, within
 from ...decoder.schema import facts
-from .answers import DelayedReply, LiveRequest, NotRecorded, Outcomes, Reply, fitting
+from .answers import DelayedReply, LiveRequest, NotRecorded, Outcomes, Reply
 from .logs import Logs
 from .offsets import NATURAL
 from .recorded_exchanges import RecordedExchanges
@@ -27,11 +28,23 @@ _code = facts.error_code
 UNKNOWN_MEMBER, ILLEGAL_GENERATION = _code("UNKNOWN_MEMBER_ID"), _code("ILLEGAL_GENERATION")
 REBALANCING, MEMBER_ID_REQUIRED = _code("REBALANCE_IN_PROGRESS"), _code("MEMBER_ID_REQUIRED")
 INCONSISTENT = _code("INCONSISTENT_GROUP_PROTOCOL")
-_EMPTY, _JOINING, _SYNCING, _STABLE = "empty", "joining", "syncing", "stable"
+INVALID_REGULAR_EXPRESSION = _code("INVALID_REGULAR_EXPRESSION")
+
+
+class GroupState(Enum):
+    """The states of a classic group, by Kafka's names: Empty -> PreparingRebalance when a member joins -> CompletingRebalance
+    when all have joined -> Stable when the leader has sent its assignment; back to PreparingRebalance when a member joins,
+    changes or leaves, to Empty when the last one has left."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+
 
 
 @dataclass(slots=True)
-class Member:
+class ClassicMember:
     """One live member. `joined`: it waits for the generation that is being formed. Times are in seconds."""
 
     id: str
@@ -45,22 +58,22 @@ class Member:
 
 
 @dataclass
-class Group:
+class ClassicGroup:
     """One group with its members, in the order of their first JoinGroup."""
 
     generation: int
-    state: str = _EMPTY
+    state: GroupState = GroupState.EMPTY
     kind: str = ""
     protocol: str = ""
     leader: str = ""
-    members: dict[str, Member] = field(default_factory=dict)
+    members: dict[str, ClassicMember] = field(default_factory=dict)
     pending: set[str] = field(default_factory=set)
     forming_until: float = 0.0
 
     def form(self, now: float) -> None:
-        """Begin a new generation: everybody has to join again."""
-        if self.state != _JOINING:
-            self.state = _JOINING
+        """Begin a new generation: all members have to join again."""
+        if self.state != GroupState.PREPARING_REBALANCE:
+            self.state = GroupState.PREPARING_REBALANCE
             for member in self.members.values():
                 member.joined = False
             longest = max((m.rebalance_timeout for m in self.members.values()), default=0.0)
@@ -70,37 +83,37 @@ class Group:
         """A member went away."""
         if self.members.pop(member_id, None) is not None:
             if not self.members:
-                self.state, self.leader = _EMPTY, ""
+                self.state, self.leader = GroupState.EMPTY, ""
                 self.generation += 1
             else:
                 self.form(now)
 
     def expire(self, now: float) -> None:
-        """Take out members that were not heard of, and those that did not join in time."""
+        """Remove members that sent no heartbeat, and those that did not join in time."""
         for member in list(self.members.values()):
-            late = self.state == _JOINING and not member.joined and now > self.forming_until
-            silent = now > member.seen + member.session_timeout and not (self.state == _JOINING and member.joined)
+            late = self.state == GroupState.PREPARING_REBALANCE and not member.joined and now > self.forming_until
+            silent = now > member.seen + member.session_timeout and not (self.state == GroupState.PREPARING_REBALANCE and member.joined)
             if late or silent:
                 self.remove(member.id, now)
 
     def complete(self) -> bool:
-        """Whether everybody has joined; the generation is then there, and waits for the leader's assignment."""
-        if self.state == _JOINING and self.members and all(member.joined for member in self.members.values()):
+        """Whether all members have joined; the new generation then waits for the leader's assignment."""
+        if self.state == GroupState.PREPARING_REBALANCE and self.members and all(member.joined for member in self.members.values()):
             self.generation += 1
             if self.leader not in self.members:
                 self.leader = next(iter(self.members))
             shared = set.intersection(*(set(member.protocols) for member in self.members.values()))
-            liked = self.members[self.leader].protocols
-            self.protocol = next((name for name in liked if name in shared), "")
-            self.state = _SYNCING
-        return self.state in (_SYNCING, _STABLE)
+            preferred = self.members[self.leader].protocols
+            self.protocol = next((name for name in preferred if name in shared), "")
+            self.state = GroupState.COMPLETING_REBALANCE
+        return self.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
 
 
-class Groups:
-    """All groups of the recording."""
+class ClassicGroups:
+    """The classic groups of the recording."""
 
     def __init__(self, recorded: RecordedExchanges) -> None:
-        self._groups: dict[str, Group] = {}
+        self._groups: dict[str, ClassicGroup] = {}
         self._ids: dict[str, list[str]] = defaultdict(list)
         self._first: dict[str, int] = {}
         self._made_up = 0
@@ -137,87 +150,80 @@ class Groups:
             return UNKNOWN_MEMBER
         if generation != group.generation:
             return ILLEGAL_GENERATION
-        return REBALANCING if group.state == _SYNCING else 0
+        return REBALANCING if group.state == GroupState.COMPLETING_REBALANCE else 0
 
-    def _group(self, ask: LiveRequest) -> Group:
-        name = ask.fields["group_id"]
+    def _group(self, request: LiveRequest) -> ClassicGroup:
+        name = request.fields["group_id"]
         if name not in self._ids:
-            raise NotRecorded(f"{ask.api} v{ask.version} for group {name}")
+            raise NotRecorded(f"{request.api} v{request.version} for group {name}")
         group = self._groups.get(name)
         if group is None:
-            group = self._groups[name] = Group(self._first.get(name, 1) - 1)
-        group.expire(ask.now)
+            group = self._groups[name] = ClassicGroup(self._first.get(name, 1) - 1)
+        group.expire(request.now)
         return group
 
-    def _recorded_error(self, ask: LiveRequest) -> int:
-        error = self.errors.next_error((ask.api, ask.fields["group_id"]))
+    def _recorded_error(self, request: LiveRequest) -> int:
+        error = self.errors.next_error((request.api, request.fields["group_id"]))
         return error[0] if error else 0
 
-    def _new_id(self, ask: LiveRequest, group: Group) -> str:
-        for known in self._ids[ask.fields["group_id"]]:
+    def _new_id(self, request: LiveRequest, group: ClassicGroup) -> str:
+        for known in self._ids[request.fields["group_id"]]:
             if known not in group.members and known not in group.pending:
                 return known
         self._made_up += 1
-        return f"{ask.client_id}-00000000-0000-4000-8000-{self._made_up:012x}"
+        return f"{request.client_id}-00000000-0000-4000-8000-{self._made_up:012x}"
 
-    def join(self, ask: LiveRequest) -> Reply | DelayedReply:
+    def join(self, request: LiveRequest) -> Reply | DelayedReply:
         """JoinGroup: waits until all members have joined."""
-        group, fields = self._group(ask), ask.fields
-        code = self._recorded_error(ask)
+        group, fields = self._group(request), request.fields
+        code = self._recorded_error(request)
         if code:
-            return self._joined_badly(ask, code, fields["member_id"])
+            return self._join_error(request, code, fields["member_id"])
         member_id, instance = fields["member_id"], fields.get("group_instance_id")
-        if not member_id and instance is None and ask.version >= 4:
-            new = self._new_id(ask, group)
+        if not member_id and instance is None and request.version >= 4:
+            new = self._new_id(request, group)
             group.pending.add(new)
-            return self._joined_badly(ask, MEMBER_ID_REQUIRED, new)
+            return self._join_error(request, MEMBER_ID_REQUIRED, new)
         if not member_id:
             same = next((m.id for m in group.members.values() if instance and m.instance == instance), None)
             if same:
                 group.members.pop(same)
-            member_id = self._new_id(ask, group)
+            member_id = self._new_id(request, group)
         elif member_id not in group.members and member_id not in group.pending:
-            return self._joined_badly(ask, UNKNOWN_MEMBER, member_id)
+            return self._join_error(request, UNKNOWN_MEMBER, member_id)
         group.pending.discard(member_id)
         protocols = {item["name"]: item["metadata"] for item in fields["protocols"]}
         others = [set(m.protocols) for m in group.members.values() if m.id != member_id]
         if others and not set.intersection(set(protocols), *others):
-            return self._joined_badly(ask, INCONSISTENT, member_id)
+            return self._join_error(request, INCONSISTENT, member_id)
         group.kind = fields["protocol_type"]
         member = group.members.get(member_id)
         if member is None:
-            member = group.members[member_id] = Member(
+            member = group.members[member_id] = ClassicMember(
                 member_id, instance, protocols, fields["session_timeout_ms"] / 1000,
-                max(fields.get("rebalance_timeout_ms", -1), fields["session_timeout_ms"]) / 1000, ask.now,
+                max(fields.get("rebalance_timeout_ms", -1), fields["session_timeout_ms"]) / 1000, request.now,
             )  # fmt: skip
-            group.form(ask.now)
-        elif member.protocols != protocols or (group.state == _STABLE and group.leader == member_id):
+            group.form(request.now)
+        elif member.protocols != protocols or (group.state == GroupState.STABLE and group.leader == member_id):
             member.protocols = protocols
-            group.form(ask.now)
-        elif group.state == _EMPTY:
-            group.form(ask.now)
-        member.seen, member.joined = ask.now, True
+            group.form(request.now)
+        elif group.state == GroupState.EMPTY:
+            group.form(request.now)
+        member.seen, member.joined = request.now, True
 
         def poll(now: float, last: bool) -> Reply | None:
             group.expire(now)
             if group.members.get(member_id) is not member:
-                return self._joined_badly(ask, UNKNOWN_MEMBER, member_id)
-            return self._joined(ask, group, member, now) if group.complete() else None
+                return self._join_error(request, UNKNOWN_MEMBER, member_id)
+            return self._joined(request, group, member, now) if group.complete() else None
 
-        return poll(ask.now, False) or DelayedReply(max(group.forming_until, ask.now) + 0.05, poll)
+        return poll(request.now, False) or DelayedReply(max(group.forming_until, request.now) + 0.05, poll)
 
-    def _joined_badly(self, ask: LiveRequest, code: int, member_id: str) -> Reply:
-        body = {
-            "error_code": code,
-            "generation_id": -1,
-            "leader": "",
-            "member_id": member_id,
-            "members": [],
-            "protocol_name": "",
-        }
-        return Reply(fitting("response", ask.api_key, ask.version, body))
+    def _join_error(self, request: LiveRequest, code: int, member_id: str) -> Reply:
+        none = {"generation_id": -1, "leader": "", "members": [], "protocol_name": ""}
+        return request.reply({"error_code": code, "member_id": member_id, **none})
 
-    def _joined(self, ask: LiveRequest, group: Group, member: Member, now: float) -> Reply:
+    def _joined(self, request: LiveRequest, group: ClassicGroup, member: ClassicMember, now: float) -> Reply:
         member.seen = now
         leads = group.leader == member.id
         body = {
@@ -228,79 +234,72 @@ class Groups:
                 for m in group.members.values()
             ] if leads else [],
         }  # fmt: skip
-        return Reply(fitting("response", ask.api_key, ask.version, body))
+        return request.reply(body)
 
-    def _fault(self, group: Group, fields: dict[str, Any]) -> int:
+    def _fault(self, group: ClassicGroup, fields: dict[str, Any]) -> int:
         if fields["member_id"] not in group.members:
             return UNKNOWN_MEMBER
         return ILLEGAL_GENERATION if fields["generation_id"] != group.generation else 0
 
-    def sync(self, ask: LiveRequest) -> Reply | DelayedReply:
+    def sync(self, request: LiveRequest) -> Reply | DelayedReply:
         """SyncGroup: waits for the leader's assignment."""
-        group, fields = self._group(ask), ask.fields
-        code = self._recorded_error(ask) or self._fault(group, fields)
-        if not code and group.state == _JOINING:
+        group, fields = self._group(request), request.fields
+        code = self._recorded_error(request) or self._fault(group, fields)
+        if not code and group.state == GroupState.PREPARING_REBALANCE:
             code = REBALANCING
         if code:
-            return Reply(fitting("response", ask.api_key, ask.version, {"error_code": code, "assignment": b""}))
+            return request.reply({"error_code": code, "assignment": b""})
         member, generation = group.members[fields["member_id"]], group.generation
-        member.seen = ask.now
-        if member.id == group.leader and group.state == _SYNCING:
+        member.seen = request.now
+        if member.id == group.leader and group.state == GroupState.COMPLETING_REBALANCE:
             given = {item["member_id"]: item["assignment"] for item in fields["assignments"]}
             for each in group.members.values():
                 each.assignment = given.get(each.id, b"")
-            group.state = _STABLE
+            group.state = GroupState.STABLE
 
         def poll(now: float, last: bool) -> Reply | None:
             group.expire(now)
             body: dict[str, Any] = {"error_code": 0, "protocol_type": group.kind, "protocol_name": group.protocol}
-            if group.generation != generation or group.state == _JOINING or member.id not in group.members:
+            if group.generation != generation or group.state == GroupState.PREPARING_REBALANCE or member.id not in group.members:
                 body |= {"error_code": REBALANCING, "assignment": b""}
-            elif group.state == _STABLE:
+            elif group.state == GroupState.STABLE:
                 member.seen = now
                 body["assignment"] = member.assignment
             elif last:
                 body |= {"error_code": REBALANCING, "assignment": b""}
             else:
                 return None
-            return Reply(fitting("response", ask.api_key, ask.version, body))
+            return request.reply(body)
 
-        return poll(ask.now, False) or DelayedReply(ask.now + member.rebalance_timeout, poll)
+        return poll(request.now, False) or DelayedReply(request.now + member.rebalance_timeout, poll)
 
-    def heartbeat(self, ask: LiveRequest) -> Reply:
+    def heartbeat(self, request: LiveRequest) -> Reply:
         """Heartbeat: tells a member to join again when a new generation is being formed."""
-        group = self._group(ask)
-        code = self._recorded_error(ask) or self._fault(group, ask.fields)
+        group = self._group(request)
+        code = self._recorded_error(request) or self._fault(group, request.fields)
         if not code:
-            group.members[ask.fields["member_id"]].seen = ask.now
-            code = REBALANCING if group.state == _JOINING else 0
-        return Reply(fitting("response", ask.api_key, ask.version, {"error_code": code}))
+            group.members[request.fields["member_id"]].seen = request.now
+            code = REBALANCING if group.state == GroupState.PREPARING_REBALANCE else 0
+        return request.reply({"error_code": code})
 
-    def leave(self, ask: LiveRequest) -> Reply:
+    def leave(self, request: LiveRequest) -> Reply:
         """LeaveGroup at every version."""
-        group, code = self._group(ask), self._recorded_error(ask)
-        leaving = ask.fields.get("members")
+        group, code = self._group(request), self._recorded_error(request)
+        leaving = request.fields.get("members")
         results = []
-        for item in leaving if leaving is not None else [ask.fields]:
+        for item in leaving if leaving is not None else [request.fields]:
             instance = item.get("group_instance_id")
             member = next((m for m in group.members.values() if instance and m.instance == instance), None)
             member_id = member.id if member else item["member_id"]
             there = member_id in group.members
             if not code:
-                group.remove(member_id, ask.now)
-            results.append(
-                {
-                    "member_id": item["member_id"],
-                    "group_instance_id": instance,
-                    "error_code": 0 if there else UNKNOWN_MEMBER,
-                }
-            )
+                group.remove(member_id, request.now)
+            error = 0 if there else UNKNOWN_MEMBER
+            results.append({"member_id": item["member_id"], "group_instance_id": instance, "error_code": error})
         body = {"error_code": code if leaving is not None or code else results[0]["error_code"], "members": results}
-        return Reply(fitting("response", ask.api_key, ask.version, body))
+        return request.reply(body)
 
 
-UNKNOWN_MEMBER = facts.error_code("UNKNOWN_MEMBER_ID")
-INVALID_REGULAR_EXPRESSION = facts.error_code("INVALID_REGULAR_EXPRESSION")
 SEARCH_SECONDS = 0.05
 """How long the topics that a member's expression names may be looked for."""
 _JOIN, _LEAVE, _LEAVE_FOR_NOW = 0, -1, -2
@@ -311,7 +310,7 @@ Owned = set[tuple[str, int]]
 
 
 @dataclass(slots=True)
-class _Member:
+class ConsumerMember:
     id: str
     seen: float
     topics: list[str] = field(default_factory=list)
@@ -322,18 +321,18 @@ class _Member:
 
 
 @dataclass
-class _Group:
+class ConsumerGroup:
     epoch: int = 0
-    members: dict[str, _Member] = field(default_factory=dict)
+    members: dict[str, ConsumerMember] = field(default_factory=dict)
     target: dict[str, Owned] = field(default_factory=dict)
 
 
 class ConsumerGroups:
-    """All groups of the recording that speak ConsumerGroupHeartbeat."""
+    """The groups of the recording that use ConsumerGroupHeartbeat."""
 
     def __init__(self, recorded: RecordedExchanges, logs: Logs) -> None:
         self._recorded, self._logs = recorded, logs
-        self._groups: dict[str, _Group] = {}
+        self._groups: dict[str, ConsumerGroup] = {}
         self.known: set[str] = set()
         self._interval = 5000
         self._errors = Outcomes(NATURAL)
@@ -343,17 +342,17 @@ class ConsumerGroups:
             self._interval = kept.response["heartbeat_interval_ms"] or self._interval
             self._errors.add(kept.request["group_id"], kept.response["error_code"], kept)
 
-    def heartbeat(self, ask: LiveRequest) -> Reply:
+    def heartbeat(self, request: LiveRequest) -> Reply:
         """ConsumerGroupHeartbeat: join, leave, and everything between."""
-        fields = ask.fields
+        fields = request.fields
         name = fields["group_id"]
         if name not in self.known:
-            raise NotRecorded(f"{ask.api} v{ask.version} for group {name}")
+            raise NotRecorded(f"{request.api} v{request.version} for group {name}")
         error = self._errors.next_error(name)
         if error:
             return self._answer(fields["member_id"], fields["member_epoch"], None, error[0])
-        group = self._groups.setdefault(name, _Group())
-        self._expire(group, ask.now)
+        group = self._groups.setdefault(name, ConsumerGroup())
+        self._expire(group, request.now)
         member_id, epoch = fields["member_id"], fields["member_epoch"]
         try:
             pattern(fields.get("subscribed_topic_regex") or "")
@@ -367,25 +366,25 @@ class ConsumerGroups:
         if epoch == _JOIN:
             if not member_id:
                 self._made_up += 1
-                member_id = f"{ask.client_id}-{self._made_up}"
-            member = group.members[member_id] = _Member(member_id, ask.now)
+                member_id = f"{request.client_id}-{self._made_up}"
+            member = group.members[member_id] = ConsumerMember(member_id, request.now)
         elif member is None:
             return self._answer(member_id, epoch, None, UNKNOWN_MEMBER)
-        member.seen = ask.now
+        member.seen = request.now
         if self._subscribed(member, fields) or epoch == _JOIN:
             self._assign(group)
         if fields["topic_partitions"] is not None:
             member.has = self._named(fields["topic_partitions"])
         return self._reconcile(group, member)
 
-    def _reconcile(self, group: _Group, member: _Member) -> Reply:
+    def _reconcile(self, group: ConsumerGroup, member: ConsumerMember) -> Reply:
         target = group.target[member.id]
         taken: Owned = set()
         for other in group.members.values():
             if other is not member:
                 taken |= other.has | (other.last_assignment or set())
         if member.has - target or (member.last_assignment or set()) - target:
-            may_have = member.has & target  # first it gives up what is to be another's
+            may_have = member.has & target  # first it gives up what another member is to get
         else:
             may_have = target - taken
             member.epoch = group.epoch
@@ -409,7 +408,7 @@ class ConsumerGroups:
             }
         )  # fmt: skip
 
-    def _subscribed(self, member: _Member, fields: dict[str, Any]) -> bool:
+    def _subscribed(self, member: ConsumerMember, fields: dict[str, Any]) -> bool:
         """Take a member's subscription; whether it is another one now."""
         before = member.topics, member.pattern
         if fields["subscribed_topic_names"] is not None:
@@ -421,21 +420,21 @@ class ConsumerGroups:
     def _named(self, topics: list[dict[str, Any]]) -> Owned:
         return {(self._recorded.topic_of(topic), partition) for topic in topics for partition in topic["partitions"]}
 
-    def _expire(self, group: _Group, now: float) -> None:
+    def _expire(self, group: ConsumerGroup, now: float) -> None:
         silent = [member.id for member in group.members.values() if now > member.seen + _SILENT_SECONDS]
         for member_id in silent:
             del group.members[member_id]
         if silent:
             self._assign(group)
 
-    def _assign(self, group: _Group) -> None:
+    def _assign(self, group: ConsumerGroup) -> None:
         group.epoch += 1
         target: dict[str, Owned] = {member_id: set() for member_id in group.members}
         wanted = {member.id: self._topics(member) for member in group.members.values()}
         for topic in sorted(set().union(*wanted.values()) if wanted else ()):
             interested = [member_id for member_id, topics in wanted.items() if topic in topics]
             for partition in range(self._logs.partitions.get(topic, 0)):
-                # Whoever has it keeps it, as long as nobody has much less.
+                # A member keeps its partitions, as long as no other has fewer.
                 least = min(len(target[member_id]) for member_id in interested)
                 keeper = next((m for m in interested if (topic, partition) in (group.members[m].last_assignment or ())), None)
                 if keeper is None or len(target[keeper]) > least:
@@ -443,7 +442,7 @@ class ConsumerGroups:
                 target[keeper].add((topic, partition))
         group.target = target
 
-    def _topics(self, member: _Member) -> set[str]:
+    def _topics(self, member: ConsumerMember) -> set[str]:
         known = set(self._recorded.topic_ids)
         found = set(member.topics) & known
         if member.pattern:

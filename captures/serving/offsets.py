@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from .answers import LiveRequest, NotRecorded, Outcomes, Reply, codes, fitting
+from .answers import LiveRequest, NotRecorded, Outcomes, Reply, codes
 from .recorded_exchanges import RecordedExchanges
 
 Committed = tuple[int, int, str | None]
@@ -71,27 +71,27 @@ class Offsets:
         """The group was deleted."""
         self._committed.pop(group, None)
 
-    def commit(self, ask: LiveRequest) -> Reply:
+    def commit(self, request: LiveRequest) -> Reply:
         """OffsetCommit, or TxnOffsetCommit without a transaction."""
-        fields = ask.fields
+        fields = request.fields
         if fields["group_id"] not in self.groups:
-            raise NotRecorded(f"{ask.api} v{ask.version} for group {fields['group_id']}")
+            raise NotRecorded(f"{request.api} v{request.version} for group {fields['group_id']}")
         fault = self._judge(fields)
-        taken, topics = self.accept(ask, fault)
+        taken, topics = self.accept(request, fault)
         self._committed[fields["group_id"]].update(taken)
-        return Reply(fitting("response", ask.api_key, ask.version, {"topics": topics}))
+        return request.reply({"topics": topics})
 
-    def accept(self, ask: LiveRequest, fault: int) -> tuple[dict[tuple[str, int], Committed], list[dict[str, Any]]]:
+    def accept(self, request: LiveRequest, fault: int) -> tuple[dict[tuple[str, int], Committed], list[dict[str, Any]]]:
         """The offsets of a commit that are to be taken, and the topics of the answer."""
-        group = ask.fields["group_id"]
+        group = request.fields["group_id"]
         taken: dict[tuple[str, int], Committed] = {}
         topics = []
-        for topic in ask.fields["topics"]:
+        for topic in request.fields["topics"]:
             name = self._recorded.topic_of(topic)
             items = []
             for item in topic["partitions"]:
                 place = (name, item["partition_index"])
-                error = self.errors.next_error((ask.api, group, *place, item["committed_offset"]))
+                error = self.errors.next_error((request.api, group, *place, item["committed_offset"]))
                 code = fault or (error[0] if error else 0)
                 if not code:
                     epoch = item.get("committed_leader_epoch", -1)
@@ -100,17 +100,17 @@ class Offsets:
             topics.append({"name": topic.get("name"), "topic_id": topic.get("topic_id"), "partitions": items})
         return taken, topics
 
-    def fetch(self, ask: LiveRequest) -> Reply:
+    def fetch(self, request: LiveRequest) -> Reply:
         """OffsetFetch at every version."""
-        if "groups" in ask.fields:
-            groups = [self._fetched(ask, group) for group in ask.fields["groups"]]
-            return Reply(fitting("response", ask.api_key, ask.version, {"groups": groups}))
-        return Reply(fitting("response", ask.api_key, ask.version, self._fetched(ask, ask.fields)))
+        if "groups" in request.fields:
+            groups = [self._fetched(request, group) for group in request.fields["groups"]]
+            return request.reply({"groups": groups})
+        return request.reply(self._fetched(request, request.fields))
 
-    def _fetched(self, ask: LiveRequest, asked: dict[str, Any]) -> dict[str, Any]:
+    def _fetched(self, request: LiveRequest, asked: dict[str, Any]) -> dict[str, Any]:
         group = asked["group_id"]
         if group not in self.groups:
-            raise NotRecorded(f"OffsetFetch v{ask.version} for group {group}")
+            raise NotRecorded(f"OffsetFetch v{request.version} for group {group}")
         error = self.fetch_errors.next_error(group)
         if error:
             return {"group_id": group, "topics": [], "error_code": error[0]}

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...decoder import records
 from ...decoder.schema import facts
-from .answers import DelayedReply, LiveRequest, NotRecorded, Outcomes, Reply, fitting
+from .answers import DelayedReply, LiveRequest, NotRecorded, Outcomes, Reply
 from .logs import Logs
 from .recorded_answers import Progress
 from .recorded_exchanges import RecordedExchange, RecordedExchanges
@@ -39,19 +39,19 @@ class FetchSessions:
         self._sessions: dict[int, _Session] = {}
         self._last = 0
 
-    def asked(self, ask: LiveRequest) -> tuple[Wanted, int]:
+    def asked(self, request: LiveRequest) -> tuple[Wanted, int]:
         """What a request wants, its session's partitions included; and an error code, if the session is not there."""
-        number, epoch = ask.fields.get("session_id", 0), ask.fields.get("session_epoch", _NONE)
+        number, epoch = request.fields.get("session_id", 0), request.fields.get("session_epoch", _NONE)
         listed = [
             ({"topic": topic.get("topic"), "topic_id": topic.get("topic_id")}, item)
-            for topic in ask.fields["topics"]
+            for topic in request.fields["topics"]
             for item in topic["partitions"]
         ]
-        session = ask.session
+        session = request.session
         session.fetch_session, session.incremental = 0, False
         if epoch in (_NEW, _NONE):
             self._sessions.pop(number, None)
-            if epoch == _NEW and ask.version >= 7:
+            if epoch == _NEW and request.version >= 7:
                 self._last += 1
                 new = self._sessions[self._last] = _Session()
                 new.wanted = {_key(topic, item["partition"]): (topic, item) for topic, item in listed}
@@ -65,15 +65,15 @@ class FetchSessions:
         known.epoch = known.epoch % 0x7FFFFFFF + 1
         for topic, item in listed:
             known.wanted[_key(topic, item["partition"])] = topic, item
-        for topic in ask.fields.get("forgotten_topics_data") or ():
+        for topic in request.fields.get("forgotten_topics_data") or ():
             for partition in topic["partitions"]:
                 known.wanted.pop(_key(topic, partition), None)
         session.fetch_session, session.incremental = number, True
         return list(known.wanted.values()), 0
 
-    def answered(self, ask: LiveRequest, items: list[tuple[dict[str, Any], dict[str, Any]]]) -> list[dict[str, Any]]:
+    def answered(self, request: LiveRequest, items: list[tuple[dict[str, Any], dict[str, Any]]]) -> list[dict[str, Any]]:
         """The topics of the answer: in a session only partitions with records, errors, or another end of the log."""
-        known = self._sessions.get(ask.session.fetch_session)
+        known = self._sessions.get(request.session.fetch_session)
         topics: dict[Any, dict[str, Any]] = {}
         for topic, item in items:
             key = _key(topic, item["partition_index"])
@@ -81,7 +81,7 @@ class FetchSessions:
             if known is not None:
                 same = known.sent.get(key) == state and not item["records"] and not item["error_code"]
                 known.sent[key] = state
-                if same and ask.session.incremental:
+                if same and request.session.incremental:
                     continue
             answer = topics.setdefault(_key(topic, 0)[:2], topic | {"partitions": []})
             answer["partitions"].append(item)
@@ -125,17 +125,17 @@ class Partitions:
 
     # --- Produce -----------------------------------------------------------------------------------------------
 
-    def produce(self, ask: LiveRequest) -> Reply:
+    def produce(self, request: LiveRequest) -> Reply:
         """Take the records; the answer has the offsets that they got."""
         out = []
-        for topic in ask.fields["topic_data"]:
+        for topic in request.fields["topic_data"]:
             name = self._recorded.topic_of(topic)
             items = [self._produced(name, item) for item in topic["partition_data"]]
             out.append({"name": topic.get("name"), "topic_id": topic.get("topic_id"), "partition_responses": items})
-        if ask.fields["acks"] == 0:
-            return self._checked(ask, ask.fields["topic_data"], Reply(None))
-        reply = Reply(fitting("response", ask.api_key, ask.version, {"responses": out}))
-        return self._checked(ask, ask.fields["topic_data"], reply)
+        if request.fields["acks"] == 0:
+            return self._checked(request, request.fields["topic_data"], Reply(None))
+        reply = request.reply({"responses": out})
+        return self._checked(request, request.fields["topic_data"], reply)
 
     def _produced(self, topic: str, item: dict[str, Any]) -> dict[str, Any]:
         partition = (topic, item["index"])
@@ -158,29 +158,29 @@ class Partitions:
 
     # --- Fetch -------------------------------------------------------------------------------------------------
 
-    def fetch(self, ask: LiveRequest) -> Reply | DelayedReply:
+    def fetch(self, request: LiveRequest) -> Reply | DelayedReply:
         """Records, or at the end of the log, honestly, none: after `max_wait_ms`."""
-        wanted, error = self._sessions.asked(ask)
+        wanted, error = self._sessions.asked(request)
         if error:
             return Reply({"error_code": error, "responses": []})
-        deadline = ask.now + max(ask.fields["max_wait_ms"], 0) / 1000
+        deadline = request.now + max(request.fields["max_wait_ms"], 0) / 1000
 
         def poll(now: float, last: bool) -> Reply | None:
-            items, size, must_answer = self._fetched(ask, wanted)
-            if not (last or must_answer or size >= ask.fields["min_bytes"]):
+            items, size, must_answer = self._fetched(request, wanted)
+            if not (last or must_answer or size >= request.fields["min_bytes"]):
                 return None
-            body: dict[str, Any] = {"responses": self._sessions.answered(ask, items)}
-            body["session_id"] = ask.session.fetch_session
-            reply = Reply(fitting("response", ask.api_key, ask.version, body))
-            return self._checked(ask, [topic for topic, _ in wanted], reply)
+            body: dict[str, Any] = {"responses": self._sessions.answered(request, items)}
+            body["session_id"] = request.session.fetch_session
+            reply = request.reply(body)
+            return self._checked(request, [topic for topic, _ in wanted], reply)
 
-        return poll(ask.now, False) or DelayedReply(deadline, poll)
+        return poll(request.now, False) or DelayedReply(deadline, poll)
 
-    def _fetched(self, ask: LiveRequest, wanted: list[tuple[dict[str, Any], dict[str, Any]]]) -> tuple[list[Any], int, bool]:
+    def _fetched(self, request: LiveRequest, wanted: list[tuple[dict[str, Any], dict[str, Any]]]) -> tuple[list[Any], int, bool]:
         """((topic, partition answer) of each partition, bytes of records, whether there is anything else to send)."""
         out: list[Any] = []
-        left = ask.fields.get("max_bytes", 0x7FFFFFFF)
-        committed = ask.fields.get("isolation_level", 0) == 1
+        left = request.fields.get("max_bytes", 0x7FFFFFFF)
+        committed = request.fields.get("isolation_level", 0) == 1
         size, must_answer = 0, False
         for topic, item in wanted:
             name = self._recorded.topic_of(topic)
@@ -232,15 +232,15 @@ class Partitions:
 
     # --- offsets -----------------------------------------------------------------------------------------------
 
-    def list_offsets(self, ask: LiveRequest) -> Reply:
+    def list_offsets(self, request: LiveRequest) -> Reply:
         """Where logs begin and end."""
-        committed = ask.fields.get("isolation_level", 0) == 1
+        committed = request.fields.get("isolation_level", 0) == 1
         topics = []
-        for topic in ask.fields["topics"]:
+        for topic in request.fields["topics"]:
             items = [self._listing(topic["name"], item, committed) for item in topic["partitions"]]
             topics.append({"name": topic["name"], "partitions": items})
-        reply = Reply(fitting("response", ask.api_key, ask.version, {"topics": topics}))
-        return self._checked(ask, ask.fields["topics"], reply)
+        reply = request.reply({"topics": topics})
+        return self._checked(request, request.fields["topics"], reply)
 
     def _listing(self, topic: str, item: dict[str, Any], committed: bool) -> dict[str, Any]:
         number, timestamp = item["partition_index"], item["timestamp"]
@@ -268,10 +268,10 @@ class Partitions:
         out["old_style_offsets"] = [out["offset"]] if out["offset"] >= 0 else []
         return out
 
-    def offset_for_leader_epoch(self, ask: LiveRequest) -> Reply:
+    def offset_for_leader_epoch(self, request: LiveRequest) -> Reply:
         """The end of the log for the one epoch that it has here."""
         topics = []
-        for topic in ask.fields["topics"]:
+        for topic in request.fields["topics"]:
             items = []
             for item in topic["partitions"]:
                 log = self._logs.log((topic["topic"], item["partition"]))
@@ -282,13 +282,13 @@ class Partitions:
                 )
                 items.append({"partition": item["partition"]} | known)
             topics.append({"topic": topic["topic"], "partitions": items})
-        reply = Reply(fitting("response", ask.api_key, ask.version, {"topics": topics}))
-        return self._checked(ask, ask.fields["topics"], reply)
+        reply = request.reply({"topics": topics})
+        return self._checked(request, request.fields["topics"], reply)
 
-    def _checked(self, ask: LiveRequest, topics: list[dict[str, Any]], reply: Reply) -> Reply:
+    def _checked(self, request: LiveRequest, topics: list[dict[str, Any]], reply: Reply) -> Reply:
         """The answer; raises `NotRecorded` with it if there are topics that the recording does not have."""
         names = {self._recorded.topic_of(topic) or str(topic.get("topic_id")) for topic in topics}
         unknown = sorted(name for name in names if not self._logs.knows(name))
         if unknown:
-            raise NotRecorded(f"{ask.api} v{ask.version} for {', '.join(unknown)}", None, reply, len(unknown) == len(names))
+            raise NotRecorded(f"{request.api} v{request.version} for {', '.join(unknown)}", None, reply, len(unknown) == len(names))
         return reply

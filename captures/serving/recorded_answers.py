@@ -14,7 +14,7 @@ from typing import Any
 
 from ...decoder import Message
 from ...decoder.schema import facts
-from .answers import LiveRequest, NotExpressible, NotRecorded, Reply, convert, convert_item, fitting
+from .answers import LiveRequest, NotExpressible, NotRecorded, Reply, convert, convert_item
 from .recorded_exchanges import RecordedExchange, RecordedExchanges, entries, identity, items_of, only_reads, touches
 
 KEPT_UP = frozenset(
@@ -109,68 +109,68 @@ class RecordedAnswers:
                     if len(fitting_ones) == 1:
                         self._parts[api_key, what].append((kept, *fitting_ones[0]))
 
-    def answer(self, ask: LiveRequest) -> Reply:
+    def answer(self, request: LiveRequest) -> Reply:
         """The recorded answer. Raises `NotRecorded`."""
-        self._learn(ask.api_key)
+        self._learn(request.api_key)
         named = self._recorded.named
-        what, words = identity(ask.message, named), touches(ask.message, named)
-        exact = self._exact.get((ask.api_key, what))
-        same_version = [kept for kept in exact or () if kept.api_version == ask.version]
+        what, words = identity(request.message, named), touches(request.message, named)
+        exact = self._exact.get((request.api_key, what))
+        same_version = [kept for kept in exact or () if kept.api_version == request.version]
         if exact:
-            kept = self._choose(ask, what, same_version or exact, words)
-            return self._stated(ask, kept)
-        composed = self._compose(ask)
+            kept = self._choose(request, what, same_version or exact, words)
+            return self._stated(request, kept)
+        composed = self._compose(request)
         if composed is not None:
             return composed
         # The same names, asked with other options.
-        alike = self._named.get((ask.api_key, words)) if words else None
+        alike = self._named.get((request.api_key, words)) if words else None
         if alike:
-            return self._stated(ask, self._choose(ask, words, alike, words))
-        raise NotRecorded(describe(ask.message, words), self.nearest(ask.message))
+            return self._stated(request, self._choose(request, words, alike, words))
+        raise NotRecorded(describe(request.message, words), self.nearest(request.message))
 
-    def _choose(self, ask: LiveRequest, key: Any, among: list[RecordedExchange], words: frozenset[str]) -> RecordedExchange:
+    def _choose(self, request: LiveRequest, key: Any, among: list[RecordedExchange], words: frozenset[str]) -> RecordedExchange:
         positions = [kept.position for kept in among]
-        if only_reads(ask.api_key):
-            return self._at[self._progress.place((ask.api_key, key), positions, words)]
+        if only_reads(request.api_key):
+            return self._at[self._progress.place((request.api_key, key), positions, words)]
         return self._at[self._progress.change(positions)]
 
-    def _stated(self, ask: LiveRequest, kept: RecordedExchange) -> Reply:
+    def _stated(self, request: LiveRequest, kept: RecordedExchange) -> Reply:
         fields, given = kept.response.to_dict(), kept.response.api_version
-        if given == ask.version:
+        if given == request.version:
             return Reply(fields, "recorded", kept)
         try:
-            return Reply(convert("response", ask.api_key, given, ask.version, fields), "restated", kept)
+            return Reply(convert("response", request.api_key, given, request.version, fields), "restated", kept)
         except NotExpressible as lost:
-            words = touches(ask.message, self._recorded.named)
-            raise NotRecorded(f"{describe(ask.message, words)} (recorded at v{given}, and {lost})", kept) from None
+            words = touches(request.message, self._recorded.named)
+            raise NotRecorded(f"{describe(request.message, words)} (recorded at v{given}, and {lost})", kept) from None
 
-    def _compose(self, ask: LiveRequest) -> Reply | None:
+    def _compose(self, request: LiveRequest) -> Reply | None:
         """An answer out of parts of several; None if one of the parts was never asked for."""
-        parts = entries(ask.message, self._recorded.named)
+        parts = entries(request.message, self._recorded.named)
         if parts is None:
             return None
         items: dict[str, list[Any]] = {}
         head: RecordedExchange | None = None
         for what, names in parts[1]:
-            known = self._parts.get((ask.api_key, what))
+            known = self._parts.get((request.api_key, what))
             if not known:
                 return None
             by_position = {kept.position: (kept, field, at) for kept, field, at in known}
             positions = sorted(by_position)
-            if only_reads(ask.api_key):
-                chosen = self._progress.place((ask.api_key, "part", what), positions, names)
+            if only_reads(request.api_key):
+                chosen = self._progress.place((request.api_key, "part", what), positions, names)
             else:
                 chosen = self._progress.change(positions)
             head, field, at = by_position[chosen]
             version = head.response.api_version
             try:
-                item = convert_item(ask.api_key, field, version, ask.version, head.response.to_dict()[field][at])
+                item = convert_item(request.api_key, field, version, request.version, head.response.to_dict()[field][at])
             except NotExpressible:
                 return None
             items.setdefault(field, []).append(item)
         if head is None or head.answer is None:
             return None
-        fields = fitting("response", ask.api_key, ask.version, head.response.to_dict())
+        fields = request.fitting(head.response.to_dict())
         return Reply(fields | items, "composed", head)
 
     def nearest(self, message: Message) -> RecordedExchange | None:

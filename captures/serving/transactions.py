@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...decoder.schema import facts
-from .answers import LiveRequest, NotRecorded, Outcomes, Reply, fitting
+from .answers import LiveRequest, NotRecorded, Outcomes, Reply
 from .logs import Logs, Partition
 from .offsets import Committed, Offsets
 from .recorded_exchanges import RecordedExchange, RecordedExchanges
@@ -46,13 +46,13 @@ class Transactions:
                 self.errors.add((kept.api, name), code, kept)
         self._names = {name for name in self._ids if name is not None} | {name for _, name in self.errors.keys()}  # noqa: SIM118
 
-    def init_producer_id(self, ask: LiveRequest) -> Reply:
+    def init_producer_id(self, request: LiveRequest) -> Reply:
         """The recorded ids and epochs, in order; then new ones."""
-        name = ask.fields["transactional_id"]
-        self._known(ask, name)
+        name = request.fields["transactional_id"]
+        self._known(request, name)
         recorded, at = self._ids[name], self._given[name]
         if name is not None:
-            self._abandon(name, ask)
+            self._abandon(name, request)
         if at < len(recorded):
             self._given[name] = at + 1
             kept = recorded[at]
@@ -63,49 +63,49 @@ class Transactions:
             before = self._running.get(name or "")
             if before is not None and before.producer_id >= 0:
                 fields = {"error_code": 0, "producer_id": before.producer_id, "producer_epoch": before.epoch + 1}
-            elif ask.fields.get("producer_id", -1) >= 0:
-                epoch = ask.fields["producer_epoch"] + 1
-                fields = {"error_code": 0, "producer_id": ask.fields["producer_id"], "producer_epoch": epoch}
+            elif request.fields.get("producer_id", -1) >= 0:
+                epoch = request.fields["producer_epoch"] + 1
+                fields = {"error_code": 0, "producer_id": request.fields["producer_id"], "producer_epoch": epoch}
             else:
                 self._made_up += 1
                 fields = {"error_code": 0, "producer_id": self._made_up, "producer_epoch": 0}
         if name is not None and not fields["error_code"]:
             self._running[name] = _Transaction(fields["producer_id"], fields["producer_epoch"])
-        reply = Reply(fitting("response", ask.api_key, ask.version, fields), how, kept)
+        reply = request.reply(fields, how, kept)
         if name is None and not recorded:
             # No recorded client wanted an id, as producers of other libraries, or settings, do.
-            raise NotRecorded(f"{ask.api} v{ask.version}", None, reply, bearable=True)
+            raise NotRecorded(f"{request.api} v{request.version}", None, reply, bearable=True)
         return reply
 
-    def _known(self, ask: LiveRequest, name: str | None) -> None:
+    def _known(self, request: LiveRequest, name: str | None) -> None:
         """Raises `NotRecorded` for a transactional id that the recording does not have."""
         if name is not None and name not in self._names:
-            raise NotRecorded(f"{ask.api} v{ask.version} for transactional id {name}")
+            raise NotRecorded(f"{request.api} v{request.version} for transactional id {name}")
 
-    def produced(self, ask: LiveRequest) -> None:
+    def produced(self, request: LiveRequest) -> None:
         """A Produce request names its transaction, which needs no other way to take its partitions in (KIP-890)."""
-        name = ask.fields.get("transactional_id")
+        name = request.fields.get("transactional_id")
         if name:
-            for topic in ask.fields["topic_data"]:
+            for topic in request.fields["topic_data"]:
                 partitions = {(self._recorded.topic_of(topic), item["index"]) for item in topic["partition_data"]}
-                self._of(name, ask.fields).partitions |= partitions
+                self._of(name, request.fields).partitions |= partitions
 
-    def add_partitions(self, ask: LiveRequest) -> Reply:
+    def add_partitions(self, request: LiveRequest) -> Reply:
         """AddPartitionsToTxn at every version."""
-        for name in _names(ask.fields):
-            self._known(ask, name)
-        if "transactions" in ask.fields:
+        for name in _names(request.fields):
+            self._known(request, name)
+        if "transactions" in request.fields:
             results = []
-            for asked in ask.fields["transactions"]:
-                topics = self._added(ask, asked["transactional_id"], asked, asked["topics"])
+            for asked in request.fields["transactions"]:
+                topics = self._added(request, asked["transactional_id"], asked, asked["topics"])
                 results.append({"transactional_id": asked["transactional_id"], "topic_results": topics})
             return Reply({"results_by_transaction": results})
-        given = {key.removeprefix("v3_and_below_"): value for key, value in ask.fields.items()}
-        topics = self._added(ask, given["transactional_id"], given, given["topics"])
+        given = {key.removeprefix("v3_and_below_"): value for key, value in request.fields.items()}
+        topics = self._added(request, given["transactional_id"], given, given["topics"])
         return Reply({"results_by_topic_v3_and_below": topics})
 
-    def _added(self, ask: LiveRequest, name: str, ids: dict[str, Any], topics: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        error = self.errors.next_error((ask.api, name))
+    def _added(self, request: LiveRequest, name: str, ids: dict[str, Any], topics: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        error = self.errors.next_error((request.api, name))
         code = error[0] if error else 0
         if not code and not ids.get("verify_only"):
             self._of(name, ids).partitions |= {(topic["name"], at) for topic in topics for at in topic["partitions"]}
@@ -119,33 +119,33 @@ class Transactions:
             for topic in topics
         ]
 
-    def add_offsets(self, ask: LiveRequest) -> Reply:
+    def add_offsets(self, request: LiveRequest) -> Reply:
         """AddOffsetsToTxn."""
-        self._known(ask, ask.fields["transactional_id"])
-        error = self.errors.next_error((ask.api, ask.fields["transactional_id"]))
-        self._of(ask.fields["transactional_id"], ask.fields)
+        self._known(request, request.fields["transactional_id"])
+        error = self.errors.next_error((request.api, request.fields["transactional_id"]))
+        self._of(request.fields["transactional_id"], request.fields)
         return Reply({"error_code": error[0] if error else 0})
 
-    def commit_offsets(self, ask: LiveRequest) -> Reply:
+    def commit_offsets(self, request: LiveRequest) -> Reply:
         """TxnOffsetCommit: taken when the transaction commits."""
-        self._known(ask, ask.fields["transactional_id"])
-        taken, topics = self._offsets.accept(ask, 0)
-        running = self._of(ask.fields["transactional_id"], ask.fields)
-        running.offsets.setdefault(ask.fields["group_id"], {}).update(taken)
-        return Reply(fitting("response", ask.api_key, ask.version, {"topics": topics}))
+        self._known(request, request.fields["transactional_id"])
+        taken, topics = self._offsets.accept(request, 0)
+        running = self._of(request.fields["transactional_id"], request.fields)
+        running.offsets.setdefault(request.fields["group_id"], {}).update(taken)
+        return request.reply({"topics": topics})
 
-    def end(self, ask: LiveRequest) -> Reply:
+    def end(self, request: LiveRequest) -> Reply:
         """EndTxn: markers into every partition of the transaction."""
-        name, commit = ask.fields["transactional_id"], ask.fields["committed"]
-        self._known(ask, name)
-        error = self.errors.next_error((ask.api, name))
+        name, commit = request.fields["transactional_id"], request.fields["committed"]
+        self._known(request, name)
+        error = self.errors.next_error((request.api, name))
         body: dict[str, Any] = {"error_code": error[0] if error else 0}
         if not body["error_code"]:
-            self._end(name, ask.fields["producer_id"], ask.fields["producer_epoch"], commit, ask.time_ms)
-            epoch = ask.fields["producer_epoch"] + (ask.version >= _BUMPS_FROM)
-            self._running[name] = _Transaction(ask.fields["producer_id"], epoch)
-            body |= {"producer_id": ask.fields["producer_id"], "producer_epoch": epoch}
-        return Reply(fitting("response", ask.api_key, ask.version, body))
+            self._end(name, request.fields["producer_id"], request.fields["producer_epoch"], commit, request.time_ms)
+            epoch = request.fields["producer_epoch"] + (request.version >= _BUMPS_FROM)
+            self._running[name] = _Transaction(request.fields["producer_id"], epoch)
+            body |= {"producer_id": request.fields["producer_id"], "producer_epoch": epoch}
+        return request.reply(body)
 
     def _of(self, name: str, ids: dict[str, Any]) -> _Transaction:
         running = self._running.setdefault(name, _Transaction())
@@ -153,11 +153,11 @@ class Transactions:
             running.producer_id, running.epoch = ids["producer_id"], ids["producer_epoch"]
         return running
 
-    def _abandon(self, name: str, ask: LiveRequest) -> None:
+    def _abandon(self, name: str, request: LiveRequest) -> None:
         """A producer that starts anew ends what its predecessor left open."""
         running = self._running.get(name)
         if running is not None and running.partitions:
-            self._end(name, running.producer_id, running.epoch, False, ask.time_ms)
+            self._end(name, running.producer_id, running.epoch, False, request.time_ms)
 
     def _end(self, name: str, producer_id: int, epoch: int, commit: bool, time_ms: int) -> None:
         running = self._running.pop(name, None) or _Transaction()
