@@ -66,31 +66,31 @@ class Replacement(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """How a field is replaced, and the kinds for which it is."""
+class FieldRule:
+    """How a field is replaced, and for which kinds."""
 
-    means: Replacement
+    replacement: Replacement
     kinds: frozenset[Kind]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Branch:
+class RuleBranch:
     """A field to replace, or one that holds structs with such fields."""
 
     at: int
     field: FieldPlan
-    place: Place | None
-    inside: Tree | None
+    rule: FieldRule | None
+    inside: RuleTree | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Tree:
+class RuleTree:
     """The branches of a struct, and where its fields stand that tell more about others: `type_at` of what type a
     resource is, `protocol_type_at` and `protocol_at` how members of a group talk, `topic_at`, `id_at` and `position_at`
     the topic and the place in it that records belong to."""
 
     of: StructPlan
-    branches: tuple[Branch, ...]
+    branches: tuple[RuleBranch, ...]
     type_at: int | None
     topic_at: int | None
     id_at: int | None
@@ -100,18 +100,18 @@ class Tree:
 
 
 @cache
-def tree(of: StructPlan, inside_of: str = "") -> Tree:
+def rule_tree(of: StructPlan, inside_of: str = "") -> RuleTree:
     """The fields of a struct that say something; `inside_of` is the field whose value it is."""
     branches = []
     at_names = {field.name: at for at, field in enumerate(of.fields)}
     for at, field in enumerate(of.fields):
-        place = place_of(of, field, inside_of)
-        inside = tree(field.struct, field.name) if field.struct is not None else None
-        if place is not None or (inside is not None and (inside.branches or _may_have_tags(inside.of))):
-            branches.append(Branch(at, field, place, inside))
+        rule = rule_of(of, field, inside_of)
+        inside = rule_tree(field.struct, field.name) if field.struct is not None else None
+        if rule is not None or (inside is not None and (inside.branches or _may_have_tags(inside.of))):
+            branches.append(RuleBranch(at, field, rule, inside))
     topic = next((at for at, field in enumerate(of.fields) if field.entity == "topicName" and not field.array), None)
     first = [next((at_names[name] for name in names if name in at_names), None) for names in (_TYPES, _PROTOCOLS)]
-    return Tree(
+    return RuleTree(
         of,
         tuple(branches),
         first[0],
@@ -199,7 +199,7 @@ _STRINGS: dict[Kind, tuple[Replacement, str]] = {
     ),
     Kind.CLUSTERS: (Replacement.NAME, "cluster_id rack rack_id racks"),
 }
-_BY_NAME = {name: (kind, means) for kind, (means, names) in _STRINGS.items() for name in names.split()}
+_BY_NAME = {name: (kind, replacement) for kind, (replacement, names) in _STRINGS.items() for name in names.split()}
 _PATTERNS = {
     "subscribed_topic_regex": Kind.TOPICS,
     "source_topic_regex": Kind.TOPICS,
@@ -246,43 +246,43 @@ _BYTES = {
     "server_key": Replacement.CREDENTIALS,
 }
 _ALWAYS = frozenset(Kind)
-_STAYS = Place(Replacement.KAFKAS, NAMES)
+_STAYS = FieldRule(Replacement.KAFKAS, NAMES)
 
 
-def place_of(of: StructPlan, field: FieldPlan, inside_of: str = "") -> Place | None:
+def rule_of(of: StructPlan, field: FieldPlan, inside_of: str = "") -> FieldRule | None:
     """How a field of the struct `of` is replaced; None: it is no text, and no bytes."""
     name = field.name
     if field.type == "records":
-        return Place(Replacement.RECORDS, _ALWAYS)
+        return FieldRule(Replacement.RECORDS, _ALWAYS)
     if field.type == "bytes":
-        means = _BYTES.get(name, Replacement.OPAQUE)
+        replacement = _BYTES.get(name, Replacement.OPAQUE)
         if inside_of == "client_tags":
-            means = Replacement.NAME
-        if means in (Replacement.ADDRESS, Replacement.LOCATION):
-            return Place(means, frozenset({Kind.HOSTS}))
-        return Place(means, _ALWAYS if means in (Replacement.CREDENTIALS, Replacement.REQUEST) else NAMES)
+            replacement = Replacement.NAME
+        if replacement in (Replacement.ADDRESS, Replacement.LOCATION):
+            return FieldRule(replacement, frozenset({Kind.HOSTS}))
+        return FieldRule(replacement, _ALWAYS if replacement in (Replacement.CREDENTIALS, Replacement.REQUEST) else NAMES)
     if field.type != "string":
         return None
     if field.entity in _ENTITIES:
-        return Place(Replacement.NAME, frozenset({_ENTITIES[field.entity]}))
+        return FieldRule(Replacement.NAME, frozenset({_ENTITIES[field.entity]}))
     if name in _PATTERNS:
-        return Place(Replacement.PATTERN, frozenset({_PATTERNS[name]}))
+        return FieldRule(Replacement.PATTERN, frozenset({_PATTERNS[name]}))
     if name in _RESOURCES or (name == "key" and _is_coordinator_key(of)):
-        return Place(Replacement.RESOURCE, NAMES)
+        return FieldRule(Replacement.RESOURCE, NAMES)
     if inside_of == "client_tags":
-        return Place(Replacement.NAME, frozenset({Kind.CLIENTS}))
+        return FieldRule(Replacement.NAME, frozenset({Kind.CLIENTS}))
     if name == "name":
         kind = _NAMED.get(inside_of) or _NAMED_STRUCTS.get(of.name)
         if kind:
-            return Place(Replacement.PRINCIPAL if kind is Kind.USERS else Replacement.NAME, frozenset({kind}))
+            return FieldRule(Replacement.PRINCIPAL if kind is Kind.USERS else Replacement.NAME, frozenset({kind}))
         if inside_of in _KAFKAS_NAMED or of.name in _KAFKAS_STRUCTS:
             return _STAYS
     if name in _BY_NAME:
-        kind, means = _BY_NAME[name]
-        return Place(means, frozenset({kind}))
+        kind, replacement = _BY_NAME[name]
+        return FieldRule(replacement, frozenset({kind}))
     if name in ("metadata", "committed_metadata", "named_topology"):
-        return Place(Replacement.NOTE, _ALWAYS)
-    return _STAYS if name in _KAFKAS else Place(Replacement.TEXT, NAMES)
+        return FieldRule(Replacement.NOTE, _ALWAYS)
+    return _STAYS if name in _KAFKAS else FieldRule(Replacement.TEXT, NAMES)
 
 
 def _is_coordinator_key(of: StructPlan) -> bool:

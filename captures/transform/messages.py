@@ -24,7 +24,7 @@ from ...decoder.embedded.topics import CLUSTER_METADATA_ID, COORDINATORS, of_con
 from ...decoder.errors import DecodeError, TrailingBytes, Truncated
 from ...decoder.schema import facts
 from .batches import BLANK, rewritten
-from .fields import NAMES, Branch, Kind, Place, Replacement, Tree, tree
+from .fields import NAMES, FieldRule, Kind, Replacement, RuleBranch, RuleTree, rule_tree
 from .free_text import scrubbed
 from .pseudonyms import Pseudonyms
 
@@ -40,7 +40,7 @@ _TYPES: dict[str, dict[Any, Kind]] = {
 }
 
 
-class At:
+class WalkContext:
     """The context of the walk: what the structs around a field, and the request, named."""
 
     __slots__ = ("position", "protocol", "protocol_type", "topic", "type")
@@ -52,9 +52,9 @@ class At:
         self.protocol_type: str | None = None
         self.protocol: str | None = None
         if asked is not None:
-            self.enter(tree(asked.plan.root), asked.values)
+            self.enter(rule_tree(asked.plan.root), asked.values)
 
-    def enter(self, of: Tree, values: tuple[Any, ...]) -> None:
+    def enter(self, of: RuleTree, values: tuple[Any, ...]) -> None:
         """Take the context from a struct's fields; nulls change nothing."""
         if of.type_at is not None and values[of.type_at] is not None:
             self.type = of.of.fields[of.type_at].name, values[of.type_at]
@@ -99,7 +99,7 @@ class Frames:
             frame, message = exchange.response or b"", exchange.response_message
         if message is None:
             return self.blanked(frame, 4)
-        return self._message(message, At(exchange.request_message), exchange.topics)
+        return self._message(message, WalkContext(exchange.request_message), exchange.topics)
 
     def request_frame(self, frame: bytes, message: Message | None, topics: Topics | None) -> bytes:
         """A request of which `message` was read; None: it cannot be."""
@@ -110,7 +110,7 @@ class Frames:
             except DecodeError:
                 body = 8
             return self.blanked(frame, body)
-        new = self._message(message, At(), topics)
+        new = self._message(message, WalkContext(), topics)
         return frame[: message.body_start] + new[message.body_start :]
 
     def blanked(self, frame: bytes, start: int) -> bytes:
@@ -138,7 +138,7 @@ class Frames:
             new = self.name(Kind.CLIENTS, client_id, self.pseudonyms.name).encode()
             out[start : start + len(new)] = new
         if header.get(UNKNOWN_TAGS) and self.kinds & NAMES:
-            # Nobody knows what those say. They stand behind the client id.
+            # Unknown tags; they stand behind the client id.
             behind = start + len((client_id or "").encode())
             for data in header[UNKNOWN_TAGS].values():
                 at = bytes(out).find(data, behind, body)
@@ -148,20 +148,13 @@ class Frames:
 
     # messages
 
-    def _message(self, message: Message, at: At, topics: Topics | None) -> bytes:
+    def _message(self, message: Message, at: WalkContext, topics: Topics | None) -> bytes:
         self._topics = topics
-        values = self.struct(tree(message.plan.root), message.values, at)
-        frame = message.frame
-        if values is not message.values:
-            frame = Splicer(message.frame, message.body_start).root(message.plan.root, message.values, values)
-        if message.trailing:
-            self.counts["blanked_bytes"] += len(message.trailing)
-            frame = frame[: -len(message.trailing)] + BLANK * len(message.trailing)
-        return frame
+        return self.payload(message, at)
 
-    def payload(self, message: Message, at: At | None = None) -> bytes:
-        """An embedded payload that was decoded by its definition; bytes behind its end are blanked."""
-        values = self.struct(tree(message.plan.root), message.values, at or At())
+    def payload(self, message: Message, at: WalkContext | None = None) -> bytes:
+        """A message, or an embedded payload that was decoded by its definition; bytes behind its end are blanked."""
+        values = self.struct(rule_tree(message.plan.root), message.values, at or WalkContext())
         frame = message.frame
         if values is not message.values:
             frame = Splicer(frame, message.body_start).root(message.plan.root, message.values, values)
@@ -169,7 +162,7 @@ class Frames:
             frame = frame[: -len(message.trailing)] + self._blank(message.trailing)
         return frame
 
-    def struct(self, of: Tree, values: tuple[Any, ...], at: At) -> tuple[Any, ...]:
+    def struct(self, of: RuleTree, values: tuple[Any, ...], at: WalkContext) -> tuple[Any, ...]:
         """The values of a struct after the redaction; the same object if nothing changes."""
         at.enter(of, values)
         if of.topic_at is not None or of.id_at is not None:
@@ -189,48 +182,48 @@ class Frames:
             self.counts["blanked_bytes"] += sum(len(data) for _, data in values[-1])
         return values if new is None else tuple(new)
 
-    def _topic(self, of: Tree, values: tuple[Any, ...]) -> str | None:
+    def _topic(self, of: RuleTree, values: tuple[Any, ...]) -> str | None:
         name = values[of.topic_at] if of.topic_at is not None else None
         if name is None and of.id_at is not None and values[of.id_at]:
             name = self._payloads.topic_of(values[of.id_at], self._topics)
         return name
 
-    def _field(self, of: Tree, branch: Branch, old: Any, values: tuple[Any, ...], at: At) -> Any:
+    def _field(self, of: RuleTree, branch: RuleBranch, old: Any, values: tuple[Any, ...], at: WalkContext) -> Any:
         if branch.inside is not None:
             if not branch.field.array:
                 return self.struct(branch.inside, old, at)
             items = [self.struct(branch.inside, item, at) for item in old]
-        elif branch.place is None or not (branch.place.kinds & self.kinds or branch.place.means is Replacement.CREDENTIALS):
+        elif branch.rule is None or not (branch.rule.kinds & self.kinds or branch.rule.replacement is Replacement.CREDENTIALS):
             return old
         elif not branch.field.array:
-            return self._value(of, branch.place, old, branch, values, at)
+            return self._value(of, branch.rule, old, branch, values, at)
         else:
-            items = [self._value(of, branch.place, item, branch, values, at) for item in old]
+            items = [self._value(of, branch.rule, item, branch, values, at) for item in old]
         return old if all(a is b for a, b in zip(old, items, strict=True)) else tuple(items)
 
-    def _value(self, of: Tree, place: Place, old: Any, branch: Branch, values: tuple[Any, ...], at: At) -> Any:
+    def _value(self, of: RuleTree, rule: FieldRule, old: Any, branch: RuleBranch, values: tuple[Any, ...], at: WalkContext) -> Any:
         if not old:
             return old
-        means, names = place.means, self.pseudonyms
+        replacement, names = rule.replacement, self.pseudonyms
         if isinstance(old, bytes):
-            if means is Replacement.SUBSCRIPTION and branch.field.name == "metadata":
+            if replacement is Replacement.SUBSCRIPTION and branch.field.name == "metadata":
                 # Of several that a member offers, or of the one that the group has agreed on.
                 beside = next((at for at, field in enumerate(of.of.fields) if field.name == "name"), None)
                 if beside is not None:
                     at.protocol = values[beside]
-            return self._bytes(means, old, at)
-        if means is Replacement.KAFKAS:
+            return self._bytes(replacement, old, at)
+        if replacement is Replacement.KAFKAS:
             if len(self.kept) < _KEPT:
                 self.kept.add(old)
             return old
-        if means is Replacement.TEXT:
+        if replacement is Replacement.TEXT:
             return scrubbed(old, names)
-        if means is Replacement.NOTE:
+        if replacement is Replacement.NOTE:
             return names.name(old)
-        if means is Replacement.RESOURCE:
+        if replacement is Replacement.RESOURCE:
             return self._resource(old, *at.type)
         change = {Replacement.LOCATION: names.location, Replacement.PATTERN: names.regex, Replacement.PRINCIPAL: names.principal}
-        return self.name(next(iter(place.kinds)), old, change.get(means, names.name))
+        return self.name(next(iter(rule.kinds)), old, change.get(replacement, names.name))
 
     def name(self, kind: Kind, old: str, change: Callable[[str], str]) -> str:
         """Replace a name of a kind, and count the different ones."""
@@ -249,31 +242,30 @@ class Frames:
         change = self.pseudonyms.principal if kind is Kind.USERS else self.pseudonyms.name
         return self.name(kind or Kind.TOPICS, old, change)
 
-    def _bytes(self, means: Replacement, old: bytes, at: At) -> bytes:
+    def _bytes(self, replacement: Replacement, old: bytes, at: WalkContext) -> bytes:
         payloads = self._payloads
-        if means is Replacement.RECORDS:
-            return payloads.area(old, at.topic, at.position)
-        if means is Replacement.SUBSCRIPTION:
-            return payloads.member(old, "subscription", at)
-        if means is Replacement.ASSIGNMENT:
-            return payloads.member(old, "assignment", at)
-        if means is Replacement.USER_DATA:
-            return payloads.user_data(old, at)
-        if means is Replacement.ADDRESS:
-            return self.pseudonyms.packed(old)
-        if means is Replacement.LOCATION:
-            return payloads.text(old, self.pseudonyms.location)
-        if means is Replacement.NAME:
-            return payloads.text(old, self.pseudonyms.name)
-        if means is Replacement.IDENTITY:
-            return payloads.identity(old)
-        if means is Replacement.REQUEST:
-            return self._inner(old)
-        if means is Replacement.METRICS:
-            self.counts["telemetry"] += 1
-            return b""
-        if means is Replacement.CREDENTIALS:
-            return BLANK * len(old)
+        match replacement:
+            case Replacement.RECORDS:
+                return payloads.area(old, at.topic, at.position)
+            case Replacement.SUBSCRIPTION | Replacement.ASSIGNMENT:
+                return payloads.member(old, replacement.value, at)
+            case Replacement.USER_DATA:
+                return payloads.user_data(old, at)
+            case Replacement.ADDRESS:
+                return self.pseudonyms.packed(old)
+            case Replacement.LOCATION:
+                return payloads.text(old, self.pseudonyms.location)
+            case Replacement.NAME:
+                return payloads.text(old, self.pseudonyms.name)
+            case Replacement.IDENTITY:
+                return payloads.identity(old)
+            case Replacement.REQUEST:
+                return self._inner(old)
+            case Replacement.METRICS:
+                self.counts["telemetry"] += 1
+                return b""
+            case Replacement.CREDENTIALS:
+                return BLANK * len(old)
         return self.pseudonyms.content(old)
 
     def _inner(self, frame: bytes) -> bytes:
@@ -409,7 +401,7 @@ class Payloads:
 
     # groups
 
-    def member(self, data: bytes, which: str, at: At) -> bytes:
+    def member(self, data: bytes, which: str, at: WalkContext) -> bytes:
         """A subscription or assignment; of other protocols than Kafka's own, content."""
         candidates = _DEFINITIONS[which]
         known = at.protocol_type in candidates
@@ -421,7 +413,7 @@ class Payloads:
                 return self._same_size(data, self._frames.payload(message, at))
         return self._names.content(data)
 
-    def user_data(self, data: bytes, at: At) -> bytes:
+    def user_data(self, data: bytes, at: WalkContext) -> bytes:
         """An assignor's own bytes; of assignors that are not Kafka's, content."""
         if at.protocol == "cooperative-sticky" and len(data) == 4:
             return data  # a generation

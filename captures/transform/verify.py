@@ -18,7 +18,7 @@ from ...decoder.codec.message import Message
 from ...decoder.records.errors import RecordsError
 from ..pcap.regular_files import open_file
 from ..reading.events import EventReader
-from .fields import Replacement, Tree, tree
+from .fields import Replacement, RuleTree, rule_tree
 from .free_text import kafkas
 from .pseudonyms import KEPT
 from .search import Search
@@ -151,10 +151,10 @@ def _base64(data: bytes) -> Iterator[bytes]:
 
 
 def _areas(message: Message) -> Iterator[bytes]:
-    yield from _records(tree(message.plan.root), message.values)
+    yield from _records(rule_tree(message.plan.root), message.values)
 
 
-def _records(of: Tree, values: tuple[object, ...]) -> Iterator[bytes]:
+def _records(of: RuleTree, values: tuple[object, ...]) -> Iterator[bytes]:
     for branch in of.branches:
         value = values[branch.at]
         if value is None:
@@ -162,7 +162,7 @@ def _records(of: Tree, values: tuple[object, ...]) -> Iterator[bytes]:
         if branch.inside is not None:
             for item in value if branch.field.array else (value,):  # type: ignore[attr-defined]
                 yield from _records(branch.inside, item)
-        elif branch.place is not None and branch.place.means is Replacement.RECORDS and isinstance(value, bytes):
+        elif branch.rule is not None and branch.rule.replacement is Replacement.RECORDS and isinstance(value, bytes):
             yield value
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from barnabas import decoder
 from barnabas.captures.replay import roles
-from barnabas.captures.transform.fields import Kind, Replacement, place_of
+from barnabas.captures.transform.fields import Kind, Replacement, rule_of
 from barnabas.captures.transform.messages import Frames
 from barnabas.captures.transform.pseudonyms import Pseudonyms
 from barnabas.decoder import Exchange, State
@@ -62,8 +62,8 @@ class Filler:
     def one(self, of: StructPlan, field: FieldPlan, inside_of: str, path: str) -> str:
         self.count += 1
         text = f"zq{self.count:04d}xj"
-        place = place_of(of, field, inside_of)
-        self.said[text] = path, place.means if place else None
+        place = rule_of(of, field, inside_of)
+        self.said[text] = path, place.replacement if place else None
         return text
 
 
@@ -87,12 +87,12 @@ def test_nothing_is_left_of_any_string(key: int) -> None:
                 new = frames.response(exchange)
                 message = decoder.decode_response(new, api_key=key, api_version=version)
             assert message.plan.version == version
-            for text, (path, means) in filler.said.items():
-                if means is Replacement.KAFKAS:
+            for text, (path, replacement) in filler.said.items():
+                if replacement is Replacement.KAFKAS:
                     assert text.encode() in new, f"{of.name} v{version} {path}"
                 else:
                     assert text.encode() not in new, f"{of.name} v{version} {path} is copied"
-            emptied = any(means is _EMPTIED for _, means in filler.said.values())
+            emptied = any(replacement is _EMPTIED for _, replacement in filler.said.values())
             assert emptied or len(new) == len(frame), f"{of.name} v{version}"
 
 
@@ -107,8 +107,8 @@ def test_nothing_is_left_of_any_payload(name: str) -> None:
         frames = Frames(pseudonyms(), frozenset(Kind))
         new = frames.payload(decoder.embedded.decode(name, version, data))
         assert len(new) == len(data)
-        for text, (path, means) in filler.said.items():
-            assert (text.encode() in new) == (means is Replacement.KAFKAS), f"{name} v{version} {path}"
+        for text, (path, replacement) in filler.said.items():
+            assert (text.encode() in new) == (replacement is Replacement.KAFKAS), f"{name} v{version} {path}"
 
 
 def _roles() -> Iterator[tuple[str, str, FieldPlan, StructPlan, str, roles.Role]]:
@@ -140,9 +140,9 @@ def test_it_agrees_with_what_a_replay_takes_fields_for() -> None:
     seen = set()
     for message, path, field, struct, inside_of, role in _roles():
         if role in meant and field.type == "string":
-            place = place_of(struct, field, inside_of)
+            place = rule_of(struct, field, inside_of)
             assert place is not None, f"{message} {path}"
             assert meant[role] in place.kinds, f"{message} {path}"
-            assert place.means is not Replacement.KAFKAS
+            assert place.replacement is not Replacement.KAFKAS
             seen.add(role)
     assert seen == set(meant)
