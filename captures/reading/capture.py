@@ -31,6 +31,7 @@ from ..recording.index import (
     SURPLUS,
     UNDECODED,
     Index,
+    Loss,
     Record,
 )
 from ..recording.segment import check
@@ -327,7 +328,7 @@ class Capture:
         return flight_summary(self.path if self.path.is_dir() else self.path.parent)
 
     @property
-    def lost(self) -> list[tuple[int, int, int]]:
+    def lost(self) -> list[Loss]:
         """Where bytes are missing: (connection, direction, how many)."""
         return [entry for segment in self.segments for entry in segment.index.lost]
 

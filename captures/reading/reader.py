@@ -4,7 +4,7 @@ import fcntl
 import os
 from collections.abc import Collection
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from ...decoder import Exchange, decode_request_header
 from ...decoder.connection.exchange import BrokerLeg
@@ -58,6 +58,14 @@ def being_written(file: BinaryIO) -> bool:
         return True
     fcntl.flock(file, fcntl.LOCK_UN)
     return False
+
+
+class RequestKey(NamedTuple):
+    """What identifies a request over the segments of a recording."""
+
+    connection: int
+    correlation_id: int
+    time_ns: int
 
 
 class CaptureFile:
@@ -192,14 +200,14 @@ class CaptureFile:
                 count -= 1
         return count
 
-    def carried(self) -> set[tuple[int, int, int]]:
-        """(connection, correlation id, time) of every request that came from an earlier segment."""
+    def carried(self) -> set[RequestKey]:
+        """Every request that came from an earlier segment."""
         return {
-            (record.connection, record.correlation_id, record.time_ns)
+            RequestKey(record.connection, record.correlation_id, record.time_ns)
             for record in map(Record._make, filter(_carried, RECORD.iter_unpack(self.index.records(0, self.index.count))))
         }
 
-    def hide(self, keys: set[tuple[int, int, int]]) -> None:
+    def hide(self, keys: set[RequestKey]) -> None:
         """After a rebuild: treat the pending exchanges among `keys` as going on in the next segment."""
         self.rebuilt = False
         index = self.index

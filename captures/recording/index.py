@@ -78,6 +78,14 @@ class ConnectionEntry(NamedTuple):
     broker: str
 
 
+class Loss(NamedTuple):
+    """`size` bytes missing in a direction of a connection."""
+
+    connection: int
+    direction: int
+    size: int
+
+
 class LegFrame(NamedTuple):
     """A frame of the broker leg, written because it differs from the client leg's."""
 
@@ -270,7 +278,7 @@ class Index:
         self.strings: list[str | None] = [None]
         self.connections: dict[int, ConnectionEntry] = {}
         self.leg_frames: dict[tuple[int, int], list[LegFrame]] = {}
-        self.lost: list[tuple[int, int, int]] = []
+        self.lost: list[Loss] = []
         self._data: bytes | bytearray | mmap.mmap = b""
         self._start = 0
         self._files: tuple[int, int] | None = None
@@ -351,7 +359,7 @@ class Index:
                 leg = LegFrame(*_LEG_ENTRY.unpack(value))
                 self.leg_frames.setdefault((leg.connection, leg.correlation_id), []).append(leg)
             elif kind == _LOST:
-                self.lost.append(_LOST_ENTRY.unpack(value))
+                self.lost.append(Loss._make(_LOST_ENTRY.unpack(value)))
             at = end
         return at
 

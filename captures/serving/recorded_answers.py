@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...decoder import Message
 from ...decoder.schema import facts
@@ -79,6 +79,14 @@ class Progress:
         return chosen
 
 
+class _RecordedItem(NamedTuple):
+    """An item of an array of a recorded answer."""
+
+    exchange: RecordedExchange
+    field: str
+    at: int
+
+
 class RecordedAnswers:
     """The answers of a recording to requests that need no state of their own."""
 
@@ -86,7 +94,7 @@ class RecordedAnswers:
         self._recorded, self._progress = recorded, progress
         self._exact: dict[tuple[int, Any], list[RecordedExchange]] = defaultdict(list)
         self._named: dict[tuple[int, frozenset[str]], list[RecordedExchange]] = defaultdict(list)
-        self._parts: dict[tuple[int, Any], list[tuple[RecordedExchange, str, int]]] = defaultdict(list)
+        self._parts: dict[tuple[int, Any], list[_RecordedItem]] = defaultdict(list)
         self._at = {kept.position: kept for kept in recorded.all}
         self._read: set[int] = set()
 
@@ -102,12 +110,11 @@ class RecordedAnswers:
             self._exact[api_key, identity(kept.request, named)].append(kept)
             self._named[api_key, touches(kept.request, named)].append(kept)
             parts = entries(kept.request, named)
-            if parts is not None:
-                answers = list(items_of(kept.response, named))
-                for what, names in parts[1]:
-                    fitting_ones = [(field, at) for field, at, theirs in answers if names <= theirs or theirs & names]
-                    if len(fitting_ones) == 1:
-                        self._parts[api_key, what].append((kept, *fitting_ones[0]))
+            items = list(items_of(kept.response, named)) if parts else []
+            for part in parts:
+                fitting = [item for item in items if part.names <= item.names or item.names & part.names]
+                if len(fitting) == 1:
+                    self._parts[api_key, part.identity].append(_RecordedItem(kept, fitting[0].field, fitting[0].position))
 
     def answer(self, request: LiveRequest) -> Reply:
         """The recorded answer. Raises `NotRecorded`."""
@@ -147,15 +154,15 @@ class RecordedAnswers:
     def _compose(self, request: LiveRequest) -> Reply | None:
         """An answer out of parts of several; None if one of the parts was never asked for."""
         parts = entries(request.message, self._recorded.named)
-        if parts is None:
+        if not parts:
             return None
         items: dict[str, list[Any]] = {}
         head: RecordedExchange | None = None
-        for what, names in parts[1]:
+        for what, names in parts:
             known = self._parts.get((request.api_key, what))
             if not known:
                 return None
-            by_position = {kept.position: (kept, field, at) for kept, field, at in known}
+            by_position = {item.exchange.position: item for item in known}
             positions = sorted(by_position)
             if only_reads(request.api_key):
                 chosen = self._progress.place((request.api_key, "part", what), positions, names)

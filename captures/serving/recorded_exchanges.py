@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...decoder import Exchange, Message, State
 from ...decoder.codec.message_view import MessageView
@@ -125,12 +125,21 @@ def _readable(message: Message | None, view: MessageView | None) -> Message | No
     return view if view is not None and any(view.forbidden_nulls()) else message
 
 
-def addresses(fields: dict[str, Any], path: str = "") -> list[tuple[str, int, str, int]]:
-    """Every broker address of a response: (path in front of it, node id or -1, host, port)."""
+class BrokerAddress(NamedTuple):
+    """A broker address in a response. `path` leads to the struct that has it; `node_id` is -1 where none is beside it."""
+
+    path: str
+    node_id: int
+    host: str
+    port: int
+
+
+def addresses(fields: dict[str, Any], path: str = "") -> list[BrokerAddress]:
+    """Every broker address of a response."""
     found = []
     if isinstance(fields.get("host"), str) and isinstance(fields.get("port"), int):
         node = next((fields[name] for name in ("node_id", "broker_id") if isinstance(fields.get(name), int)), -1)
-        found.append((path, node, fields["host"], fields["port"]))
+        found.append(BrokerAddress(path, node, fields["host"], fields["port"]))
     for name, value in fields.items():
         if isinstance(value, list):
             for at, item in enumerate(value):
@@ -168,29 +177,43 @@ def touches(message: Message, named: Named) -> frozenset[str]:
     return frozenset(_names(message.plan.root, message.values, "", _roles(message), named))
 
 
-def entries(message: Message, named: Named) -> tuple[str, list[tuple[Any, frozenset[str]]]] | None:
-    """The one array of a request that names things: its field, and (identity, names) of each item. None where a request
-    has no such array, or several."""
+class RequestPart(NamedTuple):
+    """A part of a request that asks for one thing, and the names in it."""
+
+    identity: Any
+    names: frozenset[str]
+
+
+class ResponseItem(NamedTuple):
+    """An item of an array of a response, and the names in it."""
+
+    field: str
+    position: int
+    names: frozenset[str]
+
+
+def entries(message: Message, named: Named) -> list[RequestPart]:
+    """The items of the one array of a request that names things; none where a request has no such array, or several."""
     roles = _roles(message)
     found = []
     for field, value in zip(message.plan.root.fields, message.values, strict=False):
         if field.array and value:
-            items = [
-                (_value(field, v, field.name, roles, named), frozenset(_in(field, v, field.name, roles, named)))
+            parts = [
+                RequestPart(_value(field, v, field.name, roles, named), frozenset(_in(field, v, field.name, roles, named)))
                 for v in value
             ]
-            if all(names for _, names in items):
-                found.append((field.name, items))
-    return found[0] if len(found) == 1 else None
+            if all(part.names for part in parts):
+                found.append(parts)
+    return found[0] if len(found) == 1 else []
 
 
-def items_of(message: Message, named: Named) -> Iterator[tuple[str, int, frozenset[str]]]:
-    """Every item of the arrays of structs of a response: (field, position, the names in it)."""
+def items_of(message: Message, named: Named) -> Iterator[ResponseItem]:
+    """Every item of the arrays of structs of a response."""
     roles = _roles(message)
     for field, value in zip(message.plan.root.fields, message.values, strict=False):
         if field.array and field.struct is not None:
             for at, item in enumerate(value or ()):
-                yield field.name, at, frozenset(_in(field, item, field.name, roles, named))
+                yield ResponseItem(field.name, at, frozenset(_in(field, item, field.name, roles, named)))
 
 
 def _roles(message: Message) -> dict[str, Role]:

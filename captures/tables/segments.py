@@ -21,7 +21,7 @@ from ..pcap.pcapng import NotACapture
 from ..pcap.regular_files import open_file
 from ..pcap.sources import Source
 from ..reading.damage import Span, spans
-from ..reading.reader import SUFFIXES, CaptureFile
+from ..reading.reader import SUFFIXES, CaptureFile, RequestKey
 from ..reading.reindex import Identity, read_identity
 from ..reading.selection import IndexColumns, has_numpy
 from ..reading.storage import Place, Remote, listed, place
@@ -215,7 +215,7 @@ def _identity(path: Path) -> tuple[Identity | None, bool]:
         source.close()
 
 
-def carried(path: Path) -> set[tuple[int, int, int]] | None:
+def carried(path: Path) -> set[RequestKey] | None:
     """The requests that a segment carries over from the one before it; None when it cannot be read."""
     try:
         file = CaptureFile(path)
