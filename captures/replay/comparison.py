@@ -1,6 +1,6 @@
 """Comparing the target's answers with the recorded ones, field by field, ignoring fields that always differ.
 
-A topic that the target does not have (`Absent`) is waited for once, because it may be about to be created.
+A topic that the target does not have (`AbsentTopics`) is waited for once, because it may be about to be created.
 
 `SkippedRequests` knows which differences follow from requests that were not sent: those that alter or delete are skipped unless
 the user asks for them. A share group, for one, starts at the end of its topics unless its `share.auto.offset.reset` was set.
@@ -24,8 +24,8 @@ from ...decoder.codec.plan import FieldPlan
 from ...decoder.records import Batch, Partial, RecordsError, batches
 from ...decoder.records.batch import CONTROL, HEADER_SIZE
 from ...decoder.schema import facts
-from .mapping import IdMapping, question
-from .partial_requests import PRODUCE, passing, rest
+from .mapping import IdMapping, request_scope
+from .partial_requests import PRODUCE, is_retriable, partitions_to_retry
 from .preparer import Preparer
 from .rewrite import Pair, Translate, pairs, read
 from .roles import Role
@@ -51,19 +51,19 @@ def _topic(answer: Message, row: str) -> Any:
     return None
 
 
-class Absent:
+class AbsentTopics:
     """What has been waited for in vain."""
 
     def __init__(self) -> None:
         self._topics: frozenset[Any] = frozenset()
 
-    def in_vain(self, answer: Message) -> None:
+    def give_up(self, answer: Message) -> None:
         """The target still gives this answer at the end of the timeout."""
         self._topics |= absent_topics(answer)
 
-    def hopeless(self, answer: Message) -> bool:
+    def lacks_only_absent_topics(self, answer: Message) -> bool:
         """Whether nothing but such topics stands in the way of an answer."""
-        if not self._topics or any(passing(code) and code not in _ABSENT for _, code in answer.errors()):
+        if not self._topics or any(is_retriable(code) and code not in _ABSENT for _, code in answer.errors()):
             return False
         absent = absent_topics(answer)
         return bool(absent) and absent <= self._topics
@@ -307,7 +307,7 @@ class Comparer:
         translate = self._translator(asked)
         if recorded.api_key in _HEARTBEATS:
             self._assigned(asked, recorded, got)
-        for pair in pairs(recorded, got, translate, question(asked)):
+        for pair in pairs(recorded, got, translate, request_scope(asked)):
             difference = self._one(recorded.api_key, pair, excused, translate)
             if difference is not None:
                 found.append(difference)
@@ -395,7 +395,7 @@ class Comparer:
         if a == b:
             return None
         inside = pair.path.rpartition(".")[0]
-        if (passing(a) or a in _TIMING) and (not b or passing(b) or b in _TIMING):
+        if (is_retriable(a) or a in _TIMING) and (not b or is_retriable(b) or b in _TIMING):
             excused.append(inside)
             return self._leave("errors that pass, and have passed")
         if b in _TIMING and not a and Role.GROUP in pair.scope and b == facts.error_code("REBALANCE_IN_PROGRESS"):
@@ -413,10 +413,10 @@ def lacking(recorded: Message | None, got: Message) -> str | None:
     back before the records which the recorded one brought. None if it is not."""
     if recorded is None:
         return None
-    if recorded.api_key == PRODUCE and not rest(got):
+    if recorded.api_key == PRODUCE and not partitions_to_retry(got):
         return None
     for _, code in got.errors():
-        if passing(code) and not any(passing(c) for _, c in recorded.errors()):
+        if is_retriable(code) and not any(is_retriable(c) for _, c in recorded.errors()):
             return facts.error_name(code)
     if recorded.api_key in FETCHES and _records(recorded) and not _records(got) and not any(got.errors()):
         return "no records yet"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ...decoder.codec.message import Message
-from .mapping import IdMapping, NotKnown
+from .mapping import IdMapping, UnknownId
 from .preparer import FIND_COORDINATOR, Preparer
 from .rewrite import read
 from .roles import Role
@@ -75,7 +75,7 @@ def _renamed(message: Message, mapping: IdMapping) -> Iterator[str]:
         if role in (Role.TOPIC, Role.GROUP, Role.TRANSACTIONAL_ID, Role.RESOURCE_NAME):
             try:
                 new = mapping.change(role, value, scope, "")
-            except NotKnown:
+            except UnknownId:
                 continue
         elif role is Role.COORDINATOR_KEY:
             kind = message["key_type"] if message.api_key == FIND_COORDINATOR and message.api_version >= 1 else 0

@@ -155,7 +155,7 @@ _TRANSACTION_KEY = 1
 PRODUCE = facts.api_key("Produce")
 
 
-class NotKnown(Exception):
+class UnknownId(Exception):
     """The target's value for this is not known yet."""
 
     def __init__(self, role: Role, value: Any) -> None:
@@ -164,7 +164,7 @@ class NotKnown(Exception):
 
 
 @dataclass(slots=True)
-class Recorded:
+class RecordedCluster:
     """The recorded cluster, as far as the recording was read."""
 
     topics: dict[bytes, str] = field(default_factory=dict)
@@ -181,7 +181,7 @@ class Recorded:
 class IdMapping:
     """Names of the recording -> names of the target."""
 
-    def __init__(self, names: Names, recorded: Recorded) -> None:
+    def __init__(self, names: Names, recorded: RecordedCluster) -> None:
         self.names, self.recorded = names, recorded
         self.topic_ids: dict[bytes, bytes] = {}
         self.topics: dict[str, bytes] = {}
@@ -219,11 +219,11 @@ class IdMapping:
         """What the target calls a recorded value; the value itself where nothing is known."""
         try:
             return self.change(role, value, scope, "")
-        except NotKnown:
+        except UnknownId:
             return value
 
     def change(self, role: Role, value: Any, scope: Scope, name: str) -> Any:
-        """The value for the target in place of a recorded one; NotKnown if only an answer can provide it."""
+        """The value for the target in place of a recorded one; UnknownId if only an answer can provide it."""
         match role:
             case Role.TOPIC:
                 return self.names.topic(value)
@@ -277,14 +277,14 @@ class IdMapping:
             there = self.topics.get(self.names.topic(name))
             if there is not None:
                 return there
-        raise NotKnown(Role.TOPIC_ID, value)
+        raise UnknownId(Role.TOPIC_ID, value)
 
     def _member(self, value: str) -> str:
         known = self.members.get(value)
         if known is not None or not value:
             return known or value
         if (Role.MEMBER_ID, value) in self.recorded.given:
-            raise NotKnown(Role.MEMBER_ID, value)
+            raise UnknownId(Role.MEMBER_ID, value)
         return value  # of the client's own making (KIP-848), or from before the recording
 
     def _generation(self, value: int, scope: Scope) -> int:
@@ -294,11 +294,11 @@ class IdMapping:
         own = self.member_epochs.get((group, member, value))
         known = own if own is not None else self.generations.get((group, value))
         if known is None and (Role.GENERATION, (group, value)) in self.recorded.given:
-            raise NotKnown(Role.GENERATION, (group, value))
+            raise UnknownId(Role.GENERATION, (group, value))
         return value if known is None else known
 
     def producer(self, producer_id: int, epoch: int | None) -> tuple[int, int]:
-        """The target's (producer id, epoch); NotKnown for one that it has not given out."""
+        """The target's (producer id, epoch); UnknownId for one that it has not given out."""
         if producer_id < 0:
             return producer_id, -1 if epoch is None else epoch
         if epoch is not None:
@@ -307,7 +307,7 @@ class IdMapping:
                 return known
         there = self.producer_ids.get(producer_id)
         if there is None:
-            raise NotKnown(Role.PRODUCER_ID, producer_id)
+            raise UnknownId(Role.PRODUCER_ID, producer_id)
         return there, 0 if epoch is None else epoch
 
     def _leader_epoch(self, value: int, scope: Scope, name: str) -> int:
@@ -342,7 +342,7 @@ class IdMapping:
 
     def learn(self, asked: Message, recorded: Message, got: Message) -> None:
         """Take from a pair of answers what the target calls what the recording named."""
-        scope = question(asked)
+        scope = request_scope(asked)
         if recorded.api_key == PRODUCE:
             self._learn_offsets(recorded, got, scope)
         ends = _root(recorded), _root(got)
@@ -390,7 +390,7 @@ class IdMapping:
             self.offsets_of(topic, partition).point(pair.recorded, pair.got)
 
 
-def question(asked: Message) -> Scope:
+def request_scope(asked: Message) -> Scope:
     """The scope of a whole request, which its answer need not repeat."""
     root = _root(asked)
     scope: dict[Role, Any] = {}

@@ -20,7 +20,7 @@ Place = tuple[Any, int]
 
 
 @cache
-def passing(code: int) -> bool:
+def is_retriable(code: int) -> bool:
     """Whether an error is one that clients wait out."""
     fact = facts.errors().get(code)
     return fact is not None and fact.retriable
@@ -29,36 +29,36 @@ def passing(code: int) -> bool:
 def refused(answer: Message) -> frozenset[Place]:
     """The partitions that were refused for a reason that passes, whatever became of the others."""
     codes = _rows(answer, "responses", "partition_responses", "error_code")
-    return frozenset(place for place, code in codes.items() if passing(code))
+    return frozenset(place for place, code in codes.items() if is_retriable(code))
 
 
-def rest(answer: Message) -> set[Place]:
+def partitions_to_retry(answer: Message) -> set[Place]:
     """The partitions that were refused for a reason that passes, as (topic's name or id, partition); empty if any was
     refused for another reason."""
     codes = _rows(answer, "responses", "partition_responses", "error_code")
-    if any(code and not passing(code) for code in codes.values()):
+    if any(code and not is_retriable(code) for code in codes.values()):
         return set()
     return {place for place, code in codes.items() if code}
 
 
-def places_of(message: Message) -> set[Place]:
+def partitions_of(message: Message) -> set[Place]:
     """The partitions of a Produce request or answer."""
     if message.plan.kind == "request":
         return set(_rows(message, "topic_data", "partition_data", "index"))
     return set(_rows(message, "responses", "partition_responses", "index"))
 
 
-def only(request: Message, places: Set[Place]) -> Message:
+def with_partitions(request: Message, places: Set[Place]) -> Message:
     """The request with these partitions alone."""
     return _filtered(request, "topic_data", "partition_data", places)
 
 
-def without(answer: Message, places: Set[Place]) -> Message:
+def without_partitions(answer: Message, places: Set[Place]) -> Message:
     """An answer without these partitions."""
-    return _filtered(answer, "responses", "partition_responses", places_of(answer) - places)
+    return _filtered(answer, "responses", "partition_responses", partitions_of(answer) - places)
 
 
-def united(taken: Message, later: Message) -> Message:
+def merged_answers(taken: Message, later: Message) -> Message:
     """Two answers to parts of one request as one; its frame is the later one's."""
     at, inside, _ = _inner(taken, "responses", "partition_responses")
     topics: dict[Any, tuple[Any, ...]] = {}

@@ -12,7 +12,7 @@ from ...decoder.codec.message_view import MessageView
 from ...decoder.codec.secrets import MASK, secret_paths
 from ...decoder.schema import facts
 from ...decoder.wire.frame import Direction
-from .partial_requests import PRODUCE, Place, passing, places_of, refused
+from .partial_requests import PRODUCE, Place, is_retriable, partitions_of, refused
 from .rewrite import read
 from .roles import Role
 
@@ -68,7 +68,7 @@ class Policy:
         if not self.refused and _refused_member(message, exchange.response_view):
             return "it was refused when recorded, and the client joined again; --include-refused sends both"
         left = self.left_out(exchange)
-        if left and left == places_of(message):
+        if left and left == partitions_of(message):
             return "it was refused when recorded, and the client sent its records again; --include-refused sends both"
         return None
 
@@ -122,7 +122,7 @@ def _refused_member(message: Message, answer: Message | None) -> bool:
     nobody is."""
     if answer is None or not (message.api == "JoinGroup" or message.api.endswith("GroupHeartbeat")):
         return False
-    return not message["member_id"] and passing(answer["error_code"])
+    return not message["member_id"] and is_retriable(answer["error_code"])
 
 
 def _masked(message: Message) -> bool:

@@ -18,7 +18,7 @@ from ...decoder.codec.splice import Splicer
 from ...decoder.schema import facts
 from ...errors import BarnabasError
 from .mapping import IdMapping
-from .partial_requests import only, places_of
+from .partial_requests import partitions_of, with_partitions
 from .rewrite import Scope, changed
 from .roles import Role
 from .script import Call, has_producer
@@ -172,7 +172,7 @@ class Preparer:
         return found
 
     def request(self, call: Call) -> Message:
-        """The request for the target. Raises NotKnown (a later answer has to provide an id), CannotSend."""
+        """The request for the target. Raises UnknownId (a later answer has to provide an id), CannotSend."""
         exchange = call.exchange
         message = exchange.request_message
         if message is None:
@@ -181,7 +181,7 @@ class Preparer:
         if message.trailing:
             return self._renamed_client(message)
         if call.left_out:
-            message = only(message, places_of(message) - call.left_out)
+            message = with_partitions(message, partitions_of(message) - call.left_out)
         new = changed(message, self._change(message))  # first: sessions go on only when the request goes out
         if key == FETCH and exchange.api_version >= _SESSIONS_FROM:
             # The session is followed in the recording's words; what it is told in full is put into the target's then.
@@ -189,7 +189,7 @@ class Preparer:
             new = changed(in_session, self._change(in_session))
         new = self._at_offered_version(new)
         if call.taken is not None:
-            new = only(new, places_of(new) - places_of(call.taken))
+            new = with_partitions(new, partitions_of(new) - partitions_of(call.taken))
         return self._renamed_client(new)
 
     def answered(self, call: Call, got: Message) -> None:

@@ -12,7 +12,7 @@ from ...decoder.codec.message import Message
 from ...decoder.codec.plan import ZERO_UUID
 from ...decoder.connection.events import Closed, ConnectionEvent, Missing, NonKafkaData, Opened
 from ...decoder.schema import facts
-from .mapping import Recorded, question
+from .mapping import RecordedCluster, request_scope
 from .partial_requests import Place
 from .policy import Policy, forbidden_null
 from .rewrite import read, tree_of
@@ -105,7 +105,7 @@ class Script:
         wanted: Callable[[Exchange], object] | None = None,
         renames: bool = False,
     ) -> None:
-        self.recorded = Recorded()
+        self.recorded = RecordedCluster()
         self.left_out: dict[str, int] = {}
         self.requests = 0
         self._events = events
@@ -229,7 +229,7 @@ def gives(asked: Message, answer: Message) -> Iterator[tuple[Role, Any]]:
     """What an answer gives out that later requests name: ids, and generations with their groups."""
     if not _may_give(answer.api_key, answer.api_version):
         return
-    scope = question(asked)
+    scope = request_scope(asked)
     for role, value, _, _ in read(answer):
         if role is Role.GENERATION and value > 0:
             yield role, (scope.get(Role.GROUP, ""), value)

@@ -20,7 +20,7 @@ class Composed(NamedTuple):
 
 
 def compose(call: Call, script: Script, preparer: Preparer, target: Target, report: Report, again: bool) -> Composed:
-    """Raises CannotSend with the reason, and NotKnown for an id that the target has not told yet. `again`: the request was
+    """Raises CannotSend with the reason, and UnknownId for an id that the target has not told yet. `again`: the request was
     counted before."""
     exchange = call.exchange
     script.make_ready(call)

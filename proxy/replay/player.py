@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
-from ...captures.replay.mapping import NotKnown
+from ...captures.replay.mapping import UnknownId
 from ...captures.replay.partial_requests import PRODUCE
 from ...captures.replay.policy import ALTERS
 from ...captures.replay.preparer import CannotSend, Preparer, patched
@@ -82,7 +82,7 @@ class Composed(NamedTuple):
 
 
 def compose(call: Call, script: Script, preparer: Preparer, target: Target, report: Report, again: bool) -> Composed:
-    """Raises CannotSend with the reason, and NotKnown for an id that the target has not told yet. `again`: the request was
+    """Raises CannotSend with the reason, and UnknownId for an id that the target has not told yet. `again`: the request was
     counted before."""
     exchange = call.exchange
     script.make_ready(call)
@@ -295,7 +295,7 @@ class Player:
         assert call is not None
         try:
             self._send(recorded, call)
-        except NotKnown as unknown:
+        except UnknownId as unknown:
             giver = self._given.get((unknown.role, unknown.value))
             if giver is not None and not giver.done and giver is not call:
                 recorded.backlog.appendleft(step)
@@ -305,7 +305,7 @@ class Player:
             self.resolver.resolve(unknown)
             try:
                 self._send(recorded, call)
-            except NotKnown as still:
+            except UnknownId as still:
                 self._skip(call, f"the target has no {still.role} for what was recorded")
         return True
 
@@ -392,7 +392,7 @@ class Player:
             for _, recorded, call in due:
                 try:
                     self._send(recorded, call, again=True)
-                except NotKnown as unknown:
+                except UnknownId as unknown:
                     self._skip(call, f"the target has no {unknown.role} for what was recorded")
         if self._read_ahead.exhausted and not self._read_ahead.steps and self._net.pending:
             self._last_ones(now)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...captures.replay.mapping import IdMapping, NotKnown
+from ...captures.replay.mapping import IdMapping, UnknownId
 from ...captures.replay.report import Report
 from ...captures.replay.roles import Role
 from ...captures.replay.script import Script
@@ -71,7 +71,7 @@ class Resolver:
                 self._report.warnings.append(str(error))
         self._share()
 
-    def resolve(self, unknown: NotKnown) -> None:
+    def resolve(self, unknown: UnknownId) -> None:
         """Find what the target calls something."""
         mapping = self._mapping
         if unknown.role is Role.PRODUCER_ID:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...captures.replay.comparison import FETCHES, Absent, Comparer, Difference, SkippedRequests, lacking
+from ...captures.replay.comparison import FETCHES, AbsentTopics, Comparer, Difference, SkippedRequests, lacking
 from ...captures.replay.partial_requests import PRODUCE, rest, united, without
 from ...captures.replay.policy import forbidden_null
 from ...captures.replay.preparer import Preparer
@@ -46,7 +46,7 @@ class ResponseChecker:
         self._mapping = preparer.mapping
         self._patience_ns = int(settings.patience * SECOND)
         self._settling_ns = self._patience_ns
-        self._absent = Absent()
+        self._absent = AbsentTopics()
         self.left_out = SkippedRequests(preparer.mapping.recorded.topics)
         self._concerned: dict[tuple[str, int], set[str]] = {}
         """By partition, the names in fetches of it that something was left out about before."""

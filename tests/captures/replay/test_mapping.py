@@ -6,7 +6,7 @@ import uuid
 from typing import Any
 
 import pytest
-from barnabas.captures.replay.mapping import IdMapping, Names, NotKnown, OffsetMap, Recorded
+from barnabas.captures.replay.mapping import IdMapping, Names, OffsetMap, RecordedCluster, UnknownId
 from barnabas.captures.replay.preparer import FetchSessions, Preparer
 from barnabas.captures.replay.rewrite import changed, read
 from barnabas.captures.replay.roles import Role
@@ -31,7 +31,7 @@ def response(api: str, version: int, fields: dict[str, Any]) -> Message:
 
 
 def mapping(**names: Any) -> IdMapping:
-    recorded = Recorded(topics={ORDERS.bytes: "orders"})
+    recorded = RecordedCluster(topics={ORDERS.bytes: "orders"})
     recorded.given |= {(Role.MEMBER_ID, "m-1"), (Role.PRODUCER_ID, 40), (Role.GENERATION, ("g", 3))}
     return IdMapping(Names(**names), recorded)
 
@@ -44,7 +44,7 @@ def prepared(ids: IdMapping, message: Message) -> dict[str, Any]:
 def test_members_and_generations_wait_for_their_answers() -> None:
     ids = mapping()
     beat = request("Heartbeat", 4, {"group_id": "g", "generation_id": 3, "member_id": "m-1"})
-    with pytest.raises(NotKnown):
+    with pytest.raises(UnknownId):
         prepared(ids, beat)
     join = request("JoinGroup", 7, {"group_id": "g", "protocols": []})
     ids.learn(
@@ -65,7 +65,7 @@ def test_producers_in_fields_and_in_records() -> None:
     )
     rows = [{"name": "t", "partition_data": [{"index": 0, "records": batch + batch}]}]
     produce = request("Produce", 9, {"transactional_id": "x", "topic_data": rows})
-    with pytest.raises(NotKnown) as waits:
+    with pytest.raises(UnknownId) as waits:
         prepared(ids, produce)
     assert waits.value.role is Role.PRODUCER_ID and waits.value.value == 40
     ids.learn_producer((40, 2), (1000, 0))
@@ -87,7 +87,7 @@ def test_the_epoch_of_a_new_transaction_is_learnt() -> None:
 
 def test_topic_ids_by_name_by_answer_and_not_at_all() -> None:
     ids = mapping(topics={"orders": "orders-b"})
-    with pytest.raises(NotKnown):
+    with pytest.raises(UnknownId):
         ids.change(Role.TOPIC_ID, ORDERS.bytes, {}, "topic_id")
     ids.topics["orders-b"] = THERE.bytes
     assert ids.change(Role.TOPIC_ID, ORDERS.bytes, {}, "topic_id") == THERE.bytes
