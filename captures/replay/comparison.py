@@ -52,7 +52,7 @@ def _topic(answer: Message, row: str) -> Any:
 
 
 class AbsentTopics:
-    """What has been waited for in vain."""
+    """Topics that did not appear while they were waited for."""
 
     def __init__(self) -> None:
         self._topics: frozenset[Any] = frozenset()
@@ -62,14 +62,14 @@ class AbsentTopics:
         self._topics |= absent_topics(answer)
 
     def lacks_only_absent_topics(self, answer: Message) -> bool:
-        """Whether nothing but such topics stands in the way of an answer."""
+        """Whether an answer lacks nothing but such topics."""
         if not self._topics or any(is_retriable(code) and code not in _ABSENT for _, code in answer.errors()):
             return False
         absent = absent_topics(answer)
         return bool(absent) and absent <= self._topics
 
     def answered(self, answer: Message) -> None:
-        """Topics may be there from now on."""
+        """After a CreateTopics, topics may exist."""
         if answer.api_key == _CREATE:
             self._topics = frozenset()
 
@@ -80,7 +80,7 @@ SHARE_GROUPS = " (a share group begins at the end of its topics unless its share
 
 
 class SkippedRequests:
-    """Takes what was left out because it alters or deletes, then what differed. `topics`: names by the recorded ids."""
+    """Collects requests that were skipped because they alter or delete, then differences. `topics`: names by the recorded ids."""
 
     def __init__(self, topics: Mapping[bytes, str]) -> None:
         self._topics = topics
@@ -104,12 +104,12 @@ class SkippedRequests:
         return frozenset(name for name in self._names(message) if name in self._by_name)
 
     def differs(self, names: Collection[str]) -> None:
-        """An answer, or a batch that was fetched, is otherwise; `names` are those that it concerns."""
+        """An answer, or a fetched batch, differs; `names` are those that it concerns."""
         self._differing.update(names)
         self._count += bool(names)
 
     def explanation(self) -> str | None:
-        """Why answers differ, and what to do; None if nothing that was left out explains any."""
+        """Why answers differ, and what to do; None if no skipped request explains any."""
         if not self._count:
             return None
         apis: Counter[str] = Counter()

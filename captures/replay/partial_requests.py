@@ -21,20 +21,19 @@ Place = tuple[Any, int]
 
 @cache
 def is_retriable(code: int) -> bool:
-    """Whether an error is one that clients wait out."""
+    """Whether clients retry on an error."""
     fact = facts.errors().get(code)
     return fact is not None and fact.retriable
 
 
-def refused(answer: Message) -> frozenset[Place]:
-    """The partitions that were refused for a reason that passes, whatever became of the others."""
+def retriable_partitions(answer: Message) -> frozenset[Place]:
+    """The partitions that were refused with a retriable error, whatever became of the others."""
     codes = _rows(answer, "responses", "partition_responses", "error_code")
     return frozenset(place for place, code in codes.items() if is_retriable(code))
 
 
 def partitions_to_retry(answer: Message) -> set[Place]:
-    """The partitions that were refused for a reason that passes, as (topic's name or id, partition); empty if any was
-    refused for another reason."""
+    """The partitions that were refused with a retriable error; empty if any was refused with another error."""
     codes = _rows(answer, "responses", "partition_responses", "error_code")
     if any(code and not is_retriable(code) for code in codes.values()):
         return set()
@@ -49,7 +48,7 @@ def partitions_of(message: Message) -> set[Place]:
 
 
 def with_partitions(request: Message, places: Set[Place]) -> Message:
-    """The request with these partitions alone."""
+    """The request for these partitions only."""
     return _filtered(request, "topic_data", "partition_data", places)
 
 
@@ -59,7 +58,7 @@ def without_partitions(answer: Message, places: Set[Place]) -> Message:
 
 
 def merged_answers(taken: Message, later: Message) -> Message:
-    """Two answers to parts of one request as one; its frame is the later one's."""
+    """Two answers to parts of one request merged; the frame is the later one's."""
     at, inside, _ = _inner(taken, "responses", "partition_responses")
     topics: dict[Any, tuple[Any, ...]] = {}
     for topic in (*taken.values[at], *later.values[at]):

@@ -12,7 +12,7 @@ from ...decoder.codec.message_view import MessageView
 from ...decoder.codec.secrets import MASK, secret_paths
 from ...decoder.schema import facts
 from ...decoder.wire.frame import Direction
-from .partial_requests import PRODUCE, Place, is_retriable, partitions_of, refused
+from .partial_requests import PRODUCE, Place, is_retriable, partitions_of, retriable_partitions
 from .rewrite import read
 from .roles import Role
 
@@ -39,9 +39,9 @@ ALTERS = "it alters or deletes; --include-admin sends it"
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What is sent besides the ordinary. `admin`: what alters or deletes; `internal`: what brokers and controllers say to
-    each other; `login`: SASL as recorded (which fails where it was masked); `refused`: what of Produce requests was
-    refused for a reason that passes, and what the client therefore sent again itself."""
+    """What is sent besides ordinary requests. `admin`: requests that alter or delete; `internal`: requests between brokers
+    and controllers; `login`: SASL as recorded (which fails where it was masked); `refused`: partitions of Produce requests
+    that were refused with a retriable error, so that the recorded client retried them itself."""
 
     admin: bool = False
     internal: bool = False
@@ -73,11 +73,11 @@ class Policy:
         return None
 
     def left_out(self, exchange: Exchange) -> frozenset[Place]:
-        """The partitions of a Produce request that are not sent, because they were refused for a reason that passes."""
+        """The partitions of a Produce request that are not sent, because they were refused with a retriable error."""
         answer = exchange.response_view
         if self.refused or exchange.api_key != PRODUCE or answer is None:
             return frozenset()
-        return refused(answer)
+        return retriable_partitions(answer)
 
     def _api(self, key: int) -> str | None:
         try:
@@ -106,20 +106,20 @@ def _internal(key: int) -> bool:
 
 @cache
 def administrative(key: int) -> bool:
-    """Whether an API alters, deletes, or hands out rights."""
+    """Whether an API alters, deletes, or grants rights."""
     return _ADMIN.match(facts.api_name(key)) is not None
 
 
 def _follower(message: Message) -> bool:
-    """Whether a broker asks, which names itself: consumers say -1 (and debuggers -2)."""
+    """Whether a broker asks: it gives its id, consumers -1 (and debuggers -2)."""
     if message.api not in ("Fetch", "ListOffsets", "OffsetForLeaderEpoch"):
         return False
     return any(role is Role.BROKER_ID and name == "replica_id" and value >= 0 for role, value, _, name in read(message))
 
 
 def _refused_member(message: Message, answer: Message | None) -> bool:
-    """Whether a new member was turned away for the moment. If the target took it, the group would wait for a member that
-    nobody is."""
+    """Whether a new member was refused with a retriable error. If the target accepted it, the group would wait for a member
+    that does not exist."""
     if answer is None or not (message.api == "JoinGroup" or message.api.endswith("GroupHeartbeat")):
         return False
     return not message["member_id"] and is_retriable(answer["error_code"])
