@@ -26,7 +26,7 @@ _ABSENT = "(absent)"
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A field of both messages, as text; "(absent)" where one has no such field. `volatile`: a difference means nothing."""
+    """A field of both messages, as text; "(absent)" where one has no such field. `volatile`: it differs between any two runs."""
 
     path: str
     a: str

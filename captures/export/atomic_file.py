@@ -21,7 +21,7 @@ _DEVICES = Path("/dev")
 
 
 class OutputExists(BarnabasError, FileExistsError):
-    """Something of this name is there, and was not to be replaced."""
+    """The output exists already, and may not be replaced."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(errno.EEXIST, "it is there already", str(path))

@@ -142,7 +142,7 @@ _NO_ANSWER = '    print(json.dumps("sent; no answer is due (acks=0)"))'
 
 
 class _Code:
-    """Stands in a literal for an expression."""
+    """An expression within a literal."""
 
     def __init__(self, text: str) -> None:
         self._text = text

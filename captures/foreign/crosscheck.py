@@ -44,7 +44,7 @@ _NO_FIELDS = ("kafka.request_frame", "kafka.response_frame", "kafka.tagged_field
 
 
 class Outcome(StrEnum):
-    """What the comparison of one frame came to."""
+    """The result of comparing one frame."""
 
     AGREED = "agreed"
     NOT_READ = "not read by Wireshark"
@@ -232,7 +232,7 @@ def _encodes_again(exchange: Exchange, message: Message, asked: bool) -> bool:
 
 
 class _Frame:
-    """Our reading of a frame, by place."""
+    """Barnabas' reading of a frame, by byte position."""
 
     def __init__(self, exchange: Exchange, frame: bytes, message: Message | None) -> None:
         self._frame, self._message = frame, message

@@ -195,7 +195,7 @@ def _packed(address: Address) -> bytes:
 
 
 class _Stream:
-    """A TLS connection: the made-up packets' sequence numbers."""
+    """A TLS connection: the sequence numbers of its synthetic packets."""
 
     def __init__(self, client: Address, server: Address) -> None:
         self.ends = (client, server)
@@ -211,7 +211,7 @@ class _Stream:
 
 
 class _Streams:
-    """Makes packets of what Wireshark decrypts. `servers`: see `_tls_ends`."""
+    """Makes packets of the bytes that Wireshark decrypts. `servers`: see `_tls_ends`."""
 
     def __init__(self, servers: dict[frozenset[Address], Address]) -> None:
         self._servers = servers

@@ -53,7 +53,7 @@ def unread_notes(scanner: Scanner) -> list[str]:
 
 
 class _IndexConsumer:
-    """Gives what the scanner finds to the skimmer and to the index."""
+    """The `scan.StreamConsumer` of a skimmer and an index."""
 
     def __init__(self, encoder: IndexEncoder, skimmer: Skimmer) -> None:
         self._encoder, self._skimmer = encoder, skimmer
@@ -85,7 +85,7 @@ class ForeignIndex:
     """Reads a source and gives its `index`, with `pieces` for places of frames. Raises `NotACapture`.
 
     `advance()` reads a window and adds its rows; False at the end of what is there. `start()` does that in a thread.
-    Either half `publish()` makes the rows visible to `index`; all of this in one thread but for `start`'s.
+    In both cases `refresh()` makes the rows visible to `index`; all of this in one thread but for `start`'s.
     """
 
     def __init__(self, source: Source, name: str, ports: Collection[int] = KAFKA_PORTS) -> None:

@@ -173,7 +173,7 @@ class KafkaRequest(_Frame):
 
 
 class KafkaResponse(_Frame):
-    """A response: its size and header. `api_key` and `api_version` are those of its request, -1 when nobody knows."""
+    """A response: its size and header. `api_key` and `api_version` are those of its request, -1 when unknown."""
 
     name = "Kafka response"
     fields_desc = [  # noqa: RUF012 - as scapy wants it

@@ -30,7 +30,7 @@ _PAIRED, _PENDING = STATES.index(State.PAIRED), STATES.index(State.PENDING)
 
 
 class TranscriberInput:
-    """Gives what the scanner finds to the transcriber."""
+    """The `scan.StreamConsumer` of a transcriber."""
 
     def __init__(self, writer: Transcriber) -> None:
         self._writer = writer
@@ -57,16 +57,16 @@ class TranscriberInput:
 
 
 class _Connection:
-    """What is to be known of a connection to write its packets."""
+    """What writing the packets of a connection needs."""
 
-    __slots__ = ("about", "lost", "non_kafka", "open", "unread")
+    __slots__ = ("about", "lost", "open", "unread", "written")
 
     def __init__(self, number: int, event: Opened, tls: frozenset[str]) -> None:
         flow = event.flow
         upstream = ("barnabas", 1024 + number % 64000)
         self.open = OpenConnection(number, event.time_ns, flow.client, flow.broker, upstream, tls=tls, imported=True)
         self.lost, self.unread = [0, 0], [0, 0]
-        self.non_kafka = [False, False]
+        self.written = [False, False]
         self.about = PeerInfo()
 
 
@@ -107,7 +107,7 @@ class Transcriber(Skimmer):
 
     def skimmed(self, kind: str, key: int, version: int) -> Skim | None:
         """None also for what may hold secrets: such frames are masked here."""
-        if self._redact and any(secrets.concerns(half, key, version) for half in Direction):
+        if self._redact and any(secrets.concerns(direction, key, version) for direction in Direction):
             return None
         return super().skimmed(kind, key, version)
 
@@ -160,7 +160,7 @@ class Transcriber(Skimmer):
             connection.open = connection.open._replace(failed=event.how)
             if self._wanted is None:
                 self.recording.open(connection.open)
-        if self._wanted is None or connection.non_kafka[0]:
+        if self._wanted is None or connection.written[0]:
             how = "rst" if event.how in NEVER_ESTABLISHED else event.how
             self.recording.end(connection.open, event.time_ns, how, event.by)
 
@@ -176,7 +176,7 @@ class Transcriber(Skimmer):
         connection.lost[direction] += size
         connection.unread[direction] += unread
         conversation.lossy = True
-        connection.non_kafka[direction] = False
+        connection.written[direction] = False
 
     def unseen(self, half: HalfConversation, size: int, unread: int, time_ns: int) -> None:
         """What is missing at the end of a direction goes over as a packet without bytes."""
@@ -186,7 +186,7 @@ class Transcriber(Skimmer):
         self.unseen_bytes += size + unread
         if not (connection.lost[half.direction] or connection.unread[half.direction]) or connection.open.failed:
             return
-        if self._wanted is None or connection.non_kafka[0]:
+        if self._wanted is None or connection.written[0]:
             self._write(half.conversation, half.direction, time_ns, b"")
 
     # the recording asks
@@ -304,7 +304,7 @@ class Transcriber(Skimmer):
         assert self._wanted is not None
         if not self._wanted(exchange):
             return
-        self._connections[conversation.number].non_kafka[0] = True  # it is in the recording: so is its end
+        self._connections[conversation.number].written[0] = True  # it is in the recording: so is its end
         if request:
             masked = request[:4] + self._without_secrets(exchange, Direction.REQUEST)
             pending.place = self._write(conversation, 0, pending.time_ns, masked)
@@ -363,9 +363,9 @@ class Transcriber(Skimmer):
         if reason == TOKEN:
             data = data[:4] + mask_token(data[4:])
         elif self._redact:
-            keep = 0 if connection.non_kafka[direction] else secrets.KEPT
+            keep = 0 if connection.written[direction] else secrets.KEPT
             data = data[:keep] + secrets.MASK * max(len(data) - keep, 0)
-            connection.non_kafka[direction] = True
+            connection.written[direction] = True
         comments = (f"{MARK}opaque, {reason or 'more of the same'}",)
         for start in range(0, len(data), MAX_PAYLOAD):
             self._write(conversation, direction, time_ns, data[start : start + MAX_PAYLOAD], comments)

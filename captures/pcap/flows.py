@@ -75,7 +75,7 @@ class Verdict(Enum):
 
 
 class Recognizer(Protocol):
-    """A conversation of which that is not known yet; see `recognition.KafkaRecognizer`."""
+    """Decides whether a conversation is Kafka; see `recognition.KafkaRecognizer`."""
 
     events: list[StreamEvent]
     kept: int
@@ -112,7 +112,7 @@ class PlainSide:
         self.waiting: dict[int, Data] = {}
         self.waiting_bytes = 0
         self.quick = False  # the next bytes may be taken without `Reassembler.feed`; see foreign/scan.py
-        self.half: Any = None  # who takes them
+        self.half: Any = None  # the consumer's half-connection
         # Positions, the first and the furthest, or -1: what this end acknowledged of the other direction's bytes, and where
         # segments without bytes stood.
         self.acked_first = self.acked = self.empty_first = self.empty = -1

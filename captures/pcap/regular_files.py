@@ -19,7 +19,7 @@ AnyPath = str | os.PathLike[str]
 
 
 class NotAFile(BarnabasError, OSError):
-    """There is something of this name, and it is no file."""
+    """The path exists, but is no regular file."""
 
 
 def open_fd(path: AnyPath) -> int:

@@ -220,7 +220,7 @@ class Registry:
 
 
 class _Unreachable(SchemaError):
-    """No answer came; another time one may."""
+    """The registry gave no answer; a later request may succeed."""
 
 
 def _cut_off(sock: socket.socket, late: threading.Event) -> None:

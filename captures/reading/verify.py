@@ -67,7 +67,7 @@ class Verdict:
 
 
 class _Reader(MendingReader):
-    """Says now and then how far it is."""
+    """A reader that reports its progress."""
 
     def __init__(self, file: BinaryIO, name: str, tick: Callable[[int], None]) -> None:
         super().__init__(file, name)

@@ -95,7 +95,7 @@ class DelayedReply:
 class NotRecorded(Exception):
     """The recording has no answer. `what` was asked, `nearest` is the recorded request that is most like it.
 
-    `rest` is the answer with what the recording has, and errors for what it has not; `whole`: it has nothing of it.
+    `rest` is an answer with the recorded parts, and errors for the others; `whole`: no part is recorded.
     `bearable`: `rest` is as good an answer as a recorded one, where nobody else can be asked.
     """
 
@@ -112,7 +112,7 @@ class NotRecorded(Exception):
 
 
 class Outcomes:
-    """Recorded answers in order, by whatever they belong to, to give errors in the same places."""
+    """Recorded answers in order, by key, so that errors come in the same places."""
 
     def __init__(self, natural: frozenset[int] = frozenset()) -> None:
         self._natural = natural

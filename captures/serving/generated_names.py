@@ -30,7 +30,7 @@ _KINDS = {
 
 
 class GeneratedNames:
-    """`taken` maps live names to recorded ones; `news` are those that the last request brought."""
+    """`taken` maps live names to recorded ones; `news` are those new with the last request."""
 
     def __init__(self, recorded: RecordedExchanges) -> None:
         self.taken: dict[str, str] = {}

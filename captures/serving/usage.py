@@ -53,7 +53,7 @@ class Difference:
 
 
 class Produced:
-    """`content` None: records are only counted."""
+    """Compares produced records with the recorded ones. `content` None: records are only counted."""
 
     def __init__(self, recorded: Mapping[Partition, list[Entry]], content: Content | None = None) -> None:
         self._content = content

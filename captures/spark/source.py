@@ -176,7 +176,7 @@ def rested(path: str, known: _Known) -> tuple[tables.Found, _Known]:
 
 
 class _Stream(DataSourceStreamReader):  # type: ignore[misc]
-    """Follows a folder: every closed segment once, in the order of its recording; foreign captures once they rest."""
+    """Follows a folder: every closed segment once, in the order of its recording; foreign captures once they stop growing."""
 
     def __init__(self, path: str, most: int) -> None:
         self._path, self._most = path, most

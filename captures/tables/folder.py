@@ -73,7 +73,7 @@ def is_one(below: str) -> bool:
 class Manifest:
     """What is done in a folder of tables. Once read, only what came since is opened.
 
-    The table `segments` is the truth; `.manifest` beside it only spares the next run opening a Parquet file per file of a
+    The table `segments` is authoritative; `.manifest` beside it only spares the next run opening a Parquet file per file of a
     capture. An entry counts while the Parquet file it was made of has the same size and time.
     """
 
@@ -368,7 +368,7 @@ class _Writer:
 
 
 class Todo(NamedTuple):
-    """What a run has to do: files to read (with what they were before), what stays as it is, what goes."""
+    """The work of a run: files to read (with their previous state), unchanged files, and removed ones."""
 
     work: list[tuple[Segment, Done | None]]
     unchanged: int

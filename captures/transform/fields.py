@@ -14,7 +14,7 @@ from ...decoder.codec.plan import FieldPlan, StructPlan
 
 
 class Kind(StrEnum):
-    """What can be asked to be replaced."""
+    """What a redaction can replace."""
 
     KEYS = "keys"
     VALUES = "values"

@@ -18,7 +18,7 @@ from .write import address
 
 
 class Source(NamedTuple):
-    """One capture, and by how much its clock is put forward."""
+    """One capture, and how far its clock is put forward."""
 
     path: Path
     shift_ns: int = 0

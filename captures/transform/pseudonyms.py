@@ -55,7 +55,7 @@ _SPECIAL = (
 
 
 class Pseudonyms:
-    """Pseudonyms under one salt; without one, under a random one that nobody gets to know.
+    """Pseudonyms under one salt; without one, under a random one that is not kept.
 
     `replaced` has every name that was replaced so far, with what it became, up to `MOST` of them.
     """

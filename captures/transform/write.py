@@ -231,7 +231,7 @@ def address(text: str) -> Address:
 
 
 class TargetExists(BarnabasError, ValueError):
-    """There is something at the place already."""
+    """The target exists already."""
 
 
 @contextmanager
