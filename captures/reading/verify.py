@@ -154,7 +154,7 @@ def _different(found: bytes, made: bytes) -> str:
     differing = [at // size for at in range(0, len(made), size) if found[at : at + size] != made[at : at + size]]
     pair = zip(Record._make(RECORD.unpack_from(found, differing[0] * size)), RECORD.unpack_from(made, differing[0] * size), strict=True)
     fields = [name for name, (one, other) in zip(Record._fields, pair, strict=True) if one != other]
-    return f"{len(differing)} of its records are differing, the first is number {differing[0]} ({', '.join(fields)})"
+    return f"{len(differing)} of its records are wrong, the first is number {differing[0]} ({', '.join(fields)})"
 
 
 def _write(path: Path, builder: Builder) -> None:
