@@ -202,7 +202,7 @@ class Scanner:
             side.skipped += size
 
     def _careful(self, time_ns: int, start: int, end: int, size: int, linktype: int) -> None:
-        """A packet that the fast road leaves alone."""
+        """A packet for the reference path."""
         self.now_ns = time_ns
         if end - start < packets.LEAST and linktype in packets.LINKTYPES:
             return
@@ -230,7 +230,7 @@ class Scanner:
             self._settle(flow)
 
     def _settle(self, flow: Flow) -> None:
-        """Let the fast road take what comes next, or not."""
+        """Decide whether the fast path may take what comes next."""
         settled = self.reassembler.is_settled(flow)
         for side in flow.sides:
             side.quick = settled and side.synced and side.next is not None and side.half is not None

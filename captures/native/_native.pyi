@@ -131,6 +131,6 @@ class Frames:
     ) -> tuple[int, int, int, int, int, int, int]:
         """Take packets from `at` on: of a classic pcap with ticks of `unit_ns`, or of a pcapng (0). `base`: the window's
         file offset. Gives why it stopped, where, and the packet: (why, at, time, start, end, size on the wire, link
-        type). Why: 0 the window ends; 1 a packet for the careful road, `at` is behind it; 2 another block at `at`, or one
+        type). Why: 0 the window ends; 1 a packet for the reference path, `at` is behind it; 2 another block at `at`, or one
         that is not whole; 3 the packet at `at` is of `due_ns` or later. The time is -1 when there was no packet.
         """

@@ -1,4 +1,4 @@
-/* A frame in the fast way of a recording: read as far as the index needs, paired, and written as packets and as a
+/* A frame that is recorded natively: read as far as the index needs, paired, and written as packets and as a
    record: the bytes that captures/recording/recorder.py, segment.py and index.py would write.
    Invariants: a frame is taken whole (packets, record, queue) or not at all; a recorder's queue is in the order of requests. Memory: a
    `Waiting` owns its frame, which comes from its recorder context and goes back there. Errors: MemoryError, and what `names` raises;

@@ -1,5 +1,5 @@
 /* Packets of a foreign capture to streams: what captures/foreign/scan.py does with packets that continue a known connection
-   in order. Every other packet is given back, to go the careful road.
+   in order. Every other packet is given back, for the reference path in Python.
    Invariants: `next` of a Side is the sequence number behind what was taken. Memory: a Side holds references to what Python gave it;
    the window is borrowed while it is walked. Errors: what the owner's methods raise, MemoryError. */
 #include "import.h"
@@ -166,7 +166,7 @@ static int holds_nothing(const Frame *frame) {
     return 0;
 }
 
-/* A plain TCP segment, or 0: that is for the careful road to say. */
+/* A plain TCP segment, or 0: the reference path decides. */
 static int segment_of(const Frame *frame, Segment *segment) {
     Py_ssize_t start = network_start(frame), tcp, end;
     if (start < 0)
@@ -213,7 +213,7 @@ static void show(long long *first, long long *last, uint32_t position) {
     }
 }
 
-/* Takes a packet. 1: taken; 0: for the careful road; -1: an exception is set. */
+/* Takes a packet. 1: taken; 0: for the reference path; -1: an exception is set. */
 static int take(Frames *frames, const Frame *frame, long long time_ns, PyObject *sides, PyObject *cut) {
     Segment segment;
     if (!segment_of(frame, &segment))

@@ -1,4 +1,4 @@
-/* One connection of a recording in the fast way: its bytes are cut into frames, and those go to exchange.c. Whatever is
+/* One connection that is recorded natively: its bytes are cut into frames, and those go to exchange.c. Whatever is
    not plain needs care and is left to captures/recording/recorder.py, which does all of it; captures/recording/native_recorder.py changes between
    the two.
    Invariants: nothing is taken of a frame that is left (CARE) or that the segment has to be looked after for first (STOP); of a

@@ -1,7 +1,7 @@
 """Reading segments that were damaged on disk: a damaged block costs only that block, and its place is reported.
 
 Sync blocks tell which spans of a segment are intact (`spans`). In the others every packet is held to its own checksums (IPv4,
-TCP), and behind a block with wrong lengths the next good one is searched. `MendingReader` is a `CaptureReader` that leaves the
+TCP), and behind a block with wrong lengths the next good one is searched. `DamageTolerantReader` is a `CaptureReader` that leaves the
 damaged blocks out; to everybody else their bytes are a gap. docs/formats.md has the layout.
 """
 
@@ -133,7 +133,7 @@ def _is_whole(data: mmap.mmap | bytes, start: int, size: int) -> bool:
     return size >= 12 and size % 4 == 0 and end <= len(data) and data[end - 4 : end] == struct.pack("<I", size)
 
 
-class MendingReader(CaptureReader):
+class DamageTolerantReader(CaptureReader):
     """Reads a segment that is no longer written; `damage` lists what was left out, in order."""
 
     def __init__(self, file: BinaryIO, name: str = "") -> None:

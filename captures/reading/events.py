@@ -22,8 +22,8 @@ from ..pcap.pcapng import CaptureReader, NotACapture
 from ..pcap.reassembly import KAFKA_PORTS
 from ..pcap.sources import Source
 from ..recording.segment import CONTINUED
-from .damage import MendingReader
-from .packet_events import Follower, LegSeen, Stream
+from .damage import DamageTolerantReader
+from .packet_events import BrokerLegFrame, PacketFollower, Stream
 from .reader import INTERRUPTED, being_written, files_in
 from .reindex import Identity, final_flags, read_identity
 
@@ -33,16 +33,16 @@ _EARLY = 1000  # broker-leg frames that wait for their request, at most
 class _File:
     """The file that is being read."""
 
-    def __init__(self, path: Path, source: Source, own: Identity | None, follower: Follower) -> None:
+    def __init__(self, path: Path, source: Source, own: Identity | None, follower: PacketFollower) -> None:
         self.path, self.source, self.own, self.follower = path, source, own, follower
         self.file = source.file
         is_closed = own is not None and path.suffix != ".part"
-        self.reader = (MendingReader if is_closed else CaptureReader)(source.file, str(path))
+        self.reader = (DamageTolerantReader if is_closed else CaptureReader)(source.file, str(path))
         self._resume = 0
 
-    def read(self) -> Iterator[ConnectionEvent | LegSeen]:
+    def read(self) -> Iterator[ConnectionEvent | BrokerLegFrame]:
         """What was not read yet; a segment that is still written may have more the next time."""
-        if self._resume and isinstance(self.reader, MendingReader):
+        if self._resume and isinstance(self.reader, DamageTolerantReader):
             return  # it does not grow, and what is wrong with it is known
         self.reader.note = None
         for packet in self.reader.packets(self._resume):
@@ -87,7 +87,7 @@ class EventReader:
         self._now_ns = 0
         self._streams: dict[int, Stream] = {}
         self._topics = Topics()
-        self._early: dict[tuple[int, int], list[LegSeen]] = {}
+        self._early: dict[tuple[int, int], list[BrokerLegFrame]] = {}
         self._unread: list[str] = []
         self._find()
         if not self._unread:
@@ -147,7 +147,7 @@ class EventReader:
         goes_on = own and before and flags and flags & CONTINUED and before == own._replace(number=own.number - 1)
         if not goes_on:
             yield from self._break_off()
-        follower = Follower(own is not None, path.name, self._ports, FramePieces(keep=False), self._streams, self._topics, True)
+        follower = PacketFollower(own is not None, path.name, self._ports, FramePieces(keep=False), self._streams, self._topics, True)
         self._file = _File(path, source, own, follower)
 
     def _break_off(self) -> Iterator[ConnectionEvent]:
@@ -200,18 +200,18 @@ class EventReader:
         """The last events, and close the files."""
         yield from self._leave()
 
-    def _complete(self, event: ConnectionEvent | LegSeen) -> Iterator[ConnectionEvent]:
+    def _complete(self, event: ConnectionEvent | BrokerLegFrame) -> Iterator[ConnectionEvent]:
         if isinstance(event, ExchangeDone | RequestSeen):
             if self._early:
                 self._attach_early(event.exchange)
-        elif isinstance(event, LegSeen):
+        elif isinstance(event, BrokerLegFrame):
             self._leg(event)
             return
         elif isinstance(event, Closed) and self._early:
             self._early = {key: legs for key, legs in self._early.items() if key[0] != event.connection}
         yield event
 
-    def _leg(self, leg: LegSeen) -> None:
+    def _leg(self, leg: BrokerLegFrame) -> None:
         """Give a frame of the broker leg to its exchange."""
         stream = self._streams.get(leg.frame.connection)
         for exchange in stream.decoder.pending() if stream else ():
@@ -226,7 +226,7 @@ class EventReader:
         for leg in self._early.pop((exchange.connection, exchange.correlation_id), ()):
             self._attach(exchange, leg)
 
-    def _attach(self, exchange: Exchange, leg: LegSeen) -> None:
+    def _attach(self, exchange: Exchange, leg: BrokerLegFrame) -> None:
         exchange.marks.changed = True
         notes = [comment for comment in leg.comments if not comment.startswith(MARK)]
         exchange.marks.set_leg(leg.frame.direction, BrokerLeg(leg.data, leg.frame.size - len(leg.data), notes))

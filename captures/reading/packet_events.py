@@ -1,6 +1,6 @@
 """From packets to connection events, for one capture file.
 
-`Follower` gives the events (`decoder.connection.events`) with every frame's place in the file in the exchange's `marks`. The
+`PacketFollower` gives the events (`decoder.connection.events`) with every frame's place in the file in the exchange's `marks`. The
 index of a file (`reindex`) and the events of a whole capture (`events`) are made of them.
 """
 
@@ -35,7 +35,7 @@ _UNREAD = re.compile(re.escape(MARK) + r"(\d+) bytes before this packet not read
 _TOKEN = "SASL token"  # the only bytes that are no messages, and framed all the same
 
 
-class LegSeen(NamedTuple):
+class BrokerLegFrame(NamedTuple):
     """A frame of the broker leg, without its size bytes, and the comments of its first packet."""
 
     frame: LegFrame
@@ -74,7 +74,7 @@ class _Leg:
         self.frame = LegFrame(number, 0, 0, 0, 0)
 
 
-class Follower:
+class PacketFollower:
     """Follows one file. `own`: it is a segment of a recording; `streams`: the connections, by number, that are known
     from the segments before it, and will be those for the next one; `topics`: shared by all connections. `acknowledged`:
     of a foreign capture, also tell of bytes at the end of a direction that were acknowledged and not captured.
@@ -103,7 +103,7 @@ class Follower:
         self._flows: dict[int, Stream] = {}  # by the identity of their flow
         self._legs: dict[int, _Leg] = {}
 
-    def packet(self, packet: Packet) -> Iterator[ConnectionEvent | LegSeen]:
+    def packet(self, packet: Packet) -> Iterator[ConnectionEvent | BrokerLegFrame]:
         """What a packet makes known."""
         segment = packets.parse(packet.linktype, packet.data, packet.size) if len(packet.data) >= packets.LEAST else None
         if segment is not None:
@@ -114,7 +114,7 @@ class Follower:
             if not noted:
                 self.reassembler.show(segment)
 
-    def finish(self) -> Iterator[ConnectionEvent | LegSeen]:
+    def finish(self) -> Iterator[ConnectionEvent | BrokerLegFrame]:
         """The file ends here."""
         for event in self.reassembler.finish(self.now_ns):
             yield from self._event(event)
@@ -143,7 +143,7 @@ class Follower:
         stream = self._flows.get(id(flow))
         return stream is not None and stream.decoder.awaits(correlation_id)
 
-    def _event(self, event: StreamEvent) -> Iterator[ConnectionEvent | LegSeen]:
+    def _event(self, event: StreamEvent) -> Iterator[ConnectionEvent | BrokerLegFrame]:
         if isinstance(event, Data):
             stream = self._flows.get(id(event.flow))
             if stream is not None:
@@ -323,7 +323,7 @@ class Follower:
             self.unread += found.unread
             yield found
 
-    def _leg_data(self, data: Data) -> Iterator[LegSeen]:
+    def _leg_data(self, data: Data) -> Iterator[BrokerLegFrame]:
         """Broker-leg frames: whole, each starting a packet; they only mark the exchange they belong to."""
         leg = self._legs[id(data.flow)]
         if leg.missing == 0:
@@ -342,7 +342,7 @@ class Follower:
             for exchange in stream.decoder.pending():
                 if exchange.correlation_id == leg.frame.correlation_id:
                     exchange.marks.changed = True
-        yield LegSeen(leg.frame, b"".join(leg.parts)[4:], leg.comments)
+        yield BrokerLegFrame(leg.frame, b"".join(leg.parts)[4:], leg.comments)
 
 
 def missing(comments: tuple[str, ...], connection: int, direction: Direction, time_ns: int) -> Missing | None:

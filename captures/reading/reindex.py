@@ -20,8 +20,8 @@ from ..pcap.sources import Source
 from ..recording.index import CONTINUED, Head, Index, IndexEncoder, IndexFiles
 from ..recording.segment import APPLICATION, FINAL, parse_sync
 from ..recording.segment import CONTINUED as SEGMENT_CONTINUED
-from .damage import MendingReader, checksums_fit
-from .packet_events import Follower, LegSeen
+from .damage import DamageTolerantReader, checksums_fit
+from .packet_events import BrokerLegFrame, PacketFollower
 
 _IDENTITY = re.compile(r"recording ([0-9a-f]{32}) segment (\d+)")
 _FOREIGN_IDENTITY = "0" * 32
@@ -62,7 +62,7 @@ class Builder:
         self.encoder = IndexEncoder()
         self.pieces = FramePieces()
         self.complete = False  # it ends with the last sync block of a segment
-        self._follower = Follower(own is not None, ports=ports, pieces=self.pieces)
+        self._follower = PacketFollower(own is not None, ports=ports, pieces=self.pieces)
 
     @property
     def lost(self) -> int:
@@ -88,12 +88,12 @@ class Builder:
         for exchange in self._follower.pending():
             self.encoder.exchange(exchange, continued, pending=True)
 
-    def _event(self, event: ConnectionEvent | LegSeen) -> None:
+    def _event(self, event: ConnectionEvent | BrokerLegFrame) -> None:
         if isinstance(event, ExchangeDone):
             self.encoder.exchange(event.exchange)
         elif isinstance(event, Opened):
             self.encoder.connection(event.connection, event.time_ns, event.client, event.broker)
-        elif isinstance(event, LegSeen):
+        elif isinstance(event, BrokerLegFrame):
             self.encoder.leg_frame(event.frame)
         elif isinstance(event, Missing):
             self.encoder.lost(event.connection, event.direction, event.size + event.unread)
@@ -108,7 +108,7 @@ def final_flags(reader: CaptureReader) -> int | None:
 def build(file: BinaryIO, name: str, ports: Collection[int] = KAFKA_PORTS) -> tuple[Builder, CaptureReader]:
     """Read an open capture file from its beginning. Raises `NotACapture`."""
     own = read_identity(file, name)
-    reader = MendingReader(file, name) if own else CaptureReader(file, name)
+    reader = DamageTolerantReader(file, name) if own else CaptureReader(file, name)
     builder = Builder(own, ports)
     builder.build(reader)
     return builder, reader

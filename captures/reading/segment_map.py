@@ -1,7 +1,7 @@
 """Where everything stands in one closed segment, by its index.
 
 Nearly all packets of a segment are frames that its index names, each without a comment. What stands between them
-(handshakes, ends, bytes that are no frames, comments that say what is missing) is read, through `Follower`. The table of
+(handshakes, ends, bytes that are no frames, comments that say what is missing) is read, through `PacketFollower`. The table of
 connections needs no more than that and the index: it takes 1 to 3 us an exchange, and 105 to 120 us from the packets
 (`bench/spark/traffic.py`, 14,000 exchanges of a fleet and 30,000 small ones). tests/captures/reading/test_segment_map.py holds the two together. Needs numpy.
 """
@@ -19,7 +19,7 @@ from ..pcap.packets import MAX_PAYLOAD
 from ..pcap.pcapng import CaptureReader
 from ..recording.index import CLOSED, DTYPE
 from .damage import spans
-from .packet_events import Follower, LegSeen, missing
+from .packet_events import BrokerLegFrame, PacketFollower, missing
 from .reader import CaptureFile
 
 _PLAIN = 44
@@ -84,7 +84,7 @@ class SegmentMap:
     def between_frames(self) -> Iterator[ConnectionEvent]:
         """What is no request or response, in order."""
         np = self._np
-        follower = Follower(True, self._file.path.name, pieces=FramePieces(keep=False))
+        follower = PacketFollower(True, self._file.path.name, pieces=FramePieces(keep=False))
         reader = CaptureReader(self._file.stream, str(self._file.path))
         starts = np.concatenate(([0], self._ends))
         stops = np.concatenate((self._offsets, [len(self._data)]))
@@ -107,9 +107,9 @@ class SegmentMap:
             yield found
 
 
-def _connection_events(answered: Iterator[ConnectionEvent | LegSeen]) -> Iterator[ConnectionEvent]:
+def _connection_events(answered: Iterator[ConnectionEvent | BrokerLegFrame]) -> Iterator[ConnectionEvent]:
     for each in answered:
         if isinstance(each, Opened | NonKafkaData | Missing | Closed):
             yield each
-        elif not isinstance(each, LegSeen):
+        elif not isinstance(each, BrokerLegFrame):
             raise IndexMismatch("a frame that the index does not name")

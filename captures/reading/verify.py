@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 from ..pcap.pcapng import NotACapture, Packet
 from ..pcap.regular_files import open_file
 from ..recording.index import RECORD, IndexEncoder, IndexFiles, Record, open_index, paths
-from .damage import Damage, MendingReader
+from .damage import Damage, DamageTolerantReader
 from .reader import INTERRUPTED, being_written, files_in
 from .reindex import Builder, read_identity
 
@@ -66,7 +66,7 @@ class Verdict:
         }
 
 
-class _Reader(MendingReader):
+class _Reader(DamageTolerantReader):
     """A reader that reports its progress."""
 
     def __init__(self, file: BinaryIO, name: str, tick: Callable[[int], None]) -> None:

@@ -89,27 +89,27 @@ def _wants_none(exchange: Exchange) -> bool:
     return asked is not None and asked["acks"] == 0
 
 
-class Settling:
+class PendingExchanges:
     """Adds an `ExchangeDone` for each request that was still in flight when its connection, or the capture, ended."""
 
     def __init__(self) -> None:
-        self._flying: dict[int, dict[int, Exchange]] = {}
+        self._in_flight: dict[int, dict[int, Exchange]] = {}
 
     def feed(self, event: ConnectionEvent) -> Iterator[ConnectionEvent]:
         """The event, behind what it settles."""
-        flying = self._flying
+        in_flight = self._in_flight
         if isinstance(event, RequestSeen):
             exchange = event.exchange
-            flying.setdefault(exchange.connection, {})[id(exchange)] = exchange
+            in_flight.setdefault(exchange.connection, {})[id(exchange)] = exchange
         elif isinstance(event, ExchangeDone):
-            flying.get(event.exchange.connection, {}).pop(id(event.exchange), None)
+            in_flight.get(event.exchange.connection, {}).pop(id(event.exchange), None)
         elif isinstance(event, (Opened, Closed)):
-            yield from map(ExchangeDone, flying.pop(event.connection, {}).values())
+            yield from map(ExchangeDone, in_flight.pop(event.connection, {}).values())
         yield event
 
     def rest(self) -> Iterator[ConnectionEvent]:
         """What the end of the capture settles."""
-        for left in self._flying.values():
+        for left in self._in_flight.values():
             yield from map(ExchangeDone, left.values())
 
 
@@ -118,7 +118,7 @@ class Connections:
 
     def __init__(self, capture_id: str, wanted: Callable[[Exchange], bool] | None = None) -> None:
         self._capture_id, self._wanted = capture_id, wanted
-        self._settling = Settling()
+        self._pending = PendingExchanges()
         self._still: dict[int, _Connection] = {}
 
     def _of(self, number: int) -> _Connection:
@@ -132,10 +132,10 @@ class Connections:
 
     def feed(self, event: ConnectionEvent) -> Iterator[dict[str, Any]]:
         """The rows of connections that ended by it."""
-        for each in self._settling.feed(event):
-            yield from self._settled(each)
+        for each in self._pending.feed(event):
+            yield from self._counted(each)
 
-    def _settled(self, event: ConnectionEvent) -> Iterator[dict[str, Any]]:
+    def _counted(self, event: ConnectionEvent) -> Iterator[dict[str, Any]]:
         if isinstance(event, ExchangeDone):
             exchange = event.exchange
             here = self._of(exchange.connection)
@@ -172,8 +172,8 @@ class Connections:
 
     def rest(self) -> Iterator[dict[str, Any]]:
         """The rows of those that did not end."""
-        for each in self._settling.rest():
-            yield from self._settled(each)
+        for each in self._pending.rest():
+            yield from self._counted(each)
         yield from (here.row for here in self._still.values() if self._shown(here))
 
 

@@ -11,7 +11,7 @@ from ...decoder.connection.peers import PeerInfo
 from ...decoder.schema import facts
 from ..recording.index import STATE_MASK, STATES, Index
 from .columns import Column, Table, numpy
-from .connections import Settling
+from .connections import PendingExchanges
 
 VERSIONS = Table(
     "versions",
@@ -49,7 +49,7 @@ class Versions:
 
     def __init__(self, capture_id: str, wanted: Callable[[Exchange], bool] | None = None) -> None:
         self._capture_id, self._wanted = capture_id, wanted
-        self._settling = Settling()
+        self._pending = PendingExchanges()
         self._links: dict[int, tuple[PeerInfo, dict[tuple[str | None, int, int], _Use]]] = {}
         self._total: dict[_Key, _Use] = {}
         self._offers: dict[_Key, tuple[int, int]] = {}
@@ -71,7 +71,7 @@ class Versions:
 
     def feed(self, event: ConnectionEvent) -> None:
         """Count what happened."""
-        for each in self._settling.feed(event):
+        for each in self._pending.feed(event):
             self._settled(each)
 
     def _settled(self, event: ConnectionEvent) -> None:
@@ -97,7 +97,7 @@ class Versions:
 
     def rest(self) -> Iterator[dict[str, Any]]:
         """The rows, sorted."""
-        for each in self._settling.rest():
+        for each in self._pending.rest():
             self._settled(each)
         for number in list(self._links):
             self._end(number)

@@ -7,7 +7,7 @@ import pytest
 from barnabas import decoder
 from barnabas.captures import NotACapture, Recorder, open_capture
 from barnabas.captures.pcap.packets import ACK, PSH, SYN, build
-from barnabas.captures.reading.damage import MendingReader, checksums_fit, spans
+from barnabas.captures.reading.damage import DamageTolerantReader, checksums_fit, spans
 from barnabas.captures.reading.verify import verify
 from barnabas.captures.recording.index import paths
 from barnabas.captures.recording.segment import SYNC_MAGIC
@@ -41,7 +41,7 @@ class Damaged:
         with open_capture(directory) as capture:
             self.rows = {row.correlation_id: row for row in capture.rows()}
         with open(self.path, "rb") as file:
-            reader = MendingReader(file)
+            reader = DamageTolerantReader(file)
             self.blocks = [(packet.offset, len(packet.data)) for packet in reader.packets()]
             assert reader.damage == [] and all(span.sound for span in reader.spans)
         assert len(spans(self.good)) >= 3
