@@ -18,7 +18,7 @@ from .engine.finding import Finding, Severity
 from .engine.formatting import times
 from .engine.traffic import ClientConnection, Traffic
 
-_BEGINNINGS = frozenset(map(facts.api_key, ("ApiVersions", "SaslHandshake", "SaslAuthenticate")))
+_BEGINNINGS = facts.api_key_set("ApiVersions", "SaslHandshake", "SaslAuthenticate")
 """What connections begin with: every detector of the API hears of it."""
 _MOST_KINDS = 256
 """Of a connection, at most so many kinds of exchanges are known; a client may make up client ids."""

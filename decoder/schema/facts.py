@@ -75,6 +75,11 @@ def api_key(name: str) -> int:
     return found
 
 
+def api_key_set(*names: str) -> frozenset[int]:
+    """The api keys of these names."""
+    return frozenset(map(api_key, names))
+
+
 @cache
 def api(key: int) -> Api:
     """The definitions of an api key; KeyError if no release has it."""
@@ -121,6 +126,11 @@ def error_code(name: str) -> int:
         if fact.name == name.upper():
             return fact.code
     raise KeyError(_unknown("error", name.upper(), [f.name for f in errors().values()]))
+
+
+def error_code_set(*names: str) -> frozenset[int]:
+    """The error codes of these names."""
+    return frozenset(map(error_code, names))
 
 
 def _unknown(what: str, name: str, known: list[str]) -> str:

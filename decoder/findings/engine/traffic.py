@@ -18,6 +18,7 @@ from ...connection.hit_notes import causes_in
 from ...connection.peers import PeerInfo
 from ...errors import DecodeError
 from ...schema import facts
+from .layout import layout
 
 M = TypeVar("M")
 
@@ -162,20 +163,15 @@ class Cluster:
         """The node id of a broker's address (as advertised, or behind the proxy), None if unknown."""
         return self._node_ids.get(address)
 
-    def learn(self, message: MessageView, time_ns: int, topics: object = None) -> None:
+    def learn(self, message: MessageView, time_ns: int) -> None:
         """Take what a Metadata response says."""
         for node, address in brokers_of(message):
             self.nodes[node] = address
             self._node_ids[address] = node
-        names = {f.name: i for i, f in enumerate(message.plan.root.fields)}
-        struct = message.plan.root.fields[names["topics"]].struct
-        assert struct is not None
-        field = {f.name: i for i, f in enumerate(struct.fields)}
-        inner = struct.fields[field["partitions"]].struct
-        assert inner is not None
-        part = {f.name: i for i, f in enumerate(inner.fields)}
+        root = message.plan.root
+        field, part = layout(root, "topics"), layout(root, "topics", "partitions")
         epoch_at = part.get("leader_epoch")
-        for topic in message.values[names["topics"]] or ():
+        for topic in message.values[layout(root)["topics"]] or ():
             name = topic[field["name"]]
             if not name:
                 continue
@@ -323,7 +319,7 @@ class Traffic:
         if message is None:
             return
         brokers = brokers_of(message)
-        cluster_id = message["cluster_id"] if any(f.name == "cluster_id" for f in message.plan.root.fields) else None
+        cluster_id = message["cluster_id"] if "cluster_id" in layout(message.plan.root) else None
         # Before Metadata v2 no cluster id is told: brokers that are named together are one cluster.
         cluster = self._clusters.get(cluster_id) if cluster_id else None
         if cluster is None:

@@ -6,16 +6,17 @@ news; what was asked of the others is remembered here, per connection.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
-from ...codec.plan import StructPlan, plan
+from ...codec.plan import plan
 from ...connection.exchange import Exchange, State
 from ...schema import facts
 from ..engine.counters import BoundedDict
 from ..engine.detector import Detector, Model
 from ..engine.formatting import topic_name
+from ..engine.layout import layout
 from ..engine.traffic import ClientConnection, Traffic
 
 FETCH = facts.api_key("Fetch")
@@ -105,26 +106,18 @@ class FetchExchange:
         return at.offset if at is not None else -1
 
 
-def _at(struct: StructPlan | None) -> dict[str, int]:
-    return {f.name: i for i, f in enumerate(struct.fields)} if struct is not None else {}
-
-
 class _Shape(NamedTuple):
     """Where the fields of one version stand, by name, at each of three levels."""
 
-    root: dict[str, int]
-    topic: dict[str, int]
-    partition: dict[str, int]
+    root: Mapping[str, int]
+    topic: Mapping[str, int]
+    partition: Mapping[str, int]
 
 
 @cache
 def _shape(kind: str, version: int, topics: str) -> _Shape:
     root = plan(kind, FETCH, version).root
-    at = _at(root)
-    topic = root.fields[at[topics]].struct
-    assert topic is not None
-    partition = topic.fields[_at(topic)["partitions"]].struct
-    return _Shape(at, _at(topic), _at(partition))
+    return _Shape(layout(root), layout(root, topics), layout(root, topics, "partitions"))
 
 
 class FetchReader(Model):
@@ -175,9 +168,7 @@ class FetchReader(Model):
         return found
 
     def _follow(self, conn: ClientConnection, fetched: FetchExchange, forgotten: dict[Place, None]) -> dict[Place, FetchPartition]:
-        positions = self._positions.get(conn.number)
-        if positions is None:
-            positions = self._positions[conn.number] = {}
+        positions = self._positions.of(conn.number, dict)
         if fetched.full:
             positions.clear()
         for place in forgotten:

@@ -133,7 +133,7 @@ class Rebalance:
     """A rebalance: why it began, who came when, how long each part of it took. Times are nanoseconds since the epoch, 0 for not yet
     (or not seen).
 
-    `who`: the member that caused it, in words, "" if unknown; `said`: the reason it gave. `expected`: the ids of the
+    `who`: the member that caused it, in words, "" if unknown; `reason`: what it gave as one. `expected`: the ids of the
     members that had to join again and have not. `joins`: when each member joined. `formed_ns`: the coordinator
     answered; `leader_sync_ns`: the leader sent the assignments; `synced_ns`: the last member got its own. `size`: of
     the generation.

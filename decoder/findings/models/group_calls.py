@@ -7,16 +7,15 @@ KIP-1071 have one heartbeat that joins with epoch 0 and leaves with -1 (a static
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 from typing import Any, NamedTuple
 
 from ... import embedded
 from ...codec.message_view import MessageView
-from ...codec.plan import StructPlan
 from ...connection.exchange import Exchange
 from ...errors import DecodeError
 from ...schema import facts
 from ..engine.formatting import topic_name
+from ..engine.layout import layout, rows, top
 from ..engine.traffic import ClientConnection
 from .group import Group, Member
 
@@ -46,6 +45,7 @@ FENCED_INSTANCE_ID = facts.error_code("FENCED_INSTANCE_ID")
 UNRELEASED_INSTANCE_ID = facts.error_code("UNRELEASED_INSTANCE_ID")
 FENCED_MEMBER_EPOCH = facts.error_code("FENCED_MEMBER_EPOCH")
 STALE_MEMBER_EPOCH = facts.error_code("STALE_MEMBER_EPOCH")
+COORDINATOR_ERRORS = facts.error_code_set("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS")
 GONE_CODES = frozenset({UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, FENCED_MEMBER_EPOCH, STALE_MEMBER_EPOCH})
 """The coordinator does not know this member, or not in this generation (epoch)."""
 
@@ -215,34 +215,8 @@ def read_call(conn: ClientConnection, exchange: Exchange) -> Call | None:
 
 
 def _partitions(exchange: Exchange, message: MessageView) -> Iterator[tuple[str, dict[str, Any]]]:
-    struct = struct_of(message.plan.root, "topics")
-    inner = struct_of(struct, "partitions")
+    names = layout(message.plan.root, "topics", "partitions")
     for topic in rows(message, "topics"):
         name = topic_name(exchange, topic.get("name") or topic.get("topic_id") or "")
         for partition in topic["partitions"] or ():
-            yield name, dict(zip(_names(inner), partition, strict=False))
-
-
-@cache
-def _names(struct: StructPlan) -> tuple[str, ...]:
-    return tuple(f.name for f in struct.fields)
-
-
-def struct_of(struct: StructPlan, name: str) -> StructPlan:
-    """The struct that a field holds."""
-    found = next(f.struct for f in struct.fields if f.name == name)
-    assert found is not None
-    return found
-
-
-def top(message: MessageView) -> dict[str, Any]:
-    """The top fields of a message by name; structs stay tuples."""
-    return dict(zip(_names(message.plan.root), message.values, strict=False))
-
-
-def rows(message: MessageView, name: str) -> list[dict[str, Any]]:
-    """The items of a top array of structs, each by its fields' names."""
-    root = message.plan.root
-    names = _names(struct_of(root, name))
-    items = message.values[_names(root).index(name)]
-    return [dict(zip(names, item, strict=False)) for item in items or ()]
+            yield name, dict(zip(names, partition, strict=False))

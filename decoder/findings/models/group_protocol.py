@@ -5,8 +5,9 @@ from __future__ import annotations
 from ... import embedded
 from ...errors import DecodeError
 from ..engine.formatting import topic_name
+from ..engine.layout import rows
 from .group import Assignment, Cause, Group, Member, State, Step
-from .group_calls import FENCED_INSTANCE_ID, GONE_CODES, MEMBER_ID_REQUIRED, REBALANCE_IN_PROGRESS, Call, rows
+from .group_calls import FENCED_INSTANCE_ID, GONE_CODES, MEMBER_ID_REQUIRED, REBALANCE_IN_PROGRESS, Call
 
 
 def on_request(call: Call) -> None:

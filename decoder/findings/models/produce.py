@@ -6,15 +6,16 @@ at (from v3 on there is just one; before, what follows is more of the same).
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ...codec.plan import Plan, StructPlan
+from ...codec.plan import Plan
 from ...connection.exchange import Exchange, State
 from ...records import Batch, RecordsError, batches
 from ...schema import facts
 from ..engine.detector import Detector, Model
 from ..engine.formatting import topic_name
+from ..engine.layout import layout
 from ..engine.traffic import Traffic
 
 PRODUCE = facts.api_key("Produce")
@@ -91,30 +92,13 @@ def unanswered(exchange: Exchange) -> bool:
     return exchange.state is State.NO_RESPONSE
 
 
-@cache
-def at(struct: StructPlan) -> dict[str, int]:
-    """Where the fields of a struct stand in its values, by name."""
-    return {f.name: i for i, f in enumerate(struct.fields)}
-
-
-@cache
-def _layout(of: Plan, *path: str) -> dict[str, int]:
-    """`at` of the struct at a path of fields."""
-    struct = of.root
-    for name in path:
-        inner = struct.fields[at(struct)[name]].struct
-        assert inner is not None
-        struct = inner
-    return at(struct)
-
-
 def _produced(exchange: Exchange) -> ProduceRequest | None:
     message = exchange.request_view
     if message is None:
         return None
-    plan, root = message.plan, at(message.plan.root)
-    topic = _layout(plan, "topic_data")
-    part = _layout(plan, "topic_data", "partition_data")
+    plan, root = message.plan, layout(message.plan.root)
+    topic = layout(plan.root, "topic_data")
+    part = layout(plan.root, "topic_data", "partition_data")
     name_at, parts_at = topic.get("name", topic.get("topic_id", 0)), topic["partition_data"]
     index_at, records_at = part["index"], part["records"]
     found = []
@@ -140,12 +124,12 @@ def _results(exchange: Exchange) -> list[PartitionProduceResponse]:
     if message is None:
         return []
     plan = message.plan
-    topic = _layout(plan, "responses")
-    part = _layout(plan, "responses", "partition_responses")
+    topic = layout(plan.root, "responses")
+    part = layout(plan.root, "responses", "partition_responses")
     name_at, parts_at = topic.get("name", topic.get("topic_id", 0)), topic["partition_responses"]
     index_at, error_at = part["index"], part["error_code"]
     found = []
-    for each in message.values[at(plan.root)["responses"]] or ():
+    for each in message.values[layout(plan.root)["responses"]] or ():
         name = topic_name(exchange, each[name_at])
         for one in each[parts_at] or ():
             error = one[error_at]
@@ -153,15 +137,15 @@ def _results(exchange: Exchange) -> list[PartitionProduceResponse]:
     return found
 
 
-def _error_details(plan: Plan, part: dict[str, int], values: tuple[Any, ...]) -> tuple[str, int]:
+def _error_details(plan: Plan, part: Mapping[str, int], values: tuple[Any, ...]) -> tuple[str, int]:
     """The broker's words about an error, and the leader that it names."""
     text, leader = "", -1
     if "error_message" in part:
-        inner = _layout(plan, "responses", "partition_responses", "record_errors")
+        inner = layout(plan.root, "responses", "partition_responses", "record_errors")
         texts = [values[part["error_message"]]]
         texts += [e[inner["batch_index_error_message"]] for e in values[part["record_errors"]] or ()]
         text = next((t for t in texts if t), "")
     if "current_leader" in part and values[part["current_leader"]] is not None:
-        inner = _layout(plan, "responses", "partition_responses", "current_leader")
+        inner = layout(plan.root, "responses", "partition_responses", "current_leader")
         leader = values[part["current_leader"]][inner["leader_id"]]
     return text[:200], leader

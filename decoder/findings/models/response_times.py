@@ -28,24 +28,10 @@ LONG_POLLS = frozenset({FETCH, JOIN_GROUP, SYNC_GROUP, SHARE_FETCH})
 _SYNC_WAIT_NS = 300_000_000_000
 """SyncGroup does not say how long it may wait: the leader's assignment comes within the rebalance timeout (5 min)."""
 _FIELDS = ("max_wait_ms", "rebalance_timeout_ms", "session_timeout_ms", "timeout_ms")
-_TIMED = frozenset(
-    facts.api_key(name)
-    for name in (
-        "Fetch",
-        "JoinGroup",
-        "ShareFetch",
-        "Produce",
-        "ListOffsets",
-        "CreateTopics",
-        "DeleteTopics",
-        "CreatePartitions",
-        "DeleteRecords",
-        "ElectLeaders",
-        "UpdateFeatures",
-        "AlterPartitionReassignments",
-        "ListPartitionReassignments",
-    )
-)
+_TIMED = facts.api_key_set(
+    "Fetch", "JoinGroup", "ShareFetch", "Produce", "ListOffsets", "CreateTopics", "DeleteTopics", "CreatePartitions",
+    "DeleteRecords", "ElectLeaders", "UpdateFeatures", "AlterPartitionReassignments", "ListPartitionReassignments",
+)  # fmt: skip
 """Requests that say how long the broker may take; other fields of these names mean something else."""
 
 
@@ -140,9 +126,7 @@ class ResponseTimes(Model):
         asked_ns, answered_ns = exchange.request_time_ns, exchange.response_time_ns
         if exchange.state is not State.PAIRED or asked_ns is None or answered_ns is None:
             return None
-        answers = self._answers.get(conn.number)
-        if answers is None:
-            answers = self._answers[conn.number] = deque(maxlen=64)
+        answers = self._answers.of(conn.number, lambda: deque(maxlen=64))
         free_ns = asked_ns if asked_ns > conn.muted_ns else conn.muted_ns
         if answers and answers[-1][0] > free_ns:
             free_ns = answers[-1][0]
@@ -162,9 +146,7 @@ class ResponseTimes(Model):
         held = max(work - own_wait_ns(exchange), 0) if exchange.api_key in LONG_POLLS else work
         if not throttle and exchange.api_key not in (JOIN_GROUP, SYNC_GROUP):
             key = conn.broker, exchange.api_key
-            spread = self.spreads.get(key)
-            if spread is None:
-                spread = self.spreads[key] = DurationHistogram()
+            spread = self.spreads.of(key, DurationHistogram)
             spread.add(held)
         return ResponseTime(work, held, behind, blocker, throttle)
 

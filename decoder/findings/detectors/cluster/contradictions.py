@@ -65,7 +65,7 @@ class MetadataIgnored(Detector):
     title = "a client produces to or fetches from a broker that, as it was told, is not the leader"
     apis = frozenset({METADATA, PRODUCE, FETCH})
 
-    CODES = frozenset({facts.error_code("NOT_LEADER_OR_FOLLOWER")})
+    CODES = facts.error_code_set("NOT_LEADER_OR_FOLLOWER")
     TIMES = 5
     """Requests that were already on their way when Metadata arrived do no more than this ..."""
     SPAN_NS = 2 * SECOND
@@ -179,7 +179,7 @@ class OldTopicId(Detector):
     apis = frozenset({PRODUCE, FETCH})
     wanted = Wanted.FAILED
 
-    CODES = frozenset({facts.error_code("UNKNOWN_TOPIC_ID"), facts.error_code("INCONSISTENT_TOPIC_ID")})
+    CODES = facts.error_code_set("UNKNOWN_TOPIC_ID", "INCONSISTENT_TOPIC_ID")
     TIMES = 5
     """With a new id known: a client that refreshes its Metadata after the first error needs a few tries ..."""
     SPAN_NS = 2 * SECOND
@@ -268,11 +268,8 @@ class ProducerIdNotRenewed(Detector):
     title = "an idempotent producer keeps failing and never asks for a new producer id or epoch"
     apis = frozenset({PRODUCE, INIT_PRODUCER_ID})
 
-    CODES = frozenset(
-        map(
-            facts.error_code,
-            ("OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_PRODUCER_ID", "INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED"),
-        )
+    CODES = facts.error_code_set(
+        "OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_PRODUCER_ID", "INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED"
     )
     TIMES = 10
     """After one lost batch up to five in flight fail, and once more when they are sent again in order ..."""

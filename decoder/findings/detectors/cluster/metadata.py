@@ -5,24 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any, NamedTuple
 
 from ....codec.message_view import MessageView
-from ....codec.plan import StructPlan, plan
 from ....connection.exchange import Exchange, State
 from ....schema import facts
 from ...engine.counters import BoundedDict, RateCounter
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Severity
 from ...engine.formatting import SECOND, duration, number, several, size, times, topic_name
+from ...engine.layout import layout
 from ...engine.traffic import ClientConnection, Traffic
 from . import partitions
 
 METADATA = facts.api_key("Metadata")
 CREATE_TOPICS = facts.api_key("CreateTopics")
 LOOKUPS = tuple(facts.api_key(n) for n in ("Metadata", "FindCoordinator", "DescribeTopicPartitions", "DescribeCluster"))
-UNKNOWN = frozenset(facts.error_code(n) for n in ("UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_ID"))
+UNKNOWN = facts.error_code_set("UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_ID")
 INVALID_TOPIC = facts.error_code("INVALID_TOPIC_EXCEPTION")
 LEADER_NOT_AVAILABLE = facts.error_code("LEADER_NOT_AVAILABLE")
 
@@ -41,22 +40,13 @@ class TopicMetadata(NamedTuple):
     partitions: tuple[Any, ...]
 
 
-@cache
-def _topic_at(version: int) -> tuple[int, dict[str, int]]:
-    root = plan("response", METADATA, version).root
-    at = next(i for i, f in enumerate(root.fields) if f.name == "topics")
-    struct = root.fields[at].struct
-    assert isinstance(struct, StructPlan)
-    return at, {f.name: i for i, f in enumerate(struct.fields)}
-
-
 def topics_of(exchange: Exchange) -> Iterator[TopicMetadata]:
     """The topics of a Metadata response."""
     message = exchange.response_view
     if exchange.state is not State.PAIRED or message is None:
         return
-    at, names = _topic_at(message.api_version)
-    for topic in message.values[at] or ():
+    names = layout(message.plan.root, "topics")
+    for topic in message.values[layout(message.plan.root)["topics"]] or ():
         name = topic[names["name"]]
         if not name and "topic_id" in names and any(topic[names["topic_id"]]):
             name = topic_name(exchange, topic[names["topic_id"]])
@@ -88,9 +78,7 @@ class MetadataStorm(Detector):
         if exchange.error and not self._for_all(exchange):
             return
         key = conn.number, exchange.api_key
-        pace = self._paces.get(key)
-        if pace is None:
-            pace = self._paces[key] = RateCounter()
+        pace = self._paces.of(key, RateCounter)
         pace.add(exchange.request_time_ns)
         if pace.busy(self.EACH_SECOND) < self.SECONDS:
             return
@@ -151,9 +139,7 @@ class AllTopicsPolling(Detector):
         if message is None or not asks_for_all(message):
             return
         time_ns = exchange.request_time_ns or 0
-        sums = self._sums.get(conn.identity)
-        if sums is None:
-            sums = self._sums[conn.identity] = [time_ns, 0, 0]
+        sums = self._sums.of(conn.identity, lambda: [time_ns, 0, 0])
         sums[1] += 1
         sums[2] += exchange.response_size or 0
         first_ns, count, total = sums

@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any, NamedTuple
 
-from ....codec.plan import plan
 from ....connection.exchange import Exchange, State
 from ....schema import facts
 from ...engine.counters import BoundedDict
 from ...engine.detector import Detector
 from ...engine.finding import Finding, Severity
 from ...engine.formatting import SECOND, duration, some
+from ...engine.layout import layout
 from ...engine.traffic import ClientConnection, Traffic
 
 METADATA = facts.api_key("Metadata")
 
 Place = tuple[str, int]
-
-
-@cache
-def _at(version: int) -> tuple[int, dict[str, int], dict[str, int]]:
-    root = plan("response", METADATA, version).root
-    number = next(i for i, f in enumerate(root.fields) if f.name == "topics")
-    topic = root.fields[number].struct
-    assert topic is not None
-    names = {f.name: i for i, f in enumerate(topic.fields)}
-    inner = topic.fields[names["partitions"]].struct
-    assert inner is not None
-    return number, names, {f.name: i for i, f in enumerate(inner.fields)}
 
 
 @dataclass(slots=True)
@@ -61,7 +48,7 @@ class _Report(NamedTuple):
     shown: int
 
 
-_Fault = Callable[[tuple[Any, ...], dict[str, int]], tuple[int, ...] | None]
+_Fault = Callable[[tuple[Any, ...], Mapping[str, int]], tuple[int, ...] | None]
 
 
 class _PartitionHealth:
@@ -80,11 +67,12 @@ class _PartitionHealth:
         message = exchange.response_view
         if exchange.state is not State.PAIRED or message is None:
             return None
-        number, names, at = _at(message.api_version)
+        root = message.plan.root
+        topics, names, at = layout(root)["topics"], layout(root, "topics"), layout(root, "topics", "partitions")
         cluster = id(conn.cluster)
         state = self._clusters.get(cluster)
         time_ns, shown, faulty = exchange.response_time_ns or 0, 0, 0
-        for topic in message.values[number] or ():
+        for topic in message.values[topics] or ():
             name = topic[names["name"]]
             for p in topic[names["partitions"]] or ():
                 shown += 1
@@ -140,7 +128,7 @@ class LeaderlessPartition(Detector):
         self._health = _PartitionHealth(self._fault, sightings=2, lasting_ns=5 * SECOND)
 
     @staticmethod
-    def _fault(partition: tuple[Any, ...], at: dict[str, int]) -> tuple[int, ...] | None:
+    def _fault(partition: tuple[Any, ...], at: Mapping[str, int]) -> tuple[int, ...] | None:
         return (partition[at["leader_id"]],) if partition[at["leader_id"]] < 0 else None
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
@@ -177,7 +165,7 @@ class ReplicasOutOfSync(Detector):
         self._health = _PartitionHealth(self._fault)
 
     @staticmethod
-    def _fault(partition: tuple[Any, ...], at: dict[str, int]) -> tuple[int, ...] | None:
+    def _fault(partition: tuple[Any, ...], at: Mapping[str, int]) -> tuple[int, ...] | None:
         replicas, in_sync = partition[at["replica_nodes"]] or (), partition[at["isr_nodes"]] or ()
         offline = partition[at["offline_replicas"]] or () if "offline_replicas" in at else ()
         if partition[at["leader_id"]] < 0 or (len(in_sync) >= len(replicas) and not offline):
@@ -221,7 +209,7 @@ class LeaderNotPreferred(Detector):
         self._health = _PartitionHealth(self._fault)
 
     @staticmethod
-    def _fault(partition: tuple[Any, ...], at: dict[str, int]) -> tuple[int, ...] | None:
+    def _fault(partition: tuple[Any, ...], at: Mapping[str, int]) -> tuple[int, ...] | None:
         leader, replicas = partition[at["leader_id"]], partition[at["replica_nodes"]] or ()
         offline = partition[at["offline_replicas"]] or () if "offline_replicas" in at else ()
         if leader < 0 or not replicas or leader == replicas[0] or replicas[0] in offline:

@@ -14,7 +14,7 @@ from ...engine.traffic import ClientConnection, Traffic
 from ...models.response_times import ResponseTimes, kept_back, throttle_ms
 
 PRODUCE, FETCH = facts.api_key("Produce"), facts.api_key("Fetch")
-MUTATIONS = frozenset(facts.api_key(n) for n in ("CreateTopics", "DeleteTopics", "CreatePartitions"))
+MUTATIONS = facts.api_key_set("CreateTopics", "DeleteTopics", "CreatePartitions")
 QUOTA_EXCEEDED = facts.error_code("THROTTLING_QUOTA_EXCEEDED")
 
 
@@ -94,9 +94,7 @@ class Throttled(Detector):
         time_ns = exchange.response_time_ns or 0
         kind = exchange.api_key if exchange.api_key in (PRODUCE, FETCH) else -1
         key = conn.identity, kind
-        held = self._held.get(key)
-        if held is None:
-            held = self._held[key] = _Held(conn, first_ns=time_ns)
+        held = self._held.of(key, lambda: _Held(conn, first_ns=time_ns))
         covered = held.until.get(conn.broker, 0)
         if throttle > 0 and kept_back(conn, exchange, throttle):
             began, until = time_ns - throttle * 1_000_000, time_ns

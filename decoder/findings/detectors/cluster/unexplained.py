@@ -208,9 +208,7 @@ class UnexplainedError(Detector):
         else:
             case.persisted = True
         at = conn.identity, exchange.api_key
-        open_cases = self._open.get(at)
-        if open_cases is None:
-            open_cases = self._open[at] = {}
+        open_cases = self._open.of(at, dict)
         open_cases[code] = case
 
     def beside(self, found: list[Finding]) -> None:

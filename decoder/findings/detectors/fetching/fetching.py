@@ -46,9 +46,7 @@ class EmptyFetchLoop(FetchDetector):
             return
         if any(a.error or a.size for a in fetched.answered):
             return
-        pace = self._paces.get(conn.number)
-        if pace is None:
-            pace = self._paces[conn.number] = RateCounter()
+        pace = self._paces.of(conn.number, RateCounter)
         pace.add(fetched.time_ns)
         if pace.busy(self.EACH_SECOND) < self.SECONDS:
             return
@@ -130,9 +128,7 @@ class OffsetOutOfRange(FetchDetector):
                 continue
             if answer.error:
                 continue
-            bounds = self._bounds.get(answer.place)
-            if bounds is None:
-                bounds = self._bounds[answer.place] = [-1, -1]
+            bounds = self._bounds.of(answer.place, lambda: [-1, -1])
             bounds[0], bounds[1] = answer.log_start, answer.high_watermark
             if self._open and key in self._open:
                 case = self._open[key]

@@ -81,9 +81,7 @@ class GrowingLag(FetchDetector):
     def fetched(self, conn: ClientConnection, fetched: FetchExchange) -> None:
         if fetched.error:
             return
-        tracks = self._tracks.get(conn.number)
-        if tracks is None:
-            tracks = self._tracks[conn.number] = {}
+        tracks = self._tracks.of(conn.number, dict)
         for answer in fetched.answered:
             offset = fetched.offset(answer.place)
             if answer.error or offset < 0 or answer.high_watermark < offset:
@@ -224,9 +222,7 @@ class StalledByTransaction(FetchDetector):
 
     def _produced(self, conn: ClientConnection, exchange: Exchange, message: MessageView) -> None:
         transactional_id = message.values[0]
-        known = self._open.get(transactional_id)
-        if known is None:
-            known = self._open[transactional_id] = _Transaction(conn.who, exchange.request_time_ns or 0)
+        known = self._open.of(transactional_id, lambda: _Transaction(conn.who, exchange.request_time_ns or 0))
         for topic in message.values[3]:
             name = topic_name(exchange, topic[0])
             known.places.update((name, p[0]) for p in topic[1])
@@ -234,9 +230,7 @@ class StalledByTransaction(FetchDetector):
     def fetched(self, conn: ClientConnection, fetched: FetchExchange) -> None:
         if not fetched.read_committed:
             return
-        stalls = self._stalls.get(conn.number)
-        if stalls is None:
-            stalls = self._stalls[conn.number] = {}
+        stalls = self._stalls.of(conn.number, dict)
         for answer in fetched.answered:
             stable, offset = answer.last_stable, fetched.offset(answer.place)
             if answer.error or answer.size or not 0 <= stable < answer.high_watermark or offset < stable:

@@ -36,9 +36,7 @@ class ReadReplicaBouncing(FetchDetector):
             if answer.replica < 0:
                 continue
             key = conn.identity, answer.place
-            sent = self._sent.get(key)
-            if sent is None:
-                sent = self._sent[key] = deque(maxlen=self.COUNT)
+            sent = self._sent.of(key, lambda: deque(maxlen=self.COUNT))
             sent.append(fetched.time_ns)
             if len(sent) < self.COUNT or sent[-1] - sent[0] > self.WITHIN_NS:
                 continue
@@ -92,10 +90,7 @@ class LogTruncated(FetchDetector):
                 read[answer.place] = fetched.offset(answer.place)
 
     def _read_by(self, conn: ClientConnection) -> BoundedDict[Place, int]:
-        found = self._positions.get(conn.identity)
-        if found is None:
-            found = self._positions[conn.identity] = BoundedDict(2000)
-        return found
+        return self._positions.of(conn.identity, lambda: BoundedDict(2000))
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.api_key == FETCH:

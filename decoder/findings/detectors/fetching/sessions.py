@@ -12,15 +12,10 @@ from ...engine.formatting import SECOND, duration, number, several, size, times
 from ...engine.traffic import ClientConnection, Traffic
 from ...models.fetch import FetchDetector, FetchExchange
 
-REFUSALS = frozenset(
-    facts.error_code(name)
-    for name in (
-        "FETCH_SESSION_ID_NOT_FOUND",
-        "INVALID_FETCH_SESSION_EPOCH",
-        "FETCH_SESSION_TOPIC_ID_ERROR",
-        "INCONSISTENT_TOPIC_ID",
-    )
-)
+REFUSALS = facts.error_code_set(
+    "FETCH_SESSION_ID_NOT_FOUND", "INVALID_FETCH_SESSION_EPOCH", "FETCH_SESSION_TOPIC_ID_ERROR",
+    "INCONSISTENT_TOPIC_ID",
+)  # fmt: skip
 _WHO = tuple[tuple[str, str, str], str]
 _WHY = (
     "in a session a Fetch names only what changed, and the broker remembers the rest. A broker has room for "
@@ -51,9 +46,7 @@ class FetchSessionRefused(FetchDetector):
         if fetched.error not in REFUSALS:
             return
         key = conn.identity, conn.broker
-        seen = self._times.get(key)
-        if seen is None:
-            seen = self._times[key] = deque(maxlen=self.HEAVY)
+        seen = self._times.of(key, lambda: deque(maxlen=self.HEAVY))
         seen.append(fetched.time_ns)
         recent = [t for t in seen if fetched.time_ns - t <= self.WITHIN_NS]
         if len(recent) < self.COUNT:
@@ -101,9 +94,7 @@ class FetchSessionChurn(FetchDetector):
         # Epoch 0 asks for a new session, -1 for none (KIP-227). A refused one begins anew, which is told apart.
         if fetched.session_epoch != 0 or fetched.error:
             return
-        begun = self._begun.get(conn.number)
-        if begun is None:
-            begun = self._begun[conn.number] = deque(maxlen=self.COUNT)
+        begun = self._begun.of(conn.number, lambda: deque(maxlen=self.COUNT))
         begun.append((fetched.time_ns, fetched.new_session_id != 0))
         if len(begun) < self.COUNT or begun[-1][0] - begun[0][0] > self.WITHIN_NS:
             return
@@ -168,9 +159,7 @@ class FullFetches(FetchDetector):
     def fetched(self, conn: ClientConnection, fetched: FetchExchange) -> None:
         if fetched.session_epoch > 0:
             return
-        sums = self._sums.get(conn.number)
-        if sums is None:
-            sums = self._sums[conn.number] = [fetched.time_ns, 0, 0, 0]
+        sums = self._sums.of(conn.number, lambda: [fetched.time_ns, 0, 0, 0])
         sums[1] += 1
         sums[2] += fetched.exchange.request_size or 0
         sums[3] += fetched.size

@@ -52,7 +52,9 @@ class _Assigned(GroupDetector):
     def judge(self, group: Group, counts: dict[str, int], call: Call) -> None:
         """`counts`: partitions by member id, two members at least."""
 
-    def report_group(self, group: Group, counts: dict[str, int], call: Call, seen: str, why: str, remedy: str) -> Finding:
+    def report_group(
+        self, group: Group, counts: dict[str, int], call: Call, seen: str, why: str, remedy: str
+    ) -> Finding:
         """One finding per group; it says how it is now."""
         finding = self.report(group, call.exchange, why, remedy, seen=seen, assignor=group.assignor, **call.facts)
         finding.seen = seen

@@ -14,6 +14,7 @@ from ...engine.traffic import ClientConnection, Traffic
 from ...models.group import Group
 from ...models.group_calls import (
     COMMIT_APIS,
+    COORDINATOR_ERRORS,
     FENCED_INSTANCE_ID,
     GONE_CODES,
     REBALANCE_IN_PROGRESS,
@@ -127,9 +128,6 @@ class OutsiderCommit(GroupDetector):
         )
 
 
-_OTHERS = {  # findings of their own: coordinator-unavailable, authorization-failed
-    facts.error_code(name) for name in ("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS")
-}  # the coordinator's troubles are a finding of their own
 _SEVERITIES = {
     "OFFSET_METADATA_TOO_LARGE": Severity.HIGH,
     "INVALID_COMMIT_OFFSET_SIZE": Severity.HIGH,
@@ -168,7 +166,7 @@ class CommitFailed(GroupDetector):
         self._met: BoundedDict[object, RateCounter] = BoundedDict(2000)
 
     def answered(self, call: Call) -> None:
-        if not call.error or call.error in _OTHERS or call.error == FENCED_INSTANCE_ID:
+        if not call.error or call.error in COORDINATOR_ERRORS or call.error == FENCED_INSTANCE_ID:
             return
         if is_stale(call) or (from_outside(call) and call.error == UNKNOWN_MEMBER_ID):
             return

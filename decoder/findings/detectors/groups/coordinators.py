@@ -12,15 +12,13 @@ from ...engine.counters import BoundedDict
 from ...engine.detector import Detector
 from ...engine.finding import Finding, Severity
 from ...engine.formatting import SECOND, duration
+from ...engine.layout import rows, top
 from ...engine.traffic import ClientConnection, Traffic
-from ...models.group_calls import GROUP_APIS, rows, top
+from ...models.group_calls import COORDINATOR_ERRORS, GROUP_APIS
 
 FIND_COORDINATOR = facts.api_key("FindCoordinator")
 GROUP_KEY = 0
 """FindCoordinator's key type of groups; transactions and share groups have their own."""
-_TROUBLE = {
-    facts.error_code(name) for name in ("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS")
-}
 _REMEDY = (
     "look at the brokers: is one restarting, are the partitions of __consumer_offsets without a leader or under "
     "min.insync.replicas, is offsets.topic.replication.factor more than there are brokers, do brokers fall out of the "
@@ -81,14 +79,12 @@ class CoordinatorTrouble(Detector):
 
     def _take(self, conn: ClientConnection, exchange: Exchange, group: str, error: int, finding_it: bool) -> None:
         key = group, finding_it
-        if error not in _TROUBLE:
+        if error not in COORDINATOR_ERRORS:
             if not error:
                 self._spells.pop(key, None)
             return
         now = exchange.response_time_ns or self.traffic.now_ns
-        spell = self._spells.get(key)
-        if spell is None:
-            spell = self._spells[key] = _Spell(now)
+        spell = self._spells.of(key, lambda: _Spell(now))
         spell.errors[error] += 1
         lasted = now - spell.first_ns
         total = sum(spell.errors.values())
@@ -139,9 +135,9 @@ class CoordinatorMoved(Detector):
                 continue
             now = exchange.response_time_ns or self.traffic.now_ns
             key = conn.cluster.id, group
-            known = self._answers.get(key)
-            if known is None:
-                known = self._answers[key] = deque([(now, node)], maxlen=64)
+            known = self._answers.of(key, lambda: deque(maxlen=64))
+            if not known:
+                known.append((now, node))
             if known[-1][1] == node:
                 continue
             before = known[-1][1]

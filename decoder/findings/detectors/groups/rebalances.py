@@ -194,7 +194,7 @@ class SlowRebalance(GroupDetector):
     id = "slow-rebalance"
     severity = Severity.LOW
     title = "a group's rebalances take long"
-    apis = frozenset({facts.api_key("SyncGroup")})
+    apis = facts.api_key_set("SyncGroup")
 
     JOIN_NS = 10 * SECOND
     """group.initial.rebalance.delay.ms (3 s) is waited for in every new group, then a heartbeat interval or two."""

@@ -44,9 +44,7 @@ class UnknownMember(GroupDetector):
         if call.error not in GONE_CODES or call.commits or call.leaves:
             return
         key = call.group, call.conn.identity
-        refusals = self._refusals.get(key)
-        if refusals is None:
-            refusals = self._refusals[key] = deque(maxlen=1000)
+        refusals = self._refusals.of(key, lambda: deque(maxlen=1000))
         refusals.append(call.answered_ns)
         while refusals[-1] - refusals[0] > self.WINDOW_NS:
             refusals.popleft()

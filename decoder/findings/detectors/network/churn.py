@@ -16,9 +16,8 @@ from ...models.response_times import LONG_POLLS
 from .unanswered import awaits_nothing
 from .undecodable import Undecodable
 
-ROUTINE = frozenset(
-    facts.api_key(n)
-    for n in ("ApiVersions", "Metadata", "SaslHandshake", "SaslAuthenticate", "FindCoordinator", "InitProducerId")
+ROUTINE = facts.api_key_set(
+    "ApiVersions", "Metadata", "SaslHandshake", "SaslAuthenticate", "FindCoordinator", "InitProducerId"
 )
 """What clients say before their first real request."""
 PRODUCE = facts.api_key("Produce")
@@ -71,9 +70,7 @@ class ConnectionChurn(Detector):
         self._brief: BoundedDict[tuple[tuple[str, str, str], str], _Brief] = BoundedDict(4096)
 
     def request(self, conn: ClientConnection, exchange: Exchange) -> None:
-        work = self._work.get(conn.number)
-        if work is None:
-            work = self._work[conn.number] = _Work()
+        work = self._work.of(conn.number, _Work)
         if exchange.api_key in ROUTINE:
             work.routine += 1
         else:
@@ -89,9 +86,7 @@ class ConnectionChurn(Detector):
         if sum(work.others.values()) > self.REQUESTS:
             return
         at_broker = conn.identity, conn.broker
-        brief = self._brief.get(at_broker)
-        if brief is None:
-            brief = self._brief[at_broker] = _Brief(deque(maxlen=4 * self.COUNT))
+        brief = self._brief.of(at_broker, lambda: _Brief(deque(maxlen=4 * self.COUNT)))
         brief.ends.append((ended, 0 < work.produced <= self.REQUESTS))
         brief.count += 1
         brief.lives_ns += lived
@@ -163,9 +158,7 @@ class UnusedConnections(Detector):
         if unframed or conn.requests or not conn.established or not conn.how or conn.lost:
             return
         key, at = (conn.client_host, conn.broker), conn.closed_ns or 0
-        sums = self._unused.get(key)
-        if sums is None:
-            sums = self._unused[key] = [0, at]
+        sums = self._unused.of(key, lambda: [0, at])
         sums[0] += 1
         count, first = sums
         if count < self.COUNT:
@@ -209,9 +202,7 @@ class ManyConnections(Detector):
         if conn.requests > 3:
             return  # counted by then; who it is, is known from the first request or two on
         key = conn.identity, conn.broker
-        held = self._open.get(key)
-        if held is None:
-            held = self._open[key] = set()
+        held = self._open.of(key, set)
         if conn.number in held:
             return
         held.add(conn.number)
@@ -241,7 +232,7 @@ class ClosedByBroker(Detector):
     title = "connections that the broker ended (idle ones too) while a request waited for its answer"
     wanted = Wanted.NEW
 
-    LOGIN = frozenset(facts.api_key(n) for n in ("ApiVersions", "SaslHandshake", "SaslAuthenticate"))
+    LOGIN = facts.api_key_set("ApiVersions", "SaslHandshake", "SaslAuthenticate")
     """A connection that got no further was refused (TLS, SASL, another protocol): other detectors say why."""
 
     IDLE_NS = 5 * SECOND

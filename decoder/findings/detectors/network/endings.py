@@ -17,7 +17,7 @@ from .first_bytes import KEPT, TLS, announced, protocol
 
 _API_VERSIONS = facts.api_key("ApiVersions")
 _PRODUCE = facts.api_key("Produce")
-_SASL = frozenset({facts.api_key("SaslHandshake"), facts.api_key("SaslAuthenticate")})
+_SASL = facts.api_key_set("SaslHandshake", "SaslAuthenticate")
 
 AT_ONCE_NS = 2_000_000_000
 """From the last request to the end. Brokers close within milliseconds, after a failed authentication within

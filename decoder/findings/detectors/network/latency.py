@@ -41,20 +41,10 @@ class HeadOfLine(Detector):
     WORSE_NS = 10 * SECOND
     """Heartbeats that wait so long bring a session timeout (session.timeout.ms, once 10 s by default) near."""
 
-    URGENT = frozenset(
-        facts.api_key(name)
-        for name in (
-            "Produce",
-            "Heartbeat",
-            "OffsetCommit",
-            "TxnOffsetCommit",
-            "AddPartitionsToTxn",
-            "AddOffsetsToTxn",
-            "EndTxn",
-            "ConsumerGroupHeartbeat",
-            "InitProducerId",
-        )
-    )
+    URGENT = facts.api_key_set(
+        "Produce", "Heartbeat", "OffsetCommit", "TxnOffsetCommit", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn",
+        "ConsumerGroupHeartbeat", "InitProducerId",
+    )  # fmt: skip
     """What applications, sessions and transactions wait for."""
 
     def __init__(self, traffic: Traffic) -> None:
@@ -147,9 +137,7 @@ class SlowAnswers(Detector):
         self._who[key] = conn, exchange
         if spread.count < self.SAMPLES or held < self.FACTOR * spread.quantile(0.5):
             return
-        late = self._late.get(key)
-        if late is None:
-            late = self._late[key] = _Late(conn, exchange.api_key)
+        late = self._late.of(key, lambda: _Late(conn, exchange.api_key))
         late.count += 1
         late.worst_ns = max(late.worst_ns, held)
         if len(late.seconds) < 100:

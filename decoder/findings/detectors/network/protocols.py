@@ -117,7 +117,9 @@ class TlsHandshakeFailed(EndingDetector):
             sender=sender,
             **conn.facts,
         )
-        found.seen = f"TLS between {_of(conn)} and {conn.where} fails: {sender} sends {tls_alert.name} {_times(found.count)}"
+        found.seen = (
+            f"TLS between {_of(conn)} and {conn.where} fails: {sender} sends {tls_alert.name} {_times(found.count)}"
+        )
 
 
 class TlsTraffic(EndingDetector):

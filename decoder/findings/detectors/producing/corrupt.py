@@ -13,8 +13,9 @@ from ...engine.counters import LruDict
 from ...engine.detector import Detector
 from ...engine.finding import Finding, Severity
 from ...engine.formatting import times, topic_name
+from ...engine.layout import layout
 from ...engine.traffic import ClientConnection, Traffic
-from ...models.produce import PRODUCE, ProduceDetector, at
+from ...models.produce import PRODUCE, ProduceDetector
 
 FETCH = api_key("Fetch")
 FORMAT_2 = 3
@@ -176,13 +177,8 @@ def _areas(
     """Topic, partition and records of each partition that a message has records of; fields by their names."""
     if message is None:
         return
-    root = at(message.plan.root)
-    topic_struct = message.plan.root.fields[root[topics]].struct
-    assert topic_struct is not None
-    topic = at(topic_struct)
-    part_struct = topic_struct.fields[topic[partitions]].struct
-    assert part_struct is not None
-    part = at(part_struct)
+    struct = message.plan.root
+    root, topic, part = layout(struct), layout(struct, topics), layout(struct, topics, partitions)
     name_at = topic.get("topic", topic.get("name", topic.get("topic_id", 0)))
     for each in message.values[root[topics]] or ():
         for one in each[topic[partitions]] or ():

@@ -6,11 +6,12 @@ from collections import deque
 from typing import NamedTuple
 
 from ....connection.exchange import Exchange, State
-from ....schema.facts import error_code, error_name
+from ....schema.facts import error_code, error_code_set, error_name
 from ...engine.counters import LruDict
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Severity
 from ...engine.formatting import times
+from ...engine.layout import layout
 from ...engine.traffic import ClientConnection, Traffic
 from ...models.produce import PRODUCE, ProduceDetector
 from .transactions import INIT_PRODUCER_ID, TRANSACTIONAL, transactional_id
@@ -37,7 +38,7 @@ class Fenced(ProduceDetector):
     OWNERS = 4
     """Of one transactional id, the latest ones."""
     IDS = 5000
-    _CODES = frozenset(map(error_code, ("INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED")))
+    _CODES = error_code_set("INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED")
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
@@ -109,7 +110,7 @@ class Fenced(ProduceDetector):
             return (batch.producer_id, batch.producer_epoch) if batch else (-1, -1)
         if message is None:
             return -1, -1
-        names = {f.name: i for i, f in enumerate(message.plan.root.fields)}
+        names = layout(message.plan.root)
         for prefix in ("", "v3_and_below_"):
             if f"{prefix}producer_id" in names:
                 return message.values[names[f"{prefix}producer_id"]], message.values[names[f"{prefix}producer_epoch"]]

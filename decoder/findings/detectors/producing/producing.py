@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ....connection.exchange import Exchange
 from ....schema import facts
-from ....schema.facts import error_code, error_name
+from ....schema.facts import error_code, error_code_set, error_name
 from ...engine.counters import LruDict
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Severity
@@ -137,7 +137,7 @@ class TooLarge(ProduceDetector):
     title = "a record batch is larger than the topic or broker takes"
     apis = frozenset({PRODUCE})
 
-    CODES = frozenset({error_code("MESSAGE_TOO_LARGE"), error_code("RECORD_LIST_TOO_LARGE")})
+    CODES = error_code_set("MESSAGE_TOO_LARGE", "RECORD_LIST_TOO_LARGE")
     TOPICS = 1000
 
     def __init__(self, traffic: Traffic) -> None:
@@ -287,23 +287,20 @@ _PASSING = _OTHER._replace(
 ELSEWHERE = (
     TooLarge.CODES
     | frozenset(DENIED)
-    | frozenset(
-        error_code(name)
-        for name in (
-            "CORRUPT_MESSAGE",
-            "UNSUPPORTED_VERSION",
-            "OUT_OF_ORDER_SEQUENCE_NUMBER",
-            "DUPLICATE_SEQUENCE_NUMBER",
-            "INVALID_PRODUCER_EPOCH",
-            "PRODUCER_FENCED",
-            "UNKNOWN_PRODUCER_ID",
-            "INVALID_PRODUCER_ID_MAPPING",
-            "INVALID_TXN_STATE",
-            "CONCURRENT_TRANSACTIONS",
-            "TRANSACTION_ABORTABLE",
-            "NOT_ENOUGH_REPLICAS",
-            "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
-        )
+    | error_code_set(
+        "CORRUPT_MESSAGE",
+        "UNSUPPORTED_VERSION",
+        "OUT_OF_ORDER_SEQUENCE_NUMBER",
+        "DUPLICATE_SEQUENCE_NUMBER",
+        "INVALID_PRODUCER_EPOCH",
+        "PRODUCER_FENCED",
+        "UNKNOWN_PRODUCER_ID",
+        "INVALID_PRODUCER_ID_MAPPING",
+        "INVALID_TXN_STATE",
+        "CONCURRENT_TRANSACTIONS",
+        "TRANSACTION_ABORTABLE",
+        "NOT_ENOUGH_REPLICAS",
+        "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
     )
 )
 """Codes that other detectors explain."""

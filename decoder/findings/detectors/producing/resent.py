@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ....connection.exchange import Exchange
-from ....schema.facts import error_code, error_name
+from ....schema.facts import error_code_set, error_name
 from ...engine.counters import LruDict
 from ...engine.detector import Detector
 from ...engine.finding import Finding, Severity
@@ -17,7 +17,7 @@ from ...engine.formatting import times
 from ...engine.traffic import ClientConnection, Traffic
 from ...models.produce import PRODUCE, PartitionProduceData, ProduceDetector, unanswered
 
-_WRITTEN_ALL_THE_SAME = frozenset(map(error_code, ("REQUEST_TIMED_OUT", "NOT_ENOUGH_REPLICAS_AFTER_APPEND")))
+_WRITTEN_ALL_THE_SAME = error_code_set("REQUEST_TIMED_OUT", "NOT_ENOUGH_REPLICAS_AFTER_APPEND")
 _NO_ANSWER = -2  # in the place of an error code
 
 

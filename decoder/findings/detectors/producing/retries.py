@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from ....connection.exchange import Exchange, State
-from ....schema.facts import error_code, error_name
+from ....schema.facts import error_code, error_code_set, error_name
 from ...engine.counters import LruDict
 from ...engine.detector import Detector
 from ...engine.finding import Finding, Severity
@@ -15,20 +15,11 @@ from ...engine.formatting import SECOND, duration, some, times
 from ...engine.traffic import ClientConnection, Traffic
 from ...models.produce import METADATA, PRODUCE, PartitionProduceResponse, ProduceDetector
 
-LEADER_ERRORS = frozenset(
-    error_code(name)
-    for name in (
-        "NOT_LEADER_OR_FOLLOWER",
-        "LEADER_NOT_AVAILABLE",
-        "UNKNOWN_TOPIC_OR_PARTITION",
-        "FENCED_LEADER_EPOCH",
-        "UNKNOWN_LEADER_EPOCH",
-        "UNKNOWN_TOPIC_ID",
-        "INCONSISTENT_TOPIC_ID",
-        "REPLICA_NOT_AVAILABLE",
-        "BROKER_NOT_AVAILABLE",
-    )
-)
+LEADER_ERRORS = error_code_set(
+    "NOT_LEADER_OR_FOLLOWER", "LEADER_NOT_AVAILABLE", "UNKNOWN_TOPIC_OR_PARTITION", "FENCED_LEADER_EPOCH",
+    "UNKNOWN_LEADER_EPOCH", "UNKNOWN_TOPIC_ID", "INCONSISTENT_TOPIC_ID", "REPLICA_NOT_AVAILABLE",
+    "BROKER_NOT_AVAILABLE",
+)  # fmt: skip
 
 
 class Trouble:
@@ -238,7 +229,7 @@ class TooFewReplicas(ProduceDetector):
     title = "a partition has fewer replicas in sync than min.insync.replicas"
     apis = frozenset({PRODUCE, METADATA})
 
-    CODES = frozenset(map(error_code, ("NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND")))
+    CODES = error_code_set("NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND")
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from ....connection.exchange import Exchange, State
 from ....schema import facts
-from ....schema.facts import error_code, error_name
+from ....schema.facts import error_code, error_code_set, error_name
 from ...engine.counters import LruDict
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Finding, Severity
@@ -66,18 +66,10 @@ class OpenTooLong(ProduceDetector):
     """transaction.max.timeout.ms of brokers by default: where InitProducerId was not seen, no timeout is longer."""
     BACK_NS = 5 * SECOND
     """A producer that was restarted and takes its id again this soon has held nobody up for long."""
-    _RETRIED = frozenset(
-        map(
-            error_code,
-            (
-                "CONCURRENT_TRANSACTIONS",
-                "COORDINATOR_LOAD_IN_PROGRESS",
-                "COORDINATOR_NOT_AVAILABLE",
-                "NOT_COORDINATOR",
-                "REQUEST_TIMED_OUT",
-            ),
-        )
-    )
+    _RETRIED = error_code_set(
+        "CONCURRENT_TRANSACTIONS", "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR",
+        "REQUEST_TIMED_OUT",
+    )  # fmt: skip
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)

@@ -14,9 +14,7 @@ from ...engine.traffic import ClientConnection, Traffic
 from ..network.endings import ConnectionStart, Ending, EndingDetector
 
 _API_VERSIONS = facts.api_key("ApiVersions")
-_ROUTINE = frozenset(
-    facts.api_key(n) for n in ("ApiVersions", "Metadata", "FindCoordinator", "SaslHandshake", "SaslAuthenticate")
-)
+_ROUTINE = facts.api_key_set("ApiVersions", "Metadata", "FindCoordinator", "SaslHandshake", "SaslAuthenticate")
 
 
 class ClosedOnFirstRequest(EndingDetector):

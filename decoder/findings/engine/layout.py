@@ -1,0 +1,32 @@
+"""Where the fields of messages stand in their values, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from ...codec.message_view import MessageView
+from ...codec.plan import StructPlan
+
+
+@cache
+def layout(struct: StructPlan, *path: str) -> Mapping[str, int]:
+    """The positions of a struct's fields, or of those of the struct that these nested fields lead to."""
+    for name in path:
+        inner = next(f.struct for f in struct.fields if f.name == name)
+        assert inner is not None
+        struct = inner
+    return {f.name: i for i, f in enumerate(struct.fields)}
+
+
+def top(message: MessageView) -> dict[str, Any]:
+    """The top fields of a message by name; structs stay tuples."""
+    return dict(zip(layout(message.plan.root), message.values, strict=False))
+
+
+def rows(message: MessageView, name: str) -> list[dict[str, Any]]:
+    """The items of a top array of structs, each by its fields' names."""
+    names = layout(message.plan.root, name)
+    items = message.values[layout(message.plan.root)[name]]
+    return [dict(zip(names, item, strict=False)) for item in items or ()]
