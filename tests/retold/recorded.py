@@ -11,16 +11,19 @@ from pathlib import Path
 from barnabas.captures import open_capture
 from barnabas.decoder import Exchange
 from barnabas.decoder.connection.events import ConnectionEvent
-from barnabas.decoder.findings import Finding, Inspector
-from barnabas.decoder.findings.detectors.cluster import contradictions
-from barnabas.decoder.findings.detectors.groups import commits, membership, rebalances
-from barnabas.decoder.findings.detectors.producing import batches, idempotence, producing
-from barnabas.decoder.findings.detectors.versions import features, versions
+from barnabas.decoder.findings import Finding, Inspector, detectors
+from barnabas.decoder.findings.detectors import catalogue
 
 CAPTURES = Path(__file__).parents[1] / "decoder" / "findings" / "captures"
-GROUPS = tuple(d.id for area in (rebalances, membership, commits) for d in area.DETECTORS)
-PRODUCING = tuple(d.id for area in (producing, batches, idempotence) for d in area.DETECTORS)
-VERSIONS = tuple(d.id for area in (versions, features, contradictions) for d in area.DETECTORS)
+def _ids(*areas: str) -> tuple[str, ...]:
+    """The detectors of these folders or modules below `barnabas.decoder.findings.detectors`."""
+    prefixes = tuple(f"{catalogue.__package__}.{area}." for area in areas)
+    return tuple(kind.id for kind in detectors() if f"{kind.__module__}.".startswith(prefixes))
+
+
+GROUPS = _ids("groups")
+PRODUCING = _ids("producing")
+VERSIONS = _ids("versions.versions", "versions.outdated", "versions.mixed", "versions.odd_connections", "versions.features", "cluster.contradictions")  # fmt: skip
 """The detectors of three areas, by id."""
 
 

@@ -1,45 +1,139 @@
-"""Every detector there is. A module of detectors names its own in `DETECTORS`."""
+"""Every detector there is."""
 
 from __future__ import annotations
 
-from functools import cache
-
 from ..engine.detector import Detector
-from .cluster import contradictions, metadata, misrouted, unexplained
-from .fetching import fetching, sessions
-from .groups import commits, membership, rebalances
-from .network import addresses, churn, coverage, latency, malformed, protocols
-from .producing import batches, idempotence, producing
-from .security import authentication
-from .versions import features, first_requests, versions
+from .cluster import contradictions, metadata, misrouted, partitions, throttling, unexplained
+from .fetching import fetch_limits, fetching, lagging, replicas, sessions
+from .groups import assignments, commits, coordinators, membership, rebalances
+from .groups import refusals as group_refusals
+from .network import addresses, churn, coverage, latency, malformed, protocols, unanswered, undecodable
+from .network import refusals as network_refusals
+from .producing import batches, corrupt, fenced, idempotence, producing, resent, retries, transactions
+from .security import authentication, authorization
+from .versions import features, first_requests, mixed, odd_connections, outdated, versions
 
-_MODULES = (
-    versions,
-    first_requests,
-    features,
-    malformed,
-    addresses,
-    misrouted,
-    protocols,
-    authentication,
-    rebalances,
-    membership,
-    commits,
-    producing,
-    batches,
-    idempotence,
-    fetching,
-    sessions,
-    metadata,
-    latency,
-    churn,
-    contradictions,
-    coverage,
-    unexplained,
+_DETECTORS: tuple[type[Detector], ...] = (
+    versions.UnsupportedVersion,
+    versions.ClosedOnVersion,
+    versions.ApiVersionsIgnored,
+    versions.ApiVersionsFallback,
+    versions.NoApiVersions,
+    outdated.RemovedVersions,
+    outdated.OldRecordFormat,
+    outdated.FarBehind,
+    outdated.CompressionOff,
+    mixed.MixedVersions,
+    first_requests.ClosedOnFirstRequest,
+    first_requests.ClientTooNew,
+    features.IdempotenceUnused,
+    features.StaticMembershipUnused,
+    features.ClassicGroupProtocol,
+    features.TopicIdsUnused,
+    features.RackUnaware,
+    malformed.MalformedApiVersionsFallback,
+    malformed.SurplusBytes,
+    malformed.ForbiddenNull,
+    addresses.UnreachableAdvertisedAddress,
+    addresses.BrokenBrokerAddress,
+    addresses.FlappingBrokerAddress,
+    network_refusals.ConnectionRefused,
+    network_refusals.ClosedAtOnce,
+    network_refusals.ProxyNotLetIn,
+    misrouted.MisroutedClient,
+    protocols.TlsOnPlaintextPort,
+    protocols.PlaintextOnTlsPort,
+    protocols.TlsHandshakeFailed,
+    protocols.TlsTraffic,
+    protocols.ForeignProtocol,
+    protocols.FrameSize,
+    authentication.SaslMechanismMismatch,
+    authentication.SaslAuthenticationFailed,
+    authentication.CredentialsInClear,
+    authentication.SaslOutOfTurn,
+    authentication.RequestBeforeAuthentication,
+    authentication.SaslSessionExpired,
+    authorization.AuthorizationFailed,
+    rebalances.RebalanceStorm,
+    rebalances.HeldUpJoin,
+    rebalances.SlowRebalance,
+    assignments.AssignmentSkew,
+    assignments.IdleMembers,
+    coordinators.CoordinatorTrouble,
+    coordinators.CoordinatorMoved,
+    membership.MissedHeartbeats,
+    membership.PollIntervalExceeded,
+    membership.ClosedWithoutLeaving,
+    group_refusals.UnknownMember,
+    group_refusals.FencedInstance,
+    group_refusals.InconsistentProtocol,
+    group_refusals.GroupRefused,
+    commits.StaleCommit,
+    commits.OutsiderCommit,
+    commits.CommitFailed,
+    commits.CommitPerRecord,
+    commits.CommitBackwards,
+    producing.AcksNone,
+    producing.AcksLeader,
+    producing.TooLarge,
+    producing.Refused,
+    retries.LeaderRetries,
+    retries.TooFewReplicas,
+    resent.Resent,
+    batches.TinyBatches,
+    batches.Uncompressed,
+    batches.Skew,
+    corrupt.CorruptBatches,
+    idempotence.OutOfOrder,
+    idempotence.DuplicateSends,
+    idempotence.TooManyInFlight,
+    fenced.Fenced,
+    fenced.UnknownProducer,
+    transactions.OpenTooLong,
+    transactions.ConcurrentTransactions,
+    transactions.TransactionState,
+    transactions.ManyAborts,
+    fetching.EmptyFetchLoop,
+    fetching.OffsetOutOfRange,
+    fetching.FetchErrorLoop,
+    fetch_limits.BatchOverFetchLimit,
+    lagging.GrowingLag,
+    lagging.StalledByTransaction,
+    replicas.ReadReplicaBouncing,
+    replicas.LogTruncated,
+    sessions.FetchSessionRefused,
+    sessions.FetchSessionChurn,
+    sessions.FullFetches,
+    metadata.MetadataStorm,
+    metadata.AllTopicsPolling,
+    metadata.UnknownTopicLoop,
+    metadata.InvalidTopicName,
+    metadata.TopicMadeByAsking,
+    partitions.LeaderlessPartition,
+    partitions.ReplicasOutOfSync,
+    partitions.LeaderNotPreferred,
+    unanswered.UnansweredRequest,
+    latency.HeadOfLine,
+    latency.SlowAnswers,
+    latency.SlowBroker,
+    throttling.Throttled,
+    churn.ConnectionChurn,
+    churn.UnusedConnections,
+    churn.ManyConnections,
+    churn.ClosedByBroker,
+    undecodable.Undecodable,
+    mixed.VersionOfAnotherBroker,
+    contradictions.MetadataIgnored,
+    contradictions.TopicRecreated,
+    contradictions.OldTopicId,
+    contradictions.ProducerIdNotRenewed,
+    odd_connections.OddCorrelationIds,
+    odd_connections.ChangedIdentity,
+    coverage.NotInTheCapture,
+    unexplained.UnexplainedError,
 )
 
 
-@cache
 def detectors() -> tuple[type[Detector], ...]:
-    """All detectors, each id once; the last one has what the others leave."""
-    return tuple(kind for module in _MODULES for kind in module.DETECTORS)
+    """All detectors, in the order in which they are asked for findings: the last one has what the others leave."""
+    return _DETECTORS

@@ -16,8 +16,6 @@ from ...engine.finding import Finding, Severity
 from ...engine.formatting import topic_id_text, topic_name
 from ...engine.traffic import ClientConnection, Traffic
 from ...models.offered_versions import FETCH, METADATA, PRODUCE
-from ..versions import odd_connections
-from ..versions.mixed import VersionOfAnotherBroker
 
 INIT_PRODUCER_ID = facts.api_key("InitProducerId")
 SECOND = 1_000_000_000
@@ -58,8 +56,6 @@ class _Tally:
 
 
 class MetadataIgnored(Detector):
-    """A client goes on with a broker that its own Metadata does not name leader any more."""
-
     id = "metadata-ignored"
     severity = Severity.MEDIUM
     title = "a client produces to or fetches from a broker that, as it was told, is not the leader"
@@ -126,8 +122,6 @@ class MetadataIgnored(Detector):
 
 
 class TopicRecreated(Detector):
-    """A topic has another id than before: it was deleted and made anew."""
-
     id = "topic-recreated"
     severity = Severity.INFO
     title = "a topic was deleted and created again: its id has changed (KIP-516)"
@@ -171,8 +165,6 @@ class TopicRecreated(Detector):
 
 
 class OldTopicId(Detector):
-    """A client goes on with a topic id that the brokers do not know (any more)."""
-
     id = "old-topic-id"
     severity = Severity.HIGH
     title = "a client keeps using a topic id that no longer exists"
@@ -261,8 +253,6 @@ _PRODUCER_EPOCH = slice(51, 53)
 
 
 class ProducerIdNotRenewed(Detector):
-    """An idempotent producer whose sequence is broken, and that goes on with it."""
-
     id = "producer-id-not-renewed"
     severity = Severity.HIGH
     title = "an idempotent producer keeps failing and never asks for a new producer id or epoch"
@@ -342,13 +332,3 @@ class ProducerIdNotRenewed(Detector):
             f"{conn.who} got {error} for {tally.count} batches of producer id {ids[0]} epoch {ids[1]} "
             f"({topic}-{partition}) within {tally.span_ns / SECOND:.1f} s, and has not asked for a new one"
         )
-
-
-DETECTORS: tuple[type[Detector], ...] = (
-    VersionOfAnotherBroker,
-    MetadataIgnored,
-    TopicRecreated,
-    OldTopicId,
-    ProducerIdNotRenewed,
-    *odd_connections.DETECTORS,
-)

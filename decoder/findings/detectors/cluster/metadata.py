@@ -16,7 +16,6 @@ from ...engine.finding import Severity
 from ...engine.formatting import SECOND, duration, number, several, size, times, topic_name
 from ...engine.layout import layout
 from ...engine.traffic import ClientConnection, Traffic
-from . import partitions
 
 METADATA = facts.api_key("Metadata")
 CREATE_TOPICS = facts.api_key("CreateTopics")
@@ -54,8 +53,6 @@ def topics_of(exchange: Exchange) -> Iterator[TopicMetadata]:
 
 
 class MetadataStorm(Detector):
-    """One connection asks the same question many times a second, and is answered."""
-
     id = "metadata-storm"
     severity = Severity.LOW
     title = "Metadata (or FindCoordinator, DescribeCluster ...) asked many times a second, for seconds"
@@ -115,8 +112,6 @@ class MetadataStorm(Detector):
 
 
 class AllTopicsPolling(Detector):
-    """Metadata of all topics, often, where the answers are big."""
-
     id = "all-topics-polling"
     severity = Severity.LOW
     title = "Metadata of all topics asked for often, with big answers"
@@ -173,8 +168,6 @@ class _Sought:
 
 
 class UnknownTopicLoop(Detector):
-    """A topic that is not there, asked for again and again."""
-
     id = "unknown-topic-loop"
     severity = Severity.MEDIUM
     title = "a topic that does not exist, asked for again and again"
@@ -240,8 +233,6 @@ class UnknownTopicLoop(Detector):
 
 
 class InvalidTopicName(Detector):
-    """A name that no topic can have."""
-
     id = "invalid-topic-name"
     severity = Severity.HIGH
     title = "a topic name that Kafka does not allow"
@@ -289,8 +280,6 @@ class InvalidTopicName(Detector):
 
 
 class TopicMadeByAsking(Detector):
-    """A topic that was not there came into being after a Metadata request that allows that."""
-
     id = "topic-auto-created"
     severity = Severity.INFO
     title = "a topic that came into being by being asked for (auto.create.topics.enable)"
@@ -338,13 +327,3 @@ class TopicMadeByAsking(Detector):
                         topic=topic.name,
                         partitions=count,
                     )
-
-
-DETECTORS: tuple[type[Detector], ...] = (
-    MetadataStorm,
-    AllTopicsPolling,
-    UnknownTopicLoop,
-    InvalidTopicName,
-    TopicMadeByAsking,
-    *partitions.DETECTORS,
-)

@@ -14,8 +14,6 @@ _REFUSED = facts.error_code("REBOOTSTRAP_REQUIRED")
 
 
 class MisroutedClient(Detector):
-    """An address leads to another broker, or another cluster, than the one that was advertised there."""
-
     id = "misrouted-client"
     severity = Severity.HIGH
     title = "a client reached another broker or cluster than the one it means (ApiVersions v5)"
@@ -53,6 +51,3 @@ def _meant(cluster: str | None, node: int) -> str:
 
 def _belongs(conn: ClientConnection) -> str:
     return f" of cluster {conn.cluster.id!r}" if conn.cluster.id else ""
-
-
-DETECTORS: tuple[type[Detector], ...] = (MisroutedClient,)

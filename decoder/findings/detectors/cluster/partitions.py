@@ -116,8 +116,6 @@ class _PartitionHealth:
 
 
 class LeaderlessPartition(Detector):
-    """Nobody leads a partition, for longer than an election takes."""
-
     id = "partition-without-leader"
     severity = Severity.HIGH
     title = "a partition that has no leader for longer than an election takes"
@@ -150,8 +148,6 @@ class LeaderlessPartition(Detector):
 
 
 class ReplicasOutOfSync(Detector):
-    """Fewer replicas are in sync than a partition has."""
-
     id = "replicas-out-of-sync"
     severity = Severity.INFO
     title = "partitions with fewer replicas in sync than they have, or with offline replicas"
@@ -194,8 +190,6 @@ class ReplicasOutOfSync(Detector):
 
 
 class LeaderNotPreferred(Detector):
-    """Another replica leads than the first one of the assignment, which is in sync."""
-
     id = "leader-not-preferred"
     severity = Severity.INFO
     title = "partitions led by another replica than the preferred one, which is in sync"
@@ -237,6 +231,3 @@ class LeaderNotPreferred(Detector):
             "leader.imbalance.per.broker.percentage (10) of a broker's partitions are led elsewhere; at once: "
             "kafka-leader-election.sh --election-type preferred --all-topic-partitions"
         )
-
-
-DETECTORS: tuple[type[Detector], ...] = (LeaderlessPartition, ReplicasOutOfSync, LeaderNotPreferred)

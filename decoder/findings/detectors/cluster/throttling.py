@@ -43,8 +43,6 @@ class _Held:
 
 
 class Throttled(Detector):
-    """Answers that tell the client to keep quiet for a while."""
-
     id = "throttled-by-quota"
     severity = Severity.MEDIUM
     title = "a client that a quota holds back (throttle_time_ms)"
@@ -162,6 +160,3 @@ class Throttled(Detector):
             )
             + "records queue up in the client until buffer.memory, delivery.timeout.ms or max.poll.interval.ms is reached."
         )
-
-
-DETECTORS: tuple[type[Detector], ...] = (Throttled,)

@@ -277,6 +277,3 @@ def _text(exchange: Exchange, subject: Subject) -> str:
         else:
             number = f"-{part}"
     return f"{names[-1]}{number}" if names else ""
-
-
-DETECTORS: tuple[type[Detector], ...] = (UnexplainedError,)

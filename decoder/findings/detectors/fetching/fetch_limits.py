@@ -10,8 +10,6 @@ from ...models.fetch import FetchDetector, FetchExchange, PartitionData, Place
 
 
 class BatchOverFetchLimit(FetchDetector):
-    """A single batch is bigger than what the client asks for per partition."""
-
     id = "batch-over-fetch-limit"
     severity = Severity.LOW
     title = "batches that are bigger than the fetch limit: one per round trip, or none at all (before KIP-74)"

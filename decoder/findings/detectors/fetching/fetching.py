@@ -8,22 +8,17 @@ from typing import ClassVar
 from ....connection.exchange import Exchange, State
 from ....schema import facts
 from ...engine.counters import BoundedDict, RateCounter
-from ...engine.detector import Detector
 from ...engine.finding import Severity
 from ...engine.formatting import SECOND, duration, number, several, some, times
 from ...engine.traffic import ClientConnection, Traffic
 from ...models.fetch import FETCH, FetchDetector, FetchExchange, PartitionData, Place
 from ..security.authorization import DENIED
-from . import lagging, replicas
-from .fetch_limits import BatchOverFetchLimit
 
 OUT_OF_RANGE = facts.error_code("OFFSET_OUT_OF_RANGE")
 LIST_OFFSETS = facts.api_key("ListOffsets")
 
 
 class EmptyFetchLoop(FetchDetector):
-    """Answers without records, given at once: the request does not let the broker wait."""
-
     id = "empty-fetch-loop"
     severity = Severity.LOW
     title = "a consumer that fetches in a hot loop: empty answers at once, because the broker may not wait"
@@ -96,8 +91,6 @@ class _OutOfRange:
 
 
 class OffsetOutOfRange(FetchDetector):
-    """A consumer asks for an offset that the log does not hold: records were lost to it, or the log is another."""
-
     id = "offset-out-of-range"
     severity = Severity.MEDIUM
     title = "a consumer asks for an offset that the log does not hold (any more)"
@@ -247,8 +240,6 @@ class _Failing:
 
 
 class FetchErrorLoop(FetchDetector):
-    """The same error for the same partition again and again, without a success between."""
-
     id = "fetch-error-loop"
     severity = Severity.HIGH
     title = "a partition whose fetches go on failing with the same error"
@@ -327,13 +318,3 @@ class FetchErrorLoop(FetchDetector):
                 f"{case.conn.who} is refused {where} by {case.conn.where} with {finding.about['error']}, "
                 f"{times(finding.count)} and for {duration(case.longest_ns)} without a success"
             )
-
-
-DETECTORS: tuple[type[Detector], ...] = (
-    EmptyFetchLoop,
-    OffsetOutOfRange,
-    FetchErrorLoop,
-    BatchOverFetchLimit,
-    *lagging.DETECTORS,
-    *replicas.DETECTORS,
-)

@@ -9,7 +9,6 @@ from ....codec.message_view import MessageView
 from ....connection.exchange import Exchange, State
 from ....schema import facts
 from ...engine.counters import BoundedDict
-from ...engine.detector import Detector
 from ...engine.finding import Severity
 from ...engine.formatting import SECOND, duration, number, several, some, topic_name
 from ...engine.traffic import ClientConnection, Traffic
@@ -60,8 +59,6 @@ class _Falling(NamedTuple):
 
 
 class GrowingLag(FetchDetector):
-    """Records come quicker than the consumer takes them."""
-
     id = "consumer-lag-growing"
     severity = Severity.LOW
     title = "a consumer whose lag is large and grows: it takes less than is produced"
@@ -191,8 +188,6 @@ class _Transaction:
 
 
 class StalledByTransaction(FetchDetector):
-    """A read_committed consumer stands at the last stable offset, and that does not move."""
-
     id = "read-committed-stalled"
     severity = Severity.LOW
     title = "a read_committed consumer that waits behind an open transaction"
@@ -288,6 +283,3 @@ class StalledByTransaction(FetchDetector):
 
     def closed(self, conn: ClientConnection) -> None:
         self._stalls.pop(conn.number, None)
-
-
-DETECTORS: tuple[type[Detector], ...] = (GrowingLag, StalledByTransaction)

@@ -7,7 +7,6 @@ from collections import deque
 from ....connection.exchange import Exchange, State
 from ....schema import facts
 from ...engine.counters import BoundedDict
-from ...engine.detector import Detector
 from ...engine.finding import Severity
 from ...engine.formatting import SECOND, duration, several, times
 from ...engine.traffic import ClientConnection, Traffic
@@ -17,8 +16,6 @@ OFFSET_FOR_LEADER_EPOCH = facts.api_key("OffsetForLeaderEpoch")
 
 
 class ReadReplicaBouncing(FetchDetector):
-    """The leader sends a consumer to another replica again and again."""
-
     id = "read-replica-bouncing"
     severity = Severity.LOW
     title = "a consumer that is sent to a nearer replica again and again and does not stay there (KIP-392)"
@@ -65,8 +62,6 @@ class ReadReplicaBouncing(FetchDetector):
 
 
 class LogTruncated(FetchDetector):
-    """A consumer's position lies beyond the end that the leader's log has for its epoch."""
-
     id = "log-truncated"
     severity = Severity.MEDIUM
     title = "a log that was cut behind a consumer's position: what it read there is gone (KIP-320)"
@@ -134,6 +129,3 @@ class LogTruncated(FetchDetector):
             cut.append(place[1])
             if len(cut) == 2:
                 finding.seen += "; other partitions of the topic too"
-
-
-DETECTORS: tuple[type[Detector], ...] = (ReadReplicaBouncing, LogTruncated)

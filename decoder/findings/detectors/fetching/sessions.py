@@ -6,7 +6,7 @@ from collections import deque
 
 from ....schema import facts
 from ...engine.counters import BoundedDict
-from ...engine.detector import Detector, Wanted
+from ...engine.detector import Wanted
 from ...engine.finding import Finding, Severity
 from ...engine.formatting import SECOND, duration, number, several, size, times
 from ...engine.traffic import ClientConnection, Traffic
@@ -25,8 +25,6 @@ _WHY = (
 
 
 class FetchSessionRefused(FetchDetector):
-    """A broker does not know the session, or not at this epoch, over and over."""
-
     id = "fetch-session-refused"
     severity = Severity.LOW
     title = "fetch sessions that the broker refuses again and again (KIP-227)"
@@ -75,8 +73,6 @@ class FetchSessionRefused(FetchDetector):
 
 
 class FetchSessionChurn(FetchDetector):
-    """Sessions begun one after the other on one connection, or asked for in vain."""
-
     id = "fetch-session-churn"
     severity = Severity.LOW
     title = "fetch sessions made again and again, or not to be had because the broker has no slot left (KIP-227)"
@@ -137,8 +133,6 @@ class FetchSessionChurn(FetchDetector):
 
 
 class FullFetches(FetchDetector):
-    """Big requests that name every partition each time, for few records."""
-
     id = "full-fetches"
     severity = Severity.LOW
     title = "big Fetch requests that name all partitions each time, because the client uses no session (KIP-227)"
@@ -188,6 +182,3 @@ class FullFetches(FetchDetector):
 
     def closed(self, conn: ClientConnection) -> None:
         self._sums.pop(conn.number, None)
-
-
-DETECTORS: tuple[type[Detector], ...] = (FetchSessionRefused, FetchSessionChurn, FullFetches)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ...engine.counters import BoundedDict
-from ...engine.detector import Detector
 from ...engine.finding import Finding, Severity
 from ...engine.formatting import SECOND, some
 from ...engine.traffic import Traffic
@@ -69,8 +68,6 @@ class _Assigned(GroupDetector):
 
 
 class AssignmentSkew(_Assigned):
-    """One member has much more than the others."""
-
     id = "assignment-skew"
     severity = Severity.LOW
     title = "a member of a group has far more partitions than the others"
@@ -106,8 +103,6 @@ class AssignmentSkew(_Assigned):
 
 
 class IdleMembers(_Assigned):
-    """More members than partitions: some have nothing to do. Often meant so, as spares."""
-
     id = "idle-members"
     severity = Severity.INFO
     title = "a group has more members than partitions"
@@ -127,6 +122,3 @@ class IdleMembers(_Assigned):
             "nothing if they are spares; otherwise run fewer members, give the topic more partitions, or use a share "
             "group (KIP-932), whose members share partitions",
         )
-
-
-DETECTORS: tuple[type[Detector], ...] = (AssignmentSkew, IdleMembers)

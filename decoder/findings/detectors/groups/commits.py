@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ....connection.exchange import Exchange
 from ....schema import facts
 from ...engine.counters import BoundedDict, RateCounter
-from ...engine.detector import Detector, Wanted
+from ...engine.detector import Wanted
 from ...engine.finding import Severity
 from ...engine.formatting import SECOND, duration, number, some
 from ...engine.traffic import ClientConnection, Traffic
@@ -54,8 +54,6 @@ def often(counts: BoundedDict[object, RateCounter], key: object, call: Call) -> 
 
 
 class StaleCommit(GroupDetector):
-    """A commit for records of a generation that is over."""
-
     id = "stale-commit"
     severity = Severity.MEDIUM
     title = "a commit is refused because it names a generation that is over, or a member that has gone"
@@ -99,8 +97,6 @@ class StaleCommit(GroupDetector):
 
 
 class OutsiderCommit(GroupDetector):
-    """A client that is no member commits offsets of a group that has members."""
-
     id = "outsider-commit"
     severity = Severity.HIGH
     title = "a client without membership commits to a group that has members"
@@ -150,8 +146,6 @@ _OF_TRANSACTIONS = frozenset(_REMEDIES)
 
 
 class CommitFailed(GroupDetector):
-    """A commit is refused."""
-
     id = "commit-failed"
     severity = Severity.MEDIUM
     title = "offset commits are refused"
@@ -203,8 +197,6 @@ class _Streak:
 
 
 class CommitPerRecord(GroupDetector):
-    """A commit for every record."""
-
     id = "commit-per-record"
     severity = Severity.LOW
     title = "a consumer commits after every record"
@@ -271,8 +263,6 @@ class CommitPerRecord(GroupDetector):
 
 
 class CommitBackwards(GroupDetector):
-    """A committed offset is lower than the one before."""
-
     id = "commit-backwards"
     severity = Severity.LOW
     title = "a group's committed offset goes backwards"
@@ -328,6 +318,3 @@ class CommitBackwards(GroupDetector):
             finding.seen = seen
             finding.about |= {"topic": topic, "partition": partition, "offset": offset, "before": last}
             finding.about["back"] = last - offset
-
-
-DETECTORS: tuple[type[Detector], ...] = (StaleCommit, OutsiderCommit, CommitFailed, CommitPerRecord, CommitBackwards)

@@ -49,8 +49,6 @@ class _Spell:
 
 
 class CoordinatorTrouble(Detector):
-    """Nobody coordinates a group for a while."""
-
     id = "coordinator-unavailable"
     severity = Severity.MEDIUM
     title = "a group's coordinator is not available, is loading, or is another broker, for long"
@@ -114,8 +112,6 @@ class CoordinatorTrouble(Detector):
 
 
 class CoordinatorMoved(Detector):
-    """FindCoordinator names another broker than before."""
-
     id = "coordinator-moved"
     severity = Severity.INFO
     title = "a group's coordinator moves from broker to broker"
@@ -166,6 +162,3 @@ class CoordinatorMoved(Detector):
             group=group,
             **conn.facts_of(exchange),
         )
-
-
-DETECTORS: tuple[type[Detector], ...] = (CoordinatorTrouble, CoordinatorMoved)

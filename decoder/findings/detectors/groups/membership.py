@@ -6,14 +6,12 @@ from collections.abc import Iterable
 
 from ....schema import facts
 from ...engine.counters import BoundedDict
-from ...engine.detector import Detector
 from ...engine.finding import Finding, Severity
 from ...engine.formatting import SECOND, duration
 from ...engine.traffic import Traffic
 from ...models.group import Group, Member, State, Step
 from ...models.group_calls import JOINING_APIS, Call
 from ...models.groups import GroupDetector
-from . import refusals
 
 PENDING = 2000
 """Members of which something is awaited."""
@@ -27,8 +25,6 @@ def session_ms(member: Member) -> int:
 
 
 class MissedHeartbeats(GroupDetector):
-    """A member of which nothing is heard for most of its session timeout, or longer."""
-
     id = "missed-heartbeats"
     severity = Severity.LOW
     title = "a member is silent for most of its session timeout"
@@ -146,7 +142,7 @@ class PollIntervalExceeded(GroupDetector):
     def _left(self, call: Call, member: Member, reason: str) -> None:
         now, limit = call.asked_ns, member.rebalance_timeout_ms
         polled = max(member.synced_ns, member.first_ns)
-        fetched = self.groups.fetched.get(member.conn.identity, 0)
+        fetched = self.groups.polled_ns(member) or 0
         polls_seen = bool(fetched) and "rdkafka" not in member.conn.software  # librdkafka fetches ahead, polled or not
         if polls_seen:
             polled = max(polled, fetched)
@@ -221,8 +217,6 @@ class PollIntervalExceeded(GroupDetector):
 
 
 class ClosedWithoutLeaving(GroupDetector):
-    """A dynamic member's connection ends, no LeaveGroup was sent, and the member does not come back."""
-
     id = "closed-without-leaving"
     severity = Severity.LOW
     title = "a member's connection ends without LeaveGroup, and its group waits for the session timeout"
@@ -312,11 +306,3 @@ class ClosedWithoutLeaving(GroupDetector):
             cost_ms=None if cost is None else cost // 1_000_000,
             **member.conn.facts,
         )
-
-
-DETECTORS: tuple[type[Detector], ...] = (
-    MissedHeartbeats,
-    PollIntervalExceeded,
-    ClosedWithoutLeaving,
-    *refusals.DETECTORS,
-)

@@ -6,14 +6,12 @@ from collections import Counter, deque
 
 from ....schema import facts
 from ...engine.counters import BoundedDict
-from ...engine.detector import Detector
 from ...engine.finding import Severity
 from ...engine.formatting import SECOND, duration, some
 from ...engine.traffic import Traffic
 from ...models.group import Group, Member, Rebalance
 from ...models.group_calls import JOINING_APIS, Call
 from ...models.groups import GroupDetector
-from . import assignments, coordinators
 
 GROUPS = 2000
 """Groups that a detector remembers something of."""
@@ -35,8 +33,6 @@ def laggards(group: Group, rebalance: Rebalance) -> list[Member]:
 
 
 class RebalanceStorm(GroupDetector):
-    """Generations that follow each other much faster than members come and go in a normal life."""
-
     id = "rebalance-storm"
     severity = Severity.MEDIUM
     title = "a group rebalances again and again"
@@ -100,8 +96,6 @@ class RebalanceStorm(GroupDetector):
 
 
 class HeldUpJoin(GroupDetector):
-    """Others wait in JoinGroup for a member that does not join again."""
-
     id = "held-up-join"
     severity = Severity.MEDIUM
     title = "a group's members wait in JoinGroup for one that does not join again"
@@ -189,8 +183,6 @@ class HeldUpJoin(GroupDetector):
 
 
 class SlowRebalance(GroupDetector):
-    """Rebalances that take long without a member to be named, or because the leader assigns slowly."""
-
     id = "slow-rebalance"
     severity = Severity.LOW
     title = "a group's rebalances take long"
@@ -251,12 +243,3 @@ class SlowRebalance(GroupDetector):
         finding.about["ms"] = worst
         if last.duration_ns >= self.BAD_NS:
             finding.severity = Severity.MEDIUM
-
-
-DETECTORS: tuple[type[Detector], ...] = (
-    RebalanceStorm,
-    HeldUpJoin,
-    SlowRebalance,
-    *assignments.DETECTORS,
-    *coordinators.DETECTORS,
-)

@@ -10,7 +10,7 @@ from collections import deque
 from ....connection.exchange import Exchange
 from ....schema import facts
 from ...engine.counters import BoundedDict
-from ...engine.detector import Detector, Wanted
+from ...engine.detector import Wanted
 from ...engine.finding import Severity
 from ...engine.formatting import SECOND, duration, some
 from ...engine.traffic import ClientConnection, Traffic
@@ -24,8 +24,6 @@ INCONSISTENT = facts.error_code("INCONSISTENT_GROUP_PROTOCOL")
 
 
 class UnknownMember(GroupDetector):
-    """The coordinator says again and again that it does not know a member, or not in this generation."""
-
     id = "unknown-member"
     severity = Severity.MEDIUM
     title = "a member is told UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION or a fenced or stale epoch again and again"
@@ -76,8 +74,6 @@ class UnknownMember(GroupDetector):
 
 
 class FencedInstance(GroupDetector):
-    """Two processes use one group.instance.id."""
-
     id = "fenced-instance"
     severity = Severity.HIGH
     title = "a static member is fenced: two processes have the same group.instance.id"
@@ -156,8 +152,6 @@ class FencedInstance(GroupDetector):
 
 
 class InconsistentProtocol(GroupDetector):
-    """Members that have no assignor in common."""
-
     id = "inconsistent-group-protocol"
     severity = Severity.HIGH
     title = "a member has no assignor, or protocol, in common with its group"
@@ -220,8 +214,6 @@ _REFUSED = {facts.error_code(name): name for name in _REFUSALS}
 
 
 class GroupRefused(GroupDetector):
-    """The coordinator does not let a client in."""
-
     id = "group-refused"
     severity = Severity.HIGH
     title = "a client is refused by its group's coordinator: session timeout, size of the group, assignor"
@@ -259,6 +251,3 @@ class GroupRefused(GroupDetector):
             error=name,
             **conn.facts_of(exchange),
         )
-
-
-DETECTORS: tuple[type[Detector], ...] = (UnknownMember, FencedInstance, InconsistentProtocol, GroupRefused)

@@ -11,7 +11,6 @@ from ...engine.detector import Detector
 from ...engine.finding import Finding, Severity
 from ...engine.host import host_port, is_loopback, is_number, is_private, is_unspecified, same_place, split
 from ...engine.traffic import ClientConnection, Traffic, brokers_of
-from .refusals import DETECTORS as _REFUSALS
 
 _METADATA = facts.api_key("Metadata")
 _FIND_COORDINATOR = facts.api_key("FindCoordinator")
@@ -225,8 +224,6 @@ def _hint(conn: ClientConnection, address: str) -> str:
 
 
 class BrokenBrokerAddress(Detector):
-    """Two brokers advertise one address, or one advertises none."""
-
     id = "broken-broker-address"
     severity = Severity.HIGH
     title = "brokers advertise the same address twice, or an empty host, or port 0"
@@ -331,11 +328,3 @@ class FlappingBrokerAddress(Detector):
             f"{conn.where} says now {now}, now {before} for the address of broker {node}; "
             f"it came back {found.count + self.RETURNS - 1} times"
         )
-
-
-DETECTORS: tuple[type[Detector], ...] = (
-    UnreachableAdvertisedAddress,
-    BrokenBrokerAddress,
-    FlappingBrokerAddress,
-    *_REFUSALS,
-)

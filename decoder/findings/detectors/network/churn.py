@@ -14,7 +14,6 @@ from ...engine.formatting import SECOND, duration, number, several, times
 from ...engine.traffic import ClientConnection, Traffic
 from ...models.response_times import LONG_POLLS
 from .unanswered import awaits_nothing
-from .undecodable import Undecodable
 
 ROUTINE = facts.api_key_set(
     "ApiVersions", "Metadata", "SaslHandshake", "SaslAuthenticate", "FindCoordinator", "InitProducerId"
@@ -46,8 +45,6 @@ class _Brief:
 
 
 class ConnectionChurn(Detector):
-    """A client that connects, does one thing and goes away, over and over."""
-
     id = "connection-churn"
     severity = Severity.LOW
     title = "many short connections: a client made and thrown away for each record or request"
@@ -135,8 +132,6 @@ class ConnectionChurn(Detector):
 
 
 class UnusedConnections(Detector):
-    """Connections over which nothing was ever said."""
-
     id = "unused-connections"
     severity = Severity.INFO
     title = "connections that were opened and closed again without a single request"
@@ -183,8 +178,6 @@ class UnusedConnections(Detector):
 
 
 class ManyConnections(Detector):
-    """One client holds very many connections to one broker."""
-
     id = "many-connections"
     severity = Severity.INFO
     title = "one client that holds very many connections to one broker at the same time"
@@ -225,8 +218,6 @@ class ManyConnections(Detector):
 
 
 class ClosedByBroker(Detector):
-    """A broker ended a connection and left a request without an answer."""
-
     id = "closed-without-answer"
     severity = Severity.LOW
     title = "connections that the broker ended (idle ones too) while a request waited for its answer"
@@ -315,12 +306,3 @@ class ClosedByBroker(Detector):
                 "restarted, clients connect anew and send again"
             )
         return self.report(key, exchange, why, remedy, time_ns=conn.closed_ns, **conn.facts_of(exchange), idle=idle)
-
-
-DETECTORS: tuple[type[Detector], ...] = (
-    ConnectionChurn,
-    UnusedConnections,
-    ManyConnections,
-    ClosedByBroker,
-    Undecodable,
-)

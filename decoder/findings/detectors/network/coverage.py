@@ -14,8 +14,6 @@ from .unanswered import UnansweredRequest, awaits_nothing
 
 
 class NotInTheCapture(Detector):
-    """Connections of which one direction is missing, or the end while a request waits."""
-
     id = "not-in-the-capture"
     severity = Severity.INFO
     title = "connections of which the capture lacks one direction, or the end: what was answered is not known"
@@ -100,6 +98,3 @@ class NotInTheCapture(Detector):
         finding = self.report(key, exchange, why, remedy, time_ns=conn.last_ns, broker=conn.broker, connections=[])
         finding.about["connections"].append(conn.number)
         return finding
-
-
-DETECTORS: tuple[type[Detector], ...] = (NotInTheCapture,)

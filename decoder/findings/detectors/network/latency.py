@@ -12,8 +12,6 @@ from ...engine.finding import Finding, Severity
 from ...engine.formatting import SECOND, duration, number, some, times
 from ...engine.traffic import ClientConnection, Traffic
 from ...models.response_times import FETCH, JOIN_GROUP, SYNC_GROUP, ResponseTimes
-from ..cluster import throttling
-from .unanswered import UnansweredRequest
 
 
 @dataclass(slots=True)
@@ -27,8 +25,6 @@ class _Waited:
 
 
 class HeadOfLine(Detector):
-    """A request that waited until the long poll in front of it was over."""
-
     id = "head-of-line-blocking"
     severity = Severity.INFO
     title = "requests that wait behind a long poll on the same connection"
@@ -100,8 +96,6 @@ class _Late:
 
 
 class SlowAnswers(Detector):
-    """Answers of one broker that took much longer than the same API's usual ones, or are slow as a rule."""
-
     id = "slow-answers"
     severity = Severity.LOW
     title = "answers that take far longer than the same API's usual ones, or are slow as a rule"
@@ -206,8 +200,6 @@ class SlowAnswers(Detector):
 
 
 class SlowBroker(Detector):
-    """One broker is much slower than the others of its cluster, at the same API."""
-
     id = "slow-broker"
     severity = Severity.LOW
     title = "a broker that is much slower than the others of its cluster"
@@ -266,6 +258,3 @@ class SlowBroker(Detector):
             f"{conn.where} takes {duration(usual)} for {facts.api_name(api_key)} where the other {count} broker"
             f"{'s' if count > 1 else ''} of the cluster take{'' if count > 1 else 's'} {duration(other)} (medians)"
         )
-
-
-DETECTORS: tuple[type[Detector], ...] = (UnansweredRequest, HeadOfLine, SlowAnswers, SlowBroker, *throttling.DETECTORS)

@@ -11,8 +11,6 @@ from ...engine.traffic import ClientConnection
 
 
 class MalformedApiVersionsFallback(Detector):
-    """A broker that does not know the asked ApiVersions version must answer in version 0 (KIP-511)."""
-
     id = "malformed-api-versions-fallback"
     severity = Severity.HIGH
     title = "a broker refuses an ApiVersions version in a body that clients cannot read (KIP-511)"
@@ -40,8 +38,6 @@ class MalformedApiVersionsFallback(Detector):
 
 
 class SurplusBytes(Detector):
-    """A message is complete and its frame has bytes left over."""
-
     id = "surplus-bytes"
     severity = Severity.LOW
     title = "bytes are left over behind the end of a message"
@@ -70,8 +66,6 @@ class SurplusBytes(Detector):
 
 
 class ForbiddenNull(Detector):
-    """A field is null at a version that does not allow it."""
-
     id = "forbidden-null"
     severity = Severity.LOW
     title = "a field is null at a version that does not allow it"
@@ -94,6 +88,3 @@ class ForbiddenNull(Detector):
                 field=path,
                 **conn.facts,
             )
-
-
-DETECTORS: tuple[type[Detector], ...] = (MalformedApiVersionsFallback, SurplusBytes, ForbiddenNull)

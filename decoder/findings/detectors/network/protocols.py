@@ -5,7 +5,6 @@ from __future__ import annotations
 from ....connection.connection import Opaque
 from ....connection.exchange import Exchange, State
 from ....wire.frame import Direction
-from ...engine.detector import Detector
 from ...engine.finding import Severity
 from ...engine.traffic import ClientConnection
 from .endings import MOST_REQUEST, ConnectionStart, Ending, EndingDetector
@@ -35,8 +34,6 @@ def _of(conn: ClientConnection) -> str:
 
 
 class TlsOnPlaintextPort(EndingDetector):
-    """A TLS hello goes to a listener that speaks Kafka in clear."""
-
     id = "tls-on-plaintext-port"
     severity = Severity.HIGH
     title = "a client begins TLS on a listener without TLS"
@@ -64,8 +61,6 @@ class TlsOnPlaintextPort(EndingDetector):
 
 
 class PlaintextOnTlsPort(EndingDetector):
-    """Requests in clear go to a listener that wants TLS, which says so by an alert."""
-
     id = "plaintext-on-tls-port"
     severity = Severity.HIGH
     title = "a client sends requests in clear to a listener that wants TLS"
@@ -92,8 +87,6 @@ class PlaintextOnTlsPort(EndingDetector):
 
 
 class TlsHandshakeFailed(EndingDetector):
-    """Both sides speak TLS and one of them refuses the other, said by an alert in clear."""
-
     id = "tls-handshake-failed"
     severity = Severity.HIGH
     title = "a TLS handshake is refused by an alert"
@@ -123,8 +116,6 @@ class TlsHandshakeFailed(EndingDetector):
 
 
 class TlsTraffic(EndingDetector):
-    """Connections that are encrypted: nothing of what they say is seen here."""
-
     id = "tls-traffic"
     severity = Severity.INFO
     title = "connections are encrypted, so nothing that is said on them can be looked at"
@@ -145,8 +136,6 @@ class TlsTraffic(EndingDetector):
 
 
 class ForeignProtocol(EndingDetector):
-    """HTTP, SSH, a database's protocol ... on a Kafka port, or a Kafka client at somebody else's port."""
-
     id = "foreign-protocol"
     severity = Severity.MEDIUM
     title = "one side of a connection speaks another protocol than Kafka's"
@@ -206,8 +195,6 @@ class ForeignProtocol(EndingDetector):
 
 
 class FrameSize(EndingDetector):
-    """Frames above what the other side takes by default, and sizes that are none."""
-
     id = "frame-size"
     severity = Severity.MEDIUM
     title = "a frame is larger than the other side takes, or its size is absurd"
@@ -292,13 +279,3 @@ class FrameSize(EndingDetector):
 
 def _times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
-
-
-DETECTORS: tuple[type[Detector], ...] = (
-    TlsOnPlaintextPort,
-    PlaintextOnTlsPort,
-    TlsHandshakeFailed,
-    TlsTraffic,
-    ForeignProtocol,
-    FrameSize,
-)

@@ -149,8 +149,6 @@ class ClosedAtOnce(EndingDetector):
 
 
 class ProxyNotLetIn(Detector):
-    """The proxy's own login, or its TLS handshake, is not accepted by a broker: no fault of the clients it stands for."""
-
     id = "proxy-not-let-in"
     severity = Severity.HIGH
     title = "the proxy's own login, or TLS handshake, fails at a broker"
@@ -179,6 +177,3 @@ class ProxyNotLetIn(Detector):
             if found.count > 1
             else f"{what} at {conn.where} failed: a connection of {conn.client_host or 'a client'} was ended"
         )
-
-
-DETECTORS: tuple[type[Detector], ...] = (ConnectionRefused, ClosedAtOnce, ProxyNotLetIn)

@@ -26,8 +26,6 @@ def shown_ns(conn: ClientConnection, exchange: Exchange) -> int:
 
 
 class UnansweredRequest(Detector):
-    """A request that got no answer for longer than clients wait."""
-
     id = "unanswered-request"
     severity = Severity.HIGH
     title = "requests that get no answer, for longer than clients wait or until the client gives up"

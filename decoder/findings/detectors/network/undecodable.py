@@ -10,8 +10,6 @@ from ...engine.traffic import ClientConnection
 
 
 class Undecodable(Detector):
-    """A frame that this program cannot read."""
-
     id = "undecodable-frame"
     severity = Severity.LOW
     title = "frames that cannot be decoded: an unknown API or version, or bytes that break the protocol"

@@ -8,12 +8,10 @@ from functools import partial
 from ....connection.exchange import Exchange
 from ....records import RecordsError, compress
 from ...engine.counters import LruDict
-from ...engine.detector import Detector
 from ...engine.finding import Finding, Severity
 from ...engine.formatting import SECOND, number, size, some
 from ...engine.traffic import ClientConnection, Traffic
 from ...models.produce import PRODUCE, PartitionProduceData, ProduceDetector, ProduceRequest
-from . import corrupt
 
 _HEADER = 61  # bytes of a batch in front of its records
 _ZSTD = 4
@@ -71,8 +69,6 @@ class _Windows:
 
 
 class TinyBatches(ProduceDetector):
-    """Many requests a second, with next to nothing in each batch."""
-
     id = "tiny-batches"
     severity = Severity.LOW
     title = "a producer sends many batches of one or two small records (linger.ms, batch.size)"
@@ -147,8 +143,6 @@ class TinyBatches(ProduceDetector):
 
 
 class Uncompressed(ProduceDetector):
-    """Much data in big batches, and none of it compressed although it could be."""
-
     id = "uncompressed-batches"
     severity = Severity.LOW
     title = "a producer sends much compressible data without compression (compression.type)"
@@ -216,8 +210,6 @@ class Uncompressed(ProduceDetector):
 
 
 class Skew(ProduceDetector):
-    """One partition of many gets nearly everything."""
-
     id = "partition-skew"
     severity = Severity.INFO
     title = "one partition gets most of a producer's records"
@@ -292,6 +284,3 @@ def _without_key(parts: list[PartitionProduceData]) -> bool:
         return bool(looked) and all(next(b.records()).key is None for b in looked if b.announced)
     except (RecordsError, StopIteration):
         return False
-
-
-DETECTORS: tuple[type[Detector], ...] = (TinyBatches, Uncompressed, Skew, *corrupt.DETECTORS)

@@ -10,7 +10,6 @@ from ....connection.exchange import Exchange, State
 from ....records import Batch, Message, Partial, RecordsError, batches
 from ....schema.facts import api_key, error_code
 from ...engine.counters import LruDict
-from ...engine.detector import Detector
 from ...engine.finding import Finding, Severity
 from ...engine.formatting import times, topic_name
 from ...engine.layout import layout
@@ -23,8 +22,6 @@ FORMAT_2 = 3
 
 
 class CorruptBatches(ProduceDetector):
-    """A batch whose CRC does not fit its bytes, or that a broker finds damaged."""
-
     id = "corrupt-batch"
     severity = Severity.HIGH
     title = "a record batch or message is damaged (CORRUPT_MESSAGE, a wrong CRC)"
@@ -185,6 +182,3 @@ def _areas(
             data = one[part["records"]]
             if data:
                 yield topic_name(exchange, each[name_at]), one[part[number]], data
-
-
-DETECTORS: tuple[type[Detector], ...] = (CorruptBatches,)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ....connection.exchange import Exchange, State
 from ....schema.facts import error_code, error_code_set, error_name
 from ...engine.counters import LruDict
-from ...engine.detector import Detector, Wanted
+from ...engine.detector import Wanted
 from ...engine.finding import Severity
 from ...engine.formatting import times
 from ...engine.layout import layout
@@ -28,8 +28,6 @@ class _Owner(NamedTuple):
 
 
 class Fenced(ProduceDetector):
-    """A producer is told that a newer one has its id."""
-
     id = "producer-fenced"
     severity = Severity.HIGH
     title = "a producer is fenced: another one took its transactional id, or its transaction was aborted"
@@ -118,8 +116,6 @@ class Fenced(ProduceDetector):
 
 
 class UnknownProducer(ProduceDetector):
-    """The broker has forgotten a producer id."""
-
     id = "unknown-producer-id"
     severity = Severity.MEDIUM
     title = "a broker does not know a producer id any more (UNKNOWN_PRODUCER_ID)"
@@ -164,6 +160,3 @@ class UnknownProducer(ProduceDetector):
             f"{conn.where} answers {exchange.api} v{exchange.api_version} of {conn.who}{where} with {error_name(code)} "
             f"({times(finding.count)})"
         )
-
-
-DETECTORS: tuple[type[Detector], ...] = (Fenced, UnknownProducer)

@@ -8,12 +8,10 @@ from ....connection.exchange import Exchange, State
 from ....records import Batch
 from ....schema.facts import error_code, error_name
 from ...engine.counters import LruDict
-from ...engine.detector import Detector
 from ...engine.finding import Finding, Severity
 from ...engine.formatting import SECOND, times
 from ...engine.traffic import ClientConnection, Traffic
 from ...models.produce import PRODUCE, PartitionProduceData, ProduceDetector, ProduceReader
-from . import fenced, transactions
 
 _PARTITIONS = 10_000
 _MASK = 0x7FFFFFFF  # sequences run from 0 to 2^31 - 1 and begin again
@@ -50,8 +48,6 @@ class _Sequence:
 
 
 class OutOfOrder(ProduceDetector):
-    """A broker does not take a batch because the one before it is missing."""
-
     id = "out-of-order-sequence"
     severity = Severity.HIGH
     title = "a batch comes out of its producer's sequence (OUT_OF_ORDER_SEQUENCE_NUMBER)"
@@ -160,8 +156,6 @@ class OutOfOrder(ProduceDetector):
 
 
 class DuplicateSends(ProduceDetector):
-    """A batch is sent again although it was acknowledged."""
-
     id = "duplicate-sends"
     severity = Severity.LOW
     title = "a producer sends a batch again that was acknowledged before (DUPLICATE_SEQUENCE_NUMBER)"
@@ -229,8 +223,6 @@ class DuplicateSends(ProduceDetector):
 
 
 class TooManyInFlight(ProduceDetector):
-    """An idempotent producer has more than five batches of a partition in flight."""
-
     id = "too-many-in-flight"
     severity = Severity.LOW
     title = "an idempotent producer has more than five requests in flight for a partition (max.in.flight)"
@@ -277,12 +269,3 @@ class TooManyInFlight(ProduceDetector):
                 self._flying[at] = flying
             elif at in self._flying:
                 del self._flying[at]
-
-
-DETECTORS: tuple[type[Detector], ...] = (
-    OutOfOrder,
-    DuplicateSends,
-    TooManyInFlight,
-    *fenced.DETECTORS,
-    *transactions.DETECTORS,
-)

@@ -14,7 +14,7 @@ from ...engine.formatting import SECOND, size, some, times
 from ...engine.traffic import ClientConnection, Traffic
 from ...models.produce import PRODUCE, PartitionProduceData, ProduceDetector, ProduceRequest
 from ..security.authorization import DENIED
-from . import resent, retries
+from . import retries
 
 _LISTED = 20
 """Client ids and topics that a finding about acks names."""
@@ -51,8 +51,6 @@ def _report_acks(
 
 
 class AcksNone(ProduceDetector):
-    """acks=0: the broker does not answer, so nobody knows whether a record arrived."""
-
     id = "acks-0"
     severity = Severity.MEDIUM
     title = "a producer does not ask whether its records arrive (acks=0)"
@@ -106,8 +104,6 @@ class AcksNone(ProduceDetector):
 
 
 class AcksLeader(ProduceDetector):
-    """acks=1: the leader alone has the record when it is acknowledged."""
-
     id = "acks-1"
     severity = Severity.INFO
     title = "a producer waits for the leader alone (acks=1)"
@@ -130,8 +126,6 @@ class AcksLeader(ProduceDetector):
 
 
 class TooLarge(ProduceDetector):
-    """A batch is larger than its topic or broker takes."""
-
     id = "produce-too-large"
     severity = Severity.HIGH
     title = "a record batch is larger than the topic or broker takes"
@@ -307,8 +301,6 @@ ELSEWHERE = (
 
 
 class Refused(ProduceDetector):
-    """Produce is answered with an error that has no detector of its own."""
-
     id = "produce-refused"
     severity = Severity.HIGH
     title = "a broker refuses what a producer sends: rights, timeouts, storage, invalid records"
@@ -346,6 +338,3 @@ class Refused(ProduceDetector):
                 f"{times(finding.count)}, for {some(places)}"
                 + (f": {finding.about['text']!r}" if finding.about["text"] else "")
             )
-
-
-DETECTORS: tuple[type[Detector], ...] = (AcksNone, AcksLeader, TooLarge, Refused, *retries.DETECTORS, *resent.DETECTORS)

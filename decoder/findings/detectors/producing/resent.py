@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from ....connection.exchange import Exchange
 from ....schema.facts import error_code_set, error_name
 from ...engine.counters import LruDict
-from ...engine.detector import Detector
 from ...engine.finding import Finding, Severity
 from ...engine.formatting import times
 from ...engine.traffic import ClientConnection, Traffic
@@ -34,8 +33,6 @@ class _Partition:
 
 
 class Resent(ProduceDetector):
-    """Without idempotence, a batch that is sent again may be written behind later ones, or twice."""
-
     id = "resent-without-idempotence"
     severity = Severity.LOW
     title = "a producer without idempotence sends batches again: records change their order, or may be there twice"
@@ -123,6 +120,3 @@ class Resent(ProduceDetector):
 
 def _outcome(code: int) -> str:
     return "no answer came to the first" if code == _NO_ANSWER else f"the first was answered with {error_name(code)}"
-
-
-DETECTORS: tuple[type[Detector], ...] = (Resent,)

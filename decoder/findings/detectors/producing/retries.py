@@ -9,7 +9,6 @@ from typing import Any
 from ....connection.exchange import Exchange, State
 from ....schema.facts import error_code, error_code_set, error_name
 from ...engine.counters import LruDict
-from ...engine.detector import Detector
 from ...engine.finding import Finding, Severity
 from ...engine.formatting import SECOND, duration, some, times
 from ...engine.traffic import ClientConnection, Traffic
@@ -160,8 +159,6 @@ class _RefusedPartitions:
 
 
 class LeaderRetries(ProduceDetector):
-    """Produce goes to a broker that does not lead the partition, or nobody does."""
-
     id = "produce-leader-retries"
     severity = Severity.INFO
     title = "a producer writes to a broker that does not lead the partition (NOT_LEADER_OR_FOLLOWER and its like)"
@@ -222,8 +219,6 @@ class LeaderRetries(ProduceDetector):
 
 
 class TooFewReplicas(ProduceDetector):
-    """acks=all, and fewer replicas in sync than min.insync.replicas asks for."""
-
     id = "not-enough-replicas"
     severity = Severity.HIGH
     title = "a partition has fewer replicas in sync than min.insync.replicas"
@@ -260,6 +255,3 @@ class TooFewReplicas(ProduceDetector):
             "partitions); min.insync.replicas should be below the replication factor (2 of 3), or one broker that "
             "restarts stops all producers",
         )
-
-
-DETECTORS: tuple[type[Detector], ...] = (LeaderRetries, TooFewReplicas)

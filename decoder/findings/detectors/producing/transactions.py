@@ -55,8 +55,6 @@ class _Open:
 
 
 class OpenTooLong(ProduceDetector):
-    """A transaction is open for longer than its timeout, or its producer went away and left it open."""
-
     id = "transaction-left-open"
     severity = Severity.HIGH
     title = "a transaction does not end: it outlives transaction.timeout.ms, or its producer went away"
@@ -181,8 +179,6 @@ class OpenTooLong(ProduceDetector):
 
 
 class ConcurrentTransactions(ProduceDetector):
-    """A producer waits for its previous transaction again and again."""
-
     id = "concurrent-transactions"
     severity = Severity.MEDIUM
     title = "a transaction cannot begin because the one before does not finish (CONCURRENT_TRANSACTIONS)"
@@ -241,8 +237,6 @@ class ConcurrentTransactions(ProduceDetector):
 
 
 class TransactionState(ProduceDetector):
-    """The broker or coordinator refuses what a producer wants to do in the state that its transaction is in."""
-
     id = "transaction-refused"
     severity = Severity.HIGH
     title = "a request does not fit the state of its transaction (INVALID_TXN_STATE and its like)"
@@ -300,8 +294,6 @@ class TransactionState(ProduceDetector):
 
 
 class ManyAborts(Detector):
-    """A producer rolls back much of what it does."""
-
     id = "transactions-aborted"
     severity = Severity.LOW
     title = "many of a producer's transactions are aborted"
@@ -345,6 +337,3 @@ class ManyAborts(Detector):
             Severity.MEDIUM if share >= self.NEARLY_ALL and len(outcomes) == self.LOOKED_AT else Severity.LOW
         )
         finding.seen = f"{aborted} of the last {len(outcomes)} transactions of {name!r} ({conn.who}) were aborted"
-
-
-DETECTORS: tuple[type[Detector], ...] = (OpenTooLong, ConcurrentTransactions, TransactionState, ManyAborts)

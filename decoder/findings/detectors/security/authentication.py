@@ -17,7 +17,6 @@ from ...engine.finding import Finding, Severity
 from ...engine.host import is_loopback, split
 from ...engine.traffic import ClientConnection, Traffic
 from ..network.endings import ConnectionStart, Ending, EndingDetector
-from .authorization import DETECTORS as _AUTHORIZATION
 
 _HANDSHAKE = facts.api_key("SaslHandshake")
 _AUTHENTICATE = facts.api_key("SaslAuthenticate")
@@ -105,8 +104,6 @@ class _Authenticates(Detector):
 
 
 class SaslMechanismMismatch(_Authenticates):
-    """The client asks for a mechanism that the listener has not enabled."""
-
     id = "sasl-mechanism-mismatch"
     severity = Severity.HIGH
     title = "a client asks for a SASL mechanism that the broker has not enabled"
@@ -136,8 +133,6 @@ class SaslMechanismMismatch(_Authenticates):
 
 
 class SaslAuthenticationFailed(_Authenticates):
-    """The broker refuses the credentials; one finding however often the client tries."""
-
     id = "sasl-authentication-failed"
     severity = Severity.HIGH
     title = "a broker refuses a client's credentials"
@@ -214,8 +209,6 @@ def _cause(mechanism: str, reason: str) -> tuple[str, str]:
 
 
 class CredentialsInClear(_Authenticates):
-    """Passwords and tokens travel unencrypted. That they can be read here is the proof."""
-
     id = "credentials-in-clear"
     severity = Severity.MEDIUM
     title = "passwords or tokens travel without TLS"
@@ -255,8 +248,6 @@ class CredentialsInClear(_Authenticates):
 
 
 class SaslOutOfTurn(_Authenticates):
-    """SASL where the broker expects none: the listener has no SASL, or the steps are in the wrong order."""
-
     id = "sasl-out-of-turn"
     severity = Severity.HIGH
     title = "a client speaks SASL when or where the broker expects none (ILLEGAL_SASL_STATE)"
@@ -327,8 +318,6 @@ class RequestBeforeAuthentication(EndingDetector):
 
 
 class SaslSessionExpired(_Authenticates):
-    """A session ends by connections.max.reauth.ms or the token's life, and the client has not re-authenticated."""
-
     id = "sasl-session-expired"
     severity = Severity.MEDIUM
     title = "a client does not re-authenticate in time, and the broker closes the connection (KIP-368)"
@@ -394,14 +383,3 @@ def _tries(finding: Finding) -> str:
         return ""
     over = ((finding.last_ns or 0) - (finding.first_ns or 0)) / 1e9
     return f"; {finding.count} times in {over:.0f} s"
-
-
-DETECTORS: tuple[type[Detector], ...] = (
-    SaslMechanismMismatch,
-    SaslAuthenticationFailed,
-    CredentialsInClear,
-    SaslOutOfTurn,
-    RequestBeforeAuthentication,
-    SaslSessionExpired,
-    *_AUTHORIZATION,
-)

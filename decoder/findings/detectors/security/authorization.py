@@ -159,6 +159,3 @@ def _named(kind: str, names: dict[str, Any], exchange: Exchange) -> str | None:
 
 def _times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
-
-
-DETECTORS: tuple[type[Detector], ...] = (AuthorizationFailed,)

@@ -35,8 +35,6 @@ class _Feature(Detector):
 
 
 class IdempotenceUnused(_Feature):
-    """A producer that waits for all replicas, and has no producer id."""
-
     id = "idempotence-unused"
     title = "a producer with acks=all works without idempotence (KIP-98)"
     apis = frozenset({PRODUCE, INIT_PRODUCER_ID})
@@ -88,8 +86,6 @@ class IdempotenceUnused(_Feature):
 
 
 class StaticMembershipUnused(_Feature):
-    """Consumers that leave their group and come back, each time with two rebalances."""
-
     id = "static-membership-unused"
     title = "consumers leave their group and join it again, without group.instance.id (KIP-345)"
     apis = frozenset({JOIN_GROUP, LEAVE_GROUP})
@@ -137,8 +133,6 @@ class StaticMembershipUnused(_Feature):
 
 
 class ClassicGroupProtocol(_Feature):
-    """Classic groups on brokers of 4.0 and newer."""
-
     id = "classic-group-protocol"
     title = "consumer groups use the classic protocol where the new one is there (KIP-848)"
     apis = frozenset({JOIN_GROUP})
@@ -204,8 +198,6 @@ class _FetchFeature(_Feature):
 
 
 class TopicIdsUnused(_FetchFeature):
-    """FetchReader by name, where ids are offered."""
-
     id = "topic-ids-unused"
     title = "a consumer fetches by topic names where topic ids are offered (KIP-516)"
     apis = frozenset({FETCH})
@@ -236,8 +228,6 @@ class TopicIdsUnused(_FetchFeature):
 
 
 class RackUnaware(_FetchFeature):
-    """Brokers in several racks, and a consumer that does not say where it is."""
-
     id = "rack-unaware-fetch"
     title = "a consumer does not say its rack, and brokers are in several (KIP-392)"
     apis = frozenset({METADATA, FETCH})
@@ -293,12 +283,3 @@ class RackUnaware(_FetchFeature):
             return False
         # Followers fetch too, and have no rack to name.
         return exchange.api_version >= 15 or bool(message["replica_id"] < 0)
-
-
-DETECTORS: tuple[type[Detector], ...] = (
-    IdempotenceUnused,
-    StaticMembershipUnused,
-    ClassicGroupProtocol,
-    TopicIdsUnused,
-    RackUnaware,
-)

@@ -18,8 +18,6 @@ _ROUTINE = facts.api_key_set("ApiVersions", "Metadata", "FindCoordinator", "Sasl
 
 
 class ClosedOnFirstRequest(EndingDetector):
-    """A broker ends connections at the very first request, and nobody from that host ever got an answer."""
-
     id = "closed-on-first-request"
     severity = Severity.HIGH
     title = "a broker closes connections on the very first request: older than ApiVersions, or it takes none"
@@ -78,8 +76,6 @@ class _Seen:
 
 
 class ClientTooNew(Detector):
-    """A client says who it is, and needs newer brokers than this one."""
-
     id = "client-too-new"
     severity = Severity.HIGH
     title = "a client whose release needs newer brokers than the one it talks to"
@@ -146,6 +142,3 @@ class ClientTooNew(Detector):
                     f"{seen.release}; "
                     + ("some of what it asked was answered" if seen.worked else "it got no further than Metadata")
                 )
-
-
-DETECTORS: tuple[type[Detector], ...] = (ClosedOnFirstRequest, ClientTooNew)

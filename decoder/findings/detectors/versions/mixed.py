@@ -24,8 +24,6 @@ def _differences_text(keys: list[int], one: Table, other: Table) -> str:
 
 
 class MixedVersions(Detector):
-    """Different ApiVersions answers within a cluster, at one time or one after the other."""
-
     id = "mixed-broker-versions"
     severity = Severity.INFO
     title = "brokers of one cluster offer different versions, or one changed what it offers"
@@ -78,8 +76,6 @@ class MixedVersions(Detector):
 
 
 class VersionOfAnotherBroker(Detector):
-    """A version that this broker does not offer, and another one of the cluster does."""
-
     id = "version-of-another-broker"
     severity = Severity.HIGH
     title = "a client uses at one broker a version that only another broker of the cluster offers"
@@ -121,7 +117,3 @@ class VersionOfAnotherBroker(Detector):
             f"{conn.who} used {exchange.api} v{exchange.api_version} {times(finding.count)} at {conn.where}, which serves "
             f"{version_range(check.served)} and {what[outcome]}; {check.other} of the same cluster offers it"
         )
-
-
-DETECTORS: tuple[type[Detector], ...] = (MixedVersions,)
-"""`VersionOfAnotherBroker` is among the contradictions."""

@@ -144,8 +144,6 @@ class _Names:
 
 
 class ChangedIdentity(Detector):
-    """A connection on which the client id or the software changes."""
-
     id = "client-identity-changes"
     severity = Severity.LOW
     title = "a connection changes its client id or software: several clients share it"
@@ -188,6 +186,3 @@ class ChangedIdentity(Detector):
 
     def closed(self, conn: ClientConnection) -> None:
         self._names.pop(conn.number, None)
-
-
-DETECTORS: tuple[type[Detector], ...] = (OddCorrelationIds, ChangedIdentity)

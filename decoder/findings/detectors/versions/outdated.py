@@ -64,8 +64,6 @@ class _Client:
 
 
 class RemovedVersions(Detector):
-    """Versions that a Kafka 4 broker does not take any more, used with a broker that still does."""
-
     id = "removed-in-kafka-4"
     severity = Severity.MEDIUM
     title = "a client uses versions that Kafka 4.0 dropped (KIP-896)"
@@ -125,8 +123,6 @@ class RemovedVersions(Detector):
 
 
 class OldRecordFormat(Detector):
-    """Records of magic 0 and 1 to or from a broker that stores magic 2."""
-
     id = "old-record-format"
     severity = Severity.LOW
     title = "records travel in the formats before Kafka 0.11 (magic 0 and 1), and the broker converts them"
@@ -184,8 +180,6 @@ class OldRecordFormat(Detector):
 
 
 class FarBehind(Detector):
-    """A client whose newest versions are years older than what its broker offers."""
-
     id = "client-far-behind"
     severity = Severity.INFO
     title = "a client uses nothing that came within the last releases its broker has"
@@ -324,6 +318,3 @@ class CompressionOff(Detector):
             f"which offers Produce {version_range(table[PRODUCE])}: with it this client cannot use gzip, snappy or lz4"
             f"{'; where v0 is offered it compresses' if tally[2] else ''}"
         )
-
-
-DETECTORS: tuple[type[Detector], ...] = (RemovedVersions, OldRecordFormat, FarBehind, CompressionOff)

@@ -26,7 +26,6 @@ from ...models.offered_versions import (
     since,
     version_range,
 )
-from . import mixed, outdated
 
 LET_NEGOTIATE = (
     "let it negotiate: kafka-python without api_version, librdkafka without api.version.request=false and "
@@ -78,8 +77,6 @@ def ahead(exchange: Exchange, ends: tuple[int, int] | None) -> tuple[str, str, s
 
 
 class UnsupportedVersion(Detector):
-    """UNSUPPORTED_VERSION in an answer: asked above or below what is offered, or a feature that is off."""
-
     id = "unsupported-version"
     severity = Severity.HIGH
     title = "a broker answers UNSUPPORTED_VERSION"
@@ -153,8 +150,6 @@ class UnsupportedVersion(Detector):
 
 
 class ClosedOnVersion(Detector):
-    """The broker closes the connection on a version that it does not serve: clients see EOF, and nothing else."""
-
     id = "closed-on-version"
     severity = Severity.HIGH
     title = "a broker closes the connection because of a request's version"
@@ -203,8 +198,6 @@ class ClosedOnVersion(Detector):
 
 
 class ApiVersionsIgnored(Detector):
-    """A client was told what the broker offers, on this very connection, and uses something else."""
-
     id = "api-versions-ignored"
     severity = Severity.HIGH
     title = "a client uses versions that the broker's ApiVersions answer does not offer (KIP-35)"
@@ -264,8 +257,6 @@ class _Asking:
 
 
 class ApiVersionsFallback(Detector):
-    """ApiVersions asked with a version that the broker does not know, and asked again (KIP-511)."""
-
     id = "api-versions-fallback"
     severity = Severity.INFO
     title = "clients ask ApiVersions twice because their first version is too new (KIP-511)"
@@ -345,8 +336,6 @@ class ApiVersionsFallback(Detector):
 
 
 class NoApiVersions(Detector):
-    """A client that never asks which versions the broker has: it speaks fixed ones."""
-
     id = "no-api-versions"
     severity = Severity.INFO
     title = "a client speaks fixed versions, without asking ApiVersions (KIP-35)"
@@ -409,14 +398,3 @@ class NoApiVersions(Detector):
     @staticmethod
     def _who(conn: ClientConnection) -> tuple[str, str]:
         return conn.client_host, conn.client_id or ""
-
-
-DETECTORS: tuple[type[Detector], ...] = (
-    UnsupportedVersion,
-    ClosedOnVersion,
-    ApiVersionsIgnored,
-    ApiVersionsFallback,
-    NoApiVersions,
-    *outdated.DETECTORS,
-    *mixed.DETECTORS,
-)
