@@ -1,6 +1,6 @@
-"""All detectors together: told what happens, asked for findings at any time.
+"""Runs all detectors over events; findings can be read at any time.
 
-Detectors stand beside the traffic: one that raises loses the exchange that it was told of, and that is a finding too.
+A detector that raises loses only the event it was handling, and that is reported as a finding.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from .engine.formatting import times
 from .engine.traffic import ClientConnection, Traffic
 
 _BEGINNINGS = facts.api_key_set("ApiVersions", "SaslHandshake", "SaslAuthenticate")
-"""What connections begin with: every detector of the API hears of it."""
+"""What connections begin with: every detector of the API gets these."""
 _MOST_KINDS = 256
-"""Of a connection, at most so many kinds of exchanges are known; a client may make up client ids."""
+"""Most kinds of exchanges remembered per connection; a client may make up client ids."""
 _MOST_ROUTES = 1024
-"""Pairs of API and version, of which a client may make up 2^32."""
+"""Most pairs of API and version; a client may make up 2^32."""
 
 
 class _Route(NamedTuple):
-    """Who hears of exchanges of one API and version: of requests, of all that are done, of the first that goes well of its
-    kind on a connection, and of those like it."""
+    """The listeners for one API and version: for requests, for finished exchanges that failed, for the first success of its
+    kind on a connection, and for those that follow."""
 
     requests: tuple[Listener, ...]
     failed: tuple[Listener, ...]
@@ -37,7 +37,7 @@ class _Route(NamedTuple):
 
 
 class Inspector:
-    """Feed it events in order (or whole exchanges with `look`); `findings()` may be asked again and again.
+    """Feed it events in order (or whole exchanges with `look`); `findings()` may be called again and again.
 
     `only`: the ids of the detectors to run, all by default.
     """
@@ -49,7 +49,7 @@ class Inspector:
         self._listeners: list[Listener] = [*self.traffic.models.values(), *self._detectors]
         self._faults: dict[str, Finding] = {}
         self._routes: dict[tuple[int, int], _Route] = {}
-        self._on_opened, self._on_stray, self._on_closed = map(self._hearing, ("opened", "stray", "closed"))
+        self._on_opened, self._on_stray, self._on_closed = map(self._handling, ("opened", "stray", "closed"))
 
     def _route(self, exchange: Exchange) -> _Route:
         key, version = exchange.api_key, exchange.api_version
@@ -57,9 +57,9 @@ class Inspector:
         if route is None:
             concerned = [d for d in self._listeners if d.apis is None or key in d.apis]
             concerned = [d for d in concerned if d.concerns(key, version)]
-            done = [d for d in concerned if d.hears("done")]
+            done = [d for d in concerned if d.handles("done")]
             route = _Route(
-                tuple(d for d in concerned if d.hears("request")),
+                tuple(d for d in concerned if d.handles("request")),
                 tuple(done),
                 tuple(d for d in done if d.wanted is not Wanted.FAILED),
                 tuple(d for d in done if d.wanted is Wanted.ALL),
@@ -69,8 +69,8 @@ class Inspector:
             self._routes[key, version] = route
         return route
 
-    def _hearing(self, name: str) -> list[Listener]:
-        return [d for d in self._listeners if d.hears(name)]
+    def _handling(self, name: str) -> list[Listener]:
+        return [d for d in self._listeners if d.handles(name)]
 
     def feed(self, event: ConnectionEvent) -> None:
         """Take one event."""
@@ -79,11 +79,11 @@ class Inspector:
         elif isinstance(event, ExchangeDone):
             self.done(event.exchange)
         elif isinstance(event, Opened):
-            conn = self.traffic.opened(
+            opened = self.traffic.opened(
                 event.connection, event.client, event.broker, event.time_ns, event.established
             )
-            conn.complete, conn.tls = event.complete, event.tls
-            self._notify(self._on_opened, lambda d: d.opened(conn))
+            opened.complete, opened.tls = event.complete, event.tls
+            self._notify(self._on_opened, lambda d: d.opened(opened))
         elif isinstance(event, Closed):
             ended = self.traffic.connections.get(event.connection)
             if ended is not None:
@@ -96,12 +96,12 @@ class Inspector:
             self.stray(event.connection, event.opaque)
         elif isinstance(event, Missing):
             self.traffic.at(event.time_ns)
-            torn = self.traffic.connections.get(event.connection)
-            if torn is not None:
+            conn = self.traffic.connections.get(event.connection)
+            if conn is not None:
                 size = event.size + event.unread
-                torn.lost += size
-                torn.gone[event.direction] += size
-                torn.troubled = True
+                conn.lost += size
+                conn.gone[event.direction] += size
+                conn.failing = True
 
     def request(self, exchange: Exchange) -> None:
         """A request is complete."""
@@ -114,7 +114,7 @@ class Inspector:
                 self._fault(detector, error, exchange)
 
     def done(self, exchange: Exchange) -> None:
-        """An exchange is done."""
+        """An exchange has finished."""
         conn = self.traffic.done(exchange)
         self.traffic.mark_injected(conn, exchange)
         for detector in self._concerned(conn, exchange):
@@ -124,36 +124,36 @@ class Inspector:
                 self._fault(detector, error, exchange)
 
     def _concerned(self, conn: ClientConnection, exchange: Exchange) -> tuple[Listener, ...]:
-        """The detectors that want an exchange that is done."""
+        """The listeners that get a finished exchange."""
         route = self._route(exchange)
         try:
-            troubled = exchange.api_key in _BEGINNINGS or not exchange.succeeded
-        except Exception:  # a fault of the decoder: each detector that meets it says so
-            troubled = True
-        if troubled:
-            conn.troubled = True
+            failing = exchange.api_key in _BEGINNINGS or not exchange.succeeded
+        except Exception:  # a fault of the decoder: each detector that meets it reports it
+            failing = True
+        if failing:
+            conn.failing = True
             return route.failed
-        if conn.troubled:
-            conn.troubled = False
+        if conn.failing:
+            conn.failing = False
             conn.forget_kinds()
             return route.failed
         kind = exchange.api_key, exchange.api_version, exchange.client_id
-        if kind in conn.kinds:
+        if kind in conn.seen_kinds:
             return route.usual
-        if len(conn.kinds) < _MOST_KINDS:
-            conn.kinds.add(kind)
+        if len(conn.seen_kinds) < _MOST_KINDS:
+            conn.seen_kinds.add(kind)
         return route.new
 
     def stray(self, connection: int, opaque: Opaque) -> None:
-        """Bytes that are no requests or responses."""
+        """Bytes that are not requests or responses."""
         self.traffic.at(opaque.time_ns)
         conn = self.traffic.connections.get(connection)
         if conn is not None:
-            conn.troubled = True
+            conn.failing = True
             self._notify(self._on_stray, lambda d: d.stray(conn, opaque))
 
     def look(self, exchange: Exchange) -> None:
-        """A whole exchange at once, where requests and responses do not come one by one."""
+        """A whole exchange at once, where requests and responses do not arrive one by one."""
         if exchange.request is not None:
             self.request(exchange)
         if exchange.state is not State.PENDING:
@@ -163,11 +163,11 @@ class Inspector:
         for detector in wanted:
             try:
                 callback(detector)
-            except Exception as error:  # a fault of ours must not end the inspection
+            except Exception as error:  # a fault of a detector must not end the inspection
                 self._fault(detector, error)
 
     def _fault(self, detector: Listener, error: Exception, exchange: Exchange | None = None) -> None:
-        """A detector raised: it loses what it was told just now, and is told of what follows."""
+        """A listener raised: it loses this event and gets the following ones."""
         found = self._faults.get(detector.id)
         if found is None:
             found = self._faults[detector.id] = Finding(
@@ -185,7 +185,7 @@ class Inspector:
         found.seen = f"the detector {detector.id} failed {times(found.count)}"
 
     def findings(self) -> list[Finding]:
-        """What was found so far, the worst first, and of the same severity the most frequent first."""
+        """All findings so far, the worst first, and within a severity the most frequent first."""
         found: list[Finding] = []
         for detector in self._detectors:
             try:
@@ -193,14 +193,14 @@ class Inspector:
             except Exception as error:  # see `_notify`; findings may be asked for again and again, and this counts once
                 if detector.id not in self._faults:
                     self._fault(detector, error)
-            detector.beside(found)
+            detector.after_others(found)
             found += detector.findings()
         found.extend(self._faults.values())
         return sorted(found, key=lambda f: (-f.severity.rank, -f.count))
 
 
 def inspect(exchanges: Iterable[Exchange]) -> list[Finding]:
-    """The findings of exchanges; of a whole capture, rather feed its events: they tell of connections too."""
+    """The findings of exchanges. For a whole capture, feed its events instead: they include connections."""
     inspector = Inspector()
     for exchange in exchanges:
         inspector.look(exchange)

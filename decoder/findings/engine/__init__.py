@@ -1,1 +1,1 @@
-"""What all detectors share: findings, the traffic, and the inspector that hands them what happens."""
+"""What all detectors share: findings, the state of the traffic, counters and text."""

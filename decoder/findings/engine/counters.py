@@ -1,4 +1,4 @@
-"""Counting in bounded memory: events per second, a spread of durations, dicts that forget what is oldest."""
+"""Counting in bounded memory: events per second, a histogram of durations, dicts that drop the oldest entries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ V = TypeVar("V")
 
 
 class BoundedDict(dict[K, V]):
-    """A dict of at most `limit` entries; the one that was put in first makes place."""
+    """A dict of at most `limit` entries: drops the one inserted first."""
 
     def __init__(self, limit: int = 4096) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class BoundedDict(dict[K, V]):
             del self[next(iter(self))]
 
     def of(self, key: K, make: Callable[[], V]) -> V:
-        """The value of a key, made when it is new."""
+        """The value of a key, made if it is missing."""
         found = self.get(key)
         if found is None:
             found = self[key] = make()
@@ -45,7 +45,7 @@ class BoundedDict(dict[K, V]):
 
 
 class LruDict(OrderedDict[K, V], Generic[K, V]):
-    """A dict of at most `limit` items; what was not asked for the longest goes first."""
+    """A dict of at most `limit` entries: drops the one least recently used by `of`."""
 
     def __init__(self, limit: int) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class LruDict(OrderedDict[K, V], Generic[K, V]):
             self.popitem(last=False)
 
     def of(self, key: K, make: Callable[[], V]) -> V:
-        """The value of a key, made when it is not there."""
+        """The value of a key, made if it is missing."""
         found = self.get(key)
         if found is None:
             found = self[key] = make()
@@ -67,7 +67,7 @@ class LruDict(OrderedDict[K, V], Generic[K, V]):
 
 
 class RateCounter:
-    """How many events fell into each of the last `seconds` seconds. Times come nearly in order."""
+    """Events in each of the last `seconds` seconds. Times are nearly in order."""
 
     __slots__ = ("_bins",)
 
@@ -86,7 +86,7 @@ class RateCounter:
             bins.popleft()
 
     def busy(self, at_least: int) -> int:
-        """How many of these seconds had `at_least` events."""
+        """How many of these seconds had `at_least` events or more."""
         return sum(count >= at_least for _, count in self._bins)
 
     @property
@@ -100,11 +100,11 @@ class RateCounter:
         return self.total / (self._bins[-1][0] - self._bins[0][0] + 1) if self._bins else 0.0
 
 
-_STEPS = 4  # per doubling: a quantile is right to a fifth
+_STEPS = 4  # per doubling: quantiles are accurate to a fifth
 
 
 class DurationHistogram:
-    """The spread of durations: a histogram of logarithmic steps (19 % wide), so a few hundred counts at most."""
+    """A histogram of durations in logarithmic steps (19 % wide): a few hundred counts at most."""
 
     __slots__ = ("_counts", "count")
 
@@ -119,7 +119,7 @@ class DurationHistogram:
         self.count += 1
 
     def quantile(self, part: float) -> float:
-        """The duration in ns that `part` (0 to 1) of all stay under; 0 without any."""
+        """The duration in ns that `part` (0 to 1) of all do not exceed; 0 without any."""
         left = part * self.count
         for step in sorted(self._counts):
             left -= self._counts[step]

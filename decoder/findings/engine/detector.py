@@ -1,8 +1,8 @@
-"""The base of all detectors: what they are told, and how they say what they found.
+"""The interface of detectors: the events they get, and how they report findings.
 
-A detector looks for one thing. It is told what happens in order, one call each, and collapses what belongs
-together (the same client, the same group ...) into one `Finding` with a count. The `Traffic` has seen everything
-before the detector is told, so what is commonly known (versions offered, leaders, who the client is) is asked there.
+A detector looks for one thing. It gets events in order and collapses what belongs together (the same client, the same
+group ...) into one `Finding` with a count. `Traffic` and the models are updated first, so detectors ask them for what is
+commonly known (versions offered, leaders, who the client is).
 """
 
 from __future__ import annotations
@@ -18,23 +18,22 @@ from .traffic import ClientConnection, Traffic
 
 
 class Wanted(Enum):
-    """Which exchanges `Detector.done` gets. Most go well (`Exchange.went_well`) and are like many before them, and most
-    detectors look for what goes wrong: a call that is not made is what makes an inspection quick."""
+    """Which exchanges `Detector.done` gets. Most exchanges go well (`Exchange.went_well`) and resemble earlier ones, and most
+    detectors look for failures: leaving out calls is what makes an inspection fast."""
 
     ALL = auto()
     NEW = auto()
-    """What `FAILED` gets, and the first that goes well of each API, version and client id on a connection. Who wants to see
-    more of them for a while says so each time: `ClientConnection.forget_kinds`."""
+    """What `FAILED` gets, and the first success of each API, version and client id on a connection. To see more of them, call
+    `ClientConnection.forget_kinds` each time."""
     FAILED = auto()
-    """Those that did not go well, the next one on the connection that does, and what a connection begins with (ApiVersions,
-    SASL)."""
+    """Failures, the next success on the connection, and the APIs that a connection begins with (ApiVersions, SASL)."""
 
 
 class Listener:
-    """What an `Inspector` tells what happens: subclasses override the calls they need, and perhaps set `apis` and `wanted`.
+    """Gets events from an `Inspector`. Subclasses override the callbacks they need, and may set `apis` and `wanted`.
 
-    `id`: its name. `apis`: the api keys whose exchanges it wants to see in `request` and `done`; None for all (orphans and
-    unknown APIs too). `wanted`: which of these in `done`. Times are nanoseconds since the epoch.
+    `id`: its name. `apis`: the api keys whose exchanges `request` and `done` get; None for all (orphans and unknown APIs
+    too). `wanted`: which of these `done` gets. Times are nanoseconds since the epoch.
     """
 
     id: ClassVar[str]
@@ -46,41 +45,40 @@ class Listener:
 
     @classmethod
     def concerns(cls, api_key: int, version: int) -> bool:
-        """Whether it wants exchanges of this version in `request` and `done`. Asked once per API of `apis` and version."""
+        """Whether `request` and `done` get exchanges of this version. Asked once per API of `apis` and version."""
         return True
 
     def opened(self, conn: ClientConnection) -> None:
-        """A connection began (`conn.established`: or was tried in vain)."""
+        """A connection was opened, or failed to open (`conn.established`)."""
 
     def request(self, conn: ClientConnection, exchange: Exchange) -> None:
-        """A request is complete; its response is not there yet."""
+        """A request is complete; its response has not arrived."""
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
-        """An exchange is complete, or will never be (`exchange.state`)."""
+        """An exchange has finished, with or without a response (`exchange.state`)."""
 
     def stray(self, conn: ClientConnection, opaque: Opaque) -> None:
-        """Bytes that are no requests or responses: SASL tokens, TLS, other protocols."""
+        """Bytes that are not requests or responses: SASL tokens, TLS, other protocols."""
 
     def closed(self, conn: ClientConnection) -> None:
-        """A connection ended; `conn.how` and `conn.by` say how."""
+        """A connection ended (`conn.how`, `conn.by`)."""
 
-    def hears(self, name: str) -> bool:
-        """Whether the method `name` has to be called: those that it overrides."""
+    def handles(self, name: str) -> bool:
+        """Whether the callback `name` is overridden, and so must be called."""
         return overrides(self, Listener, name)
 
 
 def overrides(listener: Listener, base: type[Listener], *names: str) -> bool:
-    """Whether a listener has another one of these methods than its base class `base`."""
+    """Whether a listener overrides one of these methods of `base`."""
     return any(getattr(type(listener), name) is not getattr(base, name) for name in names)
 
 
 class Model(Listener):
-    """What several detectors ask. A traffic has one of each kind (`Traffic.model`), which is told everything before the detectors
-    are."""
+    """State that several detectors share: one of each kind (`Traffic.model`), called before the detectors."""
 
 
 class Detector(Listener):
-    """Looks for one thing. Subclasses set `id`, `severity` and `title` (one line, what it looks for)."""
+    """Looks for one thing. Subclasses set `id`, `severity` and `title` (one line: what it looks for; it stands for a docstring)."""
 
     severity: ClassVar[Severity]
     title: ClassVar[str]
@@ -90,9 +88,9 @@ class Detector(Listener):
         self._found: dict[object, Finding] = {}
 
     def finish(self, now_ns: int) -> None:
-        """Asked for findings at this time (of the traffic, not of any clock); may be asked again later.
+        """Findings are about to be read, at this time of the traffic (not of a clock); may happen again later.
 
-        For what becomes wrong by waiting: look at what is still open.
+        For problems that grow by waiting: check what is still open.
         """
 
     def report(
@@ -127,9 +125,9 @@ class Detector(Listener):
         """A finding of this detector, not yet counted."""
         return Finding(self.id, severity or self.severity, seen, why, remedy, about=about)
 
-    def beside(self, found: list[Finding]) -> None:
-        """Told what the detectors before it in the catalogue have found, right before it is asked for its own findings."""
+    def after_others(self, found: list[Finding]) -> None:
+        """Take the findings of the detectors before it in the catalogue, right before its own are read."""
 
     def findings(self) -> Iterable[Finding]:
-        """Everything found so far."""
+        """All findings so far."""
         return list(self._found.values())

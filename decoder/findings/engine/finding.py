@@ -1,4 +1,4 @@
-"""A finding: something wrong or odd in the traffic, said so that a person can act on it."""
+"""A finding: something wrong or odd in the traffic, with its evidence and a remedy."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from typing import Any
 from ...connection.exchange import Exchange, State
 from ...schema.facts import error_name
 
-"""Marks of exchanges: the rules and plugins that did something to it; whether one did something to its client before."""
 KEPT = 5
-"""Exchanges that a finding keeps; the others are counted."""
+"""Exchanges that a finding keeps; more are only counted."""
 
 
 class Severity(StrEnum):
@@ -52,25 +51,25 @@ class Finding:
     first_ns: int | None = None
     last_ns: int | None = None
     rules: list[str] = field(default_factory=list)
-    """Rules that did some of it, by name, and plugins as ``plugin NAME`` (`injected`)."""
+    """Rules that caused some of it, by name, and plugins as ``plugin NAME`` (`injected`)."""
     others: int = 0
-    """Evidence that no rule and no plugin has touched."""
+    """Evidence that no rule or plugin affected."""
 
     @property
     def injected(self) -> bool:
-        """Whether all of it comes of rules and plugins: they did it, or did something to the same client before."""
+        """Whether rules and plugins caused all of it, directly or by affecting the same client earlier."""
         return bool(self.rules) and not self.others
 
     @property
     def done_by(self) -> str:
-        """The rules and plugins that did it, in words; empty if none did."""
+        """The rules and plugins that caused it, as text; empty if none did."""
         if not self.rules:
             return ""
         return f"{'all' if self.injected else 'some'} of it was done by {', '.join(map(repr, self.rules))}"
 
     def add_evidence(self, exchange: Exchange | None, time_ns: int | None = None, rules: Iterable[str] = ()) -> None:
-        """Add evidence: the exchange (the first `KEPT` are kept), or the time of something that is none. `rules`: what did the
-        latter, or ended the connection before the exchange was answered."""
+        """Add evidence: an exchange (the first `KEPT` are kept), or the time of another event. `rules`: what caused that event, or
+        ended the connection before the exchange was answered."""
         if exchange is not None:
             rules = exchange.marks.rules or (tuple(rules) if exchange.state is State.NO_RESPONSE else ())
             self.others += not rules and not exchange.marks.after_rules

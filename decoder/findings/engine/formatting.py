@@ -1,4 +1,4 @@
-"""How things are said in findings: durations, sizes, rates, topics, and lists that may be long."""
+"""Text for findings: durations, sizes, rates, topics, and lists that may be long."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def topic_id_text(topic_id: bytes) -> str:
 
 
 def topic_name(exchange: Exchange, topic: str | bytes) -> str:
-    """The name of a topic that is told by name or by id; the id as Kafka writes it if its name was not seen."""
+    """The name of a topic given by name or id; the id as Kafka writes it if the name was not seen."""
     if isinstance(topic, str):
         return topic
     known = exchange.topics.name(topic) if exchange.topics is not None else None

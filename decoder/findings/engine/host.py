@@ -1,4 +1,4 @@
-"""Host names and addresses as they stand in messages: what kind they are, and whether two may be one place."""
+"""Host names and addresses in messages: their kind, and whether two may be the same endpoint."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ def _number(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def is_number(host: str) -> bool:
-    """An IP address, not a name."""
+    """Whether it is an IP address, not a name."""
     return _number(host) is not None
 
 
 def is_loopback(host: str) -> bool:
-    """One's own machine, by number or by name."""
+    """Whether it is the local machine, by number or name."""
     found = _number(host)
     return found.is_loopback if found else host.lower() in _NAMES_OF_SELF
 
 
 def is_unspecified(host: str) -> bool:
-    """0.0.0.0 or ::, which only a listener can have."""
+    """Whether it is 0.0.0.0 or ::, which only a listener can have."""
     found = _number(host)
     return bool(found and found.is_unspecified)
 
 
 def is_private(host: str) -> bool:
-    """A number of a private network (RFC 1918, RFC 4193); loopback is not meant."""
+    """Whether it is an address of a private network (RFC 1918, RFC 4193), loopback excluded."""
     found = _number(host)
     return bool(found and found.is_private and not found.is_loopback and not found.is_unspecified)
 
 
 def same_place(named: str, tried: str) -> bool:
-    """Whether a connection to `tried` (numbers) may be one to `named`: names are taken to resolve to anything."""
+    """Whether a connection to `tried` (an IP address) may be one to `named`. A name may resolve to any address."""
     (one, port), (other, tried_port) = split(named), split(tried)
     if port != tried_port:
         return False

@@ -1,7 +1,7 @@
-"""What the detectors know in common: the connections, who their clients are, the brokers and who leads what.
+"""What all detectors share: connections, clients, brokers and partition leaders.
 
-The traffic is told everything first. It keeps only what is bounded by the number of clients, brokers and partitions;
-connections that ended are forgotten by it (a detector may hold on to a `ClientConnection`).
+`Traffic` is updated before models and detectors are called. Its size is bounded by the number of clients, brokers and
+partitions; it drops connections that have ended (a detector may keep a `ClientConnection`).
 """
 
 from __future__ import annotations
@@ -22,11 +22,10 @@ from .layout import layout
 
 M = TypeVar("M")
 
-MOST_TOUCHED = 10_000
-"""Clients of which it is remembered that rules did something to them."""
-MOST_WAITING = 32
-"""Requests of a connection that are looked at when an answer belongs to none of them."""
-"""Marks with notes; of a response that was not given, only the broker's leg has one."""
+MOST_AFFECTED = 10_000
+"""Most clients remembered as affected by rules."""
+MOST_SEARCHED = 32
+"""Most waiting requests of a connection searched for the cause of an orphan response."""
 _METADATA = facts.api_key("Metadata")
 _BROKERS = ("brokers.node_id", "brokers.host", "brokers.port")
 
@@ -34,14 +33,13 @@ _BROKERS = ("brokers.node_id", "brokers.host", "brokers.port")
 class ClientConnection:
     """One connection between a client and a broker.
 
-    `client`, `broker`: ``host:port``. `client_id`: the last one that a request named. `closed_ns`, `how`, `by`: see
-    `events.Closed`; `closed_ns` is None while open. `requests`: how many were sent. `waiting`: the exchanges
-    without an answer, oldest first, by identity. `answers`: responses so far, orphans too. `lost`: bytes of it that were not
-    captured or could not be read, so far; `gone`: by direction. `complete`: see `events.Opened`. `tls`: see `events.Opened`.
-    `client_host`: the client's address without its port. `sign_ns`: the last sign of life, -1 before the first; `pause_ns`: from the one before to
-    the last request that met nobody waiting. `rules`: those that did something to it, by name. `muted_ns`:
-    until when a quota keeps the broker from reading it (KIP-219), 0 if none did (see `waits.ResponseTimes`).
-    `kinds`: the APIs, versions and client ids of exchanges that went well on it; `troubled`: the last exchange did not.
+    `client`, `broker`: ``host:port``. `client_host`: without the port. `client_id`: of the last request. `complete`, `tls`:
+    see `events.Opened`. `closed_ns` (None while open), `how`, `by`: see `events.Closed`. `requests`, `answers`: counts so far,
+    orphan responses included. `waiting`: exchanges without a response, oldest first, by identity. `lost`: bytes that were not
+    captured or could not be read; `gone`: by direction. `last_activity_ns`: when the last request found no other waiting or
+    the last response came, -1 before the first; `pause_ns`: the silence before that request. `rules`: names of those that
+    affected it. `muted_ns`: until when a quota keeps the broker from reading it (KIP-219), 0 if none did (see
+    `ResponseTimes`). `seen_kinds`: API, version and client id of exchanges that went well; `failing`: the last one did not.
     """
 
     __slots__ = (
@@ -56,9 +54,10 @@ class ClientConnection:
         "closed_ns",
         "complete",
         "established",
+        "failing",
         "gone",
         "how",
-        "kinds",
+        "last_activity_ns",
         "last_ns",
         "lost",
         "muted_ns",
@@ -67,10 +66,9 @@ class ClientConnection:
         "pause_ns",
         "requests",
         "rules",
-        "sign_ns",
+        "seen_kinds",
         "tls",
         "traffic",
-        "troubled",
         "waiting",
     )
 
@@ -89,23 +87,23 @@ class ClientConnection:
         self.last_ns = opened_ns
         self.waiting: dict[int, Exchange] = {}
         self.client_host = client.rpartition(":")[0]
-        self.sign_ns, self.pause_ns, self.muted_ns = -1, 0, 0
-        self.kinds: set[tuple[int, int, str | None]] = set()
-        self.troubled = False
+        self.last_activity_ns, self.pause_ns, self.muted_ns = -1, 0, 0
+        self.seen_kinds: set[tuple[int, int, str | None]] = set()
+        self.failing = False
         self._identity: tuple[str | None, str, str, tuple[str, str, str]] | None = None
 
     def forget_kinds(self) -> None:
-        """The next exchange of each kind that goes well is told as the first one was (`detector.Wanted.NEW`)."""
-        self.kinds.clear()
+        """Treat the next successful exchange of each kind as new again (`detector.Wanted.NEW`)."""
+        self.seen_kinds.clear()
 
     @property
     def software(self) -> str:
-        """``"librdkafka 2.3.0"``, or "" when the client has not said."""
+        """``"librdkafka 2.3.0"``, or "" if the client has not named it."""
         return self.identity[2]
 
     @property
     def identity(self) -> tuple[str, str, str]:
-        """What makes connections one client's: host, client id, software."""
+        """Connections with the same host, client id and software belong to one client."""
         about, known = self.about, self._identity
         if known is None or known[:3] != (self.client_id, about.software_name, about.software_version):
             software = f"{about.software_name} {about.software_version}".strip()
@@ -115,13 +113,13 @@ class ClientConnection:
 
     @property
     def who(self) -> str:
-        """The client in words: ``client 'stock-1' (librdkafka 2.3.0) at 10.0.0.5``."""
+        """The client as text: ``client 'stock-1' (librdkafka 2.3.0) at 10.0.0.5``."""
         name = f"client {self.client_id!r}" if self.client_id else "a client without client id"
         return f"{name}{f' ({self.software})' if self.software else ''} at {self.client_host or 'an unknown address'}"
 
     @property
     def where(self) -> str:
-        """The broker in words: ``broker 2 (kafka-2:9092)``, without the number when it is not known."""
+        """The broker as text: ``broker 2 (kafka-2:9092)``, without the number if unknown."""
         node = self.cluster.node_at(self.broker)
         return f"broker {self.broker}" if node is None else f"broker {node} ({self.broker})"
 
@@ -132,7 +130,7 @@ class ClientConnection:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """For `Finding.about`: who and where as plain values."""
+        """Client and broker as plain values, for `Finding.about`."""
         return {"client_id": self.client_id, "software": self.software, "client": self.client, "broker": self.broker}
 
     def facts_of(self, exchange: Exchange | None) -> dict[str, Any]:
@@ -142,7 +140,7 @@ class ClientConnection:
 
 
 class Leader(NamedTuple):
-    """Who leads a partition: node id (-1: nobody), leader epoch (-1 before Metadata v7), and since when we know."""
+    """The leader of a partition: node id (-1: none), leader epoch (-1 before Metadata v7), and when that was first seen."""
 
     node: int
     epoch: int
@@ -150,7 +148,7 @@ class Leader(NamedTuple):
 
 
 class Cluster:
-    """A cluster as its Metadata responses show it. `nodes`: the address that clients are told, by node id."""
+    """A cluster as its Metadata responses show it. `nodes`: the advertised address, by node id."""
 
     def __init__(self, cluster_id: str) -> None:
         self.id = cluster_id
@@ -164,7 +162,7 @@ class Cluster:
         return self._node_ids.get(address)
 
     def learn(self, message: MessageView, time_ns: int) -> None:
-        """Take what a Metadata response says."""
+        """Update from a Metadata response."""
         for node, address in brokers_of(message):
             self.nodes[node] = address
             self._node_ids[address] = node
@@ -177,7 +175,7 @@ class Cluster:
                 continue
             if "topic_id" in field and any(topic[field["topic_id"]]):
                 self.topic_ids[name] = topic[field["topic_id"]]
-            for partition in topic[field["partitions"]] or ():  # a forbidden null is read all the same
+            for partition in topic[field["partitions"]] or ():  # null is forbidden here, but accepted
                 epoch = partition[epoch_at] if epoch_at is not None else -1
                 at = name, partition[part["partition_index"]]
                 known = self.leaders.get(at)
@@ -187,47 +185,47 @@ class Cluster:
                         self.leaders[at] = Leader(leader, epoch, time_ns)
 
     def name_address(self, node: int, address: str) -> None:
-        """Another address of a node: the one behind the proxy."""
+        """Add another address of a node: the one behind the proxy."""
         self._node_ids[address] = node
 
 
 def _causes_of_waiting(conn: ClientConnection) -> tuple[str, ...]:
-    """The rules and plugins that did something to requests that still wait, the `MOST_WAITING` that have waited longest."""
-    known_at_request = islice(conn.waiting.values(), MOST_WAITING)
-    return tuple(dict.fromkeys(cause for each in known_at_request for notes in each.marks.every_notes() for cause in causes_in(notes)))
+    """The rules and plugins that affected requests still waiting: the `MOST_SEARCHED` oldest ones."""
+    oldest = islice(conn.waiting.values(), MOST_SEARCHED)
+    return tuple(dict.fromkeys(cause for each in oldest for notes in each.marks.every_notes() for cause in causes_in(notes)))
 
 
 def brokers_of(message: MessageView) -> list[tuple[int, str]]:
-    """(node id, ``host:port``) of every broker that a Metadata response names."""
+    """(node id, ``host:port``) of every broker in a Metadata response."""
     nodes, hosts, ports = message.lists_at(*_BROKERS)
     named = zip(nodes, hosts, ports, strict=True)
     return [(n, f"[{h}]:{p}" if ":" in h else f"{h}:{p}") for n, h, p in named]
 
 
 class Traffic:
-    """Everything that is known now. `now_ns`: the time of the latest event."""
+    """Everything known now. `start_ns`, `now_ns`: the times of the first and the latest event."""
 
     def __init__(self) -> None:
         self.now_ns = 0
         self.start_ns = 0
         self.connections: dict[int, ClientConnection] = {}
         self.causes: tuple[str, ...] = ()
-        """The rules that did what detectors are told of just now, where that is no exchange."""
+        """The rules behind the event that detectors are handling, if it is not an exchange."""
         self.models: dict[Callable[[Traffic], Any], Any] = {}
-        """What detectors share, by kind, in the order in which they are told what happens."""
-        self._touched: set[tuple[str, str | None]] = set()
+        """Models by kind, in the order in which they are called."""
+        self._affected: set[tuple[str, str | None]] = set()
         self._clusters: dict[str, Cluster] = {}
         self._by_address: dict[str, Cluster] = {}
 
     def model(self, kind: Callable[[Traffic], M]) -> M:
-        """The model of that kind, the same for all that ask."""
+        """The model of that kind, made on first use."""
         found: M | None = self.models.get(kind)
         if found is None:
             found = self.models[kind] = kind(self)
         return found
 
     def at(self, time_ns: int | None) -> None:
-        """Time passes."""
+        """Advance the time."""
         if time_ns:
             if time_ns > self.now_ns:
                 self.now_ns = time_ns
@@ -241,7 +239,7 @@ class Traffic:
         return conn
 
     def connection_of(self, exchange: Exchange) -> ClientConnection:
-        """The connection of an exchange; made up if nobody said that it was opened."""
+        """The connection of an exchange; made if its opening was not seen."""
         conn = self.connections.get(exchange.connection)
         if conn is None:
             time_ns = exchange.request_time_ns or exchange.response_time_ns or 0
@@ -261,7 +259,7 @@ class Traffic:
         waiting[id(exchange)] = exchange
         if len(waiting) <= 1:
             at = exchange.request_time_ns or 0
-            conn.pause_ns, conn.sign_ns = at - conn.sign_ns if conn.sign_ns >= 0 else 0, at
+            conn.pause_ns, conn.last_activity_ns = at - conn.last_activity_ns if conn.last_activity_ns >= 0 else 0, at
         return conn
 
     def done(self, exchange: Exchange) -> ClientConnection:
@@ -271,10 +269,10 @@ class Traffic:
         conn.waiting.pop(id(exchange), None)
         conn.last_ns = exchange.response_time_ns or conn.last_ns
         conn.answers += exchange.response is not None
-        if conn.sign_ns >= 0 and exchange.state is not State.NO_RESPONSE:
-            conn.sign_ns = exchange.response_time_ns or 0
+        if conn.last_activity_ns >= 0 and exchange.state is not State.NO_RESPONSE:
+            conn.last_activity_ns = exchange.response_time_ns or 0
         if exchange.about is None:
-            conn.about.learn(exchange)  # nobody followed the connection
+            conn.about.learn(exchange)  # exchanges from elsewhere than a connection's decoder
         else:
             conn.about = exchange.about
         if exchange.api_key == _METADATA and exchange.state is State.PAIRED:
@@ -282,22 +280,22 @@ class Traffic:
         return conn
 
     def mark_injected(self, conn: ClientConnection, exchange: Exchange) -> None:
-        """Mark an exchange that rules or plugins did something to, or to its client before."""
+        """Mark an exchange if rules or plugins affected it, or its client earlier."""
         marks = exchange.marks
         if found := [cause for notes in marks.every_notes() for cause in causes_in(notes)]:
             marks.rules = tuple(dict.fromkeys(found))
             conn.rules = tuple(dict.fromkeys((*conn.rules, *found)))
-            if len(self._touched) < MOST_TOUCHED:
-                self._touched.add((conn.client_host, exchange.client_id))
+            if len(self._affected) < MOST_AFFECTED:
+                self._affected.add((conn.client_host, exchange.client_id))
         elif conn.rules and exchange.state is State.NO_RESPONSE and not expects_no_response(exchange):
-            marks.rules = conn.rules  # it waited behind what they did
+            marks.rules = conn.rules  # it waited behind one that they affected
         elif exchange.state is State.ORPHAN and (waiting := _causes_of_waiting(conn)):
-            marks.rules = waiting  # they gave an answer, or its request, another correlation id
-        elif self._touched and (conn.client_host, exchange.client_id) in self._touched:
+            marks.rules = waiting  # they changed the correlation id of a response or its request
+        elif self._affected and (conn.client_host, exchange.client_id) in self._affected:
             marks.after_rules = True
 
     def forget_kinds(self) -> None:
-        """On all connections: see `ClientConnection.forget_kinds`."""
+        """`ClientConnection.forget_kinds` on all connections."""
         for conn in self.connections.values():
             conn.forget_kinds()
 
@@ -308,7 +306,7 @@ class Traffic:
         self.connections.pop(conn.number, None)
 
     def cluster_of(self, address: str) -> Cluster:
-        """The cluster of a broker's address; one of its own until Metadata says more."""
+        """The cluster of a broker's address; a new one until Metadata is seen."""
         cluster = self._by_address.get(address)
         if cluster is None:
             cluster = self._by_address[address] = Cluster("")
@@ -320,7 +318,7 @@ class Traffic:
             return
         brokers = brokers_of(message)
         cluster_id = message["cluster_id"] if "cluster_id" in layout(message.plan.root) else None
-        # Before Metadata v2 no cluster id is told: brokers that are named together are one cluster.
+        # Before Metadata v2 there is no cluster id: brokers named together are one cluster.
         cluster = self._clusters.get(cluster_id) if cluster_id else None
         if cluster is None:
             cluster = next((self._by_address[a] for _, a in brokers if a in self._by_address), None)
@@ -336,7 +334,7 @@ class Traffic:
             self._by_address[address] = cluster
         cluster.learn(message, exchange.response_time_ns or 0)
         if (original := exchange.marks.broker_response) is not None:
-            # Behind a proxy clients are told other addresses than the brokers have.
+            # Behind a proxy the advertised addresses are not the brokers' own.
             try:
                 real = MessageView(decode_response(original.frame, api_key=_METADATA, api_version=exchange.api_version))
             except DecodeError:

@@ -134,9 +134,9 @@ class GroupDetector(Detector):
         super().__init__(traffic)
         self.groups = traffic.model(Groups)
 
-    def hears(self, name: str) -> bool:
+    def handles(self, name: str) -> bool:
         own = _OF_CALLS.get(name)
-        return super().hears(name) if own is None else overrides(self, GroupDetector, name, own)
+        return super().handles(name) if own is None else overrides(self, GroupDetector, name, own)
 
     def request(self, conn: ClientConnection, exchange: Exchange) -> None:
         call = self.groups.call

@@ -1,7 +1,4 @@
-"""Which versions the brokers offer, as far as any connection was told, and how a request fits them.
-
-Shared by the detectors of versions: `traffic.model(OfferedVersions)`.
-"""
+"""Which versions the brokers offer, by the ApiVersions responses seen, and how a request fits them."""
 
 from __future__ import annotations
 
@@ -26,10 +23,10 @@ FETCH = facts.api_key("Fetch")
 METADATA = facts.api_key("Metadata")
 UNSUPPORTED = facts.error_code("UNSUPPORTED_VERSION")
 _REFUSAL = UNSUPPORTED.to_bytes(2, "big")
-_REFUSAL_BYTES = 1 << 16  # a refusal has no more than an error code for each thing that was asked for
+_REFUSAL_BYTES = 1 << 16  # a refusal has only an error code for each item of the request
 AT_ONCE_NS = 5_000_000_000
-"""Kafka closes a connection as soon as it has read a version that it does not serve. Where nobody saw who closed it,
-what came later than this is taken for a timeout of the client."""
+"""Kafka closes a connection as soon as it reads a version that it does not serve. If it is unknown who closed it, a close
+later than this counts as a client timeout."""
 
 
 class VersionFit(Enum):
@@ -44,8 +41,8 @@ class VersionFit(Enum):
 
 
 class VersionCheck(NamedTuple):
-    """`served`: the (min, max) that the broker takes, None if it has no such API or that is not known. `other`:
-    a broker that does offer the version."""
+    """`served`: the (min, max) that the broker serves, None if it lacks the API or that is unknown. `other`: the address of
+    a broker that offers the version."""
 
     fit: VersionFit
     served: tuple[int, int] | None = None
@@ -53,8 +50,8 @@ class VersionCheck(NamedTuple):
 
 
 def served(table: Table, api_key: int) -> tuple[int, int] | None:
-    """The range that a broker with this table takes. Kafka 4 names Produce from 0 for the sake of old librdkafka
-    (KAFKA-18659) and serves it from 3; such a broker is known by its Fetch, which lost its old versions together."""
+    """The range that a broker with this table serves. Kafka 4 offers Produce from 0 for old librdkafka (KAFKA-18659) but
+    serves it from 3; such a broker is recognized by its Fetch, which starts at 4."""
     found = table.get(api_key)
     if api_key == PRODUCE and found is not None and table.get(FETCH, (0, 0))[0] >= 4:
         return max(found[0], 3), found[1]
@@ -63,31 +60,31 @@ def served(table: Table, api_key: int) -> tuple[int, int] | None:
 
 @lru_cache(1024)
 def current(api_key: int, version: int) -> bool:
-    """Whether the newest release serves a version, in whatever role."""
+    """Whether the newest release serves a version, in any role."""
     return releases.since(api_key, version) is not None and releases.removed(api_key, version) is None
 
 
 @lru_cache(1024)
 def removal(api_key: int, version: int) -> releases.Removal | None:
-    """Which release dropped a version for good."""
+    """The release that removed a version."""
     return releases.removed(api_key, version)
 
 
 @lru_cache(1024)
 def since(api_key: int, version: int) -> str | None:
-    """Which release brought a version."""
+    """The release that introduced a version."""
     return releases.since(api_key, version)
 
 
 class OfferedVersions(Model):
-    """What brokers offer, by address; `before`: what an address offered before it changed, and when that was seen."""
+    """What brokers offer, by address. `before`: what an address offered before it changed, and when that was seen (ns)."""
 
     id = "offers"
     apis = frozenset({API_VERSIONS})
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
-        self._judged: tuple[Exchange | None, VersionCheck] = None, VersionCheck(VersionFit.UNKNOWN)
+        self._checked: tuple[Exchange | None, VersionCheck] = None, VersionCheck(VersionFit.UNKNOWN)
         self.tables: BoundedDict[str, Table] = BoundedDict()
         self.before: BoundedDict[str, tuple[Table, int]] = BoundedDict()
 
@@ -104,19 +101,19 @@ class OfferedVersions(Model):
 
     @staticmethod
     def of_connection(conn: ClientConnection) -> Table | None:
-        """What this very connection was told. A refused ApiVersions names ApiVersions alone: that is no table."""
+        """The offer that this connection got. A refused ApiVersions names ApiVersions alone, which is not a table."""
         offered = conn.about.offered
         return offered if offered is not None and METADATA in offered else None
 
     def of(self, conn: ClientConnection) -> Table | None:
-        """What is known of the connection's broker, from any connection."""
+        """The offer of the connection's broker, as seen on any connection."""
         return self.of_connection(conn) or self.tables.get(conn.broker)
 
     def judge(self, conn: ClientConnection, exchange: Exchange) -> VersionCheck:
         """How the version of an exchange fits."""
-        if self._judged[0] is not exchange:
-            self._judged = exchange, self._judge(conn, exchange.api_key, exchange.api_version)
-        return self._judged[1]
+        if self._checked[0] is not exchange:
+            self._checked = exchange, self._judge(conn, exchange.api_key, exchange.api_version)
+        return self._checked[1]
 
     def _judge(self, conn: ClientConnection, api_key: int, version: int) -> VersionCheck:
         own_table = self.of_connection(conn)
@@ -130,7 +127,7 @@ class OfferedVersions(Model):
         other = self._elsewhere(conn, api_key, version)
         if other:
             return VersionCheck(VersionFit.ELSEWHERE, ends, other)
-        # What the broker names and does not serve (Produce of Kafka 4), no client can be blamed for.
+        # A client that keeps to what the broker offers but does not serve (Produce of Kafka 4) is not at fault.
         low, high = table.get(api_key, (0, -1))
         return VersionCheck(VersionFit.IGNORED if own_table and not low <= version <= high else VersionFit.OUTSIDE, ends)
 
@@ -152,7 +149,7 @@ def version_range(ends: tuple[int, int] | None) -> str:
 
 
 def brokers_version(exchange: Exchange) -> int:
-    """The version at which the broker was asked: a proxy may have translated the request."""
+    """The version of the request that the broker got: a proxy may have translated it."""
     leg = exchange.marks.broker_request
     if leg is not None and len(leg.frame) >= 4 and int.from_bytes(leg.frame[:2], "big") == exchange.api_key:
         return int.from_bytes(leg.frame[2:4], "big")
@@ -160,7 +157,7 @@ def brokers_version(exchange: Exchange) -> int:
 
 
 def refused(exchange: Exchange) -> bool:
-    """Whether the answer is UNSUPPORTED_VERSION: first a glance, because nearly all are not, and large ones never."""
+    """Whether the response is UNSUPPORTED_VERSION. Bytes are searched first, as hardly any response is, and large ones never are."""
     response = exchange.response
     if response is None or len(response) > _REFUSAL_BYTES or _REFUSAL not in response:
         return False

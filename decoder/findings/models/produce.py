@@ -84,7 +84,7 @@ class ProduceDetector(Detector):
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
-        self.reading = traffic.model(ProduceReader)
+        self.produce = traffic.model(ProduceReader)
 
 
 def unanswered(exchange: Exchange) -> bool:

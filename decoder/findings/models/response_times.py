@@ -1,7 +1,7 @@
-"""How long each answer took, and what of that was waiting: for records, behind another request, for a quota.
+"""How long each response took, and how much of that was waiting: for records, behind another request, for a quota.
 
-A broker answers the requests of a connection one after the other, so a request that came while another was being
-answered waited for that one first; what it took itself is counted from then on.
+A broker answers the requests of a connection one after the other. A request that arrives while another is being answered
+waits for that one first; its own time is counted from then on.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FETCH = facts.api_key("Fetch")
 JOIN_GROUP, SYNC_GROUP = facts.api_key("JoinGroup"), facts.api_key("SyncGroup")
 SHARE_FETCH = facts.api_key("ShareFetch")
 LONG_POLLS = frozenset({FETCH, JOIN_GROUP, SYNC_GROUP, SHARE_FETCH})
-"""Requests that a broker keeps on purpose, until records or members come."""
+"""Requests that a broker holds on purpose until records or members arrive."""
 _SYNC_WAIT_NS = 300_000_000_000
 """SyncGroup does not say how long it may wait: the leader's assignment comes within the rebalance timeout (5 min)."""
 _FIELDS = ("max_wait_ms", "rebalance_timeout_ms", "session_timeout_ms", "timeout_ms")
@@ -32,7 +32,7 @@ _TIMED = facts.api_key_set(
     "Fetch", "JoinGroup", "ShareFetch", "Produce", "ListOffsets", "CreateTopics", "DeleteTopics", "CreatePartitions",
     "DeleteRecords", "ElectLeaders", "UpdateFeatures", "AlterPartitionReassignments", "ListPartitionReassignments",
 )  # fmt: skip
-"""Requests that say how long the broker may take; other fields of these names mean something else."""
+"""Requests that name how long the broker may take. In other APIs, fields of these names mean something else."""
 
 
 @cache
@@ -45,7 +45,7 @@ def _wait_at(api_key: int, version: int) -> tuple[int, ...]:
 
 
 def own_wait_ns(exchange: Exchange) -> int:
-    """How long a request lets the broker take on purpose; 0 for those that are answered at once."""
+    """How long a request allows the broker to wait, in ns; 0 if it is answered at once."""
     if exchange.api_key == SYNC_GROUP:
         return _SYNC_WAIT_NS
     if exchange.api_key not in _TIMED:
@@ -64,7 +64,7 @@ def _throttle_at(api_key: int, version: int) -> int | None:
 
 
 def throttle_ms(exchange: Exchange) -> int:
-    """How long the answer tells the client to keep quiet; 0 where none is told."""
+    """The throttle time of a response in ms; 0 without one."""
     message = exchange.response_view if exchange.state is State.PAIRED else None
     if message is None:
         return 0
@@ -81,8 +81,8 @@ _AT_ONCE_FROM = 6
 
 
 def kept_back(conn: ClientConnection, exchange: Exchange, throttle: int) -> bool:
-    """Whether a broker kept an answer back for the throttle time that it names (in ms), as those before Kafka 2.0 do; newer
-    ones answer at once and then do not read (KIP-219). By the versions that the broker offers, else by how long it took."""
+    """Whether the broker delayed the response by its throttle time (ms), as brokers before Kafka 2.0 do. Newer ones answer at
+    once and then stop reading (KIP-219). Judged by the versions that the broker offers, else by the latency."""
     offered = conn.traffic.model(OfferedVersions).of(conn)
     ends = None if offered is None else offered.get(_PRODUCE)
     if ends is not None:
@@ -93,9 +93,9 @@ def kept_back(conn: ClientConnection, exchange: Exchange, throttle: int) -> bool
 
 
 class ResponseTime(NamedTuple):
-    """What one answer took, in ns. `work`: of that, the time that was the broker's alone (not behind another request,
-    not muted for a quota); `held`: `work` without what the request allowed the broker to wait; `behind`: how long it
-    waited for the answer to `blocker`, an api key of `LONG_POLLS` (-1 for none). `throttle_ms`: see the function of that name."""
+    """The time of one response, in ns. `work`: the broker's own time (not behind another request, not muted by a quota).
+    `held`: `work` beyond what the request allowed the broker to wait. `behind`: the time spent waiting for the response to
+    `blocker`, an api key of `LONG_POLLS` (-1 for none). `throttle_ms`: see the function."""
 
     work: int
     held: int
@@ -105,22 +105,24 @@ class ResponseTime(NamedTuple):
 
 
 class ResponseTimes(Model):
-    """Reads each exchange once for all detectors. `taken`: what the answer of the exchange that is done took, None if
-    there is none. `spreads`: of `held`, by broker and API; without JoinGroup and SyncGroup, which wait for other members, and
-    without answers that a quota held back. Says until when a connection is muted (`ClientConnection.muted_ns`)."""
+    """Measures each exchange once for all detectors, and sets `ClientConnection.muted_ns`.
+
+    `response_time`: of the exchange that has just finished, None without a response. `histograms`: of `held`, by broker and
+    api key; without JoinGroup and SyncGroup, which wait for other members, and without throttled responses.
+    """
 
     id = "waits"
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
         traffic.model(OfferedVersions)
-        self.taken: ResponseTime | None = None
-        # By connection, the last answers: when each came, how long it was worked on, its API.
+        self.response_time: ResponseTime | None = None
+        # By connection, the last responses: time, `work`, api key.
         self._answers: BoundedDict[int, deque[tuple[int, int, int]]] = BoundedDict(4096)
-        self.spreads: BoundedDict[tuple[str, int], DurationHistogram] = BoundedDict(4096)
+        self.histograms: BoundedDict[tuple[str, int], DurationHistogram] = BoundedDict(4096)
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
-        self.taken = self._read(conn, exchange)
+        self.response_time = self._read(conn, exchange)
 
     def _read(self, conn: ClientConnection, exchange: Exchange) -> ResponseTime | None:
         asked_ns, answered_ns = exchange.request_time_ns, exchange.response_time_ns
@@ -146,8 +148,8 @@ class ResponseTimes(Model):
         held = max(work - own_wait_ns(exchange), 0) if exchange.api_key in LONG_POLLS else work
         if not throttle and exchange.api_key not in (JOIN_GROUP, SYNC_GROUP):
             key = conn.broker, exchange.api_key
-            spread = self.spreads.of(key, DurationHistogram)
-            spread.add(held)
+            histogram = self.histograms.of(key, DurationHistogram)
+            histogram.add(held)
         return ResponseTime(work, held, behind, blocker, throttle)
 
     def closed(self, conn: ClientConnection) -> None:

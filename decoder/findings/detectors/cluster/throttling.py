@@ -52,7 +52,7 @@ class Throttled(Detector):
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
-        self.waits = traffic.model(ResponseTimes)
+        self.response_times = traffic.model(ResponseTimes)
         self._moved: BoundedDict[tuple[str, str, str], _Moved] = BoundedDict(5000)
         self._held: BoundedDict[tuple[tuple[str, str, str], int], _Held] = BoundedDict(1000)
 
@@ -70,8 +70,8 @@ class Throttled(Detector):
                 moved.fetched += exchange.response_size or 0
         if self._held:
             self._meanwhile(conn, exchange)
-        taken = self.waits.taken
-        throttle = taken.throttle_ms if taken is not None else throttle_ms(exchange)
+        response_time = self.response_times.response_time
+        throttle = response_time.throttle_ms if response_time is not None else throttle_ms(exchange)
         refused = exchange.api_key in MUTATIONS and exchange.error == QUOTA_EXCEEDED
         if throttle > 0 or refused:
             self._throttled(conn, exchange, throttle, refused)

@@ -211,7 +211,7 @@ class UnexplainedError(Detector):
         open_cases = self._open.of(at, dict)
         open_cases[code] = case
 
-    def beside(self, found: list[Finding]) -> None:
+    def after_others(self, found: list[Finding]) -> None:
         self._named = frozenset(pair for finding in found for pair in _names(finding))
 
     def findings(self) -> Iterable[Finding]:

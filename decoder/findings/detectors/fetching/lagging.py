@@ -132,12 +132,12 @@ class GrowingLag(FetchDetector):
     def _report(self, conn: ClientConnection, topic: str, partitions: dict[int, _Falling]) -> None:
         worst, case = max(partitions.items(), key=lambda item: item[1].last.lag)
         lasting = max(f.last.time_ns - f.first.time_ns for f in partitions.values()) / SECOND
-        taken = sum(f.last.offset - f.first.offset for f in partitions.values()) / lasting
+        consumed = sum(f.last.offset - f.first.offset for f in partitions.values()) / lasting
         come = sum(f.last.high_watermark - f.first.high_watermark for f in partitions.values()) / lasting
         before, now = (
             sum(lags) for lags in zip(*((f.first.lag, f.last.lag) for f in partitions.values()), strict=True)
         )
-        heavy = lasting * SECOND >= self.LONG_NS and taken * 2 < come
+        heavy = lasting * SECOND >= self.LONG_NS and consumed * 2 < come
         key = conn.identity, topic
         finding = self._found.get(key)
         if finding is None:
@@ -159,7 +159,7 @@ class GrowingLag(FetchDetector):
         finding.severity = Severity.MEDIUM if heavy else Severity.LOW
         finding.seen = (
             f"{conn.who} falls behind in {some(f'{topic}-{p}' for p in partitions)}: its lag grew from {before:,} to "
-            f"{now:,} records in {duration(lasting * SECOND)}; it takes {number(taken)} records/s, "
+            f"{now:,} records in {duration(lasting * SECOND)}; it takes {number(consumed)} records/s, "
             f"{number(come)} records/s are produced"
         )
         finding.about |= {

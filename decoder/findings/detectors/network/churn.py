@@ -246,7 +246,7 @@ class ClosedByBroker(Detector):
             self._served[conn.number] = True
 
     def closed(self, conn: ClientConnection) -> None:
-        last = (conn.sign_ns, conn.pause_ns) if conn.sign_ns >= 0 else None
+        last = (conn.last_activity_ns, conn.pause_ns) if conn.last_activity_ns >= 0 else None
         waiting = self._without.pop(conn.number, [])
         served = self._served.pop(conn.number, False)
         if conn.by != "broker" or conn.lost or not served:

@@ -175,9 +175,9 @@ class EndingDetector(Detector):
         super().__init__(traffic)
         self.endings = traffic.model(Endings)
 
-    def hears(self, name: str) -> bool:
+    def handles(self, name: str) -> bool:
         own = _OF_STARTS.get(name)
-        return super().hears(name) if own is None else overrides(self, EndingDetector, name, own)
+        return super().handles(name) if own is None else overrides(self, EndingDetector, name, own)
 
     def stray(self, conn: ClientConnection, opaque: Opaque) -> None:
         if self.endings.unframed is not None:

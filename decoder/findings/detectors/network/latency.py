@@ -45,14 +45,14 @@ class HeadOfLine(Detector):
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
-        self.waits = traffic.model(ResponseTimes)
+        self.response_times = traffic.model(ResponseTimes)
         self._waited: dict[object, _Waited] = {}
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
-        taken = self.waits.taken
-        if taken is None or taken.behind < self.WAITED_NS:
+        response_time = self.response_times.response_time
+        if response_time is None or response_time.behind < self.WAITED_NS:
             return
-        key = conn.identity, taken.blocker
+        key = conn.identity, response_time.blocker
         finding = self.report(
             key,
             exchange,
@@ -62,11 +62,11 @@ class HeadOfLine(Detector):
             "coordinator); lower fetch.max.wait.ms (librdkafka: fetch.wait.max.ms); do not share one client between "
             "fetching and producing",
             **conn.facts_of(exchange),
-            behind=facts.api_name(taken.blocker),
+            behind=facts.api_name(response_time.blocker),
         )
         waited = self._waited.setdefault(key, _Waited())
-        waited.total_ns += taken.behind
-        waited.worst_ns = max(waited.worst_ns, taken.behind)
+        waited.total_ns += response_time.behind
+        waited.worst_ns = max(waited.worst_ns, response_time.behind)
         waited.apis[exchange.api] = waited.apis.get(exchange.api, 0) + 1
         waited.urgent += exchange.api_key in self.URGENT
         if waited.urgent >= self.COUNT:
@@ -79,7 +79,7 @@ class HeadOfLine(Detector):
             "worst_ms": waited.worst_ns // 1_000_000,
         }
         finding.seen = (
-            f"{some(waited.apis)} of {conn.who} waited behind a {facts.api_name(taken.blocker)} on the same connection to "
+            f"{some(waited.apis)} of {conn.who} waited behind a {facts.api_name(response_time.blocker)} on the same connection to "
             f"{conn.where} {times(finding.count)}: {duration(waited.total_ns)} in all, {duration(waited.worst_ns)} at worst"
         )
 
@@ -113,23 +113,23 @@ class SlowAnswers(Detector):
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
-        self.waits = traffic.model(ResponseTimes)
+        self.response_times = traffic.model(ResponseTimes)
         self._late: BoundedDict[tuple[str, int], _Late] = BoundedDict(4096)
         self._who: BoundedDict[tuple[str, int], tuple[ClientConnection, Exchange]] = BoundedDict(4096)
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.api_key in (JOIN_GROUP, SYNC_GROUP):
             return  # they wait for other members
-        taken = self.waits.taken
-        if taken is None or taken.throttle_ms:
+        response_time = self.response_times.response_time
+        if response_time is None or response_time.throttle_ms:
             return
-        if taken.held >= self.FLOOR_NS:
-            self._slow(conn, exchange, taken.held, self.waits.spreads[conn.broker, exchange.api_key])
+        if response_time.held >= self.FLOOR_NS:
+            self._slow(conn, exchange, response_time.held, self.response_times.histograms[conn.broker, exchange.api_key])
 
-    def _slow(self, conn: ClientConnection, exchange: Exchange, held: int, spread: DurationHistogram) -> None:
+    def _slow(self, conn: ClientConnection, exchange: Exchange, held: int, histogram: DurationHistogram) -> None:
         key = conn.broker, exchange.api_key
         self._who[key] = conn, exchange
-        if spread.count < self.SAMPLES or held < self.FACTOR * spread.quantile(0.5):
+        if histogram.count < self.SAMPLES or held < self.FACTOR * histogram.quantile(0.5):
             return
         late = self._late.of(key, lambda: _Late(conn, exchange.api_key))
         late.count += 1
@@ -141,9 +141,9 @@ class SlowAnswers(Detector):
 
     def finish(self, now_ns: int) -> None:
         as_a_rule: dict[str, list[tuple[float, int]]] = {}
-        for (broker, api_key), spread in self.waits.spreads.items():
-            usual = spread.quantile(0.5)
-            if spread.count >= self.SAMPLES and usual >= self.USUAL_NS and (broker, api_key) in self._who:
+        for (broker, api_key), histogram in self.response_times.histograms.items():
+            usual = histogram.quantile(0.5)
+            if histogram.count >= self.SAMPLES and usual >= self.USUAL_NS and (broker, api_key) in self._who:
                 as_a_rule.setdefault(broker, []).append((usual, api_key))
         for broker, apis in as_a_rule.items():
             conn, exchange = self._who[broker, max(apis)[1]]
@@ -158,29 +158,29 @@ class SlowAnswers(Detector):
             self._slow_at_times(self._found[broker], cases)
 
     def _slow_as_a_rule(self, finding: Finding, conn: ClientConnection, exchange: Exchange, apis: list[str]) -> None:
-        spread = self.waits.spreads[conn.broker, exchange.api_key]
-        usual = spread.quantile(0.5)
-        finding.count = spread.count
+        histogram = self.response_times.histograms[conn.broker, exchange.api_key]
+        usual = histogram.quantile(0.5)
+        finding.count = histogram.count
         finding.severity = Severity.MEDIUM if usual >= self.WORSE_NS else Severity.LOW
         finding.about |= {"median_ms": round(usual / 1e6, 1), "usual": True, "api": exchange.api}
         others = [api for api in apis if api != exchange.api]
         finding.seen = (
-            f"{conn.where} takes {duration(usual)} for {exchange.api} as a rule (median of {spread.count:,} answers, "
-            f"nine of ten within {duration(spread.quantile(0.9))})" + (f"; {some(others)} too" if others else "")
+            f"{conn.where} takes {duration(usual)} for {exchange.api} as a rule (median of {histogram.count:,} answers, "
+            f"nine of ten within {duration(histogram.quantile(0.9))})" + (f"; {some(others)} too" if others else "")
         )
 
     def _slow_at_times(self, finding: Finding, cases: list[_Late]) -> None:
         worst = max(cases, key=lambda case: (len(case.seconds) >= self.SECONDS, case.worst_ns))
-        spread = self.waits.spreads[worst.conn.broker, worst.api_key]
-        usual = spread.quantile(0.5)
-        heavy = worst.count * 20 >= spread.count and worst.worst_ns >= self.WORSE_NS
+        histogram = self.response_times.histograms[worst.conn.broker, worst.api_key]
+        usual = histogram.quantile(0.5)
+        heavy = worst.count * 20 >= histogram.count and worst.worst_ns >= self.WORSE_NS
         finding.count = sum(case.count for case in cases)
         finding.severity = Severity.MEDIUM if heavy else Severity.LOW
         api = facts.api_name(worst.api_key)
         finding.about |= {"median_ms": round(usual / 1e6, 1), "worst_ms": worst.worst_ns // 1_000_000, "api": api}
         others = [facts.api_name(case.api_key) for case in cases if case is not worst]
         finding.seen = (
-            f"{worst.conn.where} took up to {duration(worst.worst_ns)} for {api}: {worst.count} of {spread.count:,} answers "
+            f"{worst.conn.where} took up to {duration(worst.worst_ns)} for {api}: {worst.count} of {histogram.count:,} answers "
             f"were over {self.FACTOR} times the usual {number(usual / 1e6)} ms, in {len(worst.seconds)} different seconds"
             + (f"; late answers of {some(others)} too" if others else "")
         )
@@ -213,7 +213,7 @@ class SlowBroker(Detector):
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
-        self.waits = traffic.model(ResponseTimes)
+        self.response_times = traffic.model(ResponseTimes)
         self._links: BoundedDict[str, tuple[ClientConnection, Exchange]] = BoundedDict(1024)
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
@@ -224,11 +224,11 @@ class SlowBroker(Detector):
 
     def finish(self, now_ns: int) -> None:
         by_api: dict[tuple[int, int], dict[str, float]] = {}
-        for (broker, api_key), spread in self.waits.spreads.items():
+        for (broker, api_key), histogram in self.response_times.histograms.items():
             # A Fetch's time over its wait says little: it is mostly nothing.
-            if spread.count >= self.SAMPLES and api_key != FETCH and broker in self._links:
+            if histogram.count >= self.SAMPLES and api_key != FETCH and broker in self._links:
                 cluster = id(self.traffic.cluster_of(broker))
-                by_api.setdefault((cluster, api_key), {})[broker] = spread.quantile(0.5)
+                by_api.setdefault((cluster, api_key), {})[broker] = histogram.quantile(0.5)
         for (_, api_key), medians in by_api.items():
             for broker, usual in medians.items():
                 others = sorted(m for b, m in medians.items() if b != broker)

@@ -222,7 +222,7 @@ class FrameSize(EndingDetector):
             self._response(conn, exchange)
 
     def _request(self, conn: ClientConnection, size: int, exchange: Exchange | None, time_ns: int | None) -> None:
-        taken = exchange is not None and exchange.state is State.PAIRED
+        answered = exchange is not None and exchange.state is State.PAIRED
         found = self.report(
             ("request", conn.identity, conn.broker),
             exchange,
@@ -230,7 +230,7 @@ class FrameSize(EndingDetector):
             "without an answer. The client sees a disconnect, retries, and meets it again.",
             "send less at a time (Java: max.request.size, batch.size; librdkafka: message.max.bytes, "
             "batch.size; admin clients: fewer topics or configs in a call), or raise socket.request.max.bytes",
-            Severity.LOW if taken else Severity.HIGH,
+            Severity.LOW if answered else Severity.HIGH,
             time_ns=time_ns,
             api=exchange.api if exchange else None,
             size=size,

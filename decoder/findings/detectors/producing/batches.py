@@ -90,7 +90,7 @@ class TinyBatches(ProduceDetector):
         self._windows = _Windows(self.WINDOW_NS)
 
     def request(self, conn: ClientConnection, exchange: Exchange) -> None:
-        sent = self.reading.sent(exchange)
+        sent = self.produce.sent(exchange)
         window = self._windows.add(conn, exchange, sent)
         if window is not None and sent is not None:
             self._look(conn, exchange, sent, window)
@@ -165,7 +165,7 @@ class Uncompressed(ProduceDetector):
         self._windows = _Windows(self.WINDOW_NS)
 
     def request(self, conn: ClientConnection, exchange: Exchange) -> None:
-        sent = self.reading.sent(exchange)
+        sent = self.produce.sent(exchange)
         window = self._windows.add(conn, exchange, sent)
         if window is not None and sent is not None:
             self._look(conn, exchange, sent, window)
@@ -228,7 +228,7 @@ class Skew(ProduceDetector):
         self._counts: LruDict[tuple[object, str], Counter[int]] = LruDict(self.TOPICS)
 
     def request(self, conn: ClientConnection, exchange: Exchange) -> None:
-        sent = self.reading.sent(exchange)
+        sent = self.produce.sent(exchange)
         if sent is None:
             return
         for part in sent.parts:

@@ -55,7 +55,7 @@ class CorruptBatches(ProduceDetector):
                 self._fetches[conn.number] = count + 1
 
     def _produced(self, conn: ClientConnection, exchange: Exchange) -> None:
-        for result in self.reading.results(exchange):
+        for result in self.produce.results(exchange):
             if result.error != self._CORRUPT:
                 continue
             areas = _areas(exchange, exchange.request_view, "topic_data", "partition_data", "index")

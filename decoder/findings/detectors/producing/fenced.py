@@ -46,7 +46,7 @@ class Fenced(ProduceDetector):
         if exchange.state is not State.PAIRED:
             return
         if exchange.api_key == PRODUCE:
-            code = next((r.error for r in self.reading.results(exchange) if r.error in self._CODES), 0)
+            code = next((r.error for r in self.produce.results(exchange) if r.error in self._CODES), 0)
         else:
             code = exchange.error
         if code in self._CODES:
@@ -103,7 +103,7 @@ class Fenced(ProduceDetector):
         """The producer id and epoch that a request carries, -1 if none."""
         message = exchange.request_view
         if exchange.api_key == PRODUCE:
-            sent = self.reading.sent(exchange)
+            sent = self.produce.sent(exchange)
             batch = next((p.batch for p in sent.parts if p.batch is not None), None) if sent else None
             return (batch.producer_id, batch.producer_epoch) if batch else (-1, -1)
         if message is None:
@@ -129,7 +129,7 @@ class UnknownProducer(ProduceDetector):
         if exchange.state is not State.PAIRED:
             return
         if exchange.api_key == PRODUCE:
-            found = [r for r in self.reading.results(exchange) if r.error in (self._UNKNOWN, self._MAPPING)]
+            found = [r for r in self.produce.results(exchange) if r.error in (self._UNKNOWN, self._MAPPING)]
             code, where = (found[0].error, f" for {found[0].topic}-{found[0].partition}") if found else (0, "")
         else:
             found, code, where = [], exchange.error, ""

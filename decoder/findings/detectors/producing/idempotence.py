@@ -23,10 +23,10 @@ def _key(conn: ClientConnection, part: PartitionProduceData, batch: Batch) -> _K
 
 
 def _idempotent(
-    conn: ClientConnection, reading: ProduceReader, exchange: Exchange
+    conn: ClientConnection, produce: ProduceReader, exchange: Exchange
 ) -> list[tuple[_Key, PartitionProduceData, Batch]]:
     """The batches of a Produce request that have a producer id."""
-    sent = reading.sent(exchange)
+    sent = produce.sent(exchange)
     if sent is None:
         return []
     return [
@@ -62,7 +62,7 @@ class OutOfOrder(ProduceDetector):
         self._sequences: LruDict[_Key, _Sequence] = LruDict(_PARTITIONS)
 
     def request(self, conn: ClientConnection, exchange: Exchange) -> None:
-        for key, _, batch in _idempotent(conn, self.reading, exchange):
+        for key, _, batch in _idempotent(conn, self.produce, exchange):
             known = self._sequences.of(key, _Sequence)
             sequence, behind = batch.base_sequence, (batch.base_sequence + batch.announced) & _MASK
             if batch.producer_epoch != known.epoch:
@@ -82,11 +82,11 @@ class OutOfOrder(ProduceDetector):
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.state is not State.PAIRED:
             return
-        results = self.reading.results(exchange)
+        results = self.produce.results(exchange)
         if not self._found and not any(r.error == self._CODE for r in results):
             return
         codes = {(r.topic, r.partition): r.error for r in results}
-        for key, part, batch in _idempotent(conn, self.reading, exchange):
+        for key, part, batch in _idempotent(conn, self.produce, exchange):
             known = self._sequences.of(key, _Sequence)
             code = codes.get((part.topic, part.partition))
             if code == self._CODE:
@@ -171,7 +171,7 @@ class DuplicateSends(ProduceDetector):
         self._taken: LruDict[_Key, deque[tuple[int, int, int]]] = LruDict(_PARTITIONS)
 
     def request(self, conn: ClientConnection, exchange: Exchange) -> None:
-        for key, part, batch in _idempotent(conn, self.reading, exchange):
+        for key, part, batch in _idempotent(conn, self.produce, exchange):
             # Only on the same connection: an answer may have been lost together with another one.
             if (conn.number, batch.producer_epoch, batch.base_sequence) in self._taken.get(key, ()):
                 finding = self._report((conn.identity, "again"), conn, exchange, part, batch, None)
@@ -183,8 +183,8 @@ class DuplicateSends(ProduceDetector):
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.state is not State.PAIRED:
             return
-        codes = {(r.topic, r.partition): r.error for r in self.reading.results(exchange)}
-        for key, part, batch in _idempotent(conn, self.reading, exchange):
+        codes = {(r.topic, r.partition): r.error for r in self.produce.results(exchange)}
+        for key, part, batch in _idempotent(conn, self.produce, exchange):
             code = codes.get((part.topic, part.partition))
             if code == 0:
                 taken = self._taken.of(key, lambda: deque(maxlen=self.REMEMBERED))
@@ -236,7 +236,7 @@ class TooManyInFlight(ProduceDetector):
         self._flying: LruDict[tuple[int, _Key], int] = LruDict(_PARTITIONS)
 
     def request(self, conn: ClientConnection, exchange: Exchange) -> None:
-        for key, part, batch in _idempotent(conn, self.reading, exchange):
+        for key, part, batch in _idempotent(conn, self.produce, exchange):
             at = conn.number, key
             flying = self._flying.of(at, int) + 1
             self._flying[at] = flying
@@ -262,7 +262,7 @@ class TooManyInFlight(ProduceDetector):
             )
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
-        for key, _, _ in _idempotent(conn, self.reading, exchange):
+        for key, _, _ in _idempotent(conn, self.produce, exchange):
             at = conn.number, key
             flying = self._flying.get(at, 0) - 1
             if flying > 0:

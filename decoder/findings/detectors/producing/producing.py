@@ -75,7 +75,7 @@ class AcksNone(ProduceDetector):
         self._last: LruDict[int, int] = LruDict(self.CONNECTIONS)  # by connection: when it last sent acks=0
 
     def request(self, conn: ClientConnection, exchange: Exchange) -> None:
-        sent = self.reading.sent(exchange)
+        sent = self.produce.sent(exchange)
         if sent is not None and sent.acks == 0:
             _report_acks(self, conn, exchange, sent, self.WHY, self.REMEDY)
             self._last[conn.number] = exchange.request_time_ns or 0
@@ -110,7 +110,7 @@ class AcksLeader(ProduceDetector):
     apis = frozenset({PRODUCE})
 
     def request(self, conn: ClientConnection, exchange: Exchange) -> None:
-        sent = self.reading.sent(exchange)
+        sent = self.produce.sent(exchange)
         if sent is not None and sent.acks == 1:
             _report_acks(
                 self,
@@ -139,8 +139,8 @@ class TooLarge(ProduceDetector):
         self._taken: LruDict[str, int] = LruDict(self.TOPICS)  # by topic: the largest batch that was accepted
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
-        results = self.reading.results(exchange)
-        sent = self.reading.sent(exchange)
+        results = self.produce.results(exchange)
+        sent = self.produce.sent(exchange)
         if sent is None:
             return
         parts = {(p.topic, p.partition): p for p in sent.parts}
@@ -311,7 +311,7 @@ class Refused(ProduceDetector):
     """Partitions that are told apart for one client and error."""
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
-        for result in self.reading.results(exchange):
+        for result in self.produce.results(exchange):
             code = result.error
             if not code or code in ELSEWHERE or code in retries.LEADER_ERRORS:
                 continue

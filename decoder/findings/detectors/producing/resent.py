@@ -45,7 +45,7 @@ class Resent(ProduceDetector):
         self._partitions: LruDict[tuple[object, str, int], _Partition] = LruDict(self.PARTITIONS)
 
     def _parts(self, exchange: Exchange) -> Iterable[PartitionProduceData]:
-        sent = self.reading.sent(exchange)
+        sent = self.produce.sent(exchange)
         if sent is None or sent.acks == 0:
             return ()
         return (p for p in sent.parts if p.batch is not None and p.batch.producer_id < 0)
@@ -73,7 +73,7 @@ class Resent(ProduceDetector):
             if state is None or number is None:
                 continue
             if codes is None:
-                codes = {(r.topic, r.partition): r.error for r in self.reading.results(exchange)}
+                codes = {(r.topic, r.partition): r.error for r in self.produce.results(exchange)}
             code = _NO_ANSWER if unanswered(exchange) else codes.get((part.topic, part.partition))
             if code == 0:
                 state.last_taken = max(state.last_taken, number)

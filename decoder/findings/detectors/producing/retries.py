@@ -80,7 +80,7 @@ class _RefusedPartitions:
             return
         if not self._open and not exchange.error:
             return
-        for result in self._detector.reading.results(exchange):
+        for result in self._detector.produce.results(exchange):
             if result.error in self._codes:
                 self._refused(conn, exchange, result, now)
             elif self._open and not result.error:

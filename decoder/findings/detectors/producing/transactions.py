@@ -79,9 +79,9 @@ class OpenTooLong(ProduceDetector):
         if exchange.state is not State.PAIRED:
             return
         if key == PRODUCE:
-            sent = self.reading.sent(exchange)
+            sent = self.produce.sent(exchange)
             name = sent.transactional_id if sent is not None else None
-            if name and name not in self._open and any(not r.error for r in self.reading.results(exchange)):
+            if name and name not in self._open and any(not r.error for r in self.produce.results(exchange)):
                 self._begin(conn, exchange, name)
             return
         name = transactional_id(exchange)
@@ -198,9 +198,9 @@ class ConcurrentTransactions(ProduceDetector):
         if exchange.state is not State.PAIRED:
             return
         if exchange.api_key == PRODUCE:
-            sent = self.reading.sent(exchange)
+            sent = self.produce.sent(exchange)
             name = sent.transactional_id if sent is not None else None
-            concurrent = any(r.error == self._CODE for r in self.reading.results(exchange)) if name else False
+            concurrent = any(r.error == self._CODE for r in self.produce.results(exchange)) if name else False
         else:
             name = transactional_id(exchange)
             concurrent = exchange.error == self._CODE
@@ -268,7 +268,7 @@ class TransactionState(ProduceDetector):
         if exchange.state is not State.PAIRED:
             return
         if exchange.api_key == PRODUCE:
-            code = next((r.error for r in self.reading.results(exchange) if r.error in self._MEANS), 0)
+            code = next((r.error for r in self.produce.results(exchange) if r.error in self._MEANS), 0)
         else:
             code = exchange.error
         meaning = self._MEANS.get(code) if code else None
