@@ -7,6 +7,7 @@ partitions; it drops connections that have ended (a detector may keep a `ClientC
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
@@ -15,7 +16,6 @@ from ...codec.message_view import MessageView
 from ...connection.connection import expects_no_response
 from ...connection.exchange import Exchange, State
 from ...connection.hit_notes import causes_in
-from ...connection.peers import PeerInfo
 from ...errors import DecodeError
 from ...schema import facts
 from .layout import layout
@@ -30,67 +30,54 @@ _METADATA = facts.api_key("Metadata")
 _BROKERS = ("brokers.node_id", "brokers.host", "brokers.port")
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class ClientConnection:
-    """One connection between a client and a broker.
+    """One connection between a client and a broker. Times are nanoseconds since the epoch."""
 
-    `client`, `broker`: ``host:port``. `client_host`: without the port. `client_id`: of the last request. `complete`, `tls`:
-    see `events.Opened`. `closed_ns` (None while open), `how`, `by`: see `events.Closed`. `requests`, `answers`: counts so far,
-    orphan responses included. `waiting`: exchanges without a response, oldest first, by identity. `lost`: bytes that were not
-    captured or could not be read; `gone`: by direction. `last_activity_ns`: when the last request found no other waiting or
-    the last response came, -1 before the first; `pause_ns`: the silence before that request. `rules`: names of those that
-    affected it. `muted_ns`: until when a quota keeps the broker from reading it (KIP-219), 0 if none did (see
-    `ResponseTimes`). `seen_kinds`: API, version and client id of exchanges that went well; `failing`: the last one did not.
-    """
+    traffic: Traffic
+    number: int
+    client: str
+    """``host:port``, as of `broker`."""
+    broker: str
+    opened_ns: int
+    established: bool = True
+    complete: bool = True
+    """See `events.Opened`, as of `tls`."""
+    tls: frozenset[str] = frozenset()
+    client_host: str = field(init=False)
+    client_id: str | None = None
+    """Of the last request."""
+    about: About = field(default_factory=About)
+    closed_ns: int | None = None
+    """None while it is open. `how` and `by`: see `events.Closed`."""
+    how: str = ""
+    by: str = ""
+    requests: int = 0
+    answers: int = 0
+    """Responses so far, orphans included."""
+    waiting: dict[int, Exchange] = field(default_factory=dict)
+    """Exchanges without a response, oldest first, by identity."""
+    lost: int = 0
+    """Bytes that were not captured or could not be read; `gone`: by direction."""
+    gone: list[int] = field(default_factory=lambda: [0, 0])
+    last_ns: int = field(init=False)
+    last_activity_ns: int = -1
+    """When the last request found no other waiting, or the last response came; -1 before the first."""
+    pause_ns: int = 0
+    """The silence before the last request that found no other waiting."""
+    muted_ns: int = 0
+    """Until when a quota keeps the broker from reading it (KIP-219), 0 if none did (see `ResponseTimes`)."""
+    rules: tuple[str, ...] = ()
+    """Names of the rules that affected it."""
+    seen_kinds: set[tuple[int, int, str | None]] = field(default_factory=set)
+    """API, version and client id of exchanges that went well."""
+    failing: bool = False
+    """Whether the last exchange did not go well."""
+    _identity: tuple[str | None, str, str, tuple[str, str, str]] | None = None
 
-    __slots__ = (
-        "_identity",
-        "about",
-        "answers",
-        "broker",
-        "by",
-        "client",
-        "client_host",
-        "client_id",
-        "closed_ns",
-        "complete",
-        "established",
-        "failing",
-        "gone",
-        "how",
-        "last_activity_ns",
-        "last_ns",
-        "lost",
-        "muted_ns",
-        "number",
-        "opened_ns",
-        "pause_ns",
-        "requests",
-        "rules",
-        "seen_kinds",
-        "tls",
-        "traffic",
-        "waiting",
-    )
-
-    def __init__(self, traffic: Traffic, number: int, client: str, broker: str, opened_ns: int, established: bool = True):
-        self.traffic, self.number, self.client, self.broker = traffic, number, client, broker
-        self.rules: tuple[str, ...] = ()
-        self.opened_ns, self.established = opened_ns, established
-        self.client_id: str | None = None
-        self.about = PeerInfo()
-        self.closed_ns: int | None = None
-        self.how = self.by = ""
-        self.requests = self.answers = self.lost = 0
-        self.gone = [0, 0]
-        self.complete = True
-        self.tls: frozenset[str] = frozenset()
-        self.last_ns = opened_ns
-        self.waiting: dict[int, Exchange] = {}
-        self.client_host = client.rpartition(":")[0]
-        self.last_activity_ns, self.pause_ns, self.muted_ns = -1, 0, 0
-        self.seen_kinds: set[tuple[int, int, str | None]] = set()
-        self.failing = False
-        self._identity: tuple[str | None, str, str, tuple[str, str, str]] | None = None
+    def __post_init__(self) -> None:
+        self.client_host = self.client.rpartition(":")[0]
+        self.last_ns = self.opened_ns
 
     def forget_kinds(self) -> None:
         """Treat the next successful exchange of each kind as new again (`detector.Wanted.NEW`)."""
@@ -167,15 +154,15 @@ class Cluster:
             self.nodes[node] = address
             self._node_ids[address] = node
         root = message.plan.root
-        field, part = layout(root, "topics"), layout(root, "topics", "partitions")
+        fields, part = layout(root, "topics"), layout(root, "topics", "partitions")
         epoch_at = part.get("leader_epoch")
         for topic in message.values[layout(root)["topics"]] or ():
-            name = topic[field["name"]]
+            name = topic[fields["name"]]
             if not name:
                 continue
-            if "topic_id" in field and any(topic[field["topic_id"]]):
-                self.topic_ids[name] = topic[field["topic_id"]]
-            for partition in topic[field["partitions"]] or ():  # null is forbidden here, but accepted
+            if "topic_id" in fields and any(topic[fields["topic_id"]]):
+                self.topic_ids[name] = topic[fields["topic_id"]]
+            for partition in topic[fields["partitions"]] or ():  # null is forbidden here, but accepted
                 epoch = partition[epoch_at] if epoch_at is not None else -1
                 at = name, partition[part["partition_index"]]
                 known = self.leaders.get(at)

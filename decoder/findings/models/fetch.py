@@ -1,4 +1,4 @@
-"""What is known of fetching: each Fetch exchange read once for all detectors, and the session behind it (KIP-227).
+"""Fetch exchanges, each read once for all detectors, and the sessions behind them (KIP-227).
 
 In an incremental session a request names only the partitions whose position changed, and a response only those with
 news; what was asked of the others is remembered here, per connection.
@@ -7,6 +7,7 @@ news; what was asked of the others is remembered here, per connection.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -21,14 +22,14 @@ from ..engine.traffic import ClientConnection, Traffic
 
 FETCH = facts.api_key("Fetch")
 _LINKS = 4096
-"""Connections whose sessions are remembered; those beyond were never closed in what was captured."""
+"""Most connections whose sessions are kept: a capture may not show the end of some."""
 
 Place = tuple[str, int]
 """Topic (its id in base64 when the name was not seen) and partition."""
 
 
 class FetchPartition(NamedTuple):
-    """What a client asks of a partition. `epoch`: the leader epoch it believes in, -1 if it does not say."""
+    """A partition of a Fetch request. `epoch`: the leader epoch that the client knows, -1 if not given."""
 
     offset: int
     max_bytes: int
@@ -36,8 +37,8 @@ class FetchPartition(NamedTuple):
 
 
 class PartitionData(NamedTuple):
-    """What a broker answers for a partition; offsets it does not tell are -1. `replica`: where to read instead
-    (KIP-392). `diverging`: (epoch, end offset) where the logs part, None when they do not. `records`: bytes."""
+    """A partition of a Fetch response; missing offsets are -1. `replica`: where to read instead (KIP-392). `diverging`:
+    (epoch, end offset) where the logs diverge, None if they do not. `records`: bytes."""
 
     place: Place
     error: int
@@ -54,23 +55,9 @@ class PartitionData(NamedTuple):
         return len(self.records) if self.records is not None else 0
 
 
+@dataclass(slots=True, eq=False)
 class FetchExchange:
     """One answered Fetch of a consumer. `positions`: everything the session asks for, this request included."""
-
-    __slots__ = (
-        "answered",
-        "asked",
-        "error",
-        "exchange",
-        "max_bytes",
-        "max_wait_ms",
-        "min_bytes",
-        "new_session_id",
-        "positions",
-        "read_committed",
-        "session_epoch",
-        "throttle_ms",
-    )
 
     exchange: Exchange
     asked: dict[Place, FetchPartition]
@@ -87,7 +74,7 @@ class FetchExchange:
 
     @property
     def time_ns(self) -> int:
-        """When the answer came."""
+        """When the response arrived."""
         return self.exchange.response_time_ns or 0
 
     @property
@@ -97,17 +84,17 @@ class FetchExchange:
 
     @property
     def size(self) -> int:
-        """Bytes of records in the answer."""
+        """Bytes of records in the response."""
         return sum(a.size for a in self.answered)
 
     def offset(self, place: Place) -> int:
-        """The offset that was asked for; -1 if not known (the session began before the capture)."""
+        """The requested offset; -1 if unknown (the session began before the capture)."""
         at = self.positions.get(place)
         return at.offset if at is not None else -1
 
 
 class _Shape(NamedTuple):
-    """Where the fields of one version stand, by name, at each of three levels."""
+    """The positions of the fields of one version, by name, at three levels."""
 
     root: Mapping[str, int]
     topic: Mapping[str, int]
@@ -121,8 +108,8 @@ def _shape(kind: str, version: int, topics: str) -> _Shape:
 
 
 class FetchReader(Model):
-    """Reads Fetch exchanges of consumers, once for all detectors. `fetched`: what the last Fetch that was done says; None if
-    it has no answer, cannot be decoded, or a replica asks (a broker's follower)."""
+    """Reads the Fetch exchanges of consumers, once for all detectors. `fetched`: the last finished Fetch; None without a
+    response, if it cannot be decoded, or if it is a follower's."""
 
     id = "fetches"
     apis = frozenset({FETCH})
@@ -138,50 +125,54 @@ class FetchReader(Model):
     def _read(self, conn: ClientConnection, exchange: Exchange) -> FetchExchange | None:
         if exchange.state is not State.PAIRED:
             return None
-        asked, answered = exchange.request_view, exchange.response_view
-        if asked is None or answered is None:
+        request, response = exchange.request_view, exchange.response_view
+        if request is None or response is None:
             return None
-        shape = _shape("request", asked.api_version, "topics")
-        values = asked.values
-        replica = values[shape.root["replica_id"]] if "replica_id" in shape.root else _replica(asked.values, shape)
+        shape = _shape("request", request.api_version, "topics")
+        values = request.values
+        replica = values[shape.root["replica_id"]] if "replica_id" in shape.root else _replica(values, shape)
         if replica >= 0:
             return None
-        found = FetchExchange()
-        found.exchange = exchange
 
-        def field(name: str, missing: int) -> int:
+        def asked(name: str, missing: int) -> int:
             at = shape.root.get(name)
             return missing if at is None else values[at]
 
-        found.max_wait_ms, found.min_bytes = field("max_wait_ms", 0), field("min_bytes", 0)
-        found.max_bytes = field("max_bytes", 0x7FFFFFFF)
-        found.read_committed = field("isolation_level", 0) == 1
-        found.session_epoch = field("session_epoch", -1)
-        found.asked = dict(_asked(exchange, values, shape))
-        back = _shape("response", answered.api_version, "responses")
-        root = answered.values
-        found.throttle_ms = root[back.root["throttle_time_ms"]] if "throttle_time_ms" in back.root else 0
-        found.error = root[back.root["error_code"]] if "error_code" in back.root else 0
-        found.new_session_id = root[back.root["session_id"]] if "session_id" in back.root else 0
-        found.answered = list(_answered(exchange, root, back))
-        found.positions = self._follow(conn, found, dict.fromkeys(_forgotten(exchange, values, shape)))
-        return found
+        back = _shape("response", response.api_version, "responses")
 
-    def _follow(self, conn: ClientConnection, fetched: FetchExchange, forgotten: dict[Place, None]) -> dict[Place, FetchPartition]:
+        def answered(name: str) -> int:
+            at = back.root.get(name)
+            return 0 if at is None else response.values[at]
+
+        partitions = dict(_asked(exchange, values, shape))
+        session_epoch = asked("session_epoch", -1)
         positions = self._positions.of(conn.number, dict)
-        if fetched.full:
+        if session_epoch <= 0:
             positions.clear()
-        for place in forgotten:
+        for place in _forgotten(exchange, values, shape):
             positions.pop(place, None)
-        positions.update(fetched.asked)
-        return positions
+        positions.update(partitions)
+        return FetchExchange(
+            exchange,
+            partitions,
+            list(_answered(exchange, response.values, back)),
+            positions,
+            answered("error_code"),
+            answered("throttle_time_ms"),
+            asked("max_wait_ms", 0),
+            asked("min_bytes", 0),
+            asked("max_bytes", 0x7FFFFFFF),
+            asked("isolation_level", 0) == 1,
+            session_epoch,
+            answered("session_id"),
+        )
 
     def closed(self, conn: ClientConnection) -> None:
         self._positions.pop(conn.number, None)
 
 
 def _replica(values: tuple[Any, ...], shape: _Shape) -> int:
-    """The replica's id since version 15, where it stands in a struct that consumers leave out (KIP-903)."""
+    """The replica's id from version 15 on, in a struct that consumers leave out (KIP-903)."""
     at = shape.root.get("replica_state")
     state = values[at] if at is not None else None
     replica: int = state[0] if state is not None else -1

@@ -14,14 +14,14 @@ STEPS = 512
 """Steps of a member's timeline that are kept."""
 
 GONE = 64
-"""Members of a group that are kept after they left."""
+"""Members of a group kept after they left."""
 
 Assignment = dict[str, tuple[int, ...]]
 """Partitions by topic."""
 
 
 class Step(StrEnum):
-    """What a timeline shows, a letter each. Small letters of J and S: the answer came."""
+    """A step of a timeline, one letter each. Lowercase j and s: the response."""
 
     JOIN = "J"
     JOINED = "j"
@@ -29,7 +29,7 @@ class Step(StrEnum):
     SYNCED = "s"
     HEARTBEAT = "h"
     REBALANCE = "r"
-    """told that the group rebalances"""
+    """a response said that the group rebalances"""
     COMMIT = "c"
     ERROR = "!"
     LEAVE = "L"
@@ -40,10 +40,10 @@ class Step(StrEnum):
 
 
 class State(StrEnum):
-    """Where a member stands."""
+    """The state of a member."""
 
     PENDING = "pending"
-    """it has got an id and has not joined with it"""
+    """it has an id and has not joined with it"""
     JOINING = "joining"
     JOINED = "joined"
     """it knows its generation, not its assignment"""
@@ -87,22 +87,22 @@ class Member:
 
     @property
     def live(self) -> bool:
-        """Whether the coordinator has it as a member, as far as was seen."""
+        """Whether the coordinator counts it as a member, as far as seen."""
         return self.state not in (State.LEFT, State.DROPPED)
 
     @property
     def waits(self) -> bool:
-        """Whether it waits for an answer to its JoinGroup or SyncGroup: silence is right then."""
+        """Whether it waits for the response to its JoinGroup or SyncGroup: it is silent then."""
         return self.state in (State.JOINING, State.SYNCING)
 
     @property
     def has_gap(self) -> bool:
-        """Whether bytes of its connection went uncaptured since the last sign of life: nobody knows what it said."""
+        """Whether bytes of its connection were not captured since it was last seen: it may have sent anything."""
         return self.conn.lost != self.lost
 
     @property
     def who(self) -> str:
-        """The member in words."""
+        """The member as text."""
         static = f", group.instance.id {self.instance_id!r}" if self.instance_id else ""
         return f"{self.conn.who} (member {self.member_id or 'without an id yet'}{static})"
 
@@ -117,7 +117,7 @@ class Member:
 
 
 class Cause(StrEnum):
-    """What makes a group rebalance, in words."""
+    """Why a group rebalances, as text."""
 
     FIRST = "its first member joined"
     JOIN = "a new member joined"
@@ -161,7 +161,7 @@ class Rebalance:
 
     @property
     def duration_ns(self) -> int:
-        """From the first JoinGroup to the last SyncGroup answer; 0 as long as it is not through."""
+        """From the first JoinGroup to the last SyncGroup response; 0 until it is complete."""
         return self.synced_ns - self.first_join_ns if self.synced_ns and self.first_join_ns else 0
 
 
@@ -186,7 +186,7 @@ class Group:
 
     @property
     def live(self) -> list[Member]:
-        """The members that the coordinator has, as far as was seen."""
+        """The coordinator's members, as far as seen."""
         return [m for m in self.members.values() if m.live]
 
     @property
@@ -201,7 +201,7 @@ class Group:
         return "CompletingRebalance" if behind else "Stable"
 
     def begin(self, time_ns: int, cause: Cause, who: Member | None, reason: str | None = None) -> Rebalance:
-        """A rebalance begins, unless one is under way."""
+        """Begin a rebalance, unless one is under way."""
         if self.rebalance is None:
             expected = {m.member_id for m in self.live if m is not who and m.state is not State.JOINING}
             self.rebalance = Rebalance(time_ns, cause, who.who if who else "", reason or "", expected)
@@ -219,11 +219,11 @@ class Group:
         self.rebalance = None
 
     def last_formed(self) -> Rebalance | None:
-        """The rebalance that the present generation came from."""
+        """The rebalance that formed the current generation."""
         return next((r for r in reversed(self.rebalances) if r.generation == self.generation), None)
 
     def gone(self, member: Member, time_ns: int, state: State, step: Step, code: int = 0) -> None:
-        """A member is one no longer."""
+        """A member left or was dropped."""
         member.state, member.gone_ns = state, time_ns
         member.step(time_ns, step, code)
         if self.rebalance:

@@ -1,4 +1,4 @@
-"""What members ask of their group's coordinator, in one form whatever protocol and version they speak.
+"""Requests of members to their group's coordinator, in one form for all group protocols and versions.
 
 Classic groups have an API per step (JoinGroup, SyncGroup, Heartbeat, LeaveGroup); the groups of KIP-848, KIP-932 and
 KIP-1071 have one heartbeat that joins with epoch 0 and leaves with -1 (a static member that will be back: -2).
@@ -34,7 +34,7 @@ COMMITS = ("OffsetCommit", "TxnOffsetCommit")
 COMMIT_APIS = frozenset(facts.api_key(name) for name in COMMITS)
 GROUP_APIS = COMMIT_APIS | {facts.api_key(name) for name in PROTOCOLS}
 JOINING_APIS = GROUP_APIS - COMMIT_APIS - {facts.api_key(name) for name in ("SyncGroup", "Heartbeat", "LeaveGroup")}
-"""Those that a member joins by, and the newer protocols leave by, too."""
+"""APIs that members join with; in the newer protocols they leave with them, too."""
 _NAMES = {key: facts.api_name(key) for key in GROUP_APIS}
 
 UNKNOWN_MEMBER_ID = facts.error_code("UNKNOWN_MEMBER_ID")
@@ -126,7 +126,7 @@ class Call:
 
     @property
     def leaves(self) -> bool:
-        """Whether it says good-bye."""
+        """Whether it leaves the group."""
         return self.api == "LeaveGroup" or (self.heartbeat and self.generation < 0)
 
     @property
@@ -141,7 +141,7 @@ class Call:
 
     @property
     def asks_for_an_id(self) -> bool:
-        """A JoinGroup that will only be told its member id (KIP-394)."""
+        """Whether it is a JoinGroup that only gets a member id (KIP-394)."""
         return (
             self.api == "JoinGroup"
             and self.exchange.api_version >= 4
@@ -151,7 +151,7 @@ class Call:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """For `Finding.about`: the group, the API, who and where."""
+        """The group, the API, client and broker, for `Finding.about`."""
         return {"group": self.group_id, **self.conn.facts_of(self.exchange)}
 
     def assignors(self) -> tuple[str, ...]:
@@ -161,7 +161,7 @@ class Call:
         return tuple(p["name"] for p in rows(message, "protocols")) if message and offered else ()
 
     def topics(self) -> tuple[str, ...] | None:
-        """The topics that a JoinGroup or heartbeat subscribes to, sorted; None if it does not say, or it cannot be
+        """The topics that a JoinGroup or heartbeat subscribes to, sorted; None if it names none, or they cannot be
         read."""
         if self.heartbeat:
             named = self.asked.get("subscribed_topic_names")
@@ -178,12 +178,11 @@ class Call:
 
     @property
     def subscription(self) -> object:
-        """What to compare two subscriptions by: topics and assignors. The bytes do not do: assignors of their own put what a
-        member had into them."""
+        """What identifies a subscription: topics and assignors. Its bytes do not: custom assignors add the previous assignment."""
         return self.topics(), self.assignors()
 
     def leaving(self) -> list[tuple[str, str | None, str | None]]:
-        """(member id, instance id, reason) of everybody that a leaving call names."""
+        """(member id, instance id, reason) of all members that leave."""
         if self.heartbeat:
             return [(self.member_id, self.instance_id, None)]
         message = self.exchange.request_view
@@ -192,7 +191,7 @@ class Call:
         return [(r["member_id"], r.get("group_instance_id"), r.get("reason")) for r in rows(message, "members")]
 
     def offsets(self) -> list[Commit]:
-        """What it commits, partition by partition, with the answer's errors."""
+        """The offsets it commits, by partition, with the errors of the response."""
         if self._offsets is None:
             self._offsets = list(self._commits())
         return self._offsets

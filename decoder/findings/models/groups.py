@@ -1,4 +1,4 @@
-"""What is known of the groups: their members, what each of them did when, their rebalances and assignments.
+"""All consumer groups: their members, timelines, rebalances and assignments.
 
 One `Groups` per `Traffic` (`Groups.of`). The number of groups, members, rebalances and timeline steps that it keeps is bounded.
 """
@@ -14,14 +14,13 @@ from .group import Group, Member, Step
 from .group_calls import GROUP_APIS, MEMBER_ID_REQUIRED, Call, read_call
 
 GROUPS = 5000
-"""Groups that are kept; the one that was quiet for longest is forgotten."""
+"""Most groups kept: drops the one that was quiet for longest."""
 FETCH = facts.api_key("Fetch")
 
 
 class Groups(Model):
-    """All groups. Members that the coordinator never told an id are none yet. `call`: the last exchange of
-    `apis` as a member's call, None if it is none; `ended`: the members whose connection has ended now, as they
-    were on it last."""
+    """All groups. `call`: the last exchange of `apis` as a member's call, None if it is not one. `ended`: the members on the
+    connection that has just ended. A member counts from when the coordinator gives it an id."""
 
     id = "groups"
     apis = GROUP_APIS | {FETCH}
@@ -38,7 +37,7 @@ class Groups(Model):
 
     @staticmethod
     def of(traffic: Traffic) -> Groups:
-        """The groups of `traffic`, the same for all that ask."""
+        """The groups of `traffic`."""
         return traffic.model(Groups)
 
     def all(self) -> list[Group]:
@@ -50,7 +49,7 @@ class Groups(Model):
         return self.fetched.get(member.conn.identity)
 
     def group(self, group_id: str, cluster: Cluster) -> Group:
-        """A group of a cluster; while a cluster has not told its id, it is taken for the same."""
+        """A group of a cluster; a cluster whose id is unknown matches any."""
         same = self._by_id.pop(group_id, [])
         self._by_id[group_id] = same
         for group in same:
@@ -95,14 +94,14 @@ class Groups(Model):
             self._open.pop(key, None)
 
     def _find(self, call: Call, made: bool = False) -> None:
-        """The member that a call is of, made up where its id is new (`made`: by the coordinator)."""
+        """Set the member of a call, made if its id is new (`made`: by the coordinator)."""
         group = call.group
         member = group.members.get(call.member_id) if call.member_id else None
         if member is None and call.member_id and (made or not (call.commits or call.leaves)):
             member = group.members[call.member_id] = Member(call.member_id, call.conn, call.asked_ns, call.protocol)
             member.instance_id = call.instance_id
         call.member = member
-        if member is None or call.api == "LeaveGroup":  # an administrator may say that for others
+        if member is None or call.api == "LeaveGroup":  # an administrator may send it for others
             return
         if not member.waits and member.live and not member.has_gap:
             call.silence_ns = call.asked_ns - member.seen_ns
@@ -122,11 +121,11 @@ class Groups(Model):
 
 
 _OF_CALLS = {"request": "asked", "done": "answered", "closed": "ended"}
-"""What a `GroupDetector` is told instead of exchanges."""
+"""What a `GroupDetector` gets instead of exchanges."""
 
 
 class GroupDetector(Detector):
-    """A detector that is told the calls of group members instead of exchanges."""
+    """A detector that gets the calls of group members instead of exchanges."""
 
     apis = GROUP_APIS
 
@@ -153,10 +152,10 @@ class GroupDetector(Detector):
             self.ended(group, member)
 
     def asked(self, call: Call) -> None:
-        """A member asks; the model knows already."""
+        """A member sent a request; the model is up to date."""
 
     def answered(self, call: Call) -> None:
-        """It is answered, or never will be (`call.answer` is empty)."""
+        """It was answered, or never will be (`call.answer` is empty)."""
 
     def ended(self, group: Group, member: Member) -> None:
         """The connection that a member was on has ended."""

@@ -1,7 +1,7 @@
-"""What Produce exchanges say, read once for all detectors that look at them.
+"""Produce exchanges, each read once for all detectors.
 
-Only what stands in headers: the records are not decompressed, and of a partition's bytes the first batch is looked
-at (from v3 on there is just one; before, what follows is more of the same).
+Headers only: records are not decompressed, and of a partition's bytes only the first batch is read (from v3 on there is
+just one; before, the others are alike).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ PRODUCE = facts.api_key("Produce")
 METADATA = facts.api_key("Metadata")
 
 class PartitionProduceData(NamedTuple):
-    """What a Produce request brings for one partition. `size`: bytes of records; `batch`: the first batch, None when
-    it is of magic 0 or 1 or cannot be read."""
+    """A partition of a Produce request. `size`: bytes of records. `batch`: the first batch, None if it is of magic 0 or 1,
+    or cannot be read."""
 
     topic: str
     partition: int
@@ -37,8 +37,8 @@ class PartitionProduceData(NamedTuple):
 
 
 class PartitionProduceResponse(NamedTuple):
-    """What a Produce response says of one partition. `text`: the broker's words, "" before v8 or without any;
-    `leader`: the node that the broker names as the leader (KIP-951), -1 when it names none."""
+    """A partition of a Produce response. `text`: the error message, "" before v8 or without one. `leader`: the node that the
+    broker names as the leader (KIP-951), -1 for none."""
 
     topic: str
     partition: int
@@ -57,7 +57,7 @@ class ProduceRequest(NamedTuple):
 
 
 class ProduceReader(Model):
-    """Reads Produce exchanges. The last one of either side is remembered: detectors ask one after the other."""
+    """Reads Produce exchanges. Keeps the last request and response read: detectors ask one after the other."""
 
     id = "produced"
 
@@ -80,7 +80,7 @@ class ProduceReader(Model):
 
 
 class ProduceDetector(Detector):
-    """A detector that looks into Produce exchanges; all share one `reading`."""
+    """A detector of Produce exchanges; all share one reader, `produce`."""
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
@@ -88,7 +88,7 @@ class ProduceDetector(Detector):
 
 
 def unanswered(exchange: Exchange) -> bool:
-    """Whether an answer was due and none came, so that nobody knows whether the records were written."""
+    """Whether a response was due and none came: whether the records were written is unknown."""
     return exchange.state is State.NO_RESPONSE
 
 
@@ -138,7 +138,7 @@ def _results(exchange: Exchange) -> list[PartitionProduceResponse]:
 
 
 def _error_details(plan: Plan, part: Mapping[str, int], values: tuple[Any, ...]) -> tuple[str, int]:
-    """The broker's words about an error, and the leader that it names."""
+    """The error message, and the leader that the broker names."""
     text, leader = "", -1
     if "error_message" in part:
         inner = layout(plan.root, "responses", "partition_responses", "record_errors")

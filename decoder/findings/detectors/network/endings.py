@@ -1,4 +1,4 @@
-"""How a connection ended that never came to work: what was said on it, and what that means.
+"""How connections ended that never worked, and why.
 
 Several detectors ask this; one answer each keeps one fault from being several findings.
 """
@@ -25,34 +25,34 @@ connection.failed.authentication.delay.ms (100 ms); clients that wait in vain gi
 MOST_REQUEST = 100 << 20
 """Bytes: brokers' socket.request.max.bytes unless set."""
 MOST_PAIRS = 4096
-"""(client host, broker) pairs that are remembered."""
+"""Most (client host, broker) pairs kept."""
 
 
 class Ending(Enum):
-    """What the bytes and the end of a connection say together."""
+    """What the bytes and the end of a connection show."""
 
     FINE = auto()
-    """It worked, or nothing can be told."""
+    """It worked, or nothing is known."""
     FOREIGN = auto()
     """Another protocol than Kafka's, from either side."""
     TLS_SESSION = auto()
     """TLS from both sides."""
     TLS_REFUSED = auto()
-    """A TLS hello that got no TLS for an answer."""
+    """A TLS hello that was not answered by TLS."""
     TLS_PORT = auto()
     """Requests in clear, answered by TLS."""
     SIZE = auto()
-    """A frame announced with a size that no broker takes."""
+    """A frame size that no broker accepts."""
     EMPTY = auto()
-    """The broker ended it before anything was said."""
+    """The broker closed it before any bytes."""
     UNANSWERED = auto()
-    """The very first request got the connection closed instead of an answer."""
+    """The first request was answered by a close."""
     BEFORE_SASL = auto()
     """ApiVersions was answered; the first request after it got the connection closed, and nobody authenticated."""
 
 
 class ConnectionStart:
-    """What was said on one connection, as far as it matters here.
+    """The start of one connection.
 
     `first_bytes`: those of each direction that are no frames. `closed_on`: the request that was unanswered at
     the end. `token`: raw SASL tokens (SaslHandshake v0, GSSAPI of 0.9) were seen.
@@ -67,7 +67,7 @@ class ConnectionStart:
         self.closed_on: Exchange | None = None
 
     def of(self, conn: ClientConnection) -> Ending:
-        """What it means, once the connection has ended (or as far as can be told before)."""
+        """How it ended, or what is known before its end."""
         if self.works or self.broken or conn.lost:
             return Ending.FINE
         request, response = self.first_bytes
@@ -147,7 +147,7 @@ class Endings(Model):
                 start.first_bytes[opaque.direction] = opaque.data[: 8 * KEPT]
                 self.unframed = start
         else:
-            start.broken = True  # bytes are missing: whatever comes may be the middle of something
+            start.broken = True  # bytes are missing: what follows may start in the middle of a frame
 
     def closed(self, conn: ClientConnection) -> None:
         start = self.starts.pop(conn.number, None)
@@ -160,12 +160,12 @@ class Endings(Model):
             del self._worked[next(iter(self._worked))]
 
     def worked(self, conn: ClientConnection) -> bool:
-        """Whether that client host ever got a real answer of that broker: then what failed is no wrong listener."""
+        """Whether that client host ever got a real response from that broker: then the listener is not the wrong one."""
         return (conn.client_host, conn.broker) in self._worked
 
 
 _OF_STARTS = {"stray": "unframed", "closed": "ended"}
-"""What `EndingDetector` is told of a connection."""
+"""What an `EndingDetector` gets of a connection."""
 
 
 class EndingDetector(Detector):
@@ -188,7 +188,7 @@ class EndingDetector(Detector):
             self.ended(conn, self.endings.ended, self.endings.ended.of(conn))
 
     def unframed(self, conn: ClientConnection, start: ConnectionStart) -> None:
-        """Bytes that are no frames came in; the connection goes on."""
+        """Bytes arrived that are not frames; the connection goes on."""
 
     def ended(self, conn: ClientConnection, start: ConnectionStart, how: Ending) -> None:
         """A connection ended that never worked."""
