@@ -199,7 +199,7 @@ def test_the_other_leg_of_a_changed_frame() -> None:
     traffic.data(1, 0, 200, with_size(encode_request(3, 8, {}, correlation_id=1, client_id="t")))
     traffic.broker_leg(1, 1, 300, told(9092), "addresses")
     traffic.data(1, 1, 300, told(40001))
-    cluster = inspector.traffic.links[1].cluster
+    cluster = inspector.traffic.connections[1].cluster
     assert cluster.nodes == {7: "10.0.0.2:40001"}
     assert cluster.node_at("10.0.0.2:9092") == 7
 
