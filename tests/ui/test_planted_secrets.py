@@ -30,7 +30,7 @@ from harness.pcap import as_pcap
 from harness.scripted import Broker
 from harness.waiting import PATIENCE, until
 from harness.wire import read_frame, with_size
-from retold.secrets import NAMES, Said, dialog, leaks, secret, unpacked
+from traffic.planted_secrets import NAMES, Said, dialog, leaks, secret, unpacked
 
 BARNABAS = [sys.executable, "-m", "barnabas"]
 HTTP = b"GET / HTTP/1.1\r\nAuthorization: Bearer " + secret("http authorization").encode() + b"\r\n\r\n"

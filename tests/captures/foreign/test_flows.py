@@ -20,7 +20,7 @@ from barnabas.captures.pcap import packet_windows
 from barnabas.captures.pcap.pcapng import CaptureReader
 from barnabas.captures.pcap.sources import Source
 from barnabas.captures.recording.segment import check
-from retold.packets import Packet, as_pcapng, traffic
+from traffic.packets import Packet, as_pcapng, traffic
 
 LINKS: dict[int, Callable[[bytes], bytes]] = {
     1: lambda p: p,

@@ -17,7 +17,7 @@ from barnabas.decoder.findings import Inspector
 from harness import commands
 from harness.slices import thin
 from harness.wire import with_size
-from retold.packets import NOW, Packet, as_pcap, spoiled
+from traffic.packets import NOW, Packet, as_pcap, spoiled
 
 from .test_not_in_the_capture import ACK, PUSH, SECOND, Wire, exchanges
 

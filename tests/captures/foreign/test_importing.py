@@ -15,7 +15,7 @@ from barnabas.decoder.connection.events import NonKafkaData
 from barnabas.decoder.filter import compile as compiled
 from harness.recordings import metadata_answer, metadata_request
 from harness.wire import with_size
-from retold.packets import as_pcap, as_pcapng, one_connection, traffic
+from traffic.packets import as_pcap, as_pcapng, one_connection, traffic
 
 KEYS = (
     "time_ns", "latency_ns", "client", "broker", "api_key", "api_version", "correlation_id", "client_id",

@@ -11,7 +11,7 @@ from barnabas.decoder import encode_request, encode_response
 from barnabas.decoder.connection.events import Missing
 from barnabas.decoder.findings import Finding, Inspector
 from harness.wire import with_size
-from retold.packets import NOW, Packet, as_pcap
+from traffic.packets import NOW, Packet, as_pcap
 
 from ..event_words import all_of
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from barnabas.captures import open_capture
-from retold.packets import as_pcap
+from traffic.packets import as_pcap
 
 from .test_not_in_the_capture import exchanges
 

@@ -14,7 +14,7 @@ from barnabas.captures.pcap.pcapng import CaptureReader
 from barnabas.decoder import ExchangeDone, State, encode_request, encode_response
 from barnabas.decoder.findings import Inspector
 from harness.wire import with_size
-from retold.packets import NOW, Packet, as_pcap, one_connection
+from traffic.packets import NOW, Packet, as_pcap, one_connection
 
 from ..event_words import all_of
 

@@ -20,7 +20,7 @@ from barnabas.captures.recording.index import Index, Record
 from harness.recordings import metadata_answer, metadata_request
 from harness.slices import slow
 from harness.waiting import PATIENCE
-from retold.packets import NOW, Packet, as_pcap, as_pcapng, traffic
+from traffic.packets import NOW, Packet, as_pcap, as_pcapng, traffic
 
 FINDINGS = Path(__file__).parents[2] / "decoder" / "findings" / "captures"
 

@@ -12,13 +12,13 @@ from barnabas.captures import Recorder, open_capture
 from barnabas.captures.foreign.scapy_layer import KafkaRequest, KafkaResponse, bind, body
 from harness.recordings import metadata_answer, metadata_request
 from harness.wire import with_size
-from retold.packets import NOW, as_pcap, one_connection
 from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 from scapy.sendrecv import sniff
 from scapy.sessions import TCPSession
 from scapy.utils import PcapNgWriter, rdpcap, wrpcap
+from traffic.packets import NOW, as_pcap, one_connection
 
 HEALTHY = Path(__file__).parents[2] / "decoder" / "findings" / "captures"
 

@@ -8,10 +8,10 @@ import pytest
 from barnabas import decoder
 from barnabas.captures.foreign.scapy_layer import KafkaRequest, KafkaResponse, body
 from harness.wire import with_size
-from retold.packets import as_pcap, one_connection
 from scapy.packet import Raw
 from scapy.sendrecv import sniff
 from scapy.sessions import TCPSession
+from traffic.packets import as_pcap, one_connection
 
 METADATA = {"topics": [{"name": "orders"}]}
 ASKED = with_size(decoder.encode_request(3, 1, METADATA, correlation_id=7, client_id="me"))

@@ -13,7 +13,7 @@ from barnabas.captures.foreign import scan
 from barnabas.captures.pcap import packets, pcapng
 from barnabas.captures.reading.events import EventReader
 from harness.steps import assert_linear, steps
-from retold.packets import NOW, as_pcap, as_pcapng
+from traffic.packets import NOW, as_pcap, as_pcapng
 
 from ..event_words import all_of, short
 from ..foreign.test_not_in_the_capture import exchanges

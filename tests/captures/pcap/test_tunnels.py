@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from barnabas.captures import open_capture
-from retold.packets import traffic
 from scapy.contrib.geneve import GENEVE
 from scapy.contrib.mpls import MPLS
 from scapy.layers.inet import IP, UDP
@@ -19,6 +18,7 @@ from scapy.layers.ppp import PPP, PPPoE
 from scapy.layers.vxlan import VXLAN
 from scapy.packet import Packet
 from scapy.utils import PcapWriter
+from traffic.packets import traffic
 
 OUTER = Ether(dst="02:00:00:00:00:09", src="02:00:00:00:00:08")
 PACKETS = 60

@@ -11,7 +11,7 @@ from barnabas.captures.native.accelerator import native
 from barnabas.captures.recording import native_recorder, recording
 from barnabas.captures.recording.segment import check
 from harness.waiting import PATIENCE
-from retold.mixed_traffic import SECRET, MixedTraffic
+from traffic.random_traffic import SECRET, MixedTraffic
 
 needs_accelerator = pytest.mark.skipif(native is None, reason="the accelerator is not there")
 

@@ -16,7 +16,7 @@ from barnabas.decoder.records import Record, encode_batch
 from harness import commands
 from harness.pcap import as_pcap
 from harness.wire import with_size
-from retold.secrets import secret
+from traffic.planted_secrets import secret
 
 CLIENT, BROKER = ("127.0.0.1", 50001), ("127.0.0.1", 9092)
 HANDSHAKE, INCREMENTAL, ALTER, CREATE_TOPICS, DESCRIBE, FETCH, SNAPSHOT, HEARTBEAT, METADATA = 17, 44, 33, 19, 32, 1, 59, 12, 3

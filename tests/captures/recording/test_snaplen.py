@@ -14,7 +14,7 @@ from barnabas.captures.transform.write import Writer
 from barnabas.decoder.codec.truncated_frame import cut_fault
 from barnabas.decoder.wire.frame import Direction
 from harness.wire import with_size
-from retold.mixed_traffic import MixedTraffic
+from traffic.random_traffic import MixedTraffic
 
 NOW = 1_795_223_022_000_000_000
 SNAPLEN = 512

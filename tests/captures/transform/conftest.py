@@ -10,7 +10,7 @@ from barnabas.captures.transform.fields import Kind
 from barnabas.captures.transform.pseudonyms import Pseudonyms
 from barnabas.captures.transform.redact import Redaction
 from barnabas.captures.transform.write import Writer
-from retold.planted import record_planted, told
+from traffic.planted_names import record_planted, told
 
 
 @pytest.fixture(scope="session")

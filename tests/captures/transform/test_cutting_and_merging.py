@@ -14,8 +14,8 @@ from barnabas.captures.transform.write import TargetExists, Writer, replacing
 from barnabas.decoder import Exchange
 from barnabas.decoder.connection.events import Closed, Opened
 from barnabas.decoder.filter import compile
-from retold.packets import as_pcap, traffic
-from retold.planted import told
+from traffic.packets import as_pcap, traffic
+from traffic.planted_names import told
 
 CAPTURES = Path(__file__).parents[2] / "decoder" / "findings" / "captures"
 GROUPS = CAPTURES / "groups-killed.pcapng"

@@ -15,8 +15,8 @@ from barnabas.decoder import Exchange, records
 from barnabas.decoder.connection.events import Closed, Opened
 from barnabas.decoder.findings import Inspector
 from kafka.record import MemoryRecords
-from retold.packets import as_pcap, traffic
-from retold.planted import ADDRESS, CLIENT, GROUP, HOST, KEY, MEMBER, PLANTED, TOPIC, USER, VALUE, told
+from traffic.packets import as_pcap, traffic
+from traffic.planted_names import ADDRESS, CLIENT, GROUP, HOST, KEY, MEMBER, PLANTED, TOPIC, USER, VALUE, told
 
 CAPTURES = Path(__file__).parents[2] / "decoder" / "findings" / "captures"
 NAMES = sorted(path.name for path in CAPTURES.glob("*.pcapng"))

@@ -308,7 +308,7 @@ def test_a_broker_that_is_down(lab: Lab) -> None:
 @pytest.mark.slow
 def test_responses_keep_the_brokers_addresses(lab: Lab) -> None:
     """Metadata names the brokers themselves, also while rules stand."""
-    from retold.error_rules import error_rule
+    from traffic.error_rules import error_rule
 
     space = lab.spaces.one()
     answer = wire.metadata_response(7, [(1, "broker-1.example", 9092), (2, "10.1.2.3", 9093)])

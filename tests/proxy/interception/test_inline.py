@@ -18,7 +18,7 @@ from barnabas.proxy.interception.frame_editor import produce_acks
 from harness import scripted, wire
 from harness.testbed import Script, Testbed, next_event
 from harness.waiting import PATIENCE
-from retold.error_rules import error_rule
+from traffic.error_rules import error_rule
 
 NOT_LEADER = 6
 

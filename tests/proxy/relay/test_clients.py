@@ -17,7 +17,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from harness.lines import line
 from harness.testbed import Testbed
 from harness.waiting import PATIENCE, PATIENCE_MS, attempts
-from retold.error_rules import error_rule
+from traffic.error_rules import error_rule
 
 CLUSTER = """
 import json, sys

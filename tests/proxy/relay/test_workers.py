@@ -52,7 +52,7 @@ from harness import scripted, wire
 from harness.scripted import Broker
 from harness.testbed import Testbed
 from harness.waiting import PATIENCE, attempts, until
-from retold.error_rules import error_rule
+from traffic.error_rules import error_rule
 
 HEARTBEAT = 12
 NOT_COORDINATOR = 16

@@ -19,8 +19,8 @@ from barnabas.proxy.observers.recording_config import RecordingConfig
 from barnabas.proxy.observers.recordings import Recordings
 from barnabas.proxy.ring.reader import Lost, Record, RingReader
 from barnabas.proxy.ring.ring import CHUNK, NONE, Kind, Ring, RingWriter
-from retold.mixed_traffic import SECRET, START, MixedTraffic
 from torture.proxy.traffic import produce
+from traffic.random_traffic import SECRET, START, MixedTraffic
 
 pytestmark = pytest.mark.skipif(not hasattr(native, "RingFeed"), reason="the accelerator is not there, or reads no rings")
 

@@ -15,8 +15,8 @@ from barnabas.proxy.events import ConnectionClosed, ConnectionOpened
 from confluent_kafka.admin import AdminClient, NewTopic
 from harness.proxies import Proxy
 from harness.waiting import PATIENCE, NeverHappened, attempts, until
-from retold import recorded
-from retold.edited_exchanges import SECOND, edited, exchange_of, time_of
+from traffic import recordings
+from traffic.edited_exchanges import SECOND, edited, exchange_of, time_of
 
 
 def create(bootstrap: str, topic: str, partitions: int = 1, **more: Any) -> None:
@@ -57,7 +57,7 @@ def retimed(
 
     `longer`: lengthened to them, too. `rate`: shortened until there are so many requests of an API in a second.
     """
-    events = recorded.recording(recording)
+    events = recordings.recording(recording)
     times = [time for event in events if (time := time_of(event))]
     if rate is not None:
         api, per_second = rate

@@ -12,7 +12,7 @@ from barnabas.decoder.findings import Finding, Severity
 from real.brokers.broker import Cluster
 from real.findings.scenarios_fetching import SCENARIOS, record, started
 from real.findings.scene import retimed, told
-from retold.recorded import findings
+from traffic.recordings import findings
 
 pytestmark = pytest.mark.real
 

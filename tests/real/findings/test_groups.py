@@ -8,7 +8,7 @@ import pytest
 from real.brokers.broker import Cluster
 from real.findings.scenarios_groups import SCENARIOS
 from real.findings.scene import record, retimed, told
-from retold.recorded import GROUPS, findings
+from traffic.recordings import GROUPS, findings
 
 pytestmark = pytest.mark.real
 

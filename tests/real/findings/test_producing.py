@@ -9,7 +9,7 @@ from real.brokers.broker import Cluster, start_cluster
 from real.findings.scenarios_producing import SCENARIOS, answered_with_errors, record, tiny_batches
 from real.findings.scene import create, retimed, told
 from real.findings.scene import record as record_scene
-from retold.recorded import PRODUCING, findings
+from traffic.recordings import PRODUCING, findings
 
 pytestmark = pytest.mark.real
 

@@ -14,7 +14,7 @@ from real.brokers.broker import HOST
 from real.findings import scenarios_security as scenarios
 from real.findings.scene import record, told
 from real.findings.secure_broker import PASSWORD, SecureCluster, start_secure_cluster
-from retold.recorded import findings
+from traffic.recordings import findings
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 

@@ -12,7 +12,7 @@ from real.clients.workloads import WORKLOADS
 from real.findings import scenarios_versions as scenarios
 from real.findings.edited_broker import EditedBroker
 from real.findings.scene import record, told
-from retold.recorded import VERSIONS, findings
+from traffic.recordings import VERSIONS, findings
 
 pytestmark = pytest.mark.real
 

@@ -16,7 +16,6 @@ from barnabas import decoder
 from barnabas.decoder.schema import facts
 from barnabas.plugins.rules.rules import Rule
 from harness.slices import only, thin
-from retold.error_rules import error_rule
 from torture.proxy.desk import Desk, Session, cut
 from torture.proxy.traffic import (
     FETCH,
@@ -31,6 +30,7 @@ from torture.proxy.traffic import (
     request,
     response,
 )
+from traffic.error_rules import error_rule
 
 HEARTBEAT = facts.api_key("Heartbeat")
 LIST_OFFSETS = facts.api_key("ListOffsets")

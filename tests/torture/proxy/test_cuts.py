@@ -14,7 +14,6 @@ import pytest
 from barnabas import decoder
 from barnabas.decoder.schema import facts
 from harness.slices import only, thin
-from retold.error_rules import error_rule
 from torture.proxy.desk import BROKER, Desk, Session, cut
 from torture.proxy.test_correlation import RULES, heartbeat
 from torture.proxy.traffic import (
@@ -30,6 +29,7 @@ from torture.proxy.traffic import (
     request,
     told,
 )
+from traffic.error_rules import error_rule
 
 LEADERS = [(1, *BROKER), (2, BROKER[0], 9093)]
 

@@ -20,9 +20,9 @@ from harness.scripted import Broker
 from harness.slices import only
 from harness.waiting import PATIENCE
 from harness.wire import connect
-from retold.error_rules import error_rule
 from torture.proxy.peers import digest
 from torture.proxy.traffic import Author
+from traffic.error_rules import error_rule
 
 CONNECTIONS = 12
 WAYS: dict[str, dict[str, Any]] = {

@@ -14,8 +14,8 @@ from barnabas.ui.tui.app import BarnabasApp
 from barnabas.ui.tui.model import session
 from barnabas.ui.tui.views import PLACES
 from harness.slices import only
-from retold.packets import as_pcap, as_pcapng, traffic
 from textual.pilot import Pilot
+from traffic.packets import as_pcap, as_pcapng, traffic
 
 from ..cli.recordings.test_damaged_captures import CORPUS, RECORDING, flipped, spliced
 from ..cli.recordings.test_damaged_captures_more import RECORDED, with_spoiled_frames

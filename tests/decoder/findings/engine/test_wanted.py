@@ -12,7 +12,6 @@ from barnabas.decoder import Exchange
 from barnabas.decoder.findings import ClientConnection, Inspector
 from barnabas.decoder.findings.engine.detector import Listener
 from harness.slices import thin
-
 from tests.retold.mixed_traffic import MixedTraffic
 from tests.retold.plain_traffic import PlainTraffic
 

@@ -10,8 +10,8 @@ from barnabas.decoder import Exchange, ExchangeDone, RequestSeen, State
 from barnabas.decoder.connection.events import Closed, Opened
 from barnabas.decoder.findings import Finding, Inspector, Severity
 from barnabas.decoder.reference import releases
-from retold.edited_exchanges import copied
-from retold.recorded import exchanges, findings, one
+from traffic.edited_exchanges import copied
+from traffic.recordings import exchanges, findings, one
 
 SECOND = 10**9
 START = 1_795_223_022 * SECOND

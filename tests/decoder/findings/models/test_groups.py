@@ -16,10 +16,10 @@ from barnabas.decoder.findings.models.group import GONE, Cause, Group, State
 from barnabas.decoder.findings.models.group_calls import GROUP_APIS
 from barnabas.decoder.findings.models.groups import GROUPS, Groups
 from barnabas.decoder.schema import facts
-from retold.edited_exchanges import copied, edited
-from retold.made_up import Conversations
-from retold.recorded import GROUPS as GROUP_DETECTORS
-from retold.recorded import findings, inspected, recording
+from traffic.conversations import Conversations
+from traffic.edited_exchanges import copied, edited
+from traffic.recordings import GROUPS as GROUP_DETECTORS
+from traffic.recordings import findings, inspected, recording
 
 
 def groups_of(events: str | Iterable[ConnectionEvent]) -> list[Group]:

@@ -38,7 +38,7 @@ from harness import wire
 from harness.lines import line
 from harness.testbed import Script, Testbed, next_event
 from harness.waiting import PATIENCE, NeverHappened, attempts, until_async
-from retold.error_rules import error_rule
+from traffic.error_rules import error_rule
 
 ANY = ("127.0.0.1", 0)
 ANSWER = decoder.encode_response(12, 4, {"error_code": 27}, correlation_id=0)[4:]

@@ -11,7 +11,7 @@ import pytest
 from barnabas.captures import open_capture
 from barnabas.captures.pcap import pcapng
 from harness import commands
-from retold.packets import as_pcap, as_pcapng, traffic
+from traffic.packets import as_pcap, as_pcapng, traffic
 
 RECORDING = Path(__file__).parents[3] / "decoder/findings/captures/versions-two-brokers.pcapng"
 FUTURE = (1 << 63) + 5

@@ -22,7 +22,7 @@ from barnabas.decoder import DecodeError
 from barnabas.proxy.serve import Served
 from harness import commands
 from harness.wire import with_size
-from retold.packets import as_pcapng
+from traffic.packets import as_pcapng
 
 TESTS = Path(__file__).parents[3]
 RECORDED = TESTS / "captures/serving/recorded"

@@ -22,7 +22,7 @@ from harness.slices import only
 from harness.waiting import PATIENCE, until
 from harness.wire import with_size
 from real.brokers.taps import tap
-from retold.packets import as_pcap, as_pcapng, traffic
+from traffic.packets import as_pcap, as_pcapng, traffic
 
 Run = Callable[..., subprocess.CompletedProcess[bytes]]
 

@@ -16,8 +16,8 @@ from barnabas.captures.transform.write import Writer
 from barnabas.decoder.connection.events import ConnectionEvent
 from barnabas.ui.cli.common.failure import Failure
 from harness import commands
-from retold.packets import as_pcap, traffic
-from retold.planted import KEY, PLANTED, TOPIC, record_planted
+from traffic.packets import as_pcap, traffic
+from traffic.planted_names import KEY, PLANTED, TOPIC, record_planted
 from typer.testing import Result
 
 Run = Callable[..., subprocess.CompletedProcess[str]]

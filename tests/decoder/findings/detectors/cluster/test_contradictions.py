@@ -9,9 +9,9 @@ from barnabas.decoder import Direction, Exchange, ExchangeDone, RequestSeen
 from barnabas.decoder.connection.events import Closed, ConnectionEvent, Missing, Opened
 from barnabas.decoder.connection.exchange import State
 from barnabas.decoder.findings import Severity
-from retold.edited_exchanges import answered, copied, edited, exchange_of, without
-from retold.made_up import Conversations
-from retold.recorded import findings, one, recording
+from traffic.conversations import Conversations
+from traffic.edited_exchanges import answered, copied, edited, exchange_of, without
+from traffic.recordings import findings, one, recording
 
 
 def quicker(events: list[ConnectionEvent], by: float, *apis: str) -> list[ConnectionEvent]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from barnabas.decoder.findings import Severity
-from retold.edited_exchanges import copied
-from retold.recorded import exchanges, findings, one
+from traffic.edited_exchanges import copied
+from traffic.recordings import exchanges, findings, one
 
 
 def test_a_storm_of_other_lookups() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from barnabas.decoder.findings import Finding, Severity
-from retold.edited_exchanges import copied, slower
-from retold.recorded import exchanges, findings, one
+from traffic.edited_exchanges import copied, slower
+from traffic.recordings import exchanges, findings, one
 
 
 def test_a_quicker_loop_costs_more() -> None:

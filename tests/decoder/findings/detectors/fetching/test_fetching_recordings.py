@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pytest
-from retold.recorded import findings, one
+from traffic.recordings import findings, one
 
 
 class Shown(NamedTuple):

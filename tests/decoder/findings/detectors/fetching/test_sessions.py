@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from barnabas.decoder.findings import Severity
-from retold.edited_exchanges import copied
-from retold.recorded import exchanges, findings, one
+from traffic.edited_exchanges import copied
+from traffic.recordings import exchanges, findings, one
 
 
 def test_some_refusals_over_minutes_are_evictions() -> None:

@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 from barnabas.decoder import Exchange, ExchangeDone, RequestSeen
-from retold.edited_exchanges import copied, edited, exchange_of, position, refused
-from retold.recorded import GROUPS, findings, one, recording, summary
+from traffic.edited_exchanges import copied, edited, exchange_of, position, refused
+from traffic.recordings import GROUPS, findings, one, recording, summary
 
 COMMIT_ERROR = "topics[0].partitions[0].error_code"
 

@@ -8,7 +8,7 @@ import pytest
 from barnabas.decoder import ExchangeDone, RequestSeen
 from barnabas.decoder.connection.events import Closed, ConnectionEvent, Missing
 from barnabas.decoder.wire.frame import Direction
-from retold.edited_exchanges import (
+from traffic.edited_exchanges import (
     changed,
     copied,
     edited,
@@ -20,7 +20,7 @@ from retold.edited_exchanges import (
     refused,
     time_of,
 )
-from retold.recorded import findings, one, recording, summary
+from traffic.recordings import findings, one, recording, summary
 
 
 def connection_of(event: ConnectionEvent) -> int:

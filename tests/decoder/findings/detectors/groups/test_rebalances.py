@@ -8,8 +8,8 @@ import pytest
 from barnabas.decoder import Exchange, ExchangeDone, RequestSeen
 from barnabas.decoder.connection.events import ConnectionEvent
 from barnabas.decoder.connection.exchange import State
-from retold.edited_exchanges import SECOND, answered, copied, edited, exchange_of, failed, position, refused, time_of
-from retold.recorded import GROUPS, findings, one, recording, summary
+from traffic.edited_exchanges import SECOND, answered, copied, edited, exchange_of, failed, position, refused, time_of
+from traffic.recordings import GROUPS, findings, one, recording, summary
 
 EXPECTED = {
     "storm": {("rebalance-storm", "medium")},

@@ -6,8 +6,8 @@ import pytest
 from barnabas.decoder import Connection
 from barnabas.decoder.findings import Severity
 from barnabas.decoder.findings.engine.host import is_loopback, is_private, same_place
-from retold.made_up import BROKER, Conversations
-from retold.recorded import findings
+from traffic.conversations import BROKER, Conversations
+from traffic.recordings import findings
 
 OURS = [
     "unreachable-advertised-address", "broken-broker-address", "flapping-broker-address", "connection-refused",

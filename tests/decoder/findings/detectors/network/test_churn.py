@@ -5,8 +5,8 @@ from __future__ import annotations
 from barnabas.decoder.connection.events import Closed, Opened
 from barnabas.decoder.connection.exchange import State
 from barnabas.decoder.findings import Severity
-from retold.edited_exchanges import SECOND, copied
-from retold.recorded import exchanges, findings, one
+from traffic.edited_exchanges import SECOND, copied
+from traffic.recordings import exchanges, findings, one
 
 
 def test_many_connections_of_one_client() -> None:

@@ -6,8 +6,8 @@ from barnabas.decoder import Exchange, RequestSeen
 from barnabas.decoder.connection.events import Closed, Opened
 from barnabas.decoder.connection.exchange import State
 from barnabas.decoder.findings import Finding, Severity
-from retold.edited_exchanges import SECOND, copied, later
-from retold.recorded import exchanges, findings, one
+from traffic.edited_exchanges import SECOND, copied, later
+from traffic.recordings import exchanges, findings, one
 
 
 def _waiting(told: Exchange, seconds: float) -> list[Finding]:

@@ -10,8 +10,8 @@ from barnabas.decoder.findings.detectors.network.malformed import (
     MalformedApiVersionsFallback,
     SurplusBytes,
 )
-from retold.made_up import Conversations
-from retold.recorded import findings
+from traffic.conversations import Conversations
+from traffic.recordings import findings
 
 FALLBACK = bytes.fromhex("00000001 0023 01 00120000 00 02 00000000")
 """What librdkafka 2.16's mock answers to ApiVersions v3 and v4."""

@@ -9,9 +9,9 @@ from barnabas.decoder.findings import Finding, Severity
 from barnabas.decoder.findings.detectors.network.first_bytes import alert, protocol
 from barnabas.decoder.wire.frame import Direction
 from harness.wire import with_size
-from retold.edited_exchanges import copied
-from retold.made_up import Conversations
-from retold.recorded import findings, one
+from traffic.conversations import Conversations
+from traffic.edited_exchanges import copied
+from traffic.recordings import findings, one
 
 OURS = [
     "tls-on-plaintext-port", "plaintext-on-tls-port", "tls-handshake-failed", "tls-traffic", "foreign-protocol",

@@ -9,7 +9,7 @@ from barnabas.decoder import Exchange, encode_request, encode_response
 from barnabas.decoder.findings.engine.finding import Severity
 from barnabas.decoder.records import Record, encode_batch
 from barnabas.decoder.schema import facts
-from retold.edited_exchanges import (
+from traffic.edited_exchanges import (
     PRODUCE_RECORDS,
     answered,
     copied,
@@ -19,7 +19,7 @@ from retold.edited_exchanges import (
     produce_refused,
     repeated,
 )
-from retold.recorded import findings, one, recording
+from traffic.recordings import findings, one, recording
 
 TINY, PLAIN, SKEW, CORRUPT = "tiny-batches", "uncompressed-batches", "partition-skew", "corrupt-batch"
 

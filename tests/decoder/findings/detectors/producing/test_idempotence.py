@@ -9,7 +9,7 @@ import pytest
 from barnabas.decoder import Exchange, RequestSeen
 from barnabas.decoder.connection.events import Closed, ConnectionEvent
 from barnabas.decoder.findings.engine.finding import Severity
-from retold.edited_exchanges import (
+from traffic.edited_exchanges import (
     PRODUCE_RECORDS,
     SECOND,
     changed,
@@ -23,7 +23,7 @@ from retold.edited_exchanges import (
     refused,
     time_of,
 )
-from retold.recorded import findings, one, recording
+from traffic.recordings import findings, one, recording
 
 ORDER, TWICE, FLYING = "out-of-order-sequence", "duplicate-sends", "too-many-in-flight"
 FENCED, UNKNOWN = "producer-fenced", "unknown-producer-id"

@@ -12,7 +12,8 @@ from barnabas.decoder.findings import Finding
 from barnabas.decoder.findings.engine.counters import LruDict
 from barnabas.decoder.findings.engine.finding import Severity
 from barnabas.decoder.schema import facts
-from retold.edited_exchanges import (
+from traffic.conversations import Conversations
+from traffic.edited_exchanges import (
     PRODUCE_ERROR,
     PRODUCE_RECORDS,
     SECOND,
@@ -25,8 +26,7 @@ from retold.edited_exchanges import (
     produce_refused,
     without,
 )
-from retold.made_up import Conversations
-from retold.recorded import PRODUCING, exchanges, findings, one, recording
+from traffic.recordings import PRODUCING, exchanges, findings, one, recording
 
 LEADER = "produce-leader-retries"
 

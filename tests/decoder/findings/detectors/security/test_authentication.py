@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from barnabas.decoder.findings import Finding, Severity
 from barnabas.decoder.findings.detectors.security.authentication import masked
-from retold.made_up import Conversations
-from retold.recorded import findings
+from traffic.conversations import Conversations
+from traffic.recordings import findings
 
 SECRETS = ("alice-keeps-this", "not-alices-secret", "no-longer-the-one")
 OURS = [

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from barnabas.decoder import Exchange
 from barnabas.decoder.schema import facts
-from retold.edited_exchanges import copied
-from retold.made_up import Conversations
-from retold.recorded import findings
+from traffic.conversations import Conversations
+from traffic.edited_exchanges import copied
+from traffic.recordings import findings
 
 FETCH, METADATA = (facts.api(facts.api_key(name)).versions.every() for name in ("Fetch", "Metadata"))
 ID = uuid.UUID(int=0x1234)

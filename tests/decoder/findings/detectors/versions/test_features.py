@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from barnabas.decoder.findings import Severity
 from barnabas.decoder.schema import facts
-from retold.edited_exchanges import answered, copied, edited, offering, until, without
-from retold.recorded import findings, one, recording
+from traffic.edited_exchanges import answered, copied, edited, offering, until, without
+from traffic.recordings import findings, one, recording
 
 NEVER = -1, -1
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from barnabas.decoder.findings import Severity
-from retold.recorded import findings
+from traffic.recordings import findings
 
 OURS = ["closed-on-first-request", "client-too-new"]
 

@@ -15,7 +15,7 @@ from barnabas.decoder import Exchange
 from barnabas.decoder.connection.events import Closed, Opened
 from barnabas.decoder.connection.exchange import BrokerLeg, State
 from barnabas.decoder.findings import Severity
-from retold.edited_exchanges import (
+from traffic.edited_exchanges import (
     SECOND,
     Edit,
     changed,
@@ -27,7 +27,7 @@ from retold.edited_exchanges import (
     unfollowed,
     without,
 )
-from retold.recorded import VERSIONS, findings, names, one, recording
+from traffic.recordings import VERSIONS, findings, names, one, recording
 
 ALL = {
     "answer-ignored": {"api-versions-ignored": 3},
