@@ -77,7 +77,7 @@ import sys
 from pathlib import Path
 from barnabas.captures import Recorder
 from barnabas.captures.recording import recording
-from retold.mixed_traffic import MixedTraffic
+from traffic.random_traffic import MixedTraffic
 recording.os.urandom = lambda size: bytes(size)
 recording.time.strftime = lambda *a: "20261122-120000"
 recorder = Recorder(sys.argv[1], flush_seconds=1000.0, segment_bytes=300_000)
