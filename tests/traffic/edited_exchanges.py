@@ -44,13 +44,13 @@ def copied(exchange: Exchange, *, after: float = 0, answered_after: float = 0, *
 
 def slower(exchanges: Iterable[Exchange], factor: float) -> list[Exchange]:
     """The same exchanges, so many times as slow from the first request on."""
-    told = list(exchanges)
-    start = told[0].request_time_ns or 0
+    given = list(exchanges)
+    start = given[0].request_time_ns or 0
 
     def at(time_ns: int | None) -> int:
         return start + int(((time_ns or 0) - start) * factor)
 
-    return [copied(e, request_time_ns=at(e.request_time_ns), response_time_ns=at(e.response_time_ns)) for e in told]
+    return [copied(e, request_time_ns=at(e.request_time_ns), response_time_ns=at(e.response_time_ns)) for e in given]
 
 
 # --- edits: what becomes of one exchange ---------------------------------------------------------------------

@@ -27,12 +27,12 @@ class PlainTraffic:
         for conn in range(members):
             self.recorder.opened(conn, self.now, ("10.0.0.1", 1000 + conn), ("10.0.0.9", 9092))
             offered = [{"api_key": key, "min_version": 0, "max_version": 12} for key in (3, 10, 11, 12, 14)]
-            self.said(conn, API_VERSIONS, 3, {"client_software_name": "test"}, {"api_keys": offered})
+            self.exchange(conn, API_VERSIONS, 3, {"client_software_name": "test"}, {"api_keys": offered})
         # One group is seen to form, the others from the middle on.
-        asked = {**self.member(0), "session_timeout_ms": 10000, "protocol_type": "consumer"}
-        told = {"generation_id": 1, "member_id": "m0", "leader": "m0"}
-        self.said(0, JOIN, 5, asked, told)
-        self.said(0, SYNC, 3, {**self.member(0), "generation_id": 1}, {})
+        request = {**self.member(0), "session_timeout_ms": 10000, "protocol_type": "consumer"}
+        response = {"generation_id": 1, "member_id": "m0", "leader": "m0"}
+        self.exchange(0, JOIN, 5, request, response)
+        self.exchange(0, SYNC, 3, {**self.member(0), "generation_id": 1}, {})
         for step in range(steps):
             self.step(step, step % members)
         self.recorder.close()
@@ -44,16 +44,16 @@ class PlainTraffic:
         if step % 1000 == 999:
             self.leader = 3 - self.leader
         if chance < 0.005:
-            self.said(conn, HEARTBEAT, 4, {**self.member(conn), "generation_id": 1}, {"error_code": 25})
+            self.exchange(conn, HEARTBEAT, 4, {**self.member(conn), "generation_id": 1}, {"error_code": 25})
         elif chance < 0.01:
-            self.said(conn, HEARTBEAT, 4, {**self.member(conn), "generation_id": 1}, {}, late=2 * SECOND)
+            self.exchange(conn, HEARTBEAT, 4, {**self.member(conn), "generation_id": 1}, {}, late=2 * SECOND)
         elif chance < 0.7:
-            self.said(conn, HEARTBEAT, 4, {**self.member(conn), "generation_id": 1}, {})
+            self.exchange(conn, HEARTBEAT, 4, {**self.member(conn), "generation_id": 1}, {})
         elif chance < 0.95:
-            self.said(conn, METADATA, 9, {"topics": [{"name": "orders"}]}, self.topics())
+            self.exchange(conn, METADATA, 9, {"topics": [{"name": "orders"}]}, self.topics())
         else:
             node = {"node_id": 1, "host": "10.0.0.9", "port": 9092}
-            self.said(conn, FIND_COORDINATOR, 3, {"key": f"g{conn % 3}"}, node)
+            self.exchange(conn, FIND_COORDINATOR, 3, {"key": f"g{conn % 3}"}, node)
 
     @staticmethod
     def member(conn: int) -> dict[str, Any]:
@@ -64,13 +64,13 @@ class PlainTraffic:
         part = {"partition_index": 0, "leader_id": self.leader, "replica_nodes": [1, 2], "isr_nodes": [1, 2]}
         return {"brokers": brokers, "cluster_id": "c", "topics": [{"name": "orders", "partitions": [part]}]}
 
-    def said(
-        self, conn: int, key: int, version: int, asked: dict[str, Any], told: dict[str, Any], late: int = 0
+    def exchange(
+        self, conn: int, key: int, version: int, request: dict[str, Any], response: dict[str, Any], late: int = 0
     ) -> None:
         self.number += 1
         frames = (
-            decoder.encode_request(key, version, asked, correlation_id=self.number, client_id=f"app-{conn}"),
-            decoder.encode_response(key, version, told, correlation_id=self.number),
+            decoder.encode_request(key, version, request, correlation_id=self.number, client_id=f"app-{conn}"),
+            decoder.encode_response(key, version, response, correlation_id=self.number),
         )
         for direction, frame in enumerate(frames):
             self.now += self.random.randrange(1, 20_000_000) + late * direction

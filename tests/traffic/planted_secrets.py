@@ -41,28 +41,28 @@ def dialog() -> list[Said]:
     """What one connection says: every message that carries secrets, with all of `NAMES` but those of raw bytes."""
     found: list[Said] = []
 
-    def say(key: int, version: int, asked: dict[str, Any], told: dict[str, Any], tail: bytes = b"") -> None:
+    def exchange(key: int, version: int, request: dict[str, Any], response: dict[str, Any], tail: bytes = b"") -> None:
         number = len(found)
-        request = decoder.encode_request(key, version, asked, correlation_id=number, client_id="app")
-        found.append(Said(request + tail, decoder.encode_response(key, version, told, correlation_id=number)))
+        frame = decoder.encode_request(key, version, request, correlation_id=number, client_id="app")
+        found.append(Said(frame + tail, decoder.encode_response(key, version, response, correlation_id=number)))
 
     def login(step: str, answer: str = "") -> None:
-        say(36, 2, {"auth_bytes": step.encode()}, {"auth_bytes": answer.encode()})
+        exchange(36, 2, {"auth_bytes": step.encode()}, {"auth_bytes": answer.encode()})
 
     def coded(name: str) -> str:
         return base64.b64encode(secret(name).encode()).decode()
 
-    say(17, 1, {"mechanism": "PLAIN"}, {"mechanisms": ["PLAIN"]})
+    exchange(17, 1, {"mechanism": "PLAIN"}, {"mechanisms": ["PLAIN"]})
     login(f"\0user\0{secret('plain password')}")
     login("n,,n=user,r=abcdefgh", f"r=abcdefghij,s={coded('scram salt')},i=4096")
     login(f"c=biws,r=abcdefghij,p={coded('scram proof')}", f"v={coded('scram signature')}")
     login(f"n,,\x01auth=Bearer {secret('oauth token')}\x01clientSecret={secret('oauth secret extension')}\x01\x01")
     token = b"\x60\x50\x06\x09\x2a\x86\x48\x86\xf7\x12\x01\x02\x02\x01\x00" + secret("gssapi token").encode()
-    say(36, 1, {"auth_bytes": token}, {})
-    say(38, 2, {}, {"hmac": secret("created token").encode(), "token_id": "t"})
-    say(39, 1, {"hmac": secret("renewed token").encode()}, {})
-    say(40, 2, {"hmac": secret("expired token").encode()}, {})
-    say(41, 2, {}, {"tokens": [{"token_id": "t", "hmac": secret("described token").encode()}]})
+    exchange(36, 1, {"auth_bytes": token}, {})
+    exchange(38, 2, {}, {"hmac": secret("created token").encode(), "token_id": "t"})
+    exchange(39, 1, {"hmac": secret("renewed token").encode()}, {})
+    exchange(40, 2, {"hmac": secret("expired token").encode()}, {})
+    exchange(41, 2, {}, {"tokens": [{"token_id": "t", "hmac": secret("described token").encode()}]})
     upsertion = {
         "name": "u",
         "mechanism": 1,
@@ -70,11 +70,11 @@ def dialog() -> list[Said]:
         "salt": secret("new scram salt").encode(),
         "salted_password": secret("salted password").encode(),
     }
-    say(51, 0, {"upsertions": [upsertion]}, {"results": [{"user": "u", "error_code": 0}]})
-    say(33, 1, _setting("ssl.keystore.password", secret("keystore password")), {})
+    exchange(51, 0, {"upsertions": [upsertion]}, {"results": [{"user": "u", "error_code": 0}]})
+    exchange(33, 1, _setting("ssl.keystore.password", secret("keystore password")), {})
     jaas = f'org.apache.kafka.PlainLoginModule required password="{secret("jaas config")}";'
-    say(44, 1, _setting("listener.name.x.sasl.jaas.config", jaas), {})
-    say(44, 0, _setting("ssl.keystore.key", f"-----BEGIN KEY-----{secret('pem key')}"), {})
+    exchange(44, 1, _setting("listener.name.x.sasl.jaas.config", jaas), {})
+    exchange(44, 0, _setting("ssl.keystore.key", f"-----BEGIN KEY-----{secret('pem key')}"), {})
     settings = [
         {"name": "plain.name", "value": secret("sensitive setting"), "is_sensitive": True},
         {
@@ -85,13 +85,13 @@ def dialog() -> list[Said]:
         {"name": "plain.url", "value": f"db:user=me;password={secret('setting that speaks')}"},
         {"name": "retention.ms", "value": "8640000123"},
     ]
-    say(32, 2, {"resources": []}, {"results": [{"resource_type": 2, "resource_name": "t", "configs": settings}]})
+    exchange(32, 2, {"resources": []}, {"results": [{"resource_type": 2, "resource_name": "t", "configs": settings}]})
     topic = {"name": "t", "num_partitions": 1, "configs": [{"name": "x.api.key", "value": secret("topic setting")}]}
     made = {"name": "t", "configs": [{"name": "x", "value": secret("created topic setting"), "is_sensitive": True}]}
-    say(19, 5, {"topics": [topic]}, {"topics": [made]})
+    exchange(19, 5, {"topics": [topic]}, {"topics": [made]})
     inner = decoder.encode_request(33, 2, _setting("ssl.key.password", secret("forwarded setting")), client_id="c")
     forwarded = {"request_data": inner, "client_host_address": b"\x0a\0\0\1", "request_principal": None}
-    say(58, 0, forwarded, {"response_data": b"\0\0\0\0" + secret("forwarded answer").encode()})
+    exchange(58, 0, forwarded, {"response_data": b"\0\0\0\0" + secret("forwarded answer").encode()})
     # Nobody knows the layout of this version, nor what stands behind the end of the last one.
     unknown = b"\x00\x24\x00\x63" + len(found).to_bytes(4, "big") + b"\0\x03app" + secret("unknown version").encode()
     found.append(Said(unknown, len(found).to_bytes(4, "big") + b"\0\0" + secret("unknown version").encode()))
@@ -100,7 +100,7 @@ def dialog() -> list[Said]:
     )
     cut = cut.replace(b"\x00\x00\x00\x18", b"\x00\x00\x00\x7f")
     found.append(Said(cut, decoder.encode_response(36, 0, {}, correlation_id=len(found))))
-    say(36, 0, {"auth_bytes": b"x"}, {}, secret("surplus").encode())
+    exchange(36, 0, {"auth_bytes": b"x"}, {}, secret("surplus").encode())
     return found
 
 

@@ -36,15 +36,15 @@ def _pairs(requests: Iterable[Message], responses: Iterable[Message]) -> Iterato
 
 
 def _unusual(seed: int) -> Iterator[Exchange]:
-    talk = Conversation()
+    conversation = Conversation()
     for key, version in every_version():
         for request, response in _pairs(unusual("request", key, version, seed), unusual("response", key, version, seed)):
-            yield talk.exchange(request, response)
+            yield conversation.exchange(request, response)
 
 
 def _with_nulls(seed: int, every: int, first: int = 0) -> Iterator[Exchange]:
     """Every `every`-th of all messages with a null, those of requests with a usual answer and the other way round."""
-    talk = Conversation()
+    conversation = Conversation()
     number = first
     for key, version in every_version():
         for kind in ("request", "response"):
@@ -53,7 +53,7 @@ def _with_nulls(seed: int, every: int, first: int = 0) -> Iterator[Exchange]:
                 if number % every:
                     continue
                 other = usual("response" if kind == "request" else "request", key, version)
-                yield talk.exchange(*((message, other) if kind == "request" else (other, message)))
+                yield conversation.exchange(*((message, other) if kind == "request" else (other, message)))
 
 
 def test_no_detector_fails_on_unusual_messages() -> None:
@@ -68,8 +68,8 @@ def _denied(count: int) -> list[Exchange]:
     """Metadata answered with TOPIC_AUTHORIZATION_FAILED."""
     of = plan("response", METADATA, 1)
     answer = Message(of, ((), -1, ((29, "orders", False, ()),)), "")
-    talk = Conversation()
-    return [talk.exchange(usual("request", METADATA, 1), answer) for _ in range(count)]
+    conversation = Conversation()
+    return [conversation.exchange(usual("request", METADATA, 1), answer) for _ in range(count)]
 
 
 def test_a_detector_that_raises_loses_one_exchange(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,14 +17,14 @@ SECOND = 10**9
 START = 1_795_223_022 * SECOND
 
 
-class ConnectionStart:
+class Conversation:
     """Exchanges of one connection, made up."""
 
     def __init__(self, number: int = 1, client: str = "10.0.0.5:40001") -> None:
         self.number, self.client = number, client
         self.happened: list[Any] = [Opened(number, client, "10.0.0.1:9092", START)]
 
-    def add(self, api: int, version: int, asked: dict[str, Any], answered: dict[str, Any], at: float, took: float) -> ConnectionStart:
+    def add(self, api: int, version: int, asked: dict[str, Any], answered: dict[str, Any], at: float, took: float) -> Conversation:
         number = len(self.happened)
         made = Exchange(
             connection=self.number, client=self.client, broker="10.0.0.1:9092", api_key=api, api_version=version,
@@ -36,7 +36,7 @@ class ConnectionStart:
         self.happened += [RequestSeen(made), ExchangeDone(made)]
         return self
 
-    def offers(self, release: str) -> ConnectionStart:
+    def offers(self, release: str) -> Conversation:
         """The client asks which versions there are, and a broker of that release answers."""
         offered = releases.release(release).offered
         keys = [{"api_key": k, "min_version": low, "max_version": high} for k, (low, high) in sorted(offered.items())]
@@ -60,15 +60,15 @@ def _when(event: Any) -> int:
 # --- quotas
 
 
-def throttled(release: str, version: int, took: float) -> ConnectionStart:
-    talk = ConnectionStart()
+def throttled(release: str, version: int, took: float) -> Conversation:
+    conversation = Conversation()
     if release:
-        talk.offers(release)
+        conversation.offers(release)
     answer = {"responses": [{"name": "t", "partition_responses": [{"index": 0, "error_code": 0, "base_offset": 1}]}]}
     for n in range(5):
         asked = {"acks": 1, "timeout_ms": 1000, "topic_data": [{"name": "t", "partition_data": [{"index": 0, "records": b""}]}]}
-        talk.add(0, version, asked, answer | {"throttle_time_ms": 900}, 1 + n, took)
-    return talk
+        conversation.add(0, version, asked, answer | {"throttle_time_ms": 900}, 1 + n, took)
+    return conversation
 
 
 @pytest.mark.parametrize(("release", "version"), [("0.11.0", 3), ("1.1", 5), ("", 3), ("", 1)])
@@ -92,7 +92,7 @@ def test_brokers_since_kip_219_answer_at_once(release: str, version: int) -> Non
 BEAT, UNRELEASED = 68, 111
 
 
-def kept_out(talk: ConnectionStart, error: int, at: float) -> ConnectionStart:
+def kept_out(conversation: Conversation, error: int, at: float) -> Conversation:
     asked = {
         "group_id": "g", "member_id": "m-2", "member_epoch": 0, "instance_id": "billing-a", "rack_id": None,
         "rebalance_timeout_ms": 300000, "subscribed_topic_names": ["t"], "server_assignor": None, "topic_partitions": [],
@@ -101,26 +101,26 @@ def kept_out(talk: ConnectionStart, error: int, at: float) -> ConnectionStart:
         "error_code": error, "error_message": None, "member_id": None if error else "m-2", "member_epoch": 0 if error else 3,
         "heartbeat_interval_ms": 0 if error else 5000, "assignment": None,
     }  # fmt: skip
-    return talk.add(BEAT, 0, asked, answer, at, 0.01)
+    return conversation.add(BEAT, 0, asked, answer, at, 0.01)
 
 
 def test_a_consumer_that_died_of_an_unreleased_id_has_something_to_do() -> None:
-    talk = kept_out(ConnectionStart(), UNRELEASED, 1)
-    talk.happened.append(Closed(1, START + 2 * SECOND, "fin", "client"))
-    found = talk.found("fenced-instance")
+    conversation = kept_out(Conversation(), UNRELEASED, 1)
+    conversation.happened.append(Closed(1, START + 2 * SECOND, "fin", "client"))
+    found = conversation.found("fenced-instance")
     assert found is not None and found.severity is Severity.MEDIUM
     assert not found.remedy.startswith("nothing") and "fatal" in found.remedy
 
 
 def test_one_that_got_in_later_waited_long_enough() -> None:
-    talk = kept_out(kept_out(ConnectionStart(), UNRELEASED, 1), 0, 47)
-    found = talk.found("fenced-instance")
+    conversation = kept_out(kept_out(Conversation(), UNRELEASED, 1), 0, 47)
+    found = conversation.found("fenced-instance")
     assert found is not None and found.severity is Severity.LOW
     assert found.seen.endswith("it got in 46.0 s later") and found.remedy.startswith("nothing")
 
 
 def test_that_another_one_is_let_in_does_not_help_it() -> None:
-    first, second = kept_out(ConnectionStart(), UNRELEASED, 1), kept_out(ConnectionStart(2, "10.0.0.6:40001"), 0, 47)
+    first, second = kept_out(Conversation(), UNRELEASED, 1), kept_out(Conversation(2, "10.0.0.6:40001"), 0, 47)
     first.happened += second.happened
     found = first.found("fenced-instance")
     assert found is not None and found.severity is Severity.MEDIUM
@@ -129,15 +129,15 @@ def test_that_another_one_is_let_in_does_not_help_it() -> None:
 # --- preferred leaders
 
 
-def led(leader: int, replicas: list[int], isr: list[int], at: float = 1, version: int = 9) -> ConnectionStart:
-    return _metadata(ConnectionStart(), leader, replicas, isr, at, version)
+def led(leader: int, replicas: list[int], isr: list[int], at: float = 1, version: int = 9) -> Conversation:
+    return _metadata(Conversation(), leader, replicas, isr, at, version)
 
 
-def _metadata(talk: ConnectionStart, leader: int, replicas: list[int], isr: list[int], at: float, version: int = 9) -> ConnectionStart:
+def _metadata(conversation: Conversation, leader: int, replicas: list[int], isr: list[int], at: float, version: int = 9) -> Conversation:
     brokers = [{"node_id": n, "host": f"10.0.0.{n}", "port": 9092} for n in (1, 2, 3)]
     each = {"error_code": 0, "leader_id": leader, "replica_nodes": replicas, "isr_nodes": isr}
     topic = {"error_code": 0, "name": "t", "partitions": [each | {"partition_index": n} for n in (0, 1)]}
-    return talk.add(3, version, {"topics": [{"name": "t"}]}, {"brokers": brokers, "topics": [topic]}, at, 0.01)
+    return conversation.add(3, version, {"topics": [{"name": "t"}]}, {"brokers": brokers, "topics": [topic]}, at, 0.01)
 
 
 @pytest.mark.parametrize("version", [0, 5, 9, 12])
@@ -149,8 +149,8 @@ def test_another_leader_than_the_preferred_one_is_noticed(version: int) -> None:
 
 
 def test_one_that_leads_for_long_is_more() -> None:
-    talk = led(2, [1, 2, 3], [1, 2, 3])
-    found = _metadata(talk, 2, [1, 2, 3], [1, 2, 3], 700).found("leader-not-preferred")
+    conversation = led(2, [1, 2, 3], [1, 2, 3])
+    found = _metadata(conversation, 2, [1, 2, 3], [1, 2, 3], 700).found("leader-not-preferred")
     assert found is not None and found.severity is Severity.LOW
 
 
@@ -162,5 +162,5 @@ def test_nothing_is_said_where_it_leads_or_cannot() -> None:
 
 def test_recordings_of_throttled_clients_say_what_their_brokers_do() -> None:
     assert "answers at once" in findings("fetching-throttled-producer", "throttled-by-quota")[0].why
-    told = exchanges("fetching-quota-not-reached", "Produce")
-    assert "answers at once" in one([copied(e, response={"throttle_time_ms": 40}) for e in told], "throttled-by-quota").why
+    recorded = exchanges("fetching-quota-not-reached", "Produce")
+    assert "answers at once" in one([copied(e, response={"throttle_time_ms": 40}) for e in recorded], "throttled-by-quota").why

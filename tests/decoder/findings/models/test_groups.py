@@ -118,8 +118,8 @@ def test_a_static_member_that_comes_back_is_no_rebalance() -> None:
 def test_every_version_of_every_group_api_is_read(api_key: int) -> None:
     name = facts.api_name(api_key)
     for version in facts.api(api_key).versions.every():
-        talk = Conversations(*GROUP_DETECTORS)
-        connection = talk.open()
+        conversation = Conversations(*GROUP_DETECTORS)
+        connection = conversation.open()
         request: dict[str, Any] = {"group_id": "g"}
         if name == "LeaveGroup" and version >= 3:
             request["members"] = [{"member_id": "m"}]
@@ -135,10 +135,10 @@ def test_every_version_of_every_group_api_is_read(api_key: int) -> None:
                 answer |= {"member_id": "m", "leader": "m", "generation_id": 3}
             elif name.endswith("GroupHeartbeat"):
                 answer |= {"member_id": "m", "member_epoch": 3, "heartbeat_interval_ms": 5000}
-            talk.ask(connection, name, version, request, answer)
-        found = talk.findings()
+            conversation.ask(connection, name, version, request, answer)
+        found = conversation.findings()
         assert "detector-failed" not in [f.id for f in found], (version, found)
-        (group,) = Groups.of(talk.inspector.traffic).all()
+        (group,) = Groups.of(conversation.inspector.traffic).all()
         assert group.id == "g"
         commits = "Commit" in name
         expected = {"commit-failed"} if commits else {"unknown-member"}
@@ -165,8 +165,8 @@ def test_two_clusters_have_a_group_each() -> None:
 
 
 def test_what_is_kept_is_bounded() -> None:
-    talk = Conversations(*GROUP_DETECTORS)
-    connection, traffic = talk.open(), talk.inspector.traffic
+    conversation = Conversations(*GROUP_DETECTORS)
+    connection, traffic = conversation.open(), conversation.inspector.traffic
     groups, cluster = Groups.of(traffic), traffic.cluster_of("a:1")
     for number in range(GROUPS + 50):
         groups.group(f"g{number}", cluster)
@@ -174,8 +174,8 @@ def test_what_is_kept_is_bounded() -> None:
 
     for number in range(GONE + 100):
         member = {"group_id": "busy", "member_id": f"m{number}"}
-        talk.ask(connection, "Heartbeat", 3, member | {"generation_id": number}, {})
-        talk.ask(connection, "LeaveGroup", 1, member, {})
+        conversation.ask(connection, "Heartbeat", 3, member | {"generation_id": number}, {})
+        conversation.ask(connection, "LeaveGroup", 1, member, {})
     busy = next(g for g in groups.all() if g.id == "busy")
     assert len(busy.members) == GONE and not groups._open
 

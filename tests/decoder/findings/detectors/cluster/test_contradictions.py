@@ -128,13 +128,13 @@ def test_answers_to_requests_from_before_the_capture() -> None:
 
 
 def test_acks_0_gets_no_answer_and_that_is_right() -> None:
-    talk = Conversations("odd-correlation-ids")
-    connection = talk.open()
+    conversation = Conversations("odd-correlation-ids")
+    connection = conversation.open()
     for _ in range(3):
-        talk.ask(connection, "Produce", 9, {"acks": 0, "timeout_ms": 1, "topic_data": []}, None)
-        talk.ask(connection, "ApiVersions", 0, {}, {})
-    talk.close(connection)
-    assert talk.findings() == [] and len(talk.exchanges) == 6
+        conversation.ask(connection, "Produce", 9, {"acks": 0, "timeout_ms": 1, "topic_data": []}, None)
+        conversation.ask(connection, "ApiVersions", 0, {}, {})
+    conversation.close(connection)
+    assert conversation.findings() == [] and len(conversation.exchanges) == 6
 
 
 def test_a_correlation_id_twice_at_a_time() -> None:

@@ -9,55 +9,55 @@ from traffic.recordings import exchanges, findings, one
 
 
 def test_a_storm_of_other_lookups() -> None:
-    (told,) = exchanges("fetching-commits-behind-fetch", "FindCoordinator")
-    found = one([copied(told, after=n / 100) for n in range(800)], "metadata-storm")
+    (recorded,) = exchanges("fetching-commits-behind-fetch", "FindCoordinator")
+    found = one([copied(recorded, after=n / 100) for n in range(800)], "metadata-storm")
     assert found.severity is Severity.MEDIUM and found.about["api"] == "FindCoordinator"
 
 
 def test_all_topics_asked_all_the_time_although_one_is_not_well() -> None:
-    told = next(e for e in exchanges("fetching-unknown-topic", "Metadata") if e.error)
-    everything = [copied(told, after=n / 5, request={"topics": None}) for n in range(60)]
+    recorded = next(e for e in exchanges("fetching-unknown-topic", "Metadata") if e.error)
+    everything = [copied(recorded, after=n / 5, request={"topics": None}) for n in range(60)]
     found = one(everything, "metadata-storm")
     assert "for all topics" in found.seen
-    assert findings([copied(told, after=n / 5) for n in range(60)], "metadata-storm") == []
+    assert findings([copied(recorded, after=n / 5) for n in range(60)], "metadata-storm") == []
 
 
 def test_all_topics_of_a_big_cluster_polled() -> None:
-    told = exchanges("fetching-illegal-name", "Metadata")[0]
-    topic = told.response_message["topics"][0] | {"error_code": 0}
+    recorded = exchanges("fetching-illegal-name", "Metadata")[0]
+    topic = recorded.response_message["topics"][0] | {"error_code": 0}
     big = [topic | {"name": f"orders-{n}-{'x' * 100}"} for n in range(2000)]
-    polled = copied(told, request={"topics": None}, response={"topics": big})
+    polled = copied(recorded, request={"topics": None}, response={"topics": big})
     found = one([copied(polled, after=n * 5) for n in range(6)], "all-topics-polling")
     assert found.severity is Severity.LOW and "all topics 6 times in 25.0 s" in found.seen
     assert findings([copied(polled, after=n * 60) for n in range(6)], "all-topics-polling") == []
-    named = copied(told, response={"topics": big})
+    named = copied(recorded, response={"topics": big})
     assert findings([copied(named, after=n * 5) for n in range(6)], "all-topics-polling") == []
 
 
 def test_a_topic_that_is_never_there_is_worse() -> None:
-    told = [e for e in exchanges("fetching-unknown-topic", "Metadata") if e.error]
-    found = one([copied(e, after=n) for n, e in enumerate(told)], "unknown-topic-loop")
+    recorded = [e for e in exchanges("fetching-unknown-topic", "Metadata") if e.error]
+    found = one([copied(e, after=n) for n, e in enumerate(recorded)], "unknown-topic-loop")
     assert found.severity is Severity.HIGH
 
 
 @pytest.mark.parametrize(("name", "fault"), [("", "empty"), ("..", "folder"), ("t" * 300, "300 characters")])
 def test_what_is_wrong_with_a_name(name: str, fault: str) -> None:
-    told = exchanges("fetching-illegal-name", "Metadata")[-1]
-    found = one([copied(told, response={"topics[0].name": name})], "invalid-topic-name")
+    recorded = exchanges("fetching-illegal-name", "Metadata")[-1]
+    found = one([copied(recorded, response={"topics[0].name": name})], "invalid-topic-name")
     assert fault in found.seen
 
 
 def test_a_leader_election_is_none() -> None:
-    told = [e for e in exchanges("fetching-node-stops", "Metadata") if e.error]
-    assert findings(told[:1], "partition-without-leader") == []
-    first = told[0].response_time_ns or 0
-    soon = [e for e in told if (e.response_time_ns or 0) - first < 4_500_000_000]
+    recorded = [e for e in exchanges("fetching-node-stops", "Metadata") if e.error]
+    assert findings(recorded[:1], "partition-without-leader") == []
+    first = recorded[0].response_time_ns or 0
+    soon = [e for e in recorded if (e.response_time_ns or 0) - first < 4_500_000_000]
     assert len(soon) >= 2 and findings(soon, "partition-without-leader") == []
 
 
 def test_a_replica_out_of_sync() -> None:
     found = one("fetching-node-stops", "replicas-out-of-sync")
     assert found.severity is Severity.INFO and "broker 2 is missing from f-node-stops-two-0" in found.seen
-    told = exchanges("fetching-node-stops", "Metadata")
-    worse = one([copied(e, after=n * 5) for n, e in enumerate(told)], "replicas-out-of-sync")
+    recorded = exchanges("fetching-node-stops", "Metadata")
+    worse = one([copied(e, after=n * 5) for n, e in enumerate(recorded)], "replicas-out-of-sync")
     assert worse.severity is Severity.LOW

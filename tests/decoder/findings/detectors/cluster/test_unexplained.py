@@ -90,9 +90,9 @@ def _unnamed(pairs: list[tuple[str, str]]) -> list[tuple[str, str, str]]:
     found = []
     for api, error in pairs:
         for key, version, path in _places(api):
-            talk = Conversation()
+            conversation = Conversation()
             answer = _answer(key, version, path, facts.error_code(error))
-            findings = _findings([talk.exchange(_request(key, version), answer) for _ in range(40)])
+            findings = _findings([conversation.exchange(_request(key, version), answer) for _ in range(40)])
             assert "detector-failed" not in {f.id for f in findings}
             if not any(_says(finding, error) for finding in findings):
                 found.append((api, error, path))
@@ -111,19 +111,19 @@ def test_every_error_that_does_not_end_is_named(part: int) -> None:
     assert _unnamed(PAIRS[part::8]) == []
 
 
-def _told(api: str, errors: list[str], path: str | None = None, only: bool = True) -> list[Finding]:
+def _reported(api: str, errors: list[str], path: str | None = None, only: bool = True) -> list[Finding]:
     """What is said of one client that asks the same again and again, and gets these errors."""
     key, version, first = next(p for p in _places(api) if path in (None, p[2]))
-    talk = Conversation()
+    conversation = Conversation()
     exchanges = [
-        talk.exchange(_request(key, version), _answer(key, version, path or first, facts.error_code(error)))
+        conversation.exchange(_request(key, version), _answer(key, version, path or first, facts.error_code(error)))
         for error in errors
     ]
     return [f for f in _findings(exchanges) if f.id == "unexplained-error" or not only]
 
 
 def test_what_is_wrong_is_named_at_once() -> None:
-    (found,) = _told("CreateTopics", ["INVALID_REPLICATION_FACTOR"], "topics.error_code")
+    (found,) = _reported("CreateTopics", ["INVALID_REPLICATION_FACTOR"], "topics.error_code")
     assert found.severity is Severity.MEDIUM and found.count == 1
     assert "CreateTopics" in found.seen and "INVALID_REPLICATION_FACTOR for orders once" in found.seen
     assert found.why.startswith(explain.error(38).what) and explain.error(38).do[0] in found.remedy
@@ -131,16 +131,16 @@ def test_what_is_wrong_is_named_at_once() -> None:
 
 
 def test_what_went_away_is_low() -> None:
-    (found,) = _told("CreateTopics", ["POLICY_VIOLATION", "POLICY_VIOLATION", "NONE"], "topics.error_code")
+    (found,) = _reported("CreateTopics", ["POLICY_VIOLATION", "POLICY_VIOLATION", "NONE"], "topics.error_code")
     assert found.severity is Severity.LOW and found.count == 2 and found.about["gone"] and "it went away" in found.seen
 
 
 def test_a_better_answer_about_something_else_is_none() -> None:
     key = facts.api_key("CreateTopics")
-    talk = Conversation()
+    conversation = Conversation()
     refused = _answer(key, 7, "topics.error_code", facts.error_code("POLICY_VIOLATION"))
     well = _answer(key, 7, "topics.error_code", NORMAL, "payments")
-    exchanges = [talk.exchange(_request(key, 7), refused), talk.exchange(_request(key, 7, "payments"), well)]
+    exchanges = [conversation.exchange(_request(key, 7), refused), conversation.exchange(_request(key, 7, "payments"), well)]
     (found,) = _findings(exchanges, ["unexplained-error"])
     assert found.severity is Severity.MEDIUM and found.about["about"] == ["orders"]
 
@@ -157,16 +157,16 @@ def test_a_better_answer_about_something_else_is_none() -> None:
     ],
 )
 def test_what_is_part_of_normal_life_is_named_when_it_does_not_end(api: str, error: str, most: int) -> None:
-    assert _told(api, [error] * most) == []
-    assert _told(api, ([error] * most + ["NONE"]) * 4) == []
-    assert any(_says(finding, error) for finding in _told(api, [error] * (most + 1), only=False))
+    assert _reported(api, [error] * most) == []
+    assert _reported(api, ([error] * most + ["NONE"]) * 4) == []
+    assert any(_says(finding, error) for finding in _reported(api, [error] * (most + 1), only=False))
 
 
 def test_many_clients_of_one_name_may_each_learn_something_once() -> None:
     key = facts.api_key("JoinGroup")
-    talk = Conversation()
+    conversation = Conversation()
     asked, answer = _request(key, 9), _answer(key, 9, "error_code", facts.error_code("MEMBER_ID_REQUIRED"))
-    exchanges = [talk.exchange(asked, answer) for _ in range(60)]
+    exchanges = [conversation.exchange(asked, answer) for _ in range(60)]
     for number, exchange in enumerate(exchanges):
         exchange.connection = number
     assert _findings(exchanges, ["unexplained-error"]) == []
@@ -174,6 +174,6 @@ def test_many_clients_of_one_name_may_each_learn_something_once() -> None:
 
 def test_a_code_of_no_release() -> None:
     key = facts.api_key("Heartbeat")
-    talk = Conversation()
-    (found,) = _findings([talk.exchange(_request(key, 4), _answer(key, 4, "error_code", 1234))], ["unexplained-error"])
+    conversation = Conversation()
+    (found,) = _findings([conversation.exchange(_request(key, 4), _answer(key, 4, "error_code", 1234))], ["unexplained-error"])
     assert "ERROR(1234)" in found.seen and "no release of Kafka" in found.why

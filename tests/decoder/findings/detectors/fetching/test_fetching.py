@@ -10,8 +10,8 @@ from traffic.recordings import exchanges, findings, one
 
 def test_a_quicker_loop_costs_more() -> None:
     # The same requests ten times as quick, as with max_wait_ms=0.
-    told = [copied(e, request={"max_wait_ms": 0}) for e in exchanges("fetching-empty-loop", "Fetch")]
-    quick = slower(told, 0.1)
+    recorded = [copied(e, request={"max_wait_ms": 0}) for e in exchanges("fetching-empty-loop", "Fetch")]
+    quick = slower(recorded, 0.1)
     longer = [copied(e, after=round * 0.43) for round in range(10) for e in quick]
     found = one(longer, "empty-fetch-loop")
     assert found.severity is Severity.MEDIUM and found.about["per_second"] >= 200
@@ -23,13 +23,13 @@ def test_a_lag_that_grows_for_minutes_is_worse() -> None:
 
 
 def test_catching_up_and_short_bursts_are_no_lag() -> None:
-    told = exchanges("fetching-falls-behind", "Fetch")
-    first = told[0].request_time_ns or 0
-    soon = [e for e in told if (e.response_time_ns or 0) - first < 14_000_000_000]
+    recorded = exchanges("fetching-falls-behind", "Fetch")
+    first = recorded[0].request_time_ns or 0
+    soon = [e for e in recorded if (e.response_time_ns or 0) - first < 14_000_000_000]
     assert len(soon) >= 6
     assert findings(soon, "consumer-lag-growing") == []
     # The same growth within a few seconds: a burst.
-    burst = slower(told, 0.5)
+    burst = slower(recorded, 0.5)
     assert findings(burst, "consumer-lag-growing") == []
 
 
@@ -37,40 +37,40 @@ def test_catching_up_and_short_bursts_are_no_lag() -> None:
     ("code", "name"), [(6, "NOT_LEADER_OR_FOLLOWER"), (100, "UNKNOWN_TOPIC_ID"), (56, "KAFKA_STORAGE_ERROR")]
 )
 def test_each_error_has_its_remedy(code: int, name: str) -> None:
-    told = exchanges("fetching-wrong-epoch", "Fetch")
-    other = [copied(e, response={"responses[0].partitions[0].error_code": code}) for e in told]
+    recorded = exchanges("fetching-wrong-epoch", "Fetch")
+    other = [copied(e, response={"responses[0].partitions[0].error_code": code}) for e in recorded]
     found = one(other, "fetch-error-loop")
     assert found.about["error"] == name
-    first = one(told, "fetch-error-loop")
+    first = one(recorded, "fetch-error-loop")
     assert found.remedy != first.remedy
 
 
 def test_batches_within_the_limit_are_none() -> None:
-    told = exchanges("fetching-small-limit", "Fetch")
-    roomy = [copied(e, request={"topics[0].partitions[0].partition_max_bytes": 770}) for e in told if e.response_size]
+    recorded = exchanges("fetching-small-limit", "Fetch")
+    roomy = [copied(e, request={"topics[0].partitions[0].partition_max_bytes": 770}) for e in recorded if e.response_size]
     assert findings(roomy, "batch-over-fetch-limit") == []
-    some = [e for e in told if e.response_message and e.response_message["responses[0].partitions[0].records"]][:4]
+    some = [e for e in recorded if e.response_message and e.response_message["responses[0].partitions[0].records"]][:4]
     assert len(some) == 4 and findings(some, "batch-over-fetch-limit") == []
 
 
 def test_a_consumer_stuck_before_kip_74() -> None:
     # Brokers of 0.10.0 cut the batch at the limit: the same offset and the same cut batch each time.
-    told = next(
+    recorded = next(
         e
         for e in exchanges("fetching-small-limit", "Fetch")
         if e.response_message["responses[0].partitions[0].records"]
     )
-    records = told.response_message["responses[0].partitions[0].records"]
-    cut = [copied(told, after=n, response={"responses[0].partitions[0].records": records[:100]}) for n in range(4)]
+    records = recorded.response_message["responses[0].partitions[0].records"]
+    cut = [copied(recorded, after=n, response={"responses[0].partitions[0].records": records[:100]}) for n in range(4)]
     found = one(cut, "batch-over-fetch-limit")
     assert found.severity is Severity.HIGH and "is stuck at offset 0 of f-small-limit-0" in found.seen
     assert findings(cut[:2], "batch-over-fetch-limit") == []
 
 
 def _sent_elsewhere(count: int, distance: float) -> list[Finding]:
-    told = exchanges("fetching-wrong-epoch", "Fetch")[0]
+    recorded = exchanges("fetching-wrong-epoch", "Fetch")[0]
     answer = {"responses[0].partitions[0].preferred_read_replica": 3, "responses[0].partitions[0].error_code": 0}
-    return findings([copied(told, after=n * distance, response=answer) for n in range(count)], "read-replica-bouncing")
+    return findings([copied(recorded, after=n * distance, response=answer) for n in range(count)], "read-replica-bouncing")
 
 
 def test_a_read_replica_that_is_not_kept() -> None:
@@ -94,14 +94,14 @@ def test_a_log_that_is_shorter_than_what_was_read() -> None:
 
 
 def test_an_error_of_many_partitions_is_one_finding() -> None:
-    told = exchanges("fetching-out-of-range-loop", "Fetch")[1:]
+    recorded = exchanges("fetching-out-of-range-loop", "Fetch")[1:]
     every = [
         copied(
             e,
             request={"topics[0].partitions[0].partition": n},
             response={"responses[0].partitions[0].partition_index": n},
         )
-        for e in told
+        for e in recorded
         for n in range(5)
     ]
     found = one(every, "offset-out-of-range")

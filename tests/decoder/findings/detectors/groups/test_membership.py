@@ -103,8 +103,8 @@ def test_java_says_why_it_leaves() -> None:
 def test_the_reason_of_a_leave_group_is_enough() -> None:
     # Java's words (KIP-800) put into the LeaveGroup of a kafka-python consumer that closes at once
     def left(reason: str) -> list[ConnectionEvent]:
-        said = {"members[0].reason": reason}
-        return edited(short, lambda e: copied(e, request=said), "LeaveGroup")
+        fields = {"members[0].reason": reason}
+        return edited(short, lambda e: copied(e, request=fields), "LeaveGroup")
 
     happened = recording("groups-poll-kafka-python")
     short = happened[: position(happened, ExchangeDone, "LeaveGroup") + 1]

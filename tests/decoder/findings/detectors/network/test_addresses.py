@@ -23,8 +23,8 @@ class Story(Conversations):
 
     def metadata(self, connection: Connection, *brokers: tuple[int, str, int], topics: bool = True) -> None:
         body = {"topics": [{"name": "orders"}] if topics else None}
-        told = [{"node_id": n, "host": h, "port": p} for n, h, p in brokers]
-        self.ask(connection, "Metadata", 9, body, {"brokers": told, "cluster_id": "c"})
+        advertised = [{"node_id": n, "host": h, "port": p} for n, h, p in brokers]
+        self.ask(connection, "Metadata", 9, body, {"brokers": advertised, "cluster_id": "c"})
 
     def work(self, connection: Connection) -> None:
         """A request that only a client of this broker has."""
@@ -139,13 +139,13 @@ def test_an_unavailable_coordinator_is_no_broken_address() -> None:
 def test_an_address_that_goes_back_and_forth() -> None:
     story = Story()
     conn = story.open()
-    told = []
+    reported = []
     for host in ("a", "a", "b", "b", "a", "b"):
         story.metadata(conn, (1, host, 9092))
         story.work(conn)
-        told.append([f.id for f in story.findings()])
-    assert told[:-1] == [[]] * 5  # a move, and a move back, may be
-    assert told[-1] == ["flapping-broker-address"]
+        reported.append([f.id for f in story.findings()])
+    assert reported[:-1] == [[]] * 5  # a move, and a move back, may be
+    assert reported[-1] == ["flapping-broker-address"]
     other = Story()  # another listener is another address to ask at
     inside, outside = other.open("10.0.0.1:9092"), other.open("10.0.0.1:9093")
     for _ in range(4):

@@ -11,22 +11,22 @@ from traffic.recordings import exchanges, findings, one
 
 def test_many_connections_of_one_client() -> None:
     # A recorded connection, told as many that stay open.
-    told = exchanges("fetching-lists-topics-seldom", "Metadata")[0]
-    found = one([copied(told, connection=1000 + n) for n in range(60)], "many-connections")
+    recorded = exchanges("fetching-lists-topics-seldom", "Metadata")[0]
+    found = one([copied(recorded, connection=1000 + n) for n in range(60)], "many-connections")
     assert found.severity is Severity.INFO and "holds 60 connections" in found.seen
-    assert findings([copied(told, connection=1000 + n) for n in range(40)], "many-connections") == []
-    more = one([copied(told, connection=1000 + n) for n in range(300)], "many-connections")
+    assert findings([copied(recorded, connection=1000 + n) for n in range(40)], "many-connections") == []
+    more = one([copied(recorded, connection=1000 + n) for n in range(300)], "many-connections")
     assert more.severity is Severity.LOW and more.about["connections"] == 300
 
 
 def test_a_request_lost_to_an_idle_close() -> None:
     # The race with the broker's close is not to be had on purpose: the last request of a recording stays unanswered.
-    told = exchanges("fetching-lists-topics-seldom", "Metadata")
-    first = told[0]
-    lost = copied(told[3], after=300, connection=7, state=State.NO_RESPONSE, response_time_ns=None, response=None)
+    recorded = exchanges("fetching-lists-topics-seldom", "Metadata")
+    first = recorded[0]
+    lost = copied(recorded[3], after=300, connection=7, state=State.NO_RESPONSE, response_time_ns=None, response=None)
     happened = [
         Opened(7, first.client, first.broker, first.request_time_ns or 0),
-        *(copied(exchange, connection=7) for exchange in told[:3]),
+        *(copied(exchange, connection=7) for exchange in recorded[:3]),
         lost,
         Closed(7, (lost.request_time_ns or 0) + SECOND // 100, "rst", "broker"),
     ]
@@ -46,8 +46,8 @@ def test_an_unknown_api_and_an_unknown_version() -> None:
 
 
 def test_damaged_bytes() -> None:
-    told = exchanges("fetching-lists-topics-seldom", "Metadata")[1]
-    cut = copied(told)
-    cut.response = (told.response or b"")[:-9]
+    recorded = exchanges("fetching-lists-topics-seldom", "Metadata")[1]
+    cut = copied(recorded)
+    cut.response = (recorded.response or b"")[:-9]
     found = one([cut], "undecodable-frame")
     assert found.severity is Severity.LOW and "cannot be decoded" in found.seen

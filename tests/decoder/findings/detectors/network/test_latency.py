@@ -10,9 +10,9 @@ from traffic.edited_exchanges import SECOND, copied, later
 from traffic.recordings import exchanges, findings, one
 
 
-def _waiting(told: Exchange, seconds: float) -> list[Finding]:
+def _waiting(recorded: Exchange, seconds: float) -> list[Finding]:
     """`told` is asked and nothing comes, while other things happen for that long."""
-    asked = RequestSeen(copied(told, state=State.PENDING, response=None, response_time_ns=None))
+    asked = RequestSeen(copied(recorded, state=State.PENDING, response=None, response_time_ns=None))
     return findings(later([asked], seconds), "unanswered-request")
 
 
@@ -33,9 +33,9 @@ def test_a_metadata_request_behind_a_fetch_is_worth_knowing_at_most() -> None:
 
 
 def _late(every: int, seconds: float) -> list[Exchange]:
-    told = exchanges("fetching-steady-asker", "ListOffsets")
-    first = told[0].request_time_ns or 0
-    late = [copied(e, after=n, answered_after=seconds if n % every == 0 else 0) for n, e in enumerate(told * 2)]
+    recorded = exchanges("fetching-steady-asker", "ListOffsets")
+    first = recorded[0].request_time_ns or 0
+    late = [copied(e, after=n, answered_after=seconds if n % every == 0 else 0) for n, e in enumerate(recorded * 2)]
     for n, e in enumerate(late):  # one each half second
         took = (e.response_time_ns or 0) - (e.request_time_ns or 0)
         e.request_time_ns = first + n * SECOND // 2
@@ -64,13 +64,13 @@ def test_an_api_that_is_slow_as_a_rule() -> None:
 
 
 def _two_brokers(slow: float) -> list[Finding]:
-    told = exchanges("fetching-steady-asker", "ListOffsets")
+    recorded = exchanges("fetching-steady-asker", "ListOffsets")
     (metadata,) = exchanges("fetching-lists-topics-seldom", "Metadata")[:1]
     broker = metadata.response_message["brokers"][0]
     both = [broker | {"node_id": n, "host": "127.0.0.1", "port": 40000 + n} for n in (1, 2)]
     known = copied(metadata, response={"brokers": both}, broker="127.0.0.1:40001")
-    quick = [copied(e, broker="127.0.0.1:40001", connection=501) for e in told]
-    late = [copied(e, broker="127.0.0.1:40002", connection=502, answered_after=slow) for e in told]
+    quick = [copied(e, broker="127.0.0.1:40001", connection=501) for e in recorded]
+    late = [copied(e, broker="127.0.0.1:40002", connection=502, answered_after=slow) for e in recorded]
     return findings([known, *quick, *late], "slow-broker")
 
 
@@ -96,32 +96,32 @@ def test_a_throttled_consumer_comes_first() -> None:
 
 
 def test_a_quota_that_is_touched_costs_little() -> None:
-    told = exchanges("fetching-quota-not-reached", "Produce")
-    found = one([copied(e, response={"throttle_time_ms": 40}) for e in told], "throttled-by-quota")
+    recorded = exchanges("fetching-quota-not-reached", "Produce")
+    found = one([copied(e, response={"throttle_time_ms": 40}) for e in recorded], "throttled-by-quota")
     assert found.severity is Severity.LOW and found.about["worst_ms"] == 40
 
 
 def test_the_quota_of_topic_changes() -> None:
-    told = exchanges("fetching-topic-made-late", "CreateTopics")[0]
-    refused = copied(told, response={"topics[0].error_code": 89, "throttle_time_ms": 3000})
+    recorded = exchanges("fetching-topic-made-late", "CreateTopics")[0]
+    refused = copied(recorded, response={"topics[0].error_code": 89, "throttle_time_ms": 3000})
     found = one([refused], "throttled-by-quota")
     assert found.about["quota"] == "controller_mutation_rate" and "THROTTLING_QUOTA_EXCEEDED" in found.seen
 
 
 def test_the_end_of_a_capture_is_no_missing_answer() -> None:
-    told = exchanges("fetching-no-answer", "Metadata")[0]
-    asked = told.request_time_ns or 0
+    recorded = exchanges("fetching-no-answer", "Metadata")[0]
+    asked = recorded.request_time_ns or 0
     happened = [
-        Opened(told.connection, told.client, told.broker, asked),
-        RequestSeen(copied(told, state=State.PENDING)),
-        Closed(told.connection, asked + SECOND),
+        Opened(recorded.connection, recorded.client, recorded.broker, asked),
+        RequestSeen(copied(recorded, state=State.PENDING)),
+        Closed(recorded.connection, asked + SECOND),
     ]
     assert findings(happened, "unanswered-request") == []
 
 
 def test_what_a_quota_keeps_waiting_is_not_unanswered() -> None:
-    told = exchanges("fetching-throttled-producer", "Produce")
-    throttled = next(e for e in told if e.response_message and e.response_message["throttle_time_ms"] > 5000)
+    recorded = exchanges("fetching-throttled-producer", "Produce")
+    throttled = next(e for e in recorded if e.response_message and e.response_message["throttle_time_ms"] > 5000)
     late = copied(throttled, after=1, state=State.NO_RESPONSE, response_time_ns=None, response=None, connection=5)
 
     def ended_after(seconds: float, *before: Exchange) -> list[Finding]:

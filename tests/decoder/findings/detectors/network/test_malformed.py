@@ -23,9 +23,9 @@ def malformed(*exchanges: Exchange) -> list[Finding]:
 
 
 def exchange(api: str, version: int, response: bytes, **fields: object) -> Exchange:
-    talk = Conversations()
-    talk.ask(talk.open(), api, version, fields, response)
-    return talk.exchanges[0]
+    conversation = Conversations()
+    conversation.ask(conversation.open(), api, version, fields, response)
+    return conversation.exchanges[0]
 
 
 def test_an_api_versions_fallback_in_no_known_form() -> None:

@@ -21,14 +21,14 @@ OURS = [
 
 def played(*connections: tuple[bytes, bytes], how: str = "fin", by: str = "broker") -> list[Finding]:
     """The findings of connections of which each is what the client and the broker said."""
-    talk = Conversations(*OURS)
-    for asked, told in connections:
-        connection = talk.open()
-        talk.sent(connection, asked)
-        talk.received(connection, told)
-        talk.close(connection, how, by)
-        talk.wait(1e-6)
-    return talk.findings()
+    conversation = Conversations(*OURS)
+    for request_bytes, response in connections:
+        connection = conversation.open()
+        conversation.sent(connection, request_bytes)
+        conversation.received(connection, response)
+        conversation.close(connection, how, by)
+        conversation.wait(1e-6)
+    return conversation.findings()
 
 
 @pytest.mark.parametrize(
@@ -83,24 +83,24 @@ def test_silence_is_no_proof_of_tls_and_means_something_only_when_it_comes_again
 
 
 def test_a_kafka_client_at_another_service() -> None:
-    for said, name in (
+    for alert_bytes, name in (
         (b"HTTP/1.1 400 Bad Request\r\n", "HTTP"),
         (b"SSH-2.0-OpenSSH_9.2\r\n", "SSH"),
         (b"J\0\0\0\x0a8.0.36\0", "MySQL"),
         (b"E\0\0\0\x6bSFATAL\0VFATAL\0", "PostgreSQL"),
         (b"-ERR unknown command\r\n", "Redis"),
     ):
-        (found,) = played((request(18, 3), said))
+        (found,) = played((request(18, 3), alert_bytes))
         assert (
             found.id == "foreign-protocol" and found.severity is Severity.HIGH and f"in {name}, not Kafka" in found.seen
         )
 
 
 def test_large_responses_by_software() -> None:
-    talk = Conversations(*OURS)
-    talk.ask(talk.open(), "Fetch", 4, {}, {})
-    assert talk.findings() == []
-    fetched = copied(talk.exchanges[0], response=bytes(100_000_001))
+    conversation = Conversations(*OURS)
+    conversation.ask(conversation.open(), "Fetch", 4, {}, {})
+    assert conversation.findings() == []
+    fetched = copied(conversation.exchanges[0], response=bytes(100_000_001))
     found = one([Opened(1, fetched.client, fetched.broker, 1), fetched], "frame-size")
     assert found.severity is Severity.LOW
     assert "100000001 bytes" in found.seen and "receive.message.max.bytes" in found.why

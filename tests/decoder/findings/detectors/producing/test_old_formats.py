@@ -48,7 +48,7 @@ def _findings(exchanges: list[Exchange]) -> list[Finding]:
     return inspector.findings()
 
 
-def _exchange(key: int, version: int, asked: dict[str, Any], told: dict[str, Any], number: int = 1) -> Exchange:
+def _exchange(key: int, version: int, asked: dict[str, Any], response: dict[str, Any], number: int = 1) -> Exchange:
     return Exchange(
         connection=1,
         client="10.0.0.5:50000",
@@ -58,21 +58,21 @@ def _exchange(key: int, version: int, asked: dict[str, Any], told: dict[str, Any
         correlation_id=number,
         request=decoder.encode_request(key, version, asked, correlation_id=number, client_id="c"),
         request_time_ns=number * SECOND,
-        response=decoder.encode_response(key, version, told, correlation_id=number),
+        response=decoder.encode_response(key, version, response, correlation_id=number),
         response_time_ns=number * SECOND + 1000,
         state=State.PAIRED,
     )
 
 
 def _fetched(records: bytes, version: int = 2, number: int = 1) -> Exchange:
-    told = {"responses": [{"topic": "t", "partitions": [{"partition_index": 3, "records": records}]}]}
-    return _exchange(FETCH, version, {"topics": []}, told, number)
+    response = {"responses": [{"topic": "t", "partitions": [{"partition_index": 3, "records": records}]}]}
+    return _exchange(FETCH, version, {"topics": []}, response, number)
 
 
 def _produced(records: bytes) -> Exchange:
     asked = {"acks": 1, "topic_data": [{"name": "t", "partition_data": [{"index": 3, "records": records}]}]}
-    told = {"responses": [{"name": "t", "partition_responses": [{"index": 3, "error_code": 2}]}]}
-    return _exchange(PRODUCE, 2, asked, told)
+    response = {"responses": [{"name": "t", "partition_responses": [{"index": 3, "error_code": 2}]}]}
+    return _exchange(PRODUCE, 2, asked, response)
 
 
 @pytest.mark.parametrize("magic", [0, 1])

@@ -45,12 +45,12 @@ def test_every_version_of_produce_is_read(version: int) -> None:
     part = {"index": 2, "records": bytes(sent[PRODUCE_RECORDS])}
     request = {"acks": 0, "timeout_ms": 1000, "topic_data": [{**topic, "partition_data": [part]}]}
     refusal = {"index": 2, "error_code": facts.error_code("INVALID_RECORD"), "base_offset": -1}
-    talk = Conversations(*PRODUCING)
-    connection = talk.open()
-    talk.ask(connection, "Produce", version, request, None)
+    conversation = Conversations(*PRODUCING)
+    connection = conversation.open()
+    conversation.ask(connection, "Produce", version, request, None)
     answer = {"responses": [{**topic, "partition_responses": [refusal]}]}
-    talk.ask(connection, "Produce", version, request | {"acks": 1}, answer)
-    found = {f.id: f for f in talk.findings()}
+    conversation.ask(connection, "Produce", version, request | {"acks": 1}, answer)
+    found = {f.id: f for f in conversation.findings()}
     assert set(found) == {"acks-0", "acks-1", "produce-refused"}
     assert found["acks-0"].about["topics"] == ["meters" if version < 13 else "AAAAAAAAAAAAAAAAAAAAAQ"]
     assert found["produce-refused"].about["partition"] == 2

@@ -78,14 +78,14 @@ def test_permissions_by_client_and_error() -> None:
     assert "--operation Write --topic open" in by_error["TOPIC_AUTHORIZATION_FAILED"].remedy
 
 
-class ConnectionStart(Conversations):
+class SaslConversation(Conversations):
     """One connection."""
 
     def __init__(self) -> None:
         super().__init__(*OURS)
         self.connection = self.open()
 
-    def say(self, api: str, version: int, body: dict[str, Any], answer: dict[str, Any] | None) -> None:
+    def exchange(self, api: str, version: int, body: dict[str, Any], answer: dict[str, Any] | None) -> None:
         self.ask(self.connection, api, version, body, answer)
 
     def end(self) -> list[Finding]:
@@ -99,37 +99,37 @@ class ConnectionStart(Conversations):
     [("PLAIN", Severity.MEDIUM), ("OAUTHBEARER", Severity.MEDIUM), ("SCRAM-SHA-512", Severity.LOW), ("GSSAPI", None)],
 )
 def test_credentials_in_clear_over_a_network(mechanism: str, severity: Severity | None) -> None:
-    talk = ConnectionStart()
-    talk.say("SaslHandshake", 1, {"mechanism": mechanism}, {"mechanisms": [mechanism]})
-    assert [f.severity for f in talk.end()] == ([severity] if severity else [])
+    conversation = SaslConversation()
+    conversation.exchange("SaslHandshake", 1, {"mechanism": mechanism}, {"mechanisms": [mechanism]})
+    assert [f.severity for f in conversation.end()] == ([severity] if severity else [])
 
 
 def test_a_token_out_of_its_time() -> None:
-    talk = ConnectionStart()
+    conversation = SaslConversation()
     token = b"n,,\x01auth=Bearer eyJhbGciOi.eyJzdWIiOiJhbGljZSIsImV4cCI6MX0.c2lnbmF0dXJl\x01\x01"
-    said = "The JWT eyJhbGciOi.eyJzdWIiOiJhbGljZSIsImV4cCI6MX0.c2lnbmF0dXJl is no longer valid: exp=1"
-    talk.say("SaslHandshake", 1, {"mechanism": "OAUTHBEARER"}, {"mechanisms": ["OAUTHBEARER"]})
-    talk.say("SaslAuthenticate", 1, {"auth_bytes": token}, {"error_code": 58, "error_message": said})
-    found = next(f for f in talk.end() if f.id == "sasl-authentication-failed")
+    message = "The JWT eyJhbGciOi.eyJzdWIiOiJhbGljZSIsImV4cCI6MX0.c2lnbmF0dXJl is no longer valid: exp=1"
+    conversation.exchange("SaslHandshake", 1, {"mechanism": "OAUTHBEARER"}, {"mechanisms": ["OAUTHBEARER"]})
+    conversation.exchange("SaslAuthenticate", 1, {"auth_bytes": token}, {"error_code": 58, "error_message": message})
+    found = next(f for f in conversation.end() if f.id == "sasl-authentication-failed")
     assert "clocks" in found.why and "sasl.oauthbearer.clock.skew.seconds" in found.remedy
     assert "eyJ" not in json.dumps(found.to_dict()) and "***" in found.seen
 
 
 def test_a_request_in_time_or_answered_late_is_no_expired_session() -> None:
     for wait, answered in ((0.5, False), (9.0, True)):
-        talk = ConnectionStart()
-        talk.say("SaslHandshake", 1, {"mechanism": "GSSAPI"}, {})
-        talk.say("SaslAuthenticate", 1, {}, {"session_lifetime_ms": 5000})
-        talk.wait(wait)
-        talk.say("Metadata", 9, {}, {} if answered else None)
-        assert talk.end() == []
+        conversation = SaslConversation()
+        conversation.exchange("SaslHandshake", 1, {"mechanism": "GSSAPI"}, {})
+        conversation.exchange("SaslAuthenticate", 1, {}, {"session_lifetime_ms": 5000})
+        conversation.wait(wait)
+        conversation.exchange("Metadata", 9, {}, {} if answered else None)
+        assert conversation.end() == []
 
 
 def test_one_close_before_authentication_is_a_broker_that_stops() -> None:
-    talk = ConnectionStart()
-    talk.say("ApiVersions", 3, {}, {"api_keys": [{"api_key": 3, "min_version": 0, "max_version": 12}]})
-    talk.say("Metadata", 9, {}, None)
-    assert talk.end() == []
+    conversation = SaslConversation()
+    conversation.exchange("ApiVersions", 3, {}, {"api_keys": [{"api_key": 3, "min_version": 0, "max_version": 12}]})
+    conversation.exchange("Metadata", 9, {}, None)
+    assert conversation.end() == []
 
 
 @pytest.mark.parametrize(
@@ -146,15 +146,15 @@ def test_one_close_before_authentication_is_a_broker_that_stops() -> None:
 def test_permissions_of_any_api(
     api: str, version: int, body: dict[str, Any], answer: dict[str, Any], resources: list[str]
 ) -> None:
-    talk = ConnectionStart()
+    conversation = SaslConversation()
     for _ in range(2):
-        talk.say(api, version, body, answer)
-    (found,) = talk.end()
+        conversation.exchange(api, version, body, answer)
+    (found,) = conversation.end()
     assert found.id == "authorization-failed" and found.count == 2 and found.about["resources"] == resources
 
 
 @pytest.mark.parametrize(
-    ("said", "shown"),
+    ("message", "shown"),
     [
         ("Authentication failed: Invalid username or password", None),
         ("invalid credentials with SASL mechanism SCRAM-SHA-256", None),
@@ -165,6 +165,6 @@ def test_permissions_of_any_api(
         ("word " * 60, "word " * 39 + "word…"),
     ],
 )
-def test_masking_of_what_brokers_say(said: str, shown: str | None) -> None:
-    assert masked(said, b"\0alice\0hunter2x") == (said if shown is None else shown).replace("alice", "***")
+def test_masking_of_what_brokers_say(message: str, shown: str | None) -> None:
+    assert masked(message, b"\0alice\0hunter2x") == (message if shown is None else shown).replace("alice", "***")
     assert masked(None) == ""

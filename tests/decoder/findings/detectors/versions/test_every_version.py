@@ -20,12 +20,12 @@ ID_TEXT = "AAAAAAAAAAAAAAAAAAASNA"
 
 def eight(api: str, version: int, asked: dict[str, Any], answer: dict[str, Any]) -> list[Exchange]:
     """The same exchange eight times on one connection, one each second."""
-    talk = Conversations()
-    connection = talk.open()
+    conversation = Conversations()
+    connection = conversation.open()
     for _ in range(8):
-        talk.ask(connection, api, version, asked, answer)
-        talk.wait(1)
-    return talk.exchanges
+        conversation.ask(connection, api, version, asked, answer)
+        conversation.wait(1)
+    return conversation.exchanges
 
 
 def abouts(exchanges: Iterable[Exchange]) -> dict[str, dict[str, Any]]:
