@@ -183,6 +183,6 @@ def record_planted(directory: Path) -> None:
     recorder.close()
 
 
-def told(path: Path) -> list[ConnectionEvent]:
+def happenings_of(path: Path) -> list[ConnectionEvent]:
     events = EventReader(path)
     return list(chain(events.read(), events.end()))

@@ -17,7 +17,7 @@ def secret(name: str) -> str:
     return hashlib.sha256(name.encode()).hexdigest()[:24]
 
 
-class Said(NamedTuple):
+class PlantedExchange(NamedTuple):
     """A request and its answer."""
 
     request: bytes
@@ -37,14 +37,14 @@ def _setting(name: str, value: str) -> dict[str, Any]:
     return {"resources": [{"resource_type": 4, "resource_name": "1", "configs": [{"name": name, "value": value}]}]}
 
 
-def dialog() -> list[Said]:
+def dialog() -> list[PlantedExchange]:
     """What one connection says: every message that carries secrets, with all of `NAMES` but those of raw bytes."""
-    found: list[Said] = []
+    found: list[PlantedExchange] = []
 
     def exchange(key: int, version: int, request: dict[str, Any], response: dict[str, Any], tail: bytes = b"") -> None:
         number = len(found)
         frame = decoder.encode_request(key, version, request, correlation_id=number, client_id="app")
-        found.append(Said(frame + tail, decoder.encode_response(key, version, response, correlation_id=number)))
+        found.append(PlantedExchange(frame + tail, decoder.encode_response(key, version, response, correlation_id=number)))
 
     def login(step: str, answer: str = "") -> None:
         exchange(36, 2, {"auth_bytes": step.encode()}, {"auth_bytes": answer.encode()})
@@ -94,12 +94,12 @@ def dialog() -> list[Said]:
     exchange(58, 0, forwarded, {"response_data": b"\0\0\0\0" + secret("forwarded answer").encode()})
     # Nobody knows the layout of this version, nor what stands behind the end of the last one.
     unknown = b"\x00\x24\x00\x63" + len(found).to_bytes(4, "big") + b"\0\x03app" + secret("unknown version").encode()
-    found.append(Said(unknown, len(found).to_bytes(4, "big") + b"\0\0" + secret("unknown version").encode()))
+    found.append(PlantedExchange(unknown, len(found).to_bytes(4, "big") + b"\0\0" + secret("unknown version").encode()))
     cut = decoder.encode_request(
         36, 0, {"auth_bytes": secret("cut off").encode()}, correlation_id=len(found), client_id="app"
     )
     cut = cut.replace(b"\x00\x00\x00\x18", b"\x00\x00\x00\x7f")
-    found.append(Said(cut, decoder.encode_response(36, 0, {}, correlation_id=len(found))))
+    found.append(PlantedExchange(cut, decoder.encode_response(36, 0, {}, correlation_id=len(found))))
     exchange(36, 0, {"auth_bytes": b"x"}, {}, secret("surplus").encode())
     return found
 

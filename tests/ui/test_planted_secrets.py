@@ -30,7 +30,7 @@ from harness.pcap import as_pcap
 from harness.scripted import Broker
 from harness.waiting import PATIENCE, until
 from harness.wire import read_frame, with_size
-from traffic.planted_secrets import NAMES, Said, dialog, leaks, secret, unpacked
+from traffic.planted_secrets import NAMES, PlantedExchange, dialog, leaks, secret, unpacked
 
 BARNABAS = [sys.executable, "-m", "barnabas"]
 HTTP = b"GET / HTTP/1.1\r\nAuthorization: Bearer " + secret("http authorization").encode() + b"\r\n\r\n"
@@ -38,7 +38,7 @@ TOKEN = b"\0user\0" + secret("raw sasl token").encode()
 ANSWER = b"v=" + secret("raw sasl answer").encode()
 
 
-def answering(said: list[Said]) -> Callable[[socket.socket], None]:
+def answering(said: list[PlantedExchange]) -> Callable[[socket.socket], None]:
     """A broker's script: answers what `dialog` says, raw tokens, and nothing else."""
     answers = {each.request: each.response for each in said}
 
@@ -60,7 +60,7 @@ def handshake() -> bytes:
     return decoder.encode_request(17, 0, {"mechanism": "PLAIN"}, correlation_id=900, client_id="app")
 
 
-def talk(address: tuple[str, int], said: list[Said]) -> None:
+def talk(address: tuple[str, int], said: list[PlantedExchange]) -> None:
     """Everything that is said, on three connections."""
     with socket.create_connection(address, PATIENCE) as sock:
         for each in said:
@@ -74,7 +74,7 @@ def talk(address: tuple[str, int], said: list[Said]) -> None:
         sock.sendall(HTTP)
 
 
-def unmasked(directory: Path, said: list[Said]) -> Path:
+def unmasked(directory: Path, said: list[PlantedExchange]) -> Path:
     """The same in a capture that was not masked."""
     recorder = Recorder(directory, redact=False)
     for number in (1, 2, 3):

@@ -10,7 +10,7 @@ from barnabas.captures.transform.fields import Kind
 from barnabas.captures.transform.pseudonyms import Pseudonyms
 from barnabas.captures.transform.redact import Redaction
 from barnabas.captures.transform.write import Writer
-from traffic.planted_names import record_planted, told
+from traffic.planted_names import happenings_of, record_planted
 
 
 @pytest.fixture(scope="session")
@@ -31,7 +31,7 @@ def redact() -> Redact:
     def run(path: Path, out: Path, kinds: Iterable[Kind] = Kind, salt: bytes = b"salt") -> Redaction:
         redaction = Redaction(Pseudonyms(salt), kinds)
         writer = Writer(out)
-        for event in told(path):
+        for event in happenings_of(path):
             for new in redaction.feed(event):
                 writer.write(new)
         writer.close()

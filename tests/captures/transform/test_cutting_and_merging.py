@@ -15,7 +15,7 @@ from barnabas.decoder import Exchange
 from barnabas.decoder.connection.events import Closed, Opened
 from barnabas.decoder.filter import compile
 from traffic.packets import as_pcap, traffic
-from traffic.planted_names import told
+from traffic.planted_names import happenings_of
 
 CAPTURES = Path(__file__).parents[2] / "decoder" / "findings" / "captures"
 GROUPS = CAPTURES / "groups-killed.pcapng"
@@ -65,7 +65,7 @@ def test_a_whole_capture_is_cut_as_it_is(tmp_path: Path) -> None:
     found = cut(GROUPS, tmp_path / "out")
     assert exchanges(tmp_path / "out") == exchanges(GROUPS)
     assert found.exchanges == found.of_exchanges == len(exchanges(GROUPS))
-    beside = [[h for h in told(path) if isinstance(h, Opened | Closed)] for path in (GROUPS, tmp_path / "out")]
+    beside = [[h for h in happenings_of(path) if isinstance(h, Opened | Closed)] for path in (GROUPS, tmp_path / "out")]
     assert beside[0] == beside[1]
 
 
@@ -105,7 +105,7 @@ def test_by_time_connection_and_number(tmp_path: Path) -> None:
         begun = min(row.time_ns for row in rows)
         everything = {(row.connection, row.correlation_id, row.time_ns) for row in rows}
         numbered = {(r.connection, r.correlation_id, r.time_ns) for r in rows[9:20]}
-    first = next(h.time_ns for h in told(GROUPS) if isinstance(h, Opened))
+    first = next(h.time_ns for h in happenings_of(GROUPS) if isinstance(h, Opened))
     cases: list[tuple[dict[str, Any], set[tuple[int, int, int]]]] = [
         ({"numbers": (10, 20)}, numbered),
         ({"connections": frozenset({3, 5})}, {e for e in everything if e[0] in (3, 5)}),
@@ -169,7 +169,7 @@ def test_the_same_ends_stay_apart(tmp_path: Path) -> None:
     with open_capture(GROUPS) as capture:
         assert len(connections) == 2 * len({row.connection for row in capture.rows()})
         assert len(clients) == 2 * len({row.client for row in capture.rows()})
-    assert merged.renamed == len([h for h in told(GROUPS) if isinstance(h, Opened)])
+    assert merged.renamed == len([h for h in happenings_of(GROUPS) if isinstance(h, Opened)])
 
 
 def test_clocks_are_shifted(tmp_path: Path) -> None:
@@ -182,8 +182,8 @@ def test_clocks_are_shifted(tmp_path: Path) -> None:
         key=str,
     )
     assert sorted([(e[0], e[1], e[3]) for e in exchanges(tmp_path / "out")], key=str) == expected
-    begun = {h.time_ns for h in told(tmp_path / "out") if isinstance(h, Opened)}
-    assert {h.time_ns - by for h in told(other) if isinstance(h, Opened)} <= begun
+    begun = {h.time_ns for h in happenings_of(tmp_path / "out") if isinstance(h, Opened)}
+    assert {h.time_ns - by for h in happenings_of(other) if isinstance(h, Opened)} <= begun
 
 
 def test_it_is_by_time(tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_it_is_by_time(tmp_path: Path) -> None:
         [GROUPS, CAPTURES / "groups-storm.pcapng"] if (CAPTURES / "groups-storm.pcapng").exists() else [GROUPS],
         tmp_path / "out",
     )
-    times = [h.time_ns for h in told(tmp_path / "out") if isinstance(h, Opened)]
+    times = [h.time_ns for h in happenings_of(tmp_path / "out") if isinstance(h, Opened)]
     assert times == sorted(times)
 
 

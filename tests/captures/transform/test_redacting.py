@@ -16,7 +16,7 @@ from barnabas.decoder.connection.events import Closed, Opened
 from barnabas.decoder.findings import Inspector
 from kafka.record import MemoryRecords
 from traffic.packets import as_pcap, traffic
-from traffic.planted_names import ADDRESS, CLIENT, GROUP, HOST, KEY, MEMBER, PLANTED, TOPIC, USER, VALUE, told
+from traffic.planted_names import ADDRESS, CLIENT, GROUP, HOST, KEY, MEMBER, PLANTED, TOPIC, USER, VALUE, happenings_of
 
 CAPTURES = Path(__file__).parents[2] / "decoder" / "findings" / "captures"
 NAMES = sorted(path.name for path in CAPTURES.glob("*.pcapng"))
@@ -95,9 +95,9 @@ def test_everything_decodes_as_before(planted: Path, redact: Callable[..., Redac
                 assert (old.request_size, old.response_size) == (new.request_size, new.response_size), old.api
         rows = [(len(list(before.exchanges())), len(list(after.exchanges())))]
         assert rows == [(len(before.rows()), len(after.rows()))]
-    ends = [(type(h), h.time_ns, getattr(h, "how", "")) for h in told(planted) if isinstance(h, Opened | Closed)]
+    ends = [(type(h), h.time_ns, getattr(h, "how", "")) for h in happenings_of(planted) if isinstance(h, Opened | Closed)]
     assert ends == [
-        (type(h), h.time_ns, getattr(h, "how", "")) for h in told(tmp_path / "out") if isinstance(h, Opened | Closed)
+        (type(h), h.time_ns, getattr(h, "how", "")) for h in happenings_of(tmp_path / "out") if isinstance(h, Opened | Closed)
     ]
 
 
