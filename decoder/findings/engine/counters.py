@@ -25,6 +25,10 @@ class BoundedDict(dict[K, V]):
         if len(self) > self._limit:
             del self[next(iter(self))]
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The limit first: entries are put in by `__setitem__` when this is unpickled (the TUI reads in a process of its own).
+        return type(self), (self._limit,), None, None, iter(self.items())
+
     def of(self, key: K, make: Callable[[], V]) -> V:
         """The value of a key, made if it is missing."""
         found = self.get(key)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ...connection.exchange import Exchange
 from ...schema import facts
+from ..engine.counters import BoundedDict
 from ..engine.detector import Detector, Model, overrides
 from ..engine.traffic import ClientConnection, Cluster, Traffic
 from . import group_protocol
@@ -29,10 +30,10 @@ class Groups(Model):
         super().__init__(traffic)
         self.call: Call | None = None
         self.ended: list[tuple[Group, Member]] = []
-        self._by_id: dict[str, list[Group]] = {}
+        self._by_id: BoundedDict[str, list[Group]] = BoundedDict(GROUPS)
         self._open: dict[int, Call] = {}
         self._on_link: dict[int, dict[tuple[int, str], tuple[Group, Member]]] = {}
-        self.fetched: dict[tuple[str, str, str], int] = {}
+        self.fetched: BoundedDict[tuple[str, str, str], int] = BoundedDict(GROUPS)
         """When a client (`ClientConnection.identity`) last sent a Fetch."""
 
     @staticmethod
@@ -59,8 +60,6 @@ class Groups(Model):
                 return group
         group = Group(group_id, cluster)
         same.append(group)
-        while len(self._by_id) > GROUPS:
-            del self._by_id[next(iter(self._by_id))]
         return group
 
     def request(self, conn: ClientConnection, exchange: Exchange) -> None:
@@ -116,8 +115,6 @@ class Groups(Model):
         identity = conn.identity
         self.fetched.pop(identity, None)
         self.fetched[identity] = exchange.request_time_ns or 0
-        if len(self.fetched) > GROUPS:
-            del self.fetched[next(iter(self.fetched))]
 
 
 _OF_CALLS = {"request": "asked", "done": "answered", "closed": "ended"}

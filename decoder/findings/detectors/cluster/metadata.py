@@ -80,7 +80,6 @@ class MetadataStorm(Detector):
         if pace.busy(self.EACH_SECOND) < self.SECONDS:
             return
         who = conn.identity, exchange.api_key
-        new = who not in self._found
         finding = self.report(
             who,
             exchange,
@@ -92,7 +91,7 @@ class MetadataStorm(Detector):
             **conn.facts_of(exchange),
             per_second=0.0,
         )
-        if new:
+        if finding.count == 1:
             finding.count = pace.total
         rate = finding.about["per_second"] = round(max(pace.rate, finding.about.get("per_second", 0.0)), 1)
         finding.severity = Severity.MEDIUM if rate >= self.WORSE_EACH_SECOND else Severity.LOW

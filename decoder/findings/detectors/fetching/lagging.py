@@ -245,7 +245,6 @@ class StalledByTransaction(FetchDetector):
     def _waits(self, conn: ClientConnection, fetched: FetchExchange, place: Place, stall: _Stall) -> None:
         key = conn.identity, place[0]
         lasting = fetched.time_ns - stall.since_ns
-        new = key not in self._found
         finding = self.report(
             key,
             fetched.exchange,
@@ -258,7 +257,7 @@ class StalledByTransaction(FetchDetector):
             **conn.facts_of(fetched.exchange),
             topic=place[0],
         )
-        if new:
+        if finding.count == 1:
             finding.exchanges.insert(0, stall.exchange)
         if lasting < self._longest.get(key, 0):
             return

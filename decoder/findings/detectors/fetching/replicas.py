@@ -38,7 +38,6 @@ class ReadReplicaBouncing(FetchDetector):
             if len(sent) < self.COUNT or sent[-1] - sent[0] > self.WITHIN_NS:
                 continue
             topic = conn.identity, answer.place[0]
-            new = topic not in self._found
             finding = self.report(
                 topic,
                 fetched.exchange,
@@ -51,7 +50,7 @@ class ReadReplicaBouncing(FetchDetector):
                 topic=answer.place[0],
                 partition=answer.place[1],
             )
-            if new:
+            if finding.count == 1:
                 finding.count = len(sent)
             finding.first_ns = min(finding.first_ns or sent[0], sent[0])
             finding.about["replica"] = answer.replica

@@ -49,7 +49,6 @@ class FetchSessionRefused(FetchDetector):
         recent = [t for t in seen if fetched.time_ns - t <= self.WITHIN_NS]
         if len(recent) < self.COUNT:
             return
-        new = key not in self._found
         finding = self.report(
             key,
             fetched.exchange,
@@ -60,7 +59,7 @@ class FetchSessionRefused(FetchDetector):
             "for something between client and broker that repeats or loses requests, and upgrade the client",
             **conn.facts_of(fetched.exchange),
         )
-        if new:
+        if finding.count == 1:
             finding.count = len(recent)
         finding.first_ns = min(finding.first_ns or recent[0], recent[0])
         if len(recent) >= self.HEAVY:
@@ -97,9 +96,8 @@ class FetchSessionChurn(FetchDetector):
         given = sum(was for _, was in begun)
         full = given * 2 < len(begun)
         key = conn.identity, conn.broker, full
-        new = key not in self._found
         finding = self._report(key, conn, fetched, full)
-        if new:
+        if finding.count == 1:
             finding.count = len(begun)
         finding.first_ns = min(finding.first_ns or begun[0][0], begun[0][0])
         count, span = times(finding.count), duration(fetched.time_ns - finding.first_ns)

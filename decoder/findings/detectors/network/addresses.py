@@ -7,6 +7,7 @@ from ....codec.message_view import MessageView
 from ....connection.exchange import Exchange, State
 from ....errors import DecodeError
 from ....schema import facts
+from ...engine.counters import BoundedDict
 from ...engine.detector import Detector
 from ...engine.finding import Finding, Severity
 from ...engine.host import host_port, is_loopback, is_number, is_private, is_unspecified, same_place, split
@@ -102,15 +103,13 @@ class UnreachableAdvertisedAddress(Detector):
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
-        self._seekers: dict[tuple[str, str], _Seeker] = {}
-        self._reached: dict[tuple[str, str], None] = {}
-        self._tried: dict[tuple[str, str], int] = {}
+        self._seekers: BoundedDict[tuple[str, str], _Seeker] = BoundedDict(MOST_CLIENTS)
+        self._reached: BoundedDict[tuple[str, str], None] = BoundedDict(MOST_ADDRESSES)
+        self._tried: BoundedDict[tuple[str, str], int] = BoundedDict(MOST_ADDRESSES)
 
     def opened(self, conn: ClientConnection) -> None:
         if conn.established:
             self._reached[conn.client_host, conn.broker] = None
-            if len(self._reached) > MOST_ADDRESSES:
-                del self._reached[next(iter(self._reached))]
 
     def request(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.api_key not in _OF_ANYBODY:
@@ -125,11 +124,7 @@ class UnreachableAdvertisedAddress(Detector):
         if not answers:
             return
         key = conn.client_host, conn.client_id or ""
-        seeker = self._seekers.get(key)
-        if seeker is None:
-            seeker = self._seekers[key] = _Seeker(conn)
-            if len(self._seekers) > MOST_CLIENTS:
-                del self._seekers[next(iter(self._seekers))]
+        seeker = self._seekers.of(key, lambda: _Seeker(conn))
         seeker.learn(conn, exchange, answers, _wants(exchange))
         self._silent(seeker)
 
@@ -138,8 +133,6 @@ class UnreachableAdvertisedAddress(Detector):
             return
         key = conn.client_host, conn.broker
         self._tried[key] = self._tried.get(key, 0) + 1
-        if len(self._tried) > MOST_ADDRESSES:
-            del self._tried[next(iter(self._tried))]
         if self._tried[key] < self.REFUSALS or key in self._reached:
             return
         for (host, _), seeker in self._seekers.items():
@@ -293,7 +286,7 @@ class FlappingBrokerAddress(Detector):
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
-        self._moves: dict[tuple[str, str, str, int], tuple[str, str, int]] = {}
+        self._moves: BoundedDict[tuple[str, str, str, int], tuple[str, str, int]] = BoundedDict(MOST_ADDRESSES)
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.state is not State.PAIRED:
@@ -307,8 +300,6 @@ class FlappingBrokerAddress(Detector):
             elif key in self._moves:
                 continue
             self._moves[key] = before, now, returns
-            if len(self._moves) > MOST_ADDRESSES:
-                del self._moves[next(iter(self._moves))]
             if returns >= self.RETURNS:
                 self._report(conn, exchange, node, before, now)
 

@@ -94,7 +94,6 @@ class ConnectionChurn(Detector):
             return
         # A client that produces has a connection for its bootstrap, too.
         per_record = records * 3 >= len(recent)
-        new = conn.identity not in self._found
         finding = self.report(
             conn.identity,
             None,
@@ -111,7 +110,7 @@ class ConnectionChurn(Detector):
             api="Produce" if per_record else None,
             per_minute=0,
         )
-        if new:
+        if finding.count == 1:
             finding.count = brief.count
             finding.first_ns = min(at for at, _ in brief.ends)
         span = max(ended - min(at for at, _ in brief.ends), SECOND)

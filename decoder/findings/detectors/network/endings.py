@@ -11,6 +11,7 @@ from ....connection.connection import Opaque, expects_no_response
 from ....connection.exchange import Exchange, State
 from ....schema import facts
 from ....wire.frame import Direction
+from ...engine.counters import BoundedDict
 from ...engine.detector import Detector, Model, Wanted, overrides
 from ...engine.traffic import ClientConnection, Traffic
 from .first_bytes import KEPT, TLS, announced, protocol
@@ -114,7 +115,7 @@ class Endings(Model):
         self.unframed: ConnectionStart | None = None
         self.ended: ConnectionStart | None = None
         self.works_since: Exchange | None = None
-        self._worked: dict[tuple[str, str], None] = {}
+        self._worked: BoundedDict[tuple[str, str], None] = BoundedDict(MOST_PAIRS)
 
     def opened(self, conn: ClientConnection) -> None:
         if conn.established:
@@ -156,8 +157,6 @@ class Endings(Model):
     def _works(self, conn: ClientConnection, start: ConnectionStart) -> None:
         start.works, start.first_bytes = True, [b"", b""]
         self._worked[conn.client_host, conn.broker] = None
-        if len(self._worked) > MOST_PAIRS:
-            del self._worked[next(iter(self._worked))]
 
     def worked(self, conn: ClientConnection) -> bool:
         """Whether that client host ever got a real response from that broker: then the listener is not the wrong one."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ....connection.exchange import Exchange
+from ...engine.counters import BoundedDict
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Severity
 from ...engine.host import is_loopback, split
@@ -39,15 +40,13 @@ class ConnectionRefused(Detector):
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
-        self._rows: dict[tuple[str, str], _Row] = {}
-        self._reached: dict[tuple[str, str], None] = {}
+        self._rows: BoundedDict[tuple[str, str], _Row] = BoundedDict(MOST_PAIRS)
+        self._reached: BoundedDict[tuple[str, str], None] = BoundedDict(MOST_PAIRS)
 
     def opened(self, conn: ClientConnection) -> None:
         if conn.established:
             self._rows.pop((conn.client_host, conn.broker), None)
             self._reached[_place(conn)] = None
-            if len(self._reached) > MOST_PAIRS:
-                del self._reached[next(iter(self._reached))]
 
     def closed(self, conn: ClientConnection) -> None:
         if conn.established or conn.how not in ("refused", "unreached"):
@@ -58,8 +57,6 @@ class ConnectionRefused(Detector):
         now = conn.closed_ns or 0
         row = self._rows.get(key) or _Row(0, conn.opened_ns, "")
         row = self._rows[key] = _Row(row.times + 1, row.first_ns, conn.how)
-        if len(self._rows) > MOST_PAIRS:
-            del self._rows[next(iter(self._rows))]
         if row.times < self.IN_A_ROW or now - row.first_ns < self.OVER_NS:
             return
         lasting = now - row.first_ns >= self.LASTING_NS
@@ -109,7 +106,7 @@ class ClosedAtOnce(EndingDetector):
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
-        self._rows: dict[tuple[str, str], _Row] = {}
+        self._rows: BoundedDict[tuple[str, str], _Row] = BoundedDict(MOST_PAIRS)
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if self.endings.works_since is exchange:
@@ -122,8 +119,6 @@ class ClosedAtOnce(EndingDetector):
         key = conn.client_host, conn.broker
         row = self._rows.get(key) or _Row(0, conn.opened_ns, "")
         row = self._rows[key] = _Row(row.times + 1, row.first_ns, conn.how)
-        if len(self._rows) > MOST_PAIRS:
-            del self._rows[next(iter(self._rows))]
         if row.times < self.IN_A_ROW:
             return
         now = conn.closed_ns or 0

@@ -12,6 +12,7 @@ from typing import ClassVar
 from ....connection.exchange import Exchange, State
 from ....embedded import sasl_step
 from ....schema import facts
+from ...engine.counters import BoundedDict
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Finding, Severity
 from ...engine.host import is_loopback, split
@@ -286,7 +287,7 @@ class RequestBeforeAuthentication(EndingDetector):
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
-        self._rows: dict[tuple[str, str], int] = {}
+        self._rows: BoundedDict[tuple[str, str], int] = BoundedDict(4096)
 
     def ended(self, conn: ClientConnection, start: ConnectionStart, how: Ending) -> None:
         first = start.closed_on
@@ -294,8 +295,6 @@ class RequestBeforeAuthentication(EndingDetector):
             return
         pair = conn.client_host, conn.broker
         count = self._rows[pair] = self._rows.get(pair, 0) + 1
-        if len(self._rows) > 4096:
-            del self._rows[next(iter(self._rows))]
         if count < self.CLOSES:
             return
         found = self.report(
