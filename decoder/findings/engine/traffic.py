@@ -16,6 +16,7 @@ from ...codec.message_view import MessageView
 from ...connection.connection import expects_no_response
 from ...connection.exchange import Exchange, State
 from ...connection.hit_notes import causes_in
+from ...connection.peers import PeerInfo
 from ...errors import DecodeError
 from ...schema import facts
 from .layout import layout
@@ -47,7 +48,7 @@ class ClientConnection:
     client_host: str = field(init=False)
     client_id: str | None = None
     """Of the last request."""
-    about: About = field(default_factory=About)
+    about: PeerInfo = field(default_factory=PeerInfo)
     closed_ns: int | None = None
     """None while it is open. `how` and `by`: see `events.Closed`."""
     how: str = ""
