@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import NamedTuple
+
 from ...engine.counters import BoundedDict
 from ...engine.finding import Finding, Severity
 from ...engine.formatting import SECOND, some
@@ -10,20 +13,25 @@ from ...models.group import Group
 from ...models.group_calls import Call
 from ...models.groups import GroupDetector
 
+_SETTLED_NS = 5 * SECOND
 
-class _Assigned(GroupDetector):
-    """Judges every assignment once, when it has stood for a while: a cooperative rebalance goes on at once."""
 
-    SETTLED_NS = 5 * SECOND
+class _Settled(NamedTuple):
+    """An assignment to two members or more. `counts`: partitions by member id."""
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    group: Group
+    counts: dict[str, int]
+    call: Call
+
+
+class _Assignments:
+    """Yields every assignment once, after it has stood for a while: a cooperative rebalance goes on at once."""
+
+    def __init__(self) -> None:
         self._new: BoundedDict[Group, Call] = BoundedDict(2000)
 
-    def asked(self, call: Call) -> None:
-        self._due(call.group, call.asked_ns)
-
     def answered(self, call: Call) -> None:
+        """Take a response."""
         if not call.error and call.answer:
             given = call.answer.get("assignment")
             if call.api == "SyncGroup" or (call.heartbeat and given is not None):
@@ -31,43 +39,37 @@ class _Assigned(GroupDetector):
             elif call.joins or call.leaves:
                 self._new.pop(call.group, None)
 
-    def finish(self, now_ns: int) -> None:
-        for group in list(self._new):
-            self._due(group, now_ns)
-
-    def _due(self, group: Group, now_ns: int) -> None:
-        call = self._new.get(group)
-        if call is None:
-            return
-        if group.rebalance is not None:
+    def settled(self, now_ns: int, *groups: Group) -> Iterator[_Settled]:
+        """The new assignments of these groups (all by default) that have stood for long enough."""
+        for group in groups or list(self._new):
+            call = self._new.get(group)
+            if call is None or (group.rebalance is None and now_ns - call.answered_ns < _SETTLED_NS):
+                continue
             del self._new[group]
-        elif now_ns - call.answered_ns >= self.SETTLED_NS:
-            del self._new[group]
+            if group.rebalance is not None:
+                continue
             given = group.assignments or {m.member_id: m.assignment for m in group.live if m.assignment is not None}
             counts = {member: sum(len(numbers) for numbers in parts.values()) for member, parts in given.items()}
             if len(counts) > 1 and any(counts.values()):
-                self.judge(group, counts, call)
-
-    def judge(self, group: Group, counts: dict[str, int], call: Call) -> None:
-        """`counts`: partitions by member id, two members at least."""
-
-    def report_group(
-        self, group: Group, counts: dict[str, int], call: Call, seen: str, why: str, remedy: str
-    ) -> Finding:
-        """One finding per group; it says how it is now."""
-        finding = self.report(group, call.exchange, why, remedy, seen=seen, assignor=group.assignor, **call.facts)
-        finding.seen = seen
-        finding.about |= {"generation": group.generation, "partitions": counts}
-        return finding
-
-    @staticmethod
-    def name(group: Group, member_id: str) -> str:
-        """A member by its client id where it was seen."""
-        member = group.members.get(member_id)
-        return (member.conn.client_id if member and member.conn.client_id else "") or member_id
+                yield _Settled(group, counts, call)
 
 
-class AssignmentSkew(_Assigned):
+def _report(detector: GroupDetector, settled: _Settled, seen: str, why: str, remedy: str) -> Finding:
+    """One finding per group, about its latest assignment."""
+    group, counts, call = settled
+    finding = detector.report(group, call.exchange, why, remedy, assignor=group.assignor, **call.facts)
+    finding.seen = seen
+    finding.about |= {"generation": group.generation, "partitions": counts}
+    return finding
+
+
+def _name(group: Group, member_id: str) -> str:
+    """A member by its client id where it was seen."""
+    member = group.members.get(member_id)
+    return (member.conn.client_id if member and member.conn.client_id else "") or member_id
+
+
+class AssignmentSkew(GroupDetector):
     id = "assignment-skew"
     severity = Severity.LOW
     title = "a member of a group has far more partitions than the others"
@@ -77,18 +79,33 @@ class AssignmentSkew(_Assigned):
     MORE = 3
     """Partitions more than the member with the fewest: less is rounding."""
 
-    def judge(self, group: Group, counts: dict[str, int], call: Call) -> None:
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._assignments = _Assignments()
+
+    def asked(self, call: Call) -> None:
+        for settled in self._assignments.settled(call.asked_ns, call.group):
+            self._judge(settled)
+
+    def answered(self, call: Call) -> None:
+        self._assignments.answered(call)
+
+    def finish(self, now_ns: int) -> None:
+        for settled in self._assignments.settled(now_ns):
+            self._judge(settled)
+
+    def _judge(self, settled: _Settled) -> None:
+        group, counts, _ = settled
         most, least = max(counts.values()), min(counts.values())
         average = sum(counts.values()) / len(counts)
         if most <= self.FACTOR * average or most - least < self.MORE:
             return
         member = max(counts, key=lambda m: counts[m])
         topics = {m.topics for m in group.live if m.topics is not None}
-        finding = self.report_group(
-            group,
-            counts,
-            call,
-            f"in group {group.id!r} member {self.name(group, member)} has {most} of {sum(counts.values())} partitions, "
+        finding = _report(
+            self,
+            settled,
+            f"in group {group.id!r} member {_name(group, member)} has {most} of {sum(counts.values())} partitions, "
             f"the average of {len(counts)} members is {average:.1f}, the least {least} "
             f"(generation {group.generation}, assignor {group.assignor or 'of the broker'})",
             "the range assignor deals out every topic for itself and always begins with the same member: many topics "
@@ -102,22 +119,37 @@ class AssignmentSkew(_Assigned):
         finding.severity = Severity.INFO if len(topics) > 1 else Severity.LOW
 
 
-class IdleMembers(_Assigned):
+class IdleMembers(GroupDetector):
     id = "idle-members"
     severity = Severity.INFO
     title = "a group has more members than partitions"
 
-    def judge(self, group: Group, counts: dict[str, int], call: Call) -> None:
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._assignments = _Assignments()
+
+    def asked(self, call: Call) -> None:
+        for settled in self._assignments.settled(call.asked_ns, call.group):
+            self._judge(settled)
+
+    def answered(self, call: Call) -> None:
+        self._assignments.answered(call)
+
+    def finish(self, now_ns: int) -> None:
+        for settled in self._assignments.settled(now_ns):
+            self._judge(settled)
+
+    def _judge(self, settled: _Settled) -> None:
+        group, counts, _ = settled
         idle = [m for m, count in counts.items() if not count]
         total = sum(counts.values())
         if not idle or len(counts) <= total:
             return
-        self.report_group(
-            group,
-            counts,
-            call,
+        _report(
+            self,
+            settled,
             f"group {group.id!r} has {len(counts)} members for {total} partition{'s' * (total > 1)}: "
-            f"{some(self.name(group, m) for m in idle)} without any",
+            f"{some(_name(group, m) for m in idle)} without any",
             "a partition is read by one member of a group at a time; members without one only wait for others to fail.",
             "nothing if they are spares; otherwise run fewer members, give the topic more partitions, or use a share "
             "group (KIP-932), whose members share partitions",

@@ -7,13 +7,14 @@ broker said, with everything masked that may be a secret.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import ClassVar
 
 from ....connection.exchange import Exchange, State
 from ....embedded import sasl_step
 from ....schema import facts
 from ...engine.counters import BoundedDict
-from ...engine.detector import Detector, Wanted
+from ...engine.detector import Detector, Model, Wanted
 from ...engine.finding import Finding, Severity
 from ...engine.host import is_loopback, split
 from ...engine.traffic import ClientConnection, Traffic
@@ -54,64 +55,76 @@ def masked(text: str | None, secret: bytes = b"") -> str:
     return reason if len(reason) <= 200 else reason[:199] + "…"
 
 
-class _State:
-    """What is known of one connection's authentication.
+@dataclass(slots=True)
+class SaslState:
+    """One connection's authentication. `granted`: a session with an end was granted; `ends_ns`: when it ends, 0 for never."""
 
-    `granted`: a session with an end was granted, `ends_ns`: when the broker ends it, 0 for never.
-    """
+    mechanism: str = ""
+    user: str = ""
+    granted: bool = False
+    ends_ns: int = 0
 
-    __slots__ = ("ends_ns", "granted", "late", "mechanism", "user")
+    def update(self, exchange: Exchange) -> None:
+        """Take an answered SASL exchange."""
+        request, response = exchange.request_view, exchange.response_view
+        if exchange.api_key == _HANDSHAKE:
+            if request is not None:
+                self.mechanism = request["mechanism"] or ""
+            return
+        if request is not None:
+            step = sasl_step(request["auth_bytes"] or b"")
+            self.user = step.get("username") or self.user
+            self.mechanism = self.mechanism or step.get("mechanism") or ""
+        if response is None or response.api_version < 1 or exchange.error == _FAILED:
+            return
+        lifetime_ms = response["session_lifetime_ms"]
+        # A session that was granted once makes what follows a re-authentication.
+        self.granted = self.granted or lifetime_ms > 0
+        if not exchange.error:
+            self.ends_ns = (exchange.response_time_ns or 0) + lifetime_ms * 1_000_000 if lifetime_ms > 0 else 0
 
-    def __init__(self) -> None:
-        self.mechanism = self.user = ""
-        self.granted = False
-        self.ends_ns = 0
-        self.late: Exchange | None = None
+
+class SaslStates(Model):
+    """The authentication of every connection. `ended`: of the connection that has just ended, None without any."""
+
+    id = "sasl-states"
+    apis = _SASL
+
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self.ended: SaslState | None = None
+        self._states: dict[int, SaslState] = {}
+
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        if exchange.state is State.PAIRED:
+            self._states.setdefault(conn.number, SaslState()).update(exchange)
+
+    def closed(self, conn: ClientConnection) -> None:
+        self.ended = self._states.pop(conn.number, None)
+
+    def of(self, conn: ClientConnection) -> SaslState | None:
+        """The authentication of a connection, None without an answered SASL exchange."""
+        return self._states.get(conn.number)
 
 
-class _Authenticates(Detector):
-    """Follows the SASL exchanges of every connection."""
+class _SaslDetector(Detector):
+    """A detector of SASL exchanges; all share `sasl`."""
 
     apis: ClassVar[frozenset[int] | None] = _SASL
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
-        self._states: dict[int, _State] = {}
-
-    def closed(self, conn: ClientConnection) -> None:
-        state = self._states.pop(conn.number, None)
-        if state is not None:
-            self.ended(conn, state)
-
-    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
-        if exchange.api_key not in _SASL or exchange.state is not State.PAIRED:
-            return
-        state = self._states.setdefault(conn.number, _State())
-        asked = exchange.request_view
-        if exchange.api_key == _HANDSHAKE:
-            if asked is not None:
-                state.mechanism = asked["mechanism"] or ""
-        elif asked is not None:
-            step = sasl_step(asked["auth_bytes"] or b"")
-            state.user = step.get("username") or state.user
-            state.mechanism = state.mechanism or step.get("mechanism") or ""
-        self.step(conn, exchange, state)
-
-    def step(self, conn: ClientConnection, exchange: Exchange, state: _State) -> None:
-        """One step was answered."""
-
-    def ended(self, conn: ClientConnection, state: _State) -> None:
-        """The connection ended."""
+        self.sasl = traffic.model(SaslStates)
 
 
-class SaslMechanismMismatch(_Authenticates):
+class SaslMechanismMismatch(_SaslDetector):
     id = "sasl-mechanism-mismatch"
     severity = Severity.HIGH
     title = "a client asks for a SASL mechanism that the broker has not enabled"
 
-    def step(self, conn: ClientConnection, exchange: Exchange, state: _State) -> None:
-        answer = exchange.response_view
-        if exchange.api_key != _HANDSHAKE or answer is None or exchange.error != _MECHANISM:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        state, answer = self.sasl.of(conn), exchange.response_view
+        if exchange.api_key != _HANDSHAKE or state is None or answer is None or exchange.error != _MECHANISM:
             return
         enabled = [name for name in answer["mechanisms"] or () if name]
         found = self.report(
@@ -133,18 +146,14 @@ class SaslMechanismMismatch(_Authenticates):
         )
 
 
-class SaslAuthenticationFailed(_Authenticates):
+class SaslAuthenticationFailed(_SaslDetector):
     id = "sasl-authentication-failed"
     severity = Severity.HIGH
     title = "a broker refuses a client's credentials"
 
-    def step(self, conn: ClientConnection, exchange: Exchange, state: _State) -> None:
-        answer = exchange.response_view
-        if exchange.api_key != _AUTHENTICATE or answer is None:
-            return
-        if exchange.error != _FAILED:
-            # A session that was granted once makes what follows a re-authentication.
-            state.granted = state.granted or (answer.api_version >= 1 and answer["session_lifetime_ms"] > 0)
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        state, answer = self.sasl.of(conn), exchange.response_view
+        if exchange.api_key != _AUTHENTICATE or state is None or answer is None or exchange.error != _FAILED:
             return
         again = state.granted
         asked = exchange.request_view
@@ -209,14 +218,15 @@ def _cause(mechanism: str, reason: str) -> tuple[str, str]:
     )
 
 
-class CredentialsInClear(_Authenticates):
+class CredentialsInClear(_SaslDetector):
     id = "credentials-in-clear"
     severity = Severity.MEDIUM
     title = "passwords or tokens travel without TLS"
     _READABLE = frozenset({"PLAIN", "OAUTHBEARER"})
 
-    def step(self, conn: ClientConnection, exchange: Exchange, state: _State) -> None:
-        if exchange.api_key != _HANDSHAKE or exchange.error:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        state = self.sasl.of(conn)
+        if exchange.api_key != _HANDSHAKE or exchange.state is not State.PAIRED or state is None or exchange.error:
             return
         readable = state.mechanism in self._READABLE
         if not readable and not state.mechanism.startswith("SCRAM"):
@@ -248,13 +258,14 @@ class CredentialsInClear(_Authenticates):
         )
 
 
-class SaslOutOfTurn(_Authenticates):
+class SaslOutOfTurn(_SaslDetector):
     id = "sasl-out-of-turn"
     severity = Severity.HIGH
     title = "a client speaks SASL when or where the broker expects none (ILLEGAL_SASL_STATE)"
 
-    def step(self, conn: ClientConnection, exchange: Exchange, state: _State) -> None:
-        if exchange.error != _STATE:
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        state = self.sasl.of(conn)
+        if exchange.state is not State.PAIRED or state is None or exchange.error != _STATE:
             return
         found = self.report(
             (conn.identity, conn.broker),
@@ -316,7 +327,7 @@ class RequestBeforeAuthentication(EndingDetector):
         )
 
 
-class SaslSessionExpired(_Authenticates):
+class SaslSessionExpired(_SaslDetector):
     id = "sasl-session-expired"
     severity = Severity.MEDIUM
     title = "a client does not re-authenticate in time, and the broker closes the connection (KIP-368)"
@@ -326,35 +337,35 @@ class SaslSessionExpired(_Authenticates):
     """How much before the end a close counts: the session runs from when the broker wrote the answer, and its
     clock is not ours."""
 
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._late: dict[int, Exchange] = {}  # by connection: the last request at or after the end of its session
+
     def request(self, conn: ClientConnection, exchange: Exchange) -> None:
-        state = self._states.get(conn.number)
+        state = self.sasl.of(conn)
         if state is None or not state.ends_ns or exchange.api_key in _SASL:
             return
         if (exchange.request_time_ns or 0) >= state.ends_ns - self.EARLY_NS:
-            state.late = exchange
+            self._late[conn.number] = exchange
             conn.forget_kinds()
 
-    def step(self, conn: ClientConnection, exchange: Exchange, state: _State) -> None:
-        answer = exchange.response_view
-        if exchange.api_key != _AUTHENTICATE or exchange.error or answer is None or answer.api_version < 1:
-            return
-        lifetime = answer["session_lifetime_ms"]
-        state.ends_ns = (exchange.response_time_ns or 0) + lifetime * 1_000_000 if lifetime > 0 else 0
-        state.late = None
-
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
-        super().done(conn, exchange)
-        state = self._states.get(conn.number)
-        if state is None or state.late is None:
+        late = self._late.get(conn.number)
+        if late is None:
             return
-        if exchange is not state.late:
+        answer = (
+            exchange.response_view if exchange.api_key == _AUTHENTICATE and exchange.state is State.PAIRED else None
+        )
+        if answer is not None and answer.api_version >= 1 and not exchange.error:
+            del self._late[conn.number]  # a new session
+        elif exchange is not late:
             conn.forget_kinds()  # what is late may be the next one
         elif exchange.state is State.PAIRED:
-            state.late = None  # taken all the same
+            del self._late[conn.number]  # answered all the same
 
-    def ended(self, conn: ClientConnection, state: _State) -> None:
-        late = state.late
-        if late is None or conn.by == "client" or not conn.how:
+    def closed(self, conn: ClientConnection) -> None:
+        late, state = self._late.pop(conn.number, None), self.sasl.ended
+        if late is None or state is None or conn.by == "client" or not conn.how:
             return
         found = self.report(
             (conn.identity, conn.broker),
