@@ -1,6 +1,6 @@
-"""One side says one thing and does another: leaders, topic ids and producer ids that were told are not kept to.
+"""Clients and brokers that contradict earlier messages: about leaders, topic ids and producer ids.
 
-What contradicts itself on a single connection is in `odd_connections`, versions of another broker in `mixed`.
+Contradictions on a single connection are in `odd_connections`, versions of another broker in `mixed`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SECOND = 1_000_000_000
 
 
 def failed(exchange: Exchange, codes: frozenset[int]) -> Iterator[tuple[str, bytes | None, int, int]]:
-    """(topic, topic id or None, partition, code) of what a Produce or Fetch response reports with one of the codes."""
+    """(topic, topic id or None, partition, code) of each partition for which a Produce or Fetch response has one of the codes."""
     if exchange.state is not State.PAIRED or not exchange.error:
         return
     message = exchange.response_view
@@ -63,13 +63,13 @@ class MetadataIgnored(Detector):
 
     CODES = facts.error_code_set("NOT_LEADER_OR_FOLLOWER")
     TIMES = 5
-    """Requests that were already on their way when Metadata arrived do no more than this ..."""
+    """Requests already in flight when Metadata arrived fail fewer times than this ..."""
     SPAN_NS = 2 * SECOND
-    """... and not for so long."""
+    """... and over a shorter time."""
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
-        # By client: when it was last told of a topic.
+        # By client and topic: when a Metadata response last named the topic.
         self._metadata_ns: BoundedDict[tuple[str, str], BoundedDict[str, int]] = BoundedDict()
         self._tallies: BoundedDict[object, _Tally] = BoundedDict()
 
@@ -175,10 +175,10 @@ class OldTopicId(Detector):
     TIMES = 5
     """With a new id known: a client that refreshes its Metadata after the first error needs a few tries ..."""
     SPAN_NS = 2 * SECOND
-    """... until it is told, and backs off for a second at most (retry.backoff.max.ms) between two."""
+    """... and backs off between them for a second at most (retry.backoff.max.ms)."""
     GONE_TIMES = 10
     GONE_SPAN_NS = 10 * SECOND
-    """Without: a topic that is being made again, which takes its time; clients do ask on meanwhile."""
+    """Without a new id: recreating a topic takes time, and clients keep asking meanwhile."""
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
@@ -288,7 +288,7 @@ class ProducerIdNotRenewed(Detector):
 
     @staticmethod
     def _ids(exchange: Exchange, partition: int) -> tuple[int, int] | None:
-        """(producer id, epoch) of what was sent to a partition; None without a producer id."""
+        """(producer id, epoch) of the batch sent to a partition; None without a producer id."""
         message = exchange.request_view
         topics: list[dict[str, Any]] = message.to_dict()["topic_data"] if message is not None else []
         for topic in topics:

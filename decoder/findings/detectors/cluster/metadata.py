@@ -1,4 +1,4 @@
-"""Metadata asked for too often, for topics that are not there, and what it says of partitions that are not well."""
+"""Metadata requested too often, or for topics that do not exist or must not."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def asks_for_all(message: MessageView) -> bool:
 
 
 class TopicMetadata(NamedTuple):
-    """What a Metadata response says of a topic."""
+    """A topic in a Metadata response."""
 
     name: str
     error: int
@@ -70,8 +70,8 @@ class MetadataStorm(Detector):
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.state is not State.PAIRED or exchange.request_time_ns is None:
             return
-        # A refused question is asked again by design; who never gets an answer is another finding. Among all topics
-        # there may always be one that is not well.
+        # A refused request is retried by design; one that never succeeds is another finding. Among all topics
+        # one may always have an error.
         if exchange.error and not self._for_all(exchange):
             return
         key = conn.number, exchange.api_key

@@ -1,4 +1,4 @@
-"""A client that reached another broker than it meant: it says so since Kafka 4.4 (KIP-1242), and the broker refuses it."""
+"""Clients that reach another broker than intended: since Kafka 4.4 they name the intended one (KIP-1242), and the broker refuses them."""
 
 from __future__ import annotations
 

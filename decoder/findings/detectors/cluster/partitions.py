@@ -154,7 +154,7 @@ class ReplicasOutOfSync(Detector):
     apis = frozenset({METADATA})
 
     LONG_NS = 60 * SECOND
-    """A broker's restart is over by then."""
+    """A broker restarts in less."""
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
@@ -196,7 +196,7 @@ class LeaderNotPreferred(Detector):
     apis = frozenset({METADATA})
 
     LONG_NS = 600 * SECOND
-    """The controller looks every leader.imbalance.check.interval.seconds (5 min)."""
+    """The controller checks every leader.imbalance.check.interval.seconds (5 min)."""
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)

@@ -1,4 +1,4 @@
-"""Clients that a quota holds back: throttle_time_ms in any answer (KIP-13, KIP-124, KIP-219, KIP-599)."""
+"""Clients throttled by a quota: throttle_time_ms in any response (KIP-13, KIP-124, KIP-219, KIP-599)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ QUOTA_EXCEEDED = facts.error_code("THROTTLING_QUOTA_EXCEEDED")
 
 @dataclass(slots=True)
 class _Moved:
-    """What a client moved since it was first seen."""
+    """Bytes a client produced and fetched since it was first seen."""
 
     first_ns: int
     produced: int = 0
@@ -29,7 +29,7 @@ class _Moved:
 
 @dataclass(slots=True)
 class _Held:
-    """How a client was held back, through one API."""
+    """How a client was throttled, through one API."""
 
     conn: ClientConnection
     worst_ms: int = 0
@@ -37,7 +37,7 @@ class _Held:
     meanwhile: int = 0
     kept_ns: int = 0
     kept_back: int = 0
-    """Answers that came only when the time was over."""
+    """Responses sent only after the throttle time."""
     first_ns: int = 0
     until: dict[str, int] = field(default_factory=dict)  # by broker
 
@@ -48,7 +48,7 @@ class Throttled(Detector):
     title = "a client that a quota holds back (throttle_time_ms)"
 
     SMALL_NS = SECOND
-    """Held back for less than this in all: it touched the quota, no more."""
+    """A lower total means that the client barely exceeded the quota."""
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)

@@ -1,4 +1,4 @@
-"""The detector of last resort: error codes that no other finding names.
+"""The last detector: error codes that no other finding names.
 
 Every other detector knows some errors well, when they come often enough to matter. This one knows all of them, by what
 `explain` says about them, and leaves alone what others have named.
@@ -25,19 +25,19 @@ from ...engine.traffic import ClientConnection, Traffic
 ORDINARY = frozenset(
     facts.error_code(name)
     for name in (
-        # how clients learn something: a member its id, its generation, that a version or a subscription is not there
+        # how clients learn their member id or generation, or that a version or subscription does not exist
         "MEMBER_ID_REQUIRED", "REBALANCE_IN_PROGRESS", "ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "FENCED_MEMBER_EPOCH",
         "STALE_MEMBER_EPOCH", "UNSUPPORTED_VERSION", "UNKNOWN_SUBSCRIPTION_ID", "OFFSET_OUT_OF_RANGE",
         "OFFSET_MOVED_TO_TIERED_STORAGE", "DUPLICATE_SEQUENCE_NUMBER", "REBOOTSTRAP_REQUIRED",
-        # how tools and applications ask whether something is there, or is done already
+        # how tools and applications check whether something exists or is already done
         "TOPIC_ALREADY_EXISTS", "GROUP_ID_NOT_FOUND", "RESOURCE_NOT_FOUND", "TRANSACTIONAL_ID_NOT_FOUND",
         "NO_REASSIGNMENT_IN_PROGRESS", "REASSIGNMENT_IN_PROGRESS", "NON_EMPTY_GROUP", "OPERATION_NOT_ATTEMPTED",
-        # what moves, restarts and elections bring between brokers
+        # what reassignments, restarts and elections cause between brokers
         "STALE_BROKER_EPOCH", "STALE_CONTROLLER_EPOCH", "BROKER_ID_NOT_REGISTERED", "SNAPSHOT_NOT_FOUND",
         "POSITION_OUT_OF_RANGE", "NEW_LEADER_ELECTED", "INELIGIBLE_REPLICA", "FENCED_STATE_EPOCH",
     )
 )  # fmt: skip
-"""Part of normal life besides the errors that Kafka calls retriable: worth a word only when they do not end."""
+"""Normal errors besides those that Kafka calls retriable: reported only if they persist."""
 
 _SUBJECTS = frozenset(
     ("name", "topic", "topic_name", "topic_id", "group_id", "group", "key", "coordinator_key", "resource_name", "user")
@@ -83,7 +83,7 @@ def _codes(plan: StructPlan, values: tuple[Any, ...], around: Subject) -> Iterat
     places = _places(plan)
     names = [values[i] for i in places.names if values[i] not in (None, "")]
     if any(isinstance(name, str) for name in names):
-        names = [name for name in names if not isinstance(name, bytes)]  # the id of what has its name beside it
+        names = [name for name in names if not isinstance(name, bytes)]  # the id of something that is named as well
     subject = (*around, *names)
     for at in places.errors:
         yield subject, values[at]
@@ -120,9 +120,9 @@ class UnexplainedError(Detector):
     title = "an error code that no other finding names: what it means, and whether it went away"
 
     IN_A_ROW = 20
-    """Answers. A restart, an election or a rebalance takes a client a few."""
+    """Responses. A restart, an election or a rebalance costs a client a few."""
     EACH = 3
-    """Answers on each connection: many clients may share a name, and each of them may learn something once."""
+    """Responses per connection: many clients may share a name, and each may get the error once."""
     LONG_NS = 60 * SECOND
 
     def __init__(self, traffic: Traffic) -> None:
@@ -157,7 +157,7 @@ class UnexplainedError(Detector):
         message, asked = exchange.response_view, exchange.request_view
         if message is None:
             if exchange.error:
-                yield (), exchange.error  # of a frame that was cut
+                yield (), exchange.error  # of a truncated frame
             return
         around: Subject = ()
         if asked is not None:
@@ -243,7 +243,7 @@ def _retriable(code: int) -> bool:
 
 @cache
 def _meaning(api_key: int, code: int) -> tuple[str, str]:
-    """What an error means where it came from, and what to do about it."""
+    """The meaning of an error in an API's response, and what to do."""
     if code not in facts.errors():
         return (
             "no release of Kafka that is known here has this error code: the broker is newer, or not Kafka.",
@@ -257,7 +257,7 @@ def _meaning(api_key: int, code: int) -> tuple[str, str]:
 
 
 def _names(finding: Finding) -> Iterator[tuple[str, str]]:
-    """(API, error) that a finding explains: those it names, of the APIs that it is about."""
+    """(API, error) pairs that a finding explains."""
     about = finding.about
     apis = {about.get("api"), *(about.get("apis") or ()), *(exchange.api for exchange in finding.exchanges)}
     errors = set(_WORD.findall(f"{finding.seen} {about}"))
@@ -265,7 +265,7 @@ def _names(finding: Finding) -> Iterator[tuple[str, str]]:
 
 
 def _text(exchange: Exchange, subject: Subject) -> str:
-    """``orders-3``, ``billing``: a subject in words, the innermost name and the partition."""
+    """``orders-3``, ``billing``: a subject as text: the innermost name and the partition."""
     names: list[str] = []
     number = ""
     for part in subject:

@@ -1,4 +1,4 @@
-"""Batches that are bigger than what a consumer asks for (KIP-74)."""
+"""Batches larger than a consumer's fetch limit (KIP-74)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class BatchOverFetchLimit(FetchDetector):
     COUNT = 5
     """Batches over the limit of the same client and topic. One alone may be an outlier among records."""
     STUCK = 3
-    """Times that the same offset gave the same cut batch."""
+    """Times that the same offset returned the same truncated batch."""
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
@@ -28,7 +28,7 @@ class BatchOverFetchLimit(FetchDetector):
         for answer in fetched.answered:
             if answer.size < 12:
                 continue
-            # Batches and message sets alike begin with offset (8 bytes) and size (4) of the first.
+            # Batches and message sets both begin with offset (8 bytes) and size (4) of the first.
             whole = 12 + int.from_bytes(answer.records[8:12], "big", signed=True)
             at = fetched.positions.get(answer.place)
             limit = at.max_bytes if at is not None else 0

@@ -1,4 +1,4 @@
-"""FetchReader that come back empty at once, out of range, with the same error, or in batches over their limit."""
+"""FetchReader that return empty at once, are out of range, or keep failing."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class EmptyFetchLoop(FetchDetector):
     """50 ms: clients wait 500 ms by default; who sets less than this gets 20 and more empty answers a second."""
     EACH_SECOND = 20
     SECONDS = 3
-    """This many seconds with that many empty answers: start-ups and rebalances make a few, not sixty."""
+    """Seconds with that many empty responses: start-ups and rebalances cause a few, not sixty."""
     WORSE_EACH_SECOND = 200
-    """From here on one idle consumer costs a broker thread's time that can be seen."""
+    """From here on one idle consumer costs noticeable time of a broker's threads."""
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
@@ -77,7 +77,7 @@ class EmptyFetchLoop(FetchDetector):
 
 @dataclass(slots=True)
 class _OutOfRange:
-    """What is known of one partition that a client asked for in vain."""
+    """One partition that a client requested out of range."""
 
     conn: ClientConnection
     asked: int
@@ -160,7 +160,7 @@ class OffsetOutOfRange(FetchDetector):
             finding.severity = Severity.HIGH
 
     def _listed(self, exchange: Exchange) -> None:
-        """ListOffsets tells where the log begins and ends."""
+        """ListOffsets returns where the log begins and ends."""
         asked, answered = exchange.request_view, exchange.response_view
         if exchange.state is not State.PAIRED or asked is None or answered is None:
             return
@@ -246,7 +246,7 @@ class FetchErrorLoop(FetchDetector):
 
     COUNT = 5
     LASTING_NS = 5 * SECOND
-    """A leader election or a new topic's first seconds make a few retries, at 100 ms distance, and are over sooner."""
+    """A leader election or a new topic causes a few retries, 100 ms apart, and takes less."""
 
     REMEDIES: ClassVar[dict[str, str]] = {
         "NOT_LEADER_OR_FOLLOWER": "the client must ask Metadata anew: look whether it does, and whether Metadata names a "
@@ -271,7 +271,7 @@ class FetchErrorLoop(FetchDetector):
     def fetched(self, conn: ClientConnection, fetched: FetchExchange) -> None:
         for answer in fetched.answered:
             if answer.error in DENIED:
-                continue  # another finding
+                continue  # reported by another detector
             if answer.error and answer.error != OUT_OF_RANGE:
                 self._failed(conn, fetched, answer)
             elif not answer.error and self._streaks:

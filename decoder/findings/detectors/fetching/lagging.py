@@ -1,4 +1,4 @@
-"""Consumers that fall behind: their lag grows, or an open transaction keeps them back."""
+"""Consumers that fall behind: their lag grows, or an open transaction blocks them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class _Track:
 
     def add(self, point: _Point) -> None:
         if point.offset < self.last.offset or point.high_watermark < self.last.high_watermark:
-            self.points = [point]  # it went back: another story begins
+            self.points = [point]  # it went back: start anew
         elif point.time_ns - self.points[-1].time_ns >= self.spacing_ns:
             self.points.append(point)
             if len(self.points) > self.KEPT:
@@ -64,12 +64,12 @@ class GrowingLag(FetchDetector):
     title = "a consumer whose lag is large and grows: it takes less than is produced"
 
     LASTING_NS = 15 * SECOND
-    """A burst of records is no trend; a consumer that has not begun to catch up after 15 s may be too slow."""
+    """A burst of records is not a trend; a consumer that does not catch up within 15 s may be too slow."""
     LAG = 1000
     """Records; less is a batch or two."""
     POINTS = 6
     LONG_NS = 60 * SECOND
-    """From here on, and at under half the pace, it costs much: retention will delete what was not read."""
+    """After this, at under half the producers' rate, retention will delete unread records."""
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
@@ -92,7 +92,7 @@ class GrowingLag(FetchDetector):
         if len(tracks) > len(fetched.positions):
             for place in [p for p in tracks if p not in fetched.positions]:
                 del tracks[place]  # another member reads it now
-        # The exchange is evidence while the finding stands; what it says is made in `finish`.
+        # The exchange is evidence while the finding stands; `finish` writes the text.
         for answer in fetched.answered:
             found = self._found.get((conn.identity, answer.place[0]))
             if found is not None and len(found.exchanges) < 3:
@@ -180,7 +180,7 @@ class _Stall:
 
 @dataclass(slots=True)
 class _Transaction:
-    """A transaction that was seen to begin and not to end."""
+    """A transaction that began and has not ended."""
 
     who: str
     since_ns: int
@@ -194,7 +194,7 @@ class StalledByTransaction(FetchDetector):
     apis = frozenset({FETCH, PRODUCE, END_TXN})
 
     LASTING_NS = 5 * SECOND
-    """Transactions that are well end within a second or so."""
+    """Healthy transactions end within a second or so."""
     LONG_NS = 10 * SECOND
     """A producer that is alive rarely keeps a transaction open for longer; Kafka Streams commits every 100 ms."""
 
@@ -235,7 +235,7 @@ class StalledByTransaction(FetchDetector):
             if stall is None or stall.stable != stable:
                 stall = stalls[answer.place] = _Stall(stable, fetched.time_ns, fetched.exchange)
             stall.high_watermark = answer.high_watermark
-        # In a session, partitions without news are left out of the answers: they still wait.
+        # In a session, responses leave out partitions without news: they still wait.
         for place, stall in list(stalls.items()):
             if fetched.offset(place) != stall.stable:
                 del stalls[place]

@@ -1,4 +1,4 @@
-"""Which replica a consumer reads, and logs that part: KIP-392, KIP-320, KIP-595."""
+"""The replica that a consumer reads, and diverging logs: KIP-392, KIP-320, KIP-595."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ReadReplicaBouncing(FetchDetector):
 
     COUNT = 5
     WITHIN_NS = 60 * SECOND
-    """A consumer stays with the replica it was given for metadata.max.age.ms (5 min): five times in a minute is none."""
+    """A consumer stays with its replica for metadata.max.age.ms (5 min): five changes in a minute are bouncing."""
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
@@ -78,7 +78,7 @@ class LogTruncated(FetchDetector):
                 epoch, end = answer.diverging
                 self._cut(conn, fetched.exchange, answer.place, fetched.offset(answer.place), epoch, end)
             elif answer.size and not answer.error:
-                # Records were there: the position that a later OffsetForLeaderEpoch is about is at least this one.
+                # Records were returned: a later OffsetForLeaderEpoch is about this position or a later one.
                 if read is None:
                     read = self._read_by(conn)
                 read[answer.place] = fetched.offset(answer.place)

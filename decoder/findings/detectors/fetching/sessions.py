@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227): refused, made again and again, not to be had, or not used by big consumers."""
+"""Fetch sessions (KIP-227): refused, recreated again and again, unavailable, or not used by big consumers."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class FetchSessionRefused(FetchDetector):
 
     COUNT = 4
     WITHIN_NS = 60 * SECOND
-    """One refusal follows an eviction or a broker's restart; four in a minute are a fight for slots, or a fault."""
+    """An eviction or a broker's restart causes one refusal; four in a minute mean competition for slots, or a fault."""
     HEAVY = 30
-    """So many in a minute: every second fetch or so is in vain."""
+    """At this many in a minute, about every second fetch fails."""
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
@@ -86,7 +86,7 @@ class FetchSessionChurn(FetchDetector):
         self._begun: BoundedDict[int, deque[tuple[int, bool]]] = BoundedDict(4096)
 
     def fetched(self, conn: ClientConnection, fetched: FetchExchange) -> None:
-        # Epoch 0 asks for a new session, -1 for none (KIP-227). A refused one begins anew, which is told apart.
+        # Epoch 0 asks for a new session, -1 for none (KIP-227). A refused one begins anew, which another detector reports.
         if fetched.session_epoch != 0 or fetched.error:
             return
         begun = self._begun.of(conn.number, lambda: deque(maxlen=self.COUNT))
@@ -136,10 +136,10 @@ class FullFetches(FetchDetector):
     title = "big Fetch requests that name all partitions each time, because the client uses no session (KIP-227)"
 
     BYTES = 4096
-    """Of a request on average: some hundred partitions."""
+    """Average bytes of a request: some hundred partitions."""
     COUNT = 20
     SHARE = 0.2
-    """Of the records' bytes: where records flow, a request's size does not matter."""
+    """Request bytes as a share of record bytes: where records flow, the size of requests does not matter."""
     BYTES_PER_SECOND = 20_000
     LASTING_NS = 5 * SECOND
 

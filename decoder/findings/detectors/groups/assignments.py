@@ -1,4 +1,4 @@
-"""Assignments that leave some members with much and others with little or nothing."""
+"""Uneven assignments: some members have much, others little or nothing."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class AssignmentSkew(GroupDetector):
             "use partition.assignment.strategy=cooperative-sticky (kafka-python, aiokafka: sticky or round robin), or "
             "group.protocol=consumer with the assignor uniform; or give the topics more partitions",
         )
-        # Members that subscribe to different topics cannot be given the same.
+        # Members with different subscriptions cannot get equal shares.
         finding.severity = Severity.INFO if len(topics) > 1 else Severity.LOW
 
 

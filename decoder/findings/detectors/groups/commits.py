@@ -25,14 +25,14 @@ from ...models.group_calls import (
 from ...models.groups import GroupDetector
 
 PARTITIONS = 20_000
-"""Partitions of groups that a detector remembers an offset of."""
+"""Most partitions of groups whose offset is kept."""
 Place = tuple[Group, str, int]
 OFFSET_COMMIT = facts.api_key("OffsetCommit")
 DELETE_TOPICS = facts.api_key("DeleteTopics")
 
 
 def from_outside(call: Call) -> bool:
-    """Whether who commits is no member and does not say to be one."""
+    """Whether the committer is not a member and does not claim to be one."""
     return call.generation < 0 and not call.member_id and not call.instance_id
 
 
@@ -45,7 +45,7 @@ def is_stale(call: Call) -> bool:
 
 
 def often(counts: BoundedDict[object, RateCounter], key: object, call: Call) -> int:
-    """How often this was seen within a minute, this call counted."""
+    """How often this happened within a minute, this call included."""
     pace = counts.get(key)
     if pace is None:
         pace = counts[key] = RateCounter(60)
@@ -142,7 +142,7 @@ _REMEDIES = {
     "the brokers",
 }
 _OF_TRANSACTIONS = frozenset(_REMEDIES)
-"""Of TxnOffsetCommit only these: producer ids and epochs are no matter of groups."""
+"""Codes of TxnOffsetCommit that are about groups, not about producer ids and epochs."""
 
 
 class CommitFailed(GroupDetector):
@@ -189,7 +189,7 @@ class CommitFailed(GroupDetector):
 
 @dataclass(slots=True)
 class _Streak:
-    """Commits of one partition that go on by a record each. `count`: of commits since `first_ns`."""
+    """Commits of one partition, each one record further. `count`: of commits since `first_ns`."""
 
     offset: int
     first_ns: int
@@ -205,11 +205,11 @@ class CommitPerRecord(GroupDetector):
     COMMITS = 20
     """In a row, of one partition."""
     STEP = 2
-    """Records of transactions have a marker behind them."""
+    """Transactions end with a marker, which takes an offset."""
     PER_SECOND = 2.0
-    """Slower than that it is a slow topic, and costs little."""
+    """At a lower rate the topic is slow, and it costs little."""
     FAST = 50.0
-    """Per second: a coordinator takes some thousand commits per second from all its groups together."""
+    """Per second: a coordinator handles some thousand commits per second of all its groups together."""
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
@@ -274,7 +274,7 @@ class CommitBackwards(GroupDetector):
 
     def request(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.api_key == DELETE_TOPICS:
-            self._last.clear()  # a topic that is made anew begins at 0
+            self._last.clear()  # a recreated topic begins at 0
 
     def answered(self, call: Call) -> None:
         if not call.answer:

@@ -1,4 +1,4 @@
-"""Coordinators of groups that move about, or are not there."""
+"""Group coordinators that keep moving, or are unavailable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Members that fall silent, stop polling, or leave without a word."""
+"""Members that fall silent, stop polling, or disappear without LeaveGroup."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ...models.group_calls import JOINING_APIS, Call
 from ...models.groups import GroupDetector
 
 PENDING = 2000
-"""Members of which something is awaited."""
+"""Most members kept in a pending state."""
 BROKER_SESSION_MS = 45_000
-"""group.consumer.session.timeout.ms as brokers have it by default: the newer protocols do not tell it to anybody."""
+"""The default of group.consumer.session.timeout.ms: the newer protocols do not transmit it."""
 
 
 def session_ms(member: Member) -> int:
@@ -113,7 +113,7 @@ class PollIntervalExceeded(GroupDetector):
     NEARLY = 0.9
     """Of max.poll.interval.ms, that must have passed since the member was last seen to be polled."""
     UNPOLLED_NS = 2 * SECOND
-    """Without a Fetch, where fetches tell of polls: a Fetch waits for 500 ms, and the next one follows."""
+    """Time without a Fetch, for clients that fetch when polled: a Fetch waits 500 ms, and the next one follows."""
     STUCK_NS = 10 * SECOND
     """A client that closes ends its connection within a second of its LeaveGroup."""
     OFTEN = 3
@@ -152,7 +152,7 @@ class PollIntervalExceeded(GroupDetector):
             return
         unpolled = now - polled
         if limit <= 0 or unpolled < limit * self.NEARLY * 1e6:
-            limit = -1  # aiokafka puts another timeout into JoinGroup
+            limit = -1  # aiokafka sends another timeout in JoinGroup
             if not polls_seen or unpolled < self.UNPOLLED_NS or not member.assignment:
                 return
         self._away[call.group, member.conn.identity] = _Away(member, call, limit, polled)
@@ -184,7 +184,7 @@ class PollIntervalExceeded(GroupDetector):
         key = away.call.group, away.member.conn.identity
         now = self._make(away, now_ns)
         known = self._found.get(key)
-        back = known is not None and bool(away.reason) and now_ns > away.call.asked_ns  # told when it left
+        back = known is not None and bool(away.reason) and now_ns > away.call.asked_ns  # reported when it left
         finding = known if known is not None and back else self.count(key, now, away.call.exchange)
         if now.about["pause_ms"] > finding.about["pause_ms"]:
             finding.seen, finding.about = now.seen, now.about
@@ -231,7 +231,7 @@ class ClosedWithoutLeaving(GroupDetector):
 
     def ended(self, group: Group, member: Member) -> None:
         conn = member.conn
-        # A static member leaves no word by design (KIP-345), neither does a Kafka Streams thread; brokers that end a
+        # A static member does not send LeaveGroup by design (KIP-345), nor does a Kafka Streams thread; brokers that end a
         # connection stop, or find it idle; and "" is where the capture ends.
         excused = member.instance_id or member.streams or member.has_gap
         if excused or not member.live or member.state is State.PENDING:

@@ -14,7 +14,7 @@ from ...models.group_calls import JOINING_APIS, Call
 from ...models.groups import GroupDetector
 
 GROUPS = 2000
-"""Groups that a detector remembers something of."""
+"""Most groups that a detector keeps state of."""
 
 
 def laggards(group: Group, rebalance: Rebalance) -> list[Member]:
@@ -39,7 +39,7 @@ class RebalanceStorm(GroupDetector):
     apis = JOINING_APIS
 
     WINDOW_NS = 300 * SECOND
-    """A restart of all members, one after the other, is over within minutes."""
+    """A rolling restart of all members takes minutes."""
     GENERATIONS = 8
     PER_MEMBER = 4
     """A member that stops and starts costs two generations, with the cooperative protocol four."""
@@ -101,7 +101,7 @@ class HeldUpJoin(GroupDetector):
     title = "a group's members wait in JoinGroup for one that does not join again"
 
     WAIT_NS = 10 * SECOND
-    """Members hear of a rebalance within heartbeat.interval.ms (3 s) and finish the records at hand."""
+    """Members learn of a rebalance within heartbeat.interval.ms (3 s) and then finish the records they hold."""
     NEAR = 0.9
 
     def __init__(self, traffic: Traffic) -> None:
@@ -189,9 +189,9 @@ class SlowRebalance(GroupDetector):
     apis = facts.api_key_set("SyncGroup")
 
     JOIN_NS = 10 * SECOND
-    """group.initial.rebalance.delay.ms (3 s) is waited for in every new group, then a heartbeat interval or two."""
+    """Every new group waits group.initial.rebalance.delay.ms (3 s), then a heartbeat interval or two."""
     SYNC_NS = 5 * SECOND
-    """An assignor works in memory; a second is long already."""
+    """An assignor works in memory: a second is long."""
     BAD_NS = 30 * SECOND
 
     def __init__(self, traffic: Traffic) -> None:

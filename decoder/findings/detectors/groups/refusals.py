@@ -1,6 +1,6 @@
-"""Members that their coordinator refuses: unknown, fenced, of another protocol, one too many.
+"""Members that their coordinator refuses: unknown, fenced, of another protocol, or too many.
 
-What principals may not do is `authorization.AuthorizationFailed`'s.
+`authorization` reports what principals may not do.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class UnknownMember(GroupDetector):
 
     TIMES = 3
     WINDOW_NS = 300 * SECOND
-    """A member that was lost is told so once or twice, and joins anew."""
+    """A lost member gets this error once or twice, and rejoins."""
     MANY = 10
 
     def __init__(self, traffic: Traffic) -> None:
@@ -110,7 +110,7 @@ class FencedInstance(GroupDetector):
         fenced = call.error == FENCED_INSTANCE_ID
         if not fenced:
             self._kept_out[group, instance] = call.conn.identity
-        # KIP-848 keeps a newcomer out as long as the session of a member that died is not over.
+        # KIP-848 refuses a new process until the session of a dead member expires.
         alive = any(m.instance_id == instance and m.conn is not call.conn and not m.closed_ns for m in group.live)
         other = f", which {some(others)} uses too" if others else ""
         name = facts.error_name(call.error)

@@ -1,4 +1,4 @@
-"""Addresses that brokers advertise: never reached, broken, doubled, changing."""
+"""Addresses that brokers advertise: never reached, broken, duplicate, changing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _METADATA = facts.api_key("Metadata")
 _FIND_COORDINATOR = facts.api_key("FindCoordinator")
 _DESCRIBE_CLUSTER = facts.api_key("DescribeCluster")
 _NAMING = frozenset({_METADATA, _FIND_COORDINATOR, _DESCRIBE_CLUSTER})
-# What a client can ask of any broker: none of it shows that it reached the one that was named.
+# Requests that any broker answers: they do not show that the client reached the advertised one.
 _OF_ANYBODY = _NAMING | {
     facts.api_key(name)
     for name in (
@@ -25,13 +25,13 @@ _OF_ANYBODY = _NAMING | {
         "PushTelemetry", "DescribeTopicPartitions",
     )
 }  # fmt: skip
-_PATIENCE_NS = 15_000_000_000  # who waits longer before it asks again is not stuck on the answer
+_PATIENCE_NS = 15_000_000_000  # a client that waits longer before it asks again is not stuck
 MOST_CLIENTS = 4096
 MOST_ADDRESSES = 4096
 
 
 def named(exchange: Exchange) -> list[tuple[int, str]]:
-    """(node id, ``host:port``) of every broker that an answer of `_NAMING` gives a client; [] for refusals."""
+    """(node id, ``host:port``) of every broker in a response of `_NAMING`; [] for refusals."""
     message = exchange.response_view
     return [] if message is None else _named(message)
 
@@ -51,7 +51,7 @@ def _named(message: MessageView) -> list[tuple[int, str]]:
 
 
 class _Seeker:
-    """A client that asks where brokers are: what it was told, and what it did with it."""
+    """A client that asks where brokers are: the addresses it got, and whether it uses them."""
 
     __slots__ = ("addresses", "asked", "conn", "connections", "exchange", "first_ns", "last_ns", "wants")
 
@@ -63,7 +63,7 @@ class _Seeker:
         self.again()
 
     def again(self) -> None:
-        """It did something with an answer: the count begins anew."""
+        """It used an address: start counting anew."""
         self.asked = self.connections = self.first_ns = self.last_ns = 0
 
     def learn(self, conn: ClientConnection, exchange: Exchange, answers: list[tuple[int, str]], wants: bool) -> None:
@@ -81,11 +81,11 @@ class _Seeker:
 
 
 class UnreachableAdvertisedAddress(Detector):
-    """A client is told where brokers are and never gets there.
+    """A client gets a broker's address and never reaches it.
 
-    Proof is a connection that is refused or gets no answer. Where nothing is tried (a name that does not resolve, a
-    capture taken elsewhere) it takes a client that asks for the same topics or coordinator again and again, gets
-    flawless answers, and does nothing with them; sooner where the address can hardly be right for it.
+    A connection that is refused or unanswered proves it. Without an attempt (a name that does not resolve, a capture
+    taken elsewhere), the sign is a client that asks for the same topics or coordinator again and again and does nothing
+    with valid responses; fewer times suffice if the address is implausible for it.
     """
 
     id = "unreachable-advertised-address"
@@ -93,11 +93,11 @@ class UnreachableAdvertisedAddress(Detector):
     title = "a client is told a broker's address and never reaches it (advertised.listeners)"
 
     REFUSALS = 3
-    """Attempts in vain; one or two happen while a broker starts."""
+    """Failed attempts; one or two happen while a broker starts."""
     LOOKUPS, CONNECTIONS, LOOKUP_NS = 5, 3, 5_000_000_000
-    """Answers that led to nothing, on how many connections, and over how long: clients refresh metadata every 5
-    minutes, and at their start ask 2 or 3 times within a second. A monitor that asks about one topic every second
-    does so on one connection; a client that is stuck connects anew."""
+    """Responses without effect, their connections, and over how long: clients refresh metadata every 5 minutes, and at
+    their start ask 2 or 3 times within a second. A monitor that asks every second uses one connection; a client that is
+    stuck reconnects."""
     HINTED, HINTED_NS = 3, 2_000_000_000
     """The same, on any connection, where the address hints at the fault."""
 
@@ -137,7 +137,7 @@ class UnreachableAdvertisedAddress(Detector):
             return
         for (host, _), seeker in self._seekers.items():
             for address, node in seeker.addresses.items() if host == conn.client_host else ():
-                # Behind a proxy clients are told its address, and what was tried is the broker's own.
+                # Behind a proxy clients get its address, and the connection tried is to the broker's own.
                 tried = same_place(address, conn.broker) or seeker.conn.cluster.node_at(conn.broker) == node
                 if tried and not self._got_there(seeker, address, node):
                     word = "is refused" if conn.how == "refused" else "gets no answer"
@@ -151,11 +151,11 @@ class UnreachableAdvertisedAddress(Detector):
                     return
 
     def _silent(self, seeker: _Seeker) -> None:
-        """Told and told again, and nothing comes of it."""
+        """Report addresses that the client asks for again and again without using them."""
         if not seeker.wants or seeker.asked < self.HINTED:
             return
         if any(self._got_there(seeker, address, node) for address, node in seeker.addresses.items()):
-            return  # at least one could be reached, so the addresses are of the right kind
+            return  # one was reached, so the addresses are plausible
         lasted = seeker.last_ns - seeker.first_ns
         stuck = seeker.asked >= self.LOOKUPS and seeker.connections >= self.CONNECTIONS and lasted >= self.LOOKUP_NS
         for address, node in seeker.addresses.items():
@@ -196,7 +196,7 @@ class UnreachableAdvertisedAddress(Detector):
 
 
 def _wants(exchange: Exchange) -> bool:
-    """Whether the question is one that leads to work: certain topics, or a coordinator. Listings do not."""
+    """Whether the request precedes work: it is for certain topics, or a coordinator. Listings are not."""
     if exchange.api_key != _METADATA:
         return exchange.api_key == _FIND_COORDINATOR
     asked = exchange.request_view
@@ -204,7 +204,7 @@ def _wants(exchange: Exchange) -> bool:
 
 
 def _hint(conn: ClientConnection, address: str) -> str:
-    """Why that address can hardly be right for that client; "" if nothing speaks against it."""
+    """Why the address is implausible for the client; "" if it is not."""
     host, _ = split(address)
     client, broker = conn.client_host, split(conn.broker)[0]
     if is_unspecified(host):
@@ -272,9 +272,9 @@ def _read(original: bytes, exchange: Exchange) -> list[tuple[int, str]]:
 
 
 class FlappingBrokerAddress(Detector):
-    """A broker's address goes back and forth, as one client hears it from one broker's address.
+    """A broker's address alternates, as one client gets it from one broker's address.
 
-    A move (A, then B for good) is no fault, and another listener is another address to ask at.
+    A single move (from A to B) is not a fault, and each listener is an address of its own.
     """
 
     id = "flapping-broker-address"
@@ -282,7 +282,7 @@ class FlappingBrokerAddress(Detector):
     title = "a broker's advertised address changes back and forth"
     apis = _NAMING
     RETURNS = 2
-    """Times that the address before came again: A, B, A, B."""
+    """Times that the previous address returned: A, B, A, B."""
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)

@@ -1,4 +1,4 @@
-"""Connections made and thrown away, never used, too many, or lost."""
+"""Connections that are short-lived, never used, too many, or lost."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .unanswered import awaits_nothing
 ROUTINE = facts.api_key_set(
     "ApiVersions", "Metadata", "SaslHandshake", "SaslAuthenticate", "FindCoordinator", "InitProducerId"
 )
-"""What clients say before their first real request."""
+"""What clients send before their first real request."""
 PRODUCE = facts.api_key("Produce")
 
 
@@ -50,12 +50,12 @@ class ConnectionChurn(Detector):
     title = "many short connections: a client made and thrown away for each record or request"
 
     SHORT_NS = 5 * SECOND
-    """A connection of a client that stays lives for minutes."""
+    """A long-lived client keeps a connection for minutes."""
     REQUESTS = 3
     """Beside the routine (ApiVersions, Metadata ...): who did more, used it."""
     COUNT = 30
     WITHIN_NS = 60 * SECOND
-    """30 to one broker in a minute: a test or a command line makes some ten."""
+    """Connections to one broker in a minute: a test or a command-line tool opens about ten."""
     ONE_RECORD = 12
     """Connections to one broker with one or two Produce requests each, within the same time: a client per record."""
     WORSE_PER_MINUTE = 600
@@ -79,7 +79,7 @@ class ConnectionChurn(Detector):
         if work is None or not conn.how or not conn.established or lived > self.SHORT_NS:
             return
         if conn.by == "broker":
-            return  # it was thrown out, which is another finding
+            return  # the broker closed it, which is another finding
         if sum(work.others.values()) > self.REQUESTS:
             return
         at_broker = conn.identity, conn.broker
@@ -136,7 +136,7 @@ class UnusedConnections(Detector):
     title = "connections that were opened and closed again without a single request"
 
     COUNT = 5
-    """Clients open one too many now and then."""
+    """Clients open an extra connection now and then."""
     MANY_PER_SECOND = 2
 
     def __init__(self, traffic: Traffic) -> None:
@@ -192,7 +192,7 @@ class ManyConnections(Detector):
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if conn.requests > 3:
-            return  # counted by then; who it is, is known from the first request or two on
+            return  # counted by then: the client is known after one or two requests
         key = conn.identity, conn.broker
         held = self._open.of(key, set)
         if conn.number in held:
@@ -223,11 +223,11 @@ class ClosedByBroker(Detector):
     wanted = Wanted.NEW
 
     LOGIN = facts.api_key_set("ApiVersions", "SaslHandshake", "SaslAuthenticate")
-    """A connection that got no further was refused (TLS, SASL, another protocol): other detectors say why."""
+    """A connection that got no further was refused (TLS, SASL, another protocol): other detectors report why."""
 
     IDLE_NS = 5 * SECOND
     JUST_SENT_NS = 2 * SECOND
-    """A request that was sent so shortly before the end, after a pause, met a connection that was being closed."""
+    """A request sent this shortly before the end, after a pause, crossed the close."""
     OFTEN = 3
 
     def __init__(self, traffic: Traffic) -> None:

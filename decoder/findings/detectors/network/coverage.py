@@ -1,4 +1,4 @@
-"""What a capture does not show, so that nobody takes silence for a verdict."""
+"""What a capture does not show, so that missing findings are not mistaken for health."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class NotInTheCapture(Detector):
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
-        # Of each connection: a request that is told to have no answer. The connection's end follows at once.
+        # Of each connection: a request without a response. The connection's end follows at once.
         self._without: BoundedDict[int, Exchange] = BoundedDict(1024)
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
@@ -91,7 +91,7 @@ class NotInTheCapture(Detector):
     def _count_once(
         self, key: object, conn: ClientConnection, exchange: Exchange | None, why: str, remedy: str
     ) -> Finding:
-        """Count a connection once, however often it is looked at."""
+        """Count a connection once, however often it is checked."""
         known = self._found.get(key)
         if known is not None and conn.number in known.about["connections"]:
             return known

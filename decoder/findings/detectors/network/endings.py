@@ -1,6 +1,6 @@
 """How connections ended that never worked, and why.
 
-Several detectors ask this; one answer each keeps one fault from being several findings.
+Several detectors use this: one verdict per connection keeps one fault from becoming several findings.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SASL = facts.api_key_set("SaslHandshake", "SaslAuthenticate")
 
 AT_ONCE_NS = 2_000_000_000
 """From the last request to the end. Brokers close within milliseconds, after a failed authentication within
-connection.failed.authentication.delay.ms (100 ms); clients that wait in vain give up after 10 s and more."""
+connection.failed.authentication.delay.ms (100 ms); clients without a response give up after 10 s or more."""
 MOST_REQUEST = 100 << 20
 """Bytes: brokers' socket.request.max.bytes unless set."""
 MOST_PAIRS = 4096
@@ -55,7 +55,7 @@ class Ending(Enum):
 class ConnectionStart:
     """The start of one connection.
 
-    `first_bytes`: those of each direction that are no frames. `closed_on`: the request that was unanswered at
+    `first_bytes`: of each direction, if they are not frames. `closed_on`: the request that was unanswered at
     the end. `token`: raw SASL tokens (SaslHandshake v0, GSSAPI of 0.9) were seen.
     """
 
@@ -103,8 +103,9 @@ class ConnectionStart:
 
 
 class Endings(Model):
-    """Follows connections until they work. `starts`: of those that do not yet, by number. `unframed`: the one that has just got bytes
-    that are no frames. `ended`: the one that has just ended. `works_since`: the last answer that was the first real one on its connection."""
+    """Follows connections until they work. `starts`: of those that do not work yet, by number. `unframed`: the one that has
+    just got bytes that are not frames. `ended`: the one that has just ended. `works_since`: the exchange that last proved a
+    connection to work."""
 
     id = "endings"
     wanted = Wanted.NEW

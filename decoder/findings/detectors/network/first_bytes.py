@@ -1,4 +1,4 @@
-"""Protocols other than Kafka's, told from the first 8 bytes of a stream: so many are kept of one in a redacted recording.
+"""Protocols other than Kafka's, recognized by the first 8 bytes of a stream, which redacted recordings keep.
 
 Kafka's framing starts with the size of the first frame, so most other protocols are absurd sizes to a broker.
 """
@@ -58,7 +58,7 @@ class Alert(NamedTuple):
 
 
 def protocol(data: bytes, direction: Direction) -> str | None:
-    """The name of the protocol whose stream starts so, None if it may be Kafka's or is not known."""
+    """The name of the protocol whose stream starts like this, None if it may be Kafka's or is unknown."""
     if len(data) >= 3 and data[0] in (0x15, 0x16) and data[1] == 3 and data[2] <= 4:
         return TLS
     table = _FROM_SERVERS if direction is Direction.RESPONSE else _FROM_CLIENTS

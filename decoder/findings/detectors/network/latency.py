@@ -1,4 +1,4 @@
-"""Answers that come late, or behind others."""
+"""Responses that are late, or wait behind others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ...models.response_times import FETCH, JOIN_GROUP, SYNC_GROUP, ResponseTime
 
 @dataclass(slots=True)
 class _Waited:
-    """How long requests of one client stood behind another, by API."""
+    """How long requests of one client waited behind another, by API."""
 
     total_ns: int = 0
     worst_ns: int = 0
@@ -31,11 +31,11 @@ class HeadOfLine(Detector):
 
     WAITED_NS = SECOND // 10
     COUNT = 5
-    """So often; once happens to healthy clients too (librdkafka asks Metadata and ListOffsets on the connection that
+    """Times; once happens to healthy clients too (librdkafka asks Metadata and ListOffsets on the connection that
     fetches)."""
     LONG_NS = 5 * SECOND
     WORSE_NS = 10 * SECOND
-    """Heartbeats that wait so long bring a session timeout (session.timeout.ms, once 10 s by default) near."""
+    """Heartbeats that wait this long approach the session timeout (session.timeout.ms, formerly 10 s by default)."""
 
     URGENT = facts.api_key_set(
         "Produce", "Heartbeat", "OffsetCommit", "TxnOffsetCommit", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn",
@@ -101,12 +101,12 @@ class SlowAnswers(Detector):
     title = "answers that take far longer than the same API's usual ones, or are slow as a rule"
 
     SAMPLES = 50
-    """Answers that make a baseline: a JVM's first ones are slow, and soon outnumbered."""
+    """Responses for a baseline: a JVM's first ones are slow, and soon outnumbered."""
     FLOOR_NS = SECOND // 4
-    """A garbage collection, a slow disk flush or a busy machine make 100 ms now and then."""
+    """A garbage collection, a slow disk flush or a busy machine cost 100 ms now and then."""
     FACTOR = 10
     SECONDS = 5
-    """Outliers in that many different seconds; one pause delays many requests, and is one."""
+    """Different seconds with outliers; one pause delays many requests and counts once."""
     USUAL_NS = 3 * SECOND // 10
     """A median over this is slow, even between continents."""
     WORSE_NS = SECOND
@@ -208,7 +208,7 @@ class SlowBroker(Detector):
     SAMPLES = 50
     FACTOR = 5
     OVER_NS = SECOND // 50
-    """20 ms: below that, a difference is not felt, and may be the network's."""
+    """20 ms: a smaller difference is not noticeable, and may be the network's."""
     WORSE_NS = SECOND // 5
 
     def __init__(self, traffic: Traffic) -> None:
@@ -225,7 +225,7 @@ class SlowBroker(Detector):
     def finish(self, now_ns: int) -> None:
         by_api: dict[tuple[int, int], dict[str, float]] = {}
         for (broker, api_key), histogram in self.response_times.histograms.items():
-            # A Fetch's time over its wait says little: it is mostly nothing.
+            # The time of a Fetch beyond its wait is mostly nothing.
             if histogram.count >= self.SAMPLES and api_key != FETCH and broker in self._links:
                 cluster = id(self.traffic.cluster_of(broker))
                 by_api.setdefault((cluster, api_key), {})[broker] = histogram.quantile(0.5)

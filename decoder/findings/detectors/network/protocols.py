@@ -1,4 +1,4 @@
-"""Bytes on a Kafka port that a broker cannot read: TLS, HTTP and others; requests in clear to TLS; absurd sizes."""
+"""Bytes on a Kafka port that a broker cannot read: TLS, HTTP and others; requests in clear to TLS; impossible sizes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TLS_REMEDY = f"{_TLS_CLIENTS}security_protocol='SSL' with an ssl_context"
 
 
 def _of(conn: ClientConnection) -> str:
-    """Who, where requests have told no client id."""
+    """The client, without the client id that only requests name."""
     return conn.who if conn.requests else f"{conn.client_host or 'a client'}"
 
 

@@ -1,4 +1,4 @@
-"""Connections that brokers refuse, do not answer, or end at once, again and again."""
+"""Connections that brokers refuse, do not answer, or close at once, again and again."""
 
 from __future__ import annotations
 
@@ -24,10 +24,9 @@ class _Row(NamedTuple):
 
 
 class ConnectionRefused(Detector):
-    """A client tries an address again and again in vain.
+    """A client fails to connect to an address again and again.
 
-    A broker that restarts refuses for its seconds: that is medium, and worth knowing. What lasts longer than a
-    restart is high.
+    A restarting broker refuses connections for seconds: severity medium. What lasts longer than a restart is high.
     """
 
     id = "connection-refused"
@@ -85,16 +84,16 @@ class ConnectionRefused(Detector):
 
 
 def _place(conn: ClientConnection) -> tuple[str, str]:
-    """Who and where; every loopback address counts as one."""
+    """Client host and address; all loopback addresses count as one."""
     host, port = split(conn.broker)
     loop = is_loopback(host)
     return ("" if loop else conn.client_host), f"loopback:{port}" if loop else conn.broker
 
 
 class ClosedAtOnce(EndingDetector):
-    """A broker takes connections and ends them before a word is said, or resets them after the first request.
+    """A broker accepts connections and closes them before any bytes, or resets them after the first request.
 
-    A close after the first request without a reset is told by the detectors of TLS and SASL, which know more.
+    The detectors of TLS and SASL report closes after the first request without a reset.
     """
 
     id = "connection-closed-at-once"

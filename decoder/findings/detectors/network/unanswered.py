@@ -1,4 +1,4 @@
-"""Requests that get no answer."""
+"""Requests without a response."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ PRODUCE = facts.api_key("Produce")
 
 
 def awaits_nothing(exchange: Exchange) -> bool:
-    """Whether this is a Produce with acks=0, which has no answer."""
+    """Whether this is a Produce with acks=0, which gets no response."""
     message = exchange.request_view if exchange.api_key == PRODUCE else None
     return message is not None and message["acks"] == 0
 
 
 def shown_ns(conn: ClientConnection, exchange: Exchange) -> int:
-    """How long a capture of packets shows the connection while a request waits: behind that it may just have ended."""
+    """How long a packet capture shows the connection while a request waits: after that the capture may have ended."""
     return max(conn.last_ns - (exchange.request_time_ns or conn.last_ns), 0)
 
 
@@ -36,22 +36,22 @@ class UnansweredRequest(Detector):
     BEYOND_NS = 5 * SECOND
     """Over what the request itself allows (timeout_ms of Produce, the rebalance timeout of JoinGroup ...)."""
     GIVEN_UP_NS = 3 * SECOND
-    """A client that ends its connection after waiting so long did not just happen to stop then."""
+    """A client that closes its connection after waiting this long did not stop by chance."""
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
         traffic.model(ResponseTimes)  # it knows `ClientConnection.muted_ns`
-        # Of each connection: exchanges that were just told to have no answer. An answer to a later request, or the
+        # Of each connection: exchanges that have just finished without a response. A response to a later request, or the
         # connection's end, follows at once.
         self._without: BoundedDict[int, list[Exchange]] = BoundedDict(1024)
-        # Requests that were passed over: a broker that answers out of order still sends the answer, as an orphan.
+        # Skipped requests: a broker that answers out of order still sends the response, as an orphan.
         self._skipped: BoundedDict[tuple[int, int], tuple[ClientConnection, Exchange, int]] = BoundedDict(1000)
         self._reported: BoundedDict[tuple[int, int], bool] = BoundedDict(
             4096
-        )  # connection, correlation id: told while it waited
+        )  # connection, correlation id: reported while it waited
 
     def _waited_ns(self, conn: ClientConnection, exchange: Exchange, now_ns: int) -> int:
-        """How long a request waits; not while a quota keeps the broker from reading it, which is another finding."""
+        """How long a request waits, without the time that a quota mutes the connection, which is another finding."""
         return now_ns - max(exchange.request_time_ns or now_ns, conn.muted_ns)
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:

@@ -23,7 +23,7 @@ class Undecodable(Detector):
         unknown = newest is None or exchange.api_version > newest
         finding = self._report((exchange.api_key, exchange.api_version, unknown), conn, exchange, reason, newest)
         if unknown:
-            # What the protocol does not have yet is no fault; if the broker answers, it is only news to this program.
+            # A newer API or version is not a fault; the broker may well know it.
             finding.severity = Severity.INFO
 
     @staticmethod

@@ -158,7 +158,7 @@ class Uncompressed(ProduceDetector):
     SAMPLE = 64 << 10
     """Bytes of one batch that are compressed to see what it would bring, once per window."""
     RATIO = 1.5
-    """Less is not worth the CPU: such data are compressed or encrypted already."""
+    """A lower ratio is not worth the CPU: such data is already compressed or encrypted."""
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
@@ -219,7 +219,7 @@ class Skew(ProduceDetector):
     SHARE = 0.8
     RECORDS = 1000
     BATCHES = 50
-    """A sticky partitioner (KIP-480) changes with every batch; so many batches even that out."""
+    """A sticky partitioner (KIP-480) changes with every batch; over this many, that evens out."""
     TOPICS = 10_000
 
     def __init__(self, traffic: Traffic) -> None:

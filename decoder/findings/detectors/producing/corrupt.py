@@ -1,4 +1,4 @@
-"""Record batches that are damaged: the broker says so, or their CRC does not fit their bytes."""
+"""Damaged record batches: the broker reports them, or their CRC does not match."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class CorruptBatches(ProduceDetector):
     apis = frozenset({PRODUCE, FETCH})
 
     EVERY = 16
-    """Of the Fetch responses with records of a connection one in so many is checked, the first one always."""
+    """Of a connection's Fetch responses with records, one in this many is checked, the first one always."""
     CHECKED_BYTES = 256 << 10
     """At most, of one Fetch response."""
     SMALLEST = 59
@@ -147,13 +147,13 @@ class _Checked(NamedTuple):
 
     @property
     def what(self) -> str:
-        """The two CRCs in words."""
+        """Both CRCs as text."""
         crc = f"CRC is {self.entry.crc:#010x} and that of its bytes {self.entry.crc_computed:#010x}"
         return f"its {crc}" if self.inside is None else f"inside a compressed message one's {crc}"
 
 
 def _checked(data: bytes, most: int) -> Iterator[_Checked]:
-    """The whole batches and messages of an area, as far as `most` bytes go, and the messages inside of compressed ones."""
+    """The complete batches and messages of a record area, up to `most` bytes, and the messages inside compressed ones."""
     try:
         for entry in batches(data):
             if isinstance(entry, Partial):

@@ -1,4 +1,4 @@
-"""Producers whose id is another's by now, or is not known any more (KIP-98, KIP-360, KIP-588)."""
+"""Producers whose id was taken over or forgotten (KIP-98, KIP-360, KIP-588)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Fenced(ProduceDetector):
     apis = TRANSACTIONAL
 
     OWNERS = 4
-    """Of one transactional id, the latest ones."""
+    """Latest owners kept of one transactional id."""
     IDS = 5000
     _CODES = error_code_set("INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED")
 

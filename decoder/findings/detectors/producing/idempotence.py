@@ -14,7 +14,7 @@ from ...engine.traffic import ClientConnection, Traffic
 from ...models.produce import PRODUCE, PartitionProduceData, ProduceDetector, ProduceReader
 
 _PARTITIONS = 10_000
-_MASK = 0x7FFFFFFF  # sequences run from 0 to 2^31 - 1 and begin again
+_MASK = 0x7FFFFFFF  # sequences run from 0 to 2^31 - 1 and wrap around
 _Key = tuple[object, int, str, int]
 
 
@@ -54,7 +54,7 @@ class OutOfOrder(ProduceDetector):
     apis = frozenset({PRODUCE})
 
     RESENT_NS = 10 * SECOND
-    """After a failed batch those behind it are refused too and sent again within a moment; so long, and they are not."""
+    """After a failed batch, those behind it are refused too and resent at once; after this time they are not."""
     _CODE = error_code("OUT_OF_ORDER_SEQUENCE_NUMBER")
 
     def __init__(self, traffic: Traffic) -> None:
@@ -68,7 +68,7 @@ class OutOfOrder(ProduceDetector):
             if batch.producer_epoch != known.epoch:
                 if known.refused:
                     self._bumped(conn, key, known)
-                # A new epoch begins at 0; of one that is met in the middle nothing is known.
+                # A new epoch begins at 0; the first sequence of one that began before the capture is unknown.
                 known.expected = 0 if known.epoch >= 0 else sequence
                 known.epoch = batch.producer_epoch
                 known.gaps.clear()
@@ -172,7 +172,7 @@ class DuplicateSends(ProduceDetector):
 
     def request(self, conn: ClientConnection, exchange: Exchange) -> None:
         for key, part, batch in _idempotent(conn, self.produce, exchange):
-            # Only on the same connection: an answer may have been lost together with another one.
+            # Only on the same connection: a response may have been lost with another connection.
             if (conn.number, batch.producer_epoch, batch.base_sequence) in self._taken.get(key, ()):
                 finding = self._report((conn.identity, "again"), conn, exchange, part, batch, None)
                 finding.seen = (
@@ -229,7 +229,7 @@ class TooManyInFlight(ProduceDetector):
     apis = frozenset({PRODUCE})
 
     MOST = 5
-    """`ProducerStateEntry.NUM_BATCHES_TO_RETAIN`: so many batches a broker remembers."""
+    """`ProducerStateEntry.NUM_BATCHES_TO_RETAIN`: batches that a broker remembers."""
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)

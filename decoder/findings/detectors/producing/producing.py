@@ -1,4 +1,4 @@
-"""Produce requests that are refused, or whose fate their producer does not ask for."""
+"""Produce requests that are refused, or not acknowledged by all replicas."""
 
 from __future__ import annotations
 
@@ -308,7 +308,7 @@ class Refused(ProduceDetector):
     wanted = Wanted.FAILED
 
     PLACES = 100
-    """Partitions that are told apart for one client and error."""
+    """Most partitions named for one client and error."""
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         for result in self.produce.results(exchange):

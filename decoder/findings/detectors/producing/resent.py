@@ -1,6 +1,6 @@
-"""What producers without idempotence do to their records when they send a batch again: other order, twice.
+"""Producers without idempotence that resend batches: records reordered or written twice.
 
-A batch is known again by its CRC, which covers its timestamps and all of its records. Clients that put the records
+A batch is recognized by its CRC, which covers its timestamps and all of its records. Clients that put the records
 of a failed batch into other batches are not recognised.
 """
 
@@ -21,7 +21,7 @@ _NO_ANSWER = -2  # in the place of an error code
 
 
 class _Partition:
-    """What one client sent to one partition lately."""
+    """The latest batches of one client for one partition."""
 
     __slots__ = ("failed", "last_taken", "number", "waiting")
 

@@ -41,9 +41,9 @@ _LOW_NS = 5 * SECOND
 _MEDIUM_NS = 30 * SECOND
 """A quarter of Java's delivery.timeout.ms (120 s), all of request.timeout.ms: records begin to be given up."""
 _GONE_NS = 10 * SECOND
-"""So long without success, while the traffic goes on, that it is no election any more."""
+"""After this long without success, while traffic goes on, it is not an election."""
 _APART_NS = 30 * SECOND
-"""Refusals that begin this far apart have not one reason."""
+"""Refusals that begin this far apart have different causes."""
 _PARTITIONS = 10_000
 _SHOWN = 100
 
@@ -165,9 +165,9 @@ class LeaderRetries(ProduceDetector):
     apis = frozenset({PRODUCE, METADATA})
 
     BLIND = 5
-    """Refusals in a row without a look at Metadata in between; clients look after the first."""
+    """Refusals in a row without a Metadata request in between; clients send one after the first."""
     BURSTS = 5
-    """So many times of trouble are no single election any more."""
+    """This many bursts are not a single election."""
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)

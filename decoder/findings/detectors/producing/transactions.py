@@ -63,7 +63,7 @@ class OpenTooLong(ProduceDetector):
     LONGEST_MS = 900_000
     """transaction.max.timeout.ms of brokers by default: where InitProducerId was not seen, no timeout is longer."""
     BACK_NS = 5 * SECOND
-    """A producer that was restarted and takes its id again this soon has held nobody up for long."""
+    """A restarted producer that takes its id again this soon has blocked nobody for long."""
     _RETRIED = error_code_set(
         "CONCURRENT_TRANSACTIONS", "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR",
         "REQUEST_TIMED_OUT",
@@ -90,7 +90,7 @@ class OpenTooLong(ProduceDetector):
         error = exchange.error
         now = exchange.response_time_ns or self.traffic.now_ns
         if key == INIT_PRODUCER_ID and not error:
-            # It ends what was open before.
+            # It ends the open transaction.
             self._end(name, now)
             message = exchange.request_view
             if message is not None:
@@ -112,7 +112,7 @@ class OpenTooLong(ProduceDetector):
                 finding.severity = Severity.LOW
 
     def closed(self, conn: ClientConnection) -> None:
-        # A broker or proxy that stops, or a capture that ends, says nothing of the client.
+        # If a broker or proxy stops, or the capture ends, nothing is known of the client.
         if not self._open or conn.by != "client":
             return
         for name, transaction in self._open.items():
@@ -185,7 +185,7 @@ class ConcurrentTransactions(ProduceDetector):
     apis = TRANSACTIONAL
 
     WAIT_NS = 5 * SECOND
-    """Markers are written within milliseconds; clients try again every 20 to 100 ms until then."""
+    """Markers are written within milliseconds; clients retry every 20 to 100 ms until then."""
     STUCK_NS = 30 * SECOND
     TRIES = 5
     _CODE = error_code("CONCURRENT_TRANSACTIONS")

@@ -1,4 +1,4 @@
-"""SASL: mechanisms that do not match, refused credentials, secrets in clear, requests out of turn, sessions that end.
+"""SASL: mechanisms that do not match, refused credentials, secrets in clear, requests out of turn, sessions that expire.
 
 What a finding shows of an authentication is the mechanism, the user's name where the bytes tell it, and what the
 broker said, with everything masked that may be a secret.
@@ -181,7 +181,7 @@ class SaslAuthenticationFailed(_SaslDetector):
 
 
 def _cause(mechanism: str, reason: str) -> tuple[str, str]:
-    """Why a mechanism fails, and what to do, as far as the broker's words tell."""
+    """Why a mechanism fails, and what to do, by the broker's message."""
     if _CLOCK.search(reason):
         return (
             "The broker finds the token or ticket out of its time: it has expired, or the clocks of client, broker "
@@ -359,7 +359,7 @@ class SaslSessionExpired(_SaslDetector):
         if answer is not None and answer.api_version >= 1 and not exchange.error:
             del self._late[conn.number]  # a new session
         elif exchange is not late:
-            conn.forget_kinds()  # what is late may be the next one
+            conn.forget_kinds()  # the next exchange may be the late one
         elif exchange.state is State.PAIRED:
             del self._late[conn.number]  # answered all the same
 
@@ -388,7 +388,7 @@ class SaslSessionExpired(_SaslDetector):
 
 
 def _tries(finding: Finding) -> str:
-    """How often, and over how long, for the end of a sentence."""
+    """How often and over how long, as the end of a sentence."""
     if finding.count == 1:
         return ""
     over = ((finding.last_ns or 0) - (finding.first_ns or 0)) / 1e9

@@ -1,4 +1,4 @@
-"""What a client is not allowed to do, over all APIs: one finding per client and error, with the resources named."""
+"""Denied requests of all APIs: one finding per client and error, with the resources."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _NEEDS = {
 }  # fmt: skip
 _USUALLY = {"topic": "Describe", "group": "Read", "transactional-id": "Write", "cluster": "Alter"}
 MOST_NAMED = 20
-"""Resources kept by name; the others only make "and more" of the list."""
+"""Most resources kept by name."""
 
 
 class AuthorizationFailed(Detector):

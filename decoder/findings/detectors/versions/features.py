@@ -1,4 +1,4 @@
-"""What the brokers offer and clients do not use: worth knowing, nothing is wrong."""
+"""Features that brokers offer and clients do not use."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MAGIC_AT = 16
 
 
 class _Feature(Detector):
-    """The base: what brokers offer is asked of `OfferedVersions`."""
+    """A detector of an unused feature."""
 
     severity = Severity.INFO
 
@@ -30,7 +30,7 @@ class _Feature(Detector):
         self.offers = traffic.model(OfferedVersions)
 
     def offered(self, conn: ClientConnection, api_key: int) -> int:
-        """The newest version of an API that the broker offers; -1 if it does not, or nobody knows."""
+        """The newest version of an API that the broker offers; -1 if it does not, or that is unknown."""
         return (self.offers.of(conn) or {}).get(api_key, (-1, -1))[1]
 
 
@@ -40,7 +40,7 @@ class IdempotenceUnused(_Feature):
     apis = frozenset({PRODUCE, INIT_PRODUCER_ID})
 
     REQUESTS = 50
-    """Produce requests that were looked at and had no producer id."""
+    """Produce requests checked that had no producer id."""
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
@@ -148,7 +148,7 @@ class ClassicGroupProtocol(_Feature):
         self._groups: BoundedDict[object, dict[str, None]] = BoundedDict()
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
-        # Version 1 came with 4.0, where the protocol is ready for use.
+        # Version 1 came with 4.0, where the protocol became production-ready.
         message = exchange.request_view
         if exchange.state is not State.PAIRED or message is None or exchange.error:
             return
@@ -181,7 +181,7 @@ class ClassicGroupProtocol(_Feature):
 
 
 class _FetchFeature(_Feature):
-    """The base of those that count a client's fetches."""
+    """Counts a client's fetches."""
 
     FETCHES = 50
     """FetchReader without the feature: enough to say that the client does not use it."""

@@ -68,7 +68,7 @@ class ClosedOnFirstRequest(EndingDetector):
 
 
 class _Seen:
-    """One client at one broker that is older than what the client is known to need."""
+    """A client, and a broker that is older than the client requires."""
 
     def __init__(self, conn: ClientConnection, called: str, need: KnownVersion, release: str) -> None:
         self.conn, self.called, self.need, self.release = conn, called, need, release
@@ -97,7 +97,7 @@ class ClientTooNew(Detector):
 
     def _asked(self, conn: ClientConnection, exchange: Exchange, key: tuple[str, str | None, str]) -> None:
         about, offered = conn.about, conn.about.offered
-        # A refusal names ApiVersions alone, which is no broker's whole offer.
+        # A refusal names ApiVersions alone, which is not a broker's offer.
         if not about.software_name or offered is None or len(offered) < 2:
             return
         known = software(about.software_name, about.software_version, conn.client_id)

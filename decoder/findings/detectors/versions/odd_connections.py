@@ -1,4 +1,4 @@
-"""What contradicts itself on one connection: correlation ids, and who the client says it is."""
+"""Contradictions on one connection: correlation ids, and the client's identity."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _Skipped:
 
 
 class OddCorrelationIds(Detector):
-    """Answers that nobody asked for, or out of order, and ids that are used twice at a time.
+    """Responses without a request or out of order, and ids in use twice at a time.
 
     Kafka answers the requests of a connection in their order, each with its correlation id.
     """
@@ -52,7 +52,7 @@ class OddCorrelationIds(Detector):
             self._links.setdefault(conn.number, _Skipped()).answered = True
             return
         if conn.lost:
-            return  # of a connection with gaps nothing is known for sure
+            return  # with gaps in the capture, nothing is certain
         known = self._links.setdefault(conn.number, _Skipped())
         if exchange.state is State.NO_RESPONSE:
             if exchange.api_key != PRODUCE or not expects_no_response(exchange):
@@ -127,14 +127,14 @@ class _Names:
         self.seen: set[str] = set()
 
     def now(self, client_id: str | None, software: str) -> bool:
-        """Take what a request says; whether it contradicts the one before.
+        """Take a request's names; whether they contradict the previous ones.
 
         No client id is null or empty: kafka-go writes the one or the other, by the version of the header.
         """
         if client_id == self.client_id and software == self.software:
             return False
         differs = [(repr(self.client_id), repr(client_id))] if (client_id or "") != (self.client_id or "") else []
-        if self.software and software != self.software:  # before ApiVersions it has not said any
+        if self.software and software != self.software:  # before ApiVersions it names none
             differs.append((self.software, software))
         self.client_id, self.software = client_id, software
         for names in differs:

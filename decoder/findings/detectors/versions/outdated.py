@@ -1,4 +1,4 @@
-"""Versions that work and are old: gone with the next upgrade, costly, or far behind; and compression that is off."""
+"""Old versions that still work: removed in the next upgrade, costly, or far behind; and compression that is off."""
 
 from __future__ import annotations
 
@@ -82,12 +82,12 @@ class RemovedVersions(Detector):
         if exchange.state is not State.PAIRED or refused(exchange):
             return
         if not _dropped(exchange.api_key, brokers_version(exchange)):
-            return  # the broker never saw it: what stands between has translated it
+            return  # the broker never got it: a proxy translated it
         counts = self._counts.of(conn.identity, Counter)
         counts[at] += 1
         finding = self.report(conn.identity, exchange, "", "", **conn.facts)
         table = self._offers.of(conn)
-        # Whose doing it is: a client that stays below what is offered, or a broker that has no more.
+        # The cause: a client that stays below the offer, or a broker that offers no more.
         stays = [at for at in counts if table is not None and self._could(table, *at)]
         used = ", ".join(f"{facts.api_name(k)} v{v}" for k, v in sorted(counts)[:6])
         more = f" and {len(counts) - 6} more" if len(counts) > 6 else ""
@@ -129,7 +129,7 @@ class OldRecordFormat(Detector):
     apis = frozenset({PRODUCE, FETCH})
 
     ENOUGH = 5
-    """Messages with old records: one or two may be a tool that looks around."""
+    """Messages with old records: one or two may be a tool."""
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
@@ -146,7 +146,7 @@ class OldRecordFormat(Detector):
             return  # or it is a proxy that converts
         table = self._offers.of(conn)
         if table is None or table.get(exchange.api_key, (0, 0))[1] < _MAGIC_2[exchange.api_key]:
-            return  # an old broker stores what it is sent
+            return  # an old broker stores what it gets
         old = [area for area in areas(exchange) if area[_MAGIC_AT] < 2]
         if not old or exchange.error:
             return

@@ -1,6 +1,6 @@
-"""Versions that do not fit: asked, refused, ignored, never negotiated.
+"""Versions that do not fit: refused, ignored, never negotiated.
 
-Versions that work and are old are in `outdated`, brokers that differ in `mixed`.
+Old versions that still work are in `outdated`, brokers that differ in `mixed`.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ LET_NEGOTIATE = (
     "let it negotiate: kafka-python without api_version, librdkafka without api.version.request=false and "
     "broker.version.fallback, sarama with Config.Version of the oldest broker there is"
 )
-"""What to do about a client that was told which versions to speak."""
+"""What to do about a client with configured versions."""
 
-# The feature (KIP-584) that must be on before a broker answers an API that it offers.
+# The feature (KIP-584) that must be enabled before a broker answers an API that it offers.
 _FEATURES = {
     **dict.fromkeys(("ConsumerGroupHeartbeat", "ConsumerGroupDescribe"), ("group.version", "KIP-848")),
     **dict.fromkeys(
@@ -263,7 +263,7 @@ class ApiVersionsFallback(Detector):
     apis = frozenset({API_VERSIONS})
 
     COSTLY_NS = 1_000_000_000
-    """A second spent on refusals in all: connections are opened too often for an additional round trip each."""
+    """Total time spent on refusals: connections are opened too often for an additional round trip each."""
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
