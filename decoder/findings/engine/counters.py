@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from .formatting import SECOND
@@ -68,6 +69,28 @@ class LruDict(OrderedDict[K, V], Generic[K, V]):
         else:
             self.move_to_end(key)
         return found
+
+
+@dataclass(slots=True)
+class Tally:
+    """How often something happened since when, and bytes. Times are nanoseconds since the epoch, 0 before the first."""
+
+    count: int = 0
+    size: int = 0
+    first_ns: int = 0
+    last_ns: int = 0
+
+    def add(self, time_ns: int, size: int = 0) -> None:
+        """One more event."""
+        self.count += 1
+        self.size += size
+        self.first_ns = self.first_ns or time_ns
+        self.last_ns = max(self.last_ns, time_ns)
+
+    @property
+    def span_ns(self) -> int:
+        """From the first event to the last."""
+        return self.last_ns - self.first_ns
 
 
 class RateCounter:

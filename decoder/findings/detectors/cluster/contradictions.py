@@ -10,7 +10,7 @@ from typing import Any
 
 from ....connection.exchange import Exchange, State
 from ....schema import facts
-from ...engine.counters import BoundedDict
+from ...engine.counters import BoundedDict, Tally
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Finding, Severity
 from ...engine.formatting import topic_id_text, topic_name
@@ -36,25 +36,6 @@ def failed(exchange: Exchange, codes: frozenset[int]) -> Iterator[tuple[str, byt
                 yield name, topic_id, number, partition["error_code"]
 
 
-class _Tally:
-    """How often, since when."""
-
-    __slots__ = ("count", "first_ns", "last_ns")
-
-    def __init__(self) -> None:
-        self.count = self.first_ns = self.last_ns = 0
-
-    def add(self, time_ns: int) -> None:
-        """One more."""
-        self.count += 1
-        self.first_ns = self.first_ns or time_ns
-        self.last_ns = max(self.last_ns, time_ns)
-
-    @property
-    def span_ns(self) -> int:
-        return self.last_ns - self.first_ns
-
-
 class MetadataIgnored(Detector):
     id = "metadata-ignored"
     severity = Severity.MEDIUM
@@ -71,7 +52,7 @@ class MetadataIgnored(Detector):
         super().__init__(traffic)
         # By client and topic: when a Metadata response last named the topic.
         self._metadata_ns: BoundedDict[tuple[str, str], BoundedDict[str, int]] = BoundedDict()
-        self._tallies: BoundedDict[object, _Tally] = BoundedDict()
+        self._tallies: BoundedDict[object, Tally] = BoundedDict()
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         who = conn.client_host, conn.client_id or ""
@@ -97,7 +78,7 @@ class MetadataIgnored(Detector):
         if node is None or leader is None or leader.node in (-1, node) or not leader.time_ns <= metadata_ns < sent:
             return
         key = conn.identity, topic, partition, conn.broker
-        tally = self._tallies.of(key, _Tally)
+        tally = self._tallies.of(key, Tally)
         tally.add(sent)
         if tally.count < self.TIMES or tally.span_ns < self.SPAN_NS:
             return
@@ -182,7 +163,7 @@ class OldTopicId(Detector):
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
-        self._tallies: BoundedDict[object, _Tally] = BoundedDict()
+        self._tallies: BoundedDict[object, Tally] = BoundedDict()
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         for topic, topic_id, partition, code in failed(exchange, self.CODES):
@@ -192,7 +173,7 @@ class OldTopicId(Detector):
             anew = now if now != topic_id else None
             # What failed before the new topic was there does not count against the client.
             key = conn.identity, topic_id, code, anew is not None
-            tally = self._tallies.of(key, _Tally)
+            tally = self._tallies.of(key, Tally)
             tally.add(exchange.request_time_ns or 0)
             times, span = (self.TIMES, self.SPAN_NS) if anew else (self.GONE_TIMES, self.GONE_SPAN_NS)
             if tally.count < times or tally.span_ns < span:
@@ -269,7 +250,7 @@ class ProducerIdNotRenewed(Detector):
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
         # By client: tallies by (producer id, epoch).
-        self._tallies: BoundedDict[tuple[str, str], BoundedDict[tuple[int, int], _Tally]] = BoundedDict()
+        self._tallies: BoundedDict[tuple[str, str], BoundedDict[tuple[int, int], Tally]] = BoundedDict()
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         who = conn.client_host, conn.client_id or ""
@@ -281,7 +262,7 @@ class ProducerIdNotRenewed(Detector):
             ids = self._ids(exchange, partition)
             if ids is None:
                 continue
-            tally = self._tallies.of(who, BoundedDict).of(ids, _Tally)
+            tally = self._tallies.of(who, BoundedDict).of(ids, Tally)
             tally.add(exchange.request_time_ns or 0)
             if tally.count >= self.TIMES and tally.span_ns >= self.SPAN_NS:
                 self._state(conn, exchange, ids, tally, topic, partition, code)
@@ -305,7 +286,7 @@ class ProducerIdNotRenewed(Detector):
         conn: ClientConnection,
         exchange: Exchange,
         ids: tuple[int, int],
-        tally: _Tally,
+        tally: Tally,
         topic: str,
         partition: int,
         code: int,

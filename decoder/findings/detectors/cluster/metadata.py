@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from ....codec.message_view import MessageView
 from ....connection.exchange import Exchange, State
 from ....schema import facts
-from ...engine.counters import BoundedDict, RateCounter
+from ...engine.counters import BoundedDict, RateCounter, Tally
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Severity
 from ...engine.formatting import SECOND, duration, number, several, size, times, topic_name
@@ -124,7 +124,7 @@ class AllTopicsPolling(Detector):
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
-        self._sums: BoundedDict[tuple[str, str, str], list[int]] = BoundedDict(4096)  # first, count, bytes
+        self._tallies: BoundedDict[tuple[str, str, str], Tally] = BoundedDict(4096)
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.state is not State.PAIRED or (exchange.response_size or 0) < self.BIG:
@@ -133,11 +133,9 @@ class AllTopicsPolling(Detector):
         if message is None or not asks_for_all(message):
             return
         time_ns = exchange.request_time_ns or 0
-        sums = self._sums.of(conn.identity, lambda: [time_ns, 0, 0])
-        sums[1] += 1
-        sums[2] += exchange.response_size or 0
-        first_ns, count, total = sums
-        if count < self.COUNT or time_ns - first_ns > self.EACH_NS * count:
+        tally = self._tallies.of(conn.identity, Tally)
+        tally.add(time_ns, exchange.response_size or 0)
+        if tally.count < self.COUNT or time_ns - tally.first_ns > self.EACH_NS * tally.count:
             return
         finding = self.report(
             conn.identity,
@@ -148,10 +146,10 @@ class AllTopicsPolling(Detector):
             "evaluates (group.protocol=consumer); raise metadata.max.age.ms; list topics less often",
             **conn.facts_of(exchange),
         )
-        finding.count = count
+        finding.count = tally.count
         finding.seen = (
-            f"{conn.who} asked for the Metadata of all topics {times(count)} in {duration(time_ns - first_ns)}: "
-            f"{size(total)} of answers"
+            f"{conn.who} asked for the Metadata of all topics {times(tally.count)} in {duration(time_ns - tally.first_ns)}: "
+            f"{size(tally.size)} of answers"
         )
 
 

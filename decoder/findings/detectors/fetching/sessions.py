@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 from ....schema import facts
-from ...engine.counters import BoundedDict
+from ...engine.counters import BoundedDict, Tally
 from ...engine.detector import Wanted
 from ...engine.finding import Finding, Severity
 from ...engine.formatting import SECOND, duration, number, several, size, times
@@ -145,18 +145,17 @@ class FullFetches(FetchDetector):
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
-        # Of each connection: first time, requests, their bytes, bytes of records.
-        self._sums: BoundedDict[int, list[int]] = BoundedDict(4096)
+        # By connection: requests with their bytes, and bytes of records.
+        self._requests: BoundedDict[int, Tally] = BoundedDict(4096)
+        self._records: BoundedDict[int, int] = BoundedDict(4096)
 
     def fetched(self, conn: ClientConnection, fetched: FetchExchange) -> None:
         if fetched.session_epoch > 0:
             return
-        sums = self._sums.of(conn.number, lambda: [fetched.time_ns, 0, 0, 0])
-        sums[1] += 1
-        sums[2] += fetched.exchange.request_size or 0
-        sums[3] += fetched.size
-        first_ns, count, asked, records = sums
-        lasting = fetched.time_ns - first_ns
+        requests = self._requests.of(conn.number, Tally)
+        requests.add(fetched.time_ns, fetched.exchange.request_size or 0)
+        records = self._records[conn.number] = self._records.get(conn.number, 0) + fetched.size
+        count, asked, lasting = requests.count, requests.size, requests.span_ns
         if count < self.COUNT or lasting < self.LASTING_NS or asked < count * self.BYTES:
             return
         rate = asked * SECOND / lasting
@@ -179,4 +178,5 @@ class FullFetches(FetchDetector):
         )
 
     def closed(self, conn: ClientConnection) -> None:
-        self._sums.pop(conn.number, None)
+        self._requests.pop(conn.number, None)
+        self._records.pop(conn.number, None)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from ....connection.exchange import Exchange, State
 from ....schema import facts
-from ...engine.counters import BoundedDict
+from ...engine.counters import BoundedDict, Tally
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Finding, Severity
 from ...engine.formatting import SECOND, duration, number, several, times
@@ -141,7 +141,7 @@ class UnusedConnections(Detector):
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
-        self._unused: BoundedDict[tuple[str, str], list[int]] = BoundedDict(4096)  # count, first
+        self._unused: BoundedDict[tuple[str, str], Tally] = BoundedDict(4096)
         self._unframed: BoundedDict[int, bool] = BoundedDict(8192)
 
     def stray(self, conn: ClientConnection, opaque: object) -> None:
@@ -152,9 +152,9 @@ class UnusedConnections(Detector):
         if unframed or conn.requests or not conn.established or not conn.how or conn.lost:
             return
         key, at = (conn.client_host, conn.broker), conn.closed_ns or 0
-        sums = self._unused.of(key, lambda: [0, at])
-        sums[0] += 1
-        count, first = sums
+        tally = self._unused.of(key, Tally)
+        tally.add(at)
+        count = tally.count
         if count < self.COUNT:
             return
         finding = self.report(
@@ -166,8 +166,8 @@ class UnusedConnections(Detector):
             time_ns=at,
             **conn.facts,
         )
-        finding.count, finding.first_ns = count, first
-        lasting = max(at - first, SECOND)
+        finding.count, finding.first_ns = count, tally.first_ns
+        lasting = max(at - tally.first_ns, SECOND)
         often = count > 20 and count * SECOND / lasting >= self.MANY_PER_SECOND
         finding.severity = Severity.LOW if often else Severity.INFO
         finding.seen = (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ....connection.exchange import Exchange, State
 from ....schema import facts
 from ...engine.counters import BoundedDict
@@ -44,22 +46,24 @@ class IdempotenceUnused(_Feature):
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
-        self._plain: BoundedDict[tuple[str, str, str], list[int]] = BoundedDict()  # requests looked at; -1: idempotent
+        self._plain: BoundedDict[tuple[str, str, str], int] = BoundedDict()  # requests that were checked
+        self._idempotent: BoundedDict[tuple[str, str, str], bool] = BoundedDict()
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
-        tally = self._plain.of(conn.identity, lambda: [0])
+        client = conn.identity
         if exchange.api_key == INIT_PRODUCER_ID:
-            tally[0] = -1
-            self._found.pop(conn.identity, None)
-        if tally[0] < 0 or exchange.api_key != PRODUCE or self.offered(conn, INIT_PRODUCER_ID) < 0:
+            self._idempotent[client] = True
+            self._found.pop(client, None)
+        if client in self._idempotent or exchange.api_key != PRODUCE or self.offered(conn, INIT_PRODUCER_ID) < 0:
             return
-        if tally[0] < self.REQUESTS and not self._is_plain(exchange, tally):
+        count = self._plain.get(client, 0)
+        if count < self.REQUESTS and not self._is_plain(exchange, client):
             return
-        tally[0] += 1
-        if tally[0] < self.REQUESTS:
+        count = self._plain[client] = count + 1
+        if count < self.REQUESTS:
             return
         finding = self.report(
-            conn.identity,
+            client,
             exchange,
             "acks=all keeps what was acknowledged; only with idempotence is a record not there twice, and not out "
             "of order, after a retry (KIP-98). It costs next to nothing. Java producers have it on since 3.0 "
@@ -67,22 +71,29 @@ class IdempotenceUnused(_Feature):
             "enable.idempotence=true (Java, librdkafka), enable_idempotence=True (kafka-python, aiokafka)",
             **conn.facts_of(exchange),
         )
-        finding.count = tally[0]
-        finding.seen = f"{conn.who} sent {tally[0]} Produce requests with acks=all and no producer id to {conn.where}"
+        finding.count = count
+        finding.seen = f"{conn.who} sent {count} Produce requests with acks=all and no producer id to {conn.where}"
 
-    @staticmethod
-    def _is_plain(exchange: Exchange, tally: list[int]) -> bool:
+    def _is_plain(self, exchange: Exchange, client: tuple[str, str, str]) -> bool:
         message = exchange.request_view
         if message is None:
             return False
-        paths = ("acks", "topic_data.partition_data.records")
-        acks, areas = message.lists_at(*paths)
+        acks, areas = message.lists_at("acks", "topic_data.partition_data.records")
         batches = [
             area for area in areas if area is not None and len(area) > _PRODUCER_ID.stop and area[_MAGIC_AT] == 2
         ]
         if any(bytes(area[_PRODUCER_ID]) != _NO_PRODUCER_ID for area in batches):
-            tally[0] = -1
-        return bool(batches) and acks == [-1] and tally[0] >= 0
+            self._idempotent[client] = True
+            return False
+        return bool(batches) and acks == [-1]
+
+
+@dataclass(slots=True)
+class _Moves:
+    """Members of a client and group that left and have not come back, and that came back."""
+
+    away: int = 0
+    back: int = 0
 
 
 class StaticMembershipUnused(_Feature):
@@ -95,8 +106,8 @@ class StaticMembershipUnused(_Feature):
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
-        # By host, client id and group: members that left and did not come back, and how many came back.
-        self._moves: BoundedDict[tuple[str, str, str], list[int]] = BoundedDict()
+        # By host, client id and group.
+        self._moves: BoundedDict[tuple[str, str, str], _Moves] = BoundedDict()
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         message = exchange.request_view
@@ -104,15 +115,15 @@ class StaticMembershipUnused(_Feature):
             return
         fields = message.to_dict()
         key = conn.client_host, conn.client_id or "", fields["group_id"]
-        moves = self._moves.of(key, lambda: [0, 0])
+        moves = self._moves.of(key, _Moves)
         if exchange.api_key == LEAVE_GROUP:
-            moves[0] += len(fields.get("members", [0]))
+            moves.away += len(fields.get("members", [0]))
             return
-        if fields["member_id"] or fields.get("group_instance_id") or not moves[0]:
+        if fields["member_id"] or fields.get("group_instance_id") or not moves.away:
             return
-        moves[0] -= 1
-        moves[1] += 1
-        if moves[1] < self.COMEBACKS or self.offered(conn, JOIN_GROUP) < 5:
+        moves.away -= 1
+        moves.back += 1
+        if moves.back < self.COMEBACKS or self.offered(conn, JOIN_GROUP) < 5:
             return
         group = fields["group_id"]
         finding = self.report(
@@ -125,9 +136,9 @@ class StaticMembershipUnused(_Feature):
             group=group,
             **conn.facts_of(exchange),
         )
-        finding.count = moves[1]
+        finding.count = moves.back
         finding.seen = (
-            f"consumers of {conn.who} left group {group!r} and came back as new members {moves[1]} times; "
+            f"consumers of {conn.who} left group {group!r} and came back as new members {moves.back} times; "
             f"{conn.where} offers static membership"
         )
 
@@ -188,13 +199,12 @@ class _FetchFeature(_Feature):
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
-        self._fetches: BoundedDict[tuple[str, str, str], list[int]] = BoundedDict()
+        self._fetches: BoundedDict[tuple[str, str, str], int] = BoundedDict()
 
     def counted(self, conn: ClientConnection) -> int:
         """One more fetch without the feature; how many there are."""
-        tally = self._fetches.of(conn.identity, lambda: [0])
-        tally[0] += 1
-        return tally[0]
+        count = self._fetches[conn.identity] = self._fetches.get(conn.identity, 0) + 1
+        return count
 
 
 class TopicIdsUnused(_FetchFeature):
@@ -254,8 +264,7 @@ class RackUnaware(_FetchFeature):
         racks = self._racks.get(conn.cluster.id or conn.broker, frozenset())
         if len(racks) < 2:
             return
-        tally = self._fetches.of(conn.identity, lambda: [0])
-        if tally[0] < self.FETCHES and not self._is_unaware(exchange):
+        if self._fetches.get(conn.identity, 0) < self.FETCHES and not self._is_unaware(exchange):
             return
         count = self.counted(conn)
         if count < self.FETCHES:

@@ -27,19 +27,18 @@ class ClosedOnFirstRequest(EndingDetector):
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
-        self._closed: BoundedDict[tuple[str, str], list[int]] = BoundedDict()
+        self._closed: BoundedDict[tuple[str, str], int] = BoundedDict()
 
     def ended(self, conn: ClientConnection, start: ConnectionStart, how: Ending) -> None:
         first = start.closed_on
         if how is not Ending.UNANSWERED or first is None or self.endings.worked(conn):
             return
         pair = conn.client_host, conn.broker
-        closed = self._closed.of(pair, lambda: [0])
-        closed[0] += 1
-        if closed[0] < self.COUNT:
+        closed = self._closed[pair] = self._closed.get(pair, 0) + 1
+        if closed < self.COUNT:
             return
         found = self._report(pair, conn, first)
-        found.count = max(found.count, closed[0])
+        found.count = max(found.count, closed)
         found.seen = (
             f"{conn.where} closes the connection of {conn.who} on its very first request, {first.api} "
             f"v{first.api_version}, instead of answering ({times(found.count)})"

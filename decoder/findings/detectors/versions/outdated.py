@@ -10,7 +10,7 @@ from ....codec.plan import API_VERSIONS
 from ....connection.exchange import Exchange, State
 from ....reference import releases
 from ....schema import facts
-from ...engine.counters import BoundedDict
+from ...engine.counters import BoundedDict, Tally
 from ...engine.detector import Detector
 from ...engine.finding import Severity
 from ...engine.traffic import ClientConnection, Traffic
@@ -134,7 +134,7 @@ class OldRecordFormat(Detector):
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
         self._offers = traffic.model(OfferedVersions)
-        self._tallies: BoundedDict[object, list[int]] = BoundedDict()
+        self._tallies: BoundedDict[object, Tally] = BoundedDict()
 
     @classmethod
     def concerns(cls, api_key: int, version: int) -> bool:
@@ -151,10 +151,9 @@ class OldRecordFormat(Detector):
         if not old or exchange.error:
             return
         key = conn.identity, exchange.api_key
-        tally = self._tallies.of(key, lambda: [0, 0])
-        tally[0] += 1
-        tally[1] += sum(map(len, old))
-        if tally[0] < self.ENOUGH:
+        tally = self._tallies.of(key, Tally)
+        tally.add(0, sum(map(len, old)))
+        if tally.count < self.ENOUGH:
             return
         magic = old[0][_MAGIC_AT]
         reads = exchange.api_key == FETCH
@@ -170,11 +169,11 @@ class OldRecordFormat(Detector):
             magic=magic,
             **conn.facts_of(exchange),
         )
-        finding.count = tally[0]
-        finding.about["bytes"] = tally[1]
+        finding.count = tally.count
+        finding.about["bytes"] = tally.size
         finding.seen = (
-            f"{conn.who} {'was sent' if reads else 'sent'} records of magic {magic} in {tally[0]} {exchange.api} "
-            f"v{exchange.api_version} {'responses' if reads else 'requests'} ({tally[1]} bytes); {conn.where} offers "
+            f"{conn.who} {'was sent' if reads else 'sent'} records of magic {magic} in {tally.count} {exchange.api} "
+            f"v{exchange.api_version} {'responses' if reads else 'requests'} ({tally.size} bytes); {conn.where} offers "
             f"{version_range(table.get(exchange.api_key))}"
         )
 
@@ -270,7 +269,8 @@ class CompressionOff(Detector):
         super().__init__(traffic)
         self._offers = traffic.model(OfferedVersions)
         # By client: requests and bytes not compressed here, and whether it compresses where v0 is offered.
-        self._tallies: BoundedDict[object, list[int]] = BoundedDict()
+        self._tallies: BoundedDict[object, Tally] = BoundedDict()
+        self._compresses: BoundedDict[object, bool] = BoundedDict()
 
     @staticmethod
     @lru_cache(1024)
@@ -286,17 +286,18 @@ class CompressionOff(Detector):
             return
         found = [a for a in areas(exchange) if a[_MAGIC_AT] == 2]
         plain = [a for a in found if not a[_ATTRIBUTES_AT] & _CODEC]
-        tally = self._tallies.of(conn.identity, lambda: [0, 0, 0])
-        low = table[PRODUCE][0]
-        if low == 0:
-            tally[2] |= len(plain) < len(found)
+        client = conn.identity
+        if table[PRODUCE][0] == 0:
+            if len(plain) < len(found):
+                self._compresses[client] = True
             return
         if not plain:
             return
-        tally[0] += 1
-        tally[1] += sum(map(len, plain))
-        if tally[0] < self.REQUESTS or tally[1] < self.BYTES:
+        tally = self._tallies.of(client, Tally)
+        tally.add(0, sum(map(len, plain)))
+        if tally.count < self.REQUESTS or tally.size < self.BYTES:
             return
+        elsewhere = client in self._compresses
         finding = self.report(
             conn.identity,
             exchange,
@@ -310,11 +311,11 @@ class CompressionOff(Detector):
             offered=table[PRODUCE],
             **conn.facts_of(exchange),
         )
-        finding.count = tally[0]
-        finding.about |= {"uncompressed_bytes": tally[1], "compresses_elsewhere": bool(tally[2])}
-        finding.severity = Severity.MEDIUM if tally[2] else Severity.LOW
+        finding.count = tally.count
+        finding.about |= {"uncompressed_bytes": tally.size, "compresses_elsewhere": elsewhere}
+        finding.severity = Severity.MEDIUM if elsewhere else Severity.LOW
         finding.seen = (
-            f"{conn.who} sent {tally[0]} Produce requests without compression ({tally[1]} bytes) to {conn.where}, "
+            f"{conn.who} sent {tally.count} Produce requests without compression ({tally.size} bytes) to {conn.where}, "
             f"which offers Produce {version_range(table[PRODUCE])}: with it this client cannot use gzip, snappy or lz4"
-            f"{'; where v0 is offered it compresses' if tally[2] else ''}"
+            f"{'; where v0 is offered it compresses' if elsewhere else ''}"
         )
