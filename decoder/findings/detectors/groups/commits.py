@@ -249,7 +249,6 @@ class CommitPerRecord(GroupDetector):
             "commit once per poll or batch, or every few seconds (enable.auto.commit with auto.commit.interval.ms "
             "5000; librdkafka: with enable.auto.offset.store=false and store_offsets() per record); what is read "
             "twice after a failure must be bearable anyway",
-            seen=seen,
             topic=topic,
             partition=partition,
             **call.facts,
@@ -309,7 +308,6 @@ class CommitBackwards(GroupDetector):
             else "nothing after a meant seek(); otherwise commit only what is higher than before, per partition and "
             "from one thread, and forget positions when partitions are revoked",
             Severity.INFO if tool else None,
-            seen=seen,
             topic=topic,
             partition=partition,
             **call.facts,

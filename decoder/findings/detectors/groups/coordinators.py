@@ -99,7 +99,6 @@ class CoordinatorTrouble(Detector):
             "a group lives on its coordinator, the leader of a partition of __consumer_offsets: without it nobody "
             "joins, sends heartbeats or commits, and members are lost when their session ends.",
             _REMEDY,
-            seen=seen,
             group=group,
             error=facts.error_name(error),
             **conn.facts_of(exchange),

@@ -82,7 +82,6 @@ class RebalanceStorm(GroupDetector):
             "it works (max.poll.interval.ms), raise session.timeout.ms if members are lost by silence (Java and "
             "librdkafka: 45000), give stable members a group.instance.id (KIP-345), and use cooperative-sticky or "
             "group.protocol=consumer (KIP-848).",
-            seen=seen,
             **call.facts,
         )
         finding.seen = seen
@@ -161,7 +160,6 @@ class HeldUpJoin(GroupDetector):
                 "librdkafka: smaller consume batches), or work in another thread with pause(); lower "
                 "max.poll.interval.ms (kafka-python, aiokafka: max_poll_interval_ms) so that others wait less, or "
                 "use group.protocol=consumer (KIP-848), where nobody waits for all.",
-                seen=seen,
                 group=group.id,
                 member=member.member_id,
                 api="JoinGroup",
@@ -232,7 +230,6 @@ class SlowRebalance(GroupDetector):
             "from the first JoinGroup to the last SyncGroup answer members that revoked their partitions read "
             "nothing (eager protocol: all of them).",
             remedy,
-            seen=seen,
             group=group.id,
             generation=last.generation,
             **(leader.conn if leader else call.conn).facts_of(call.exchange),

@@ -62,7 +62,6 @@ class UnknownMember(GroupDetector):
             "or generation and join anew; one that is told again and again is lost each time, or does not listen.",
             "look why it is lost (held-up-join, missed-heartbeats, poll-interval-exceeded) and whether it sends "
             "JoinGroup with an empty member id afterwards; if not, upgrade the client",
-            seen=seen,
             member=call.member_id,
             error=name,
             **call.facts,
