@@ -31,6 +31,14 @@ _METADATA = facts.api_key("Metadata")
 _BROKERS = ("brokers.node_id", "brokers.host", "brokers.port")
 
 
+class ClientIdentity(NamedTuple):
+    """What makes connections one client's. `software`: ``"librdkafka 2.3.0"``, "" if unknown."""
+
+    host: str
+    client_id: str
+    software: str
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class ClientConnection:
     """One connection between a client and a broker. Times are nanoseconds since the epoch."""
@@ -74,7 +82,7 @@ class ClientConnection:
     """API, version and client id of exchanges that went well."""
     failing: bool = False
     """Whether the last exchange did not go well."""
-    _identity: tuple[str | None, str, str, tuple[str, str, str]] | None = None
+    _identity: tuple[str | None, str, str, ClientIdentity] | None = None
 
     def __post_init__(self) -> None:
         self.client_host = self.client.rpartition(":")[0]
@@ -87,15 +95,15 @@ class ClientConnection:
     @property
     def software(self) -> str:
         """``"librdkafka 2.3.0"``, or "" if the client has not named it."""
-        return self.identity[2]
+        return self.identity.software
 
     @property
-    def identity(self) -> tuple[str, str, str]:
-        """Connections with the same host, client id and software belong to one client."""
+    def identity(self) -> ClientIdentity:
+        """The client, as far as connections tell."""
         about, known = self.about, self._identity
         if known is None or known[:3] != (self.client_id, about.software_name, about.software_version):
             software = f"{about.software_name} {about.software_version}".strip()
-            who = self.client_host, self.client_id or "", software
+            who = ClientIdentity(self.client_host, self.client_id or "", software)
             known = self._identity = self.client_id, about.software_name, about.software_version, who
         return known[3]
 

@@ -9,7 +9,7 @@ from ...connection.exchange import Exchange
 from ...schema import facts
 from ..engine.counters import BoundedDict
 from ..engine.detector import Detector, Model, overrides
-from ..engine.traffic import ClientConnection, Cluster, Traffic
+from ..engine.traffic import ClientConnection, ClientIdentity, Cluster, Traffic
 from . import group_protocol
 from .group import Group, Member, Step
 from .group_calls import GROUP_APIS, MEMBER_ID_REQUIRED, Call, read_call
@@ -33,7 +33,7 @@ class Groups(Model):
         self._by_id: BoundedDict[str, list[Group]] = BoundedDict(GROUPS)
         self._open: dict[int, Call] = {}
         self._on_link: dict[int, dict[tuple[int, str], tuple[Group, Member]]] = {}
-        self.fetched: BoundedDict[tuple[str, str, str], int] = BoundedDict(GROUPS)
+        self.fetched: BoundedDict[ClientIdentity, int] = BoundedDict(GROUPS)
         """When a client (`ClientConnection.identity`) last sent a Fetch."""
 
     @staticmethod

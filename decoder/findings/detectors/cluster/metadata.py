@@ -15,7 +15,7 @@ from ...engine.detector import Detector, Wanted
 from ...engine.finding import Severity
 from ...engine.formatting import SECOND, duration, number, several, size, times, topic_name
 from ...engine.layout import layout
-from ...engine.traffic import ClientConnection, Traffic
+from ...engine.traffic import ClientConnection, ClientIdentity, Traffic
 
 METADATA = facts.api_key("Metadata")
 CREATE_TOPICS = facts.api_key("CreateTopics")
@@ -124,7 +124,7 @@ class AllTopicsPolling(Detector):
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
-        self._tallies: BoundedDict[tuple[str, str, str], Tally] = BoundedDict(4096)
+        self._tallies: BoundedDict[ClientIdentity, Tally] = BoundedDict(4096)
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.state is not State.PAIRED or (exchange.response_size or 0) < self.BIG:
@@ -178,7 +178,7 @@ class UnknownTopicLoop(Detector):
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
-        self._sought: BoundedDict[tuple[tuple[str, str, str], str], _Sought] = BoundedDict(5000)
+        self._sought: BoundedDict[tuple[ClientIdentity, str], _Sought] = BoundedDict(5000)
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if not exchange.error and not self._sought:

@@ -10,7 +10,7 @@ from ...engine.counters import BoundedDict
 from ...engine.detector import Detector
 from ...engine.finding import Severity
 from ...engine.formatting import SECOND, duration, size, times
-from ...engine.traffic import ClientConnection, Traffic
+from ...engine.traffic import ClientConnection, ClientIdentity, Traffic
 from ...models.response_times import ResponseTimes, kept_back, throttle_ms
 
 PRODUCE, FETCH = facts.api_key("Produce"), facts.api_key("Fetch")
@@ -53,8 +53,8 @@ class Throttled(Detector):
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
         self.response_times = traffic.model(ResponseTimes)
-        self._moved: BoundedDict[tuple[str, str, str], _Moved] = BoundedDict(5000)
-        self._held: BoundedDict[tuple[tuple[str, str, str], int], _Held] = BoundedDict(1000)
+        self._moved: BoundedDict[ClientIdentity, _Moved] = BoundedDict(5000)
+        self._held: BoundedDict[tuple[ClientIdentity, int], _Held] = BoundedDict(1000)
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.state is not State.PAIRED:

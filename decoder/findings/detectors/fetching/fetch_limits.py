@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...engine.counters import BoundedDict
 from ...engine.finding import Finding, Severity
 from ...engine.formatting import size, times
-from ...engine.traffic import ClientConnection, Traffic
+from ...engine.traffic import ClientConnection, ClientIdentity, Traffic
 from ...models.fetch import FetchDetector, FetchExchange, PartitionData, Place
 
 
@@ -21,7 +21,7 @@ class BatchOverFetchLimit(FetchDetector):
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
-        self._counts: BoundedDict[tuple[tuple[str, str, str], str], int] = BoundedDict(5000)
+        self._counts: BoundedDict[tuple[ClientIdentity, str], int] = BoundedDict(5000)
         self._cut: BoundedDict[tuple[int, Place], tuple[int, int]] = BoundedDict(5000)  # offset, times
 
     def fetched(self, conn: ClientConnection, fetched: FetchExchange) -> None:

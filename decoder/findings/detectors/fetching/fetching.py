@@ -10,7 +10,7 @@ from ....schema import facts
 from ...engine.counters import BoundedDict, RateCounter
 from ...engine.finding import Severity
 from ...engine.formatting import SECOND, duration, number, several, some, times
-from ...engine.traffic import ClientConnection, Traffic
+from ...engine.traffic import ClientConnection, ClientIdentity, Traffic
 from ...models.fetch import FETCH, FetchDetector, FetchExchange, PartitionData, Place
 from ..security.authorization import DENIED
 
@@ -104,7 +104,7 @@ class OffsetOutOfRange(FetchDetector):
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
         self._bounds: BoundedDict[Place, list[int]] = BoundedDict(20_000)  # log start, high watermark
-        self._open: BoundedDict[tuple[tuple[str, str, str], Place], _OutOfRange] = BoundedDict(2000)
+        self._open: BoundedDict[tuple[ClientIdentity, Place], _OutOfRange] = BoundedDict(2000)
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.api_key == LIST_OFFSETS:
@@ -265,7 +265,7 @@ class FetchErrorLoop(FetchDetector):
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
-        self._streaks: BoundedDict[tuple[tuple[str, str, str], Place], _Streak] = BoundedDict(5000)
+        self._streaks: BoundedDict[tuple[ClientIdentity, Place], _Streak] = BoundedDict(5000)
         self._failing: dict[object, _Failing] = {}
 
     def fetched(self, conn: ClientConnection, fetched: FetchExchange) -> None:

@@ -11,7 +11,7 @@ from ....schema import facts
 from ...engine.counters import BoundedDict
 from ...engine.finding import Severity
 from ...engine.formatting import SECOND, duration, number, several, some, topic_name
-from ...engine.traffic import ClientConnection, Traffic
+from ...engine.traffic import ClientConnection, ClientIdentity, Traffic
 from ...models.fetch import FETCH, FetchDetector, FetchExchange, Place
 
 PRODUCE = facts.api_key("Produce")
@@ -202,7 +202,7 @@ class StalledByTransaction(FetchDetector):
         super().__init__(traffic)
         self._stalls: BoundedDict[int, dict[Place, _Stall]] = BoundedDict(4096)
         self._open: BoundedDict[str, _Transaction] = BoundedDict(5000)
-        self._longest: dict[tuple[tuple[str, str, str], str], int] = {}
+        self._longest: dict[tuple[ClientIdentity, str], int] = {}
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.api_key == FETCH:

@@ -9,7 +9,7 @@ from ....schema import facts
 from ...engine.counters import BoundedDict
 from ...engine.finding import Severity
 from ...engine.formatting import SECOND, duration, several, times
-from ...engine.traffic import ClientConnection, Traffic
+from ...engine.traffic import ClientConnection, ClientIdentity, Traffic
 from ...models.fetch import FETCH, FetchDetector, FetchExchange, Place
 
 OFFSET_FOR_LEADER_EPOCH = facts.api_key("OffsetForLeaderEpoch")
@@ -26,7 +26,7 @@ class ReadReplicaBouncing(FetchDetector):
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
-        self._sent: BoundedDict[tuple[tuple[str, str, str], Place], deque[int]] = BoundedDict(5000)
+        self._sent: BoundedDict[tuple[ClientIdentity, Place], deque[int]] = BoundedDict(5000)
 
     def fetched(self, conn: ClientConnection, fetched: FetchExchange) -> None:
         for answer in fetched.answered:
@@ -69,7 +69,7 @@ class LogTruncated(FetchDetector):
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
         # By client: the last offset that records were asked from.
-        self._positions: BoundedDict[tuple[str, str, str], BoundedDict[Place, int]] = BoundedDict(1000)
+        self._positions: BoundedDict[ClientIdentity, BoundedDict[Place, int]] = BoundedDict(1000)
 
     def fetched(self, conn: ClientConnection, fetched: FetchExchange) -> None:
         read: BoundedDict[Place, int] | None = None

@@ -9,14 +9,14 @@ from ...engine.counters import BoundedDict, Tally
 from ...engine.detector import Wanted
 from ...engine.finding import Finding, Severity
 from ...engine.formatting import SECOND, duration, number, several, size, times
-from ...engine.traffic import ClientConnection, Traffic
+from ...engine.traffic import ClientConnection, ClientIdentity, Traffic
 from ...models.fetch import FetchDetector, FetchExchange
 
 REFUSALS = facts.error_code_set(
     "FETCH_SESSION_ID_NOT_FOUND", "INVALID_FETCH_SESSION_EPOCH", "FETCH_SESSION_TOPIC_ID_ERROR",
     "INCONSISTENT_TOPIC_ID",
 )  # fmt: skip
-_WHO = tuple[tuple[str, str, str], str]
+_WHO = tuple[ClientIdentity, str]
 _WHY = (
     "in a session a Fetch names only what changed, and the broker remembers the rest. A broker has room for "
     "max.incremental.fetch.session.cache.slots (1000) sessions, of followers too; who gets none, or loses it, names all "

@@ -8,7 +8,7 @@ from ....schema import facts
 from ...engine.counters import BoundedDict
 from ...engine.finding import Finding, Severity
 from ...engine.formatting import SECOND, duration
-from ...engine.traffic import Traffic
+from ...engine.traffic import ClientIdentity, Traffic
 from ...models.group import Group, Member, State, Step
 from ...models.group_calls import JOINING_APIS, Call
 from ...models.groups import GroupDetector
@@ -120,7 +120,7 @@ class PollIntervalExceeded(GroupDetector):
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
-        self._away: BoundedDict[tuple[Group, tuple[str, str, str]], _Away] = BoundedDict(PENDING)
+        self._away: BoundedDict[tuple[Group, ClientIdentity], _Away] = BoundedDict(PENDING)
         self._stuck: dict[object, Finding] = {}
 
     def asked(self, call: Call) -> None:

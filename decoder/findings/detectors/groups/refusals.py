@@ -13,13 +13,12 @@ from ...engine.counters import BoundedDict
 from ...engine.detector import Wanted
 from ...engine.finding import Severity
 from ...engine.formatting import SECOND, duration, some
-from ...engine.traffic import ClientConnection, Traffic
+from ...engine.traffic import ClientConnection, ClientIdentity, Traffic
 from ...models.group import Group
 from ...models.group_calls import FENCED_INSTANCE_ID, GONE_CODES, GROUP_APIS, UNRELEASED_INSTANCE_ID, Call
 from ...models.groups import GroupDetector
 from .coordinators import FIND_COORDINATOR, coordinators
 
-Identity = tuple[str, str, str]
 INCONSISTENT = facts.error_code("INCONSISTENT_GROUP_PROTOCOL")
 
 
@@ -36,7 +35,7 @@ class UnknownMember(GroupDetector):
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
-        self._refusals: BoundedDict[tuple[Group, Identity], deque[int]] = BoundedDict(2000)
+        self._refusals: BoundedDict[tuple[Group, ClientIdentity], deque[int]] = BoundedDict(2000)
 
     def answered(self, call: Call) -> None:
         if call.error not in GONE_CODES or call.commits or call.leaves:
@@ -81,8 +80,8 @@ class FencedInstance(GroupDetector):
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
-        self._holders: BoundedDict[tuple[Group, str], dict[tuple[Identity, str], ClientConnection]] = BoundedDict(2000)
-        self._kept_out: BoundedDict[tuple[Group, str], Identity] = BoundedDict(2000)
+        self._holders: BoundedDict[tuple[Group, str], dict[tuple[ClientIdentity, str], ClientConnection]] = BoundedDict(2000)
+        self._kept_out: BoundedDict[tuple[Group, str], ClientIdentity] = BoundedDict(2000)
 
     def asked(self, call: Call) -> None:
         if call.instance_id:

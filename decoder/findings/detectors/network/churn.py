@@ -11,7 +11,7 @@ from ...engine.counters import BoundedDict, Tally
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Finding, Severity
 from ...engine.formatting import SECOND, duration, number, several, times
-from ...engine.traffic import ClientConnection, Traffic
+from ...engine.traffic import ClientConnection, ClientIdentity, Traffic
 from ...models.response_times import LONG_POLLS
 from .unanswered import awaits_nothing
 
@@ -64,7 +64,7 @@ class ConnectionChurn(Detector):
         super().__init__(traffic)
         self._work: BoundedDict[int, _Work] = BoundedDict(8192)
         # By client and broker: an instance has a connection to each broker that it needs.
-        self._brief: BoundedDict[tuple[tuple[str, str, str], str], _Brief] = BoundedDict(4096)
+        self._brief: BoundedDict[tuple[ClientIdentity, str], _Brief] = BoundedDict(4096)
 
     def request(self, conn: ClientConnection, exchange: Exchange) -> None:
         work = self._work.of(conn.number, _Work)
@@ -188,7 +188,7 @@ class ManyConnections(Detector):
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
-        self._open: BoundedDict[tuple[tuple[str, str, str], str], set[int]] = BoundedDict(4096)
+        self._open: BoundedDict[tuple[ClientIdentity, str], set[int]] = BoundedDict(4096)
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if conn.requests > 3:

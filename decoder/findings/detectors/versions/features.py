@@ -9,7 +9,7 @@ from ....schema import facts
 from ...engine.counters import BoundedDict
 from ...engine.detector import Detector
 from ...engine.finding import Severity
-from ...engine.traffic import ClientConnection, Traffic
+from ...engine.traffic import ClientConnection, ClientIdentity, Traffic
 from ...models.offered_versions import FETCH, METADATA, PRODUCE, OfferedVersions
 
 INIT_PRODUCER_ID = facts.api_key("InitProducerId")
@@ -46,8 +46,8 @@ class IdempotenceUnused(_Feature):
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
-        self._plain: BoundedDict[tuple[str, str, str], int] = BoundedDict()  # requests that were checked
-        self._idempotent: BoundedDict[tuple[str, str, str], bool] = BoundedDict()
+        self._plain: BoundedDict[ClientIdentity, int] = BoundedDict()  # requests that were checked
+        self._idempotent: BoundedDict[ClientIdentity, bool] = BoundedDict()
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         client = conn.identity
@@ -74,7 +74,7 @@ class IdempotenceUnused(_Feature):
         finding.count = count
         finding.seen = f"{conn.who} sent {count} Produce requests with acks=all and no producer id to {conn.where}"
 
-    def _is_plain(self, exchange: Exchange, client: tuple[str, str, str]) -> bool:
+    def _is_plain(self, exchange: Exchange, client: ClientIdentity) -> bool:
         message = exchange.request_view
         if message is None:
             return False
@@ -199,7 +199,7 @@ class _FetchFeature(_Feature):
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
-        self._fetches: BoundedDict[tuple[str, str, str], int] = BoundedDict()
+        self._fetches: BoundedDict[ClientIdentity, int] = BoundedDict()
 
     def counted(self, conn: ClientConnection) -> int:
         """One more fetch without the feature; how many there are."""
