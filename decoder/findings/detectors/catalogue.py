@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ..engine.detector import Detector
 from .cluster import contradictions, metadata, misrouted, partitions, throttling, unexplained
-from .fetching import fetch_limits, fetching, lagging, replicas, sessions
+from .fetching import fetching, lagging, replicas, sessions
 from .groups import assignments, commits, coordinators, membership, rebalances
 from .groups import refusals as group_refusals
-from .network import addresses, churn, coverage, latency, malformed, protocols, unanswered, undecodable
+from .network import addresses, churn, coverage, latency, malformed, protocols, unanswered
 from .network import refusals as network_refusals
 from .producing import batches, corrupt, fenced, idempotence, producing, resent, retries, transactions
 from .security import authentication, authorization
@@ -96,7 +96,7 @@ _DETECTORS: tuple[type[Detector], ...] = (
     fetching.EmptyFetchLoop,
     fetching.OffsetOutOfRange,
     fetching.FetchErrorLoop,
-    fetch_limits.BatchOverFetchLimit,
+    fetching.BatchOverFetchLimit,
     lagging.GrowingLag,
     lagging.StalledByTransaction,
     replicas.ReadReplicaBouncing,
@@ -121,7 +121,7 @@ _DETECTORS: tuple[type[Detector], ...] = (
     churn.UnusedConnections,
     churn.ManyConnections,
     churn.ClosedByBroker,
-    undecodable.Undecodable,
+    malformed.Undecodable,
     mixed.VersionOfAnotherBroker,
     contradictions.MetadataIgnored,
     contradictions.TopicRecreated,
