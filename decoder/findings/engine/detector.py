@@ -7,7 +7,7 @@ commonly known (versions offered, leaders, who the client is).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import Enum, auto
 from typing import Any, ClassVar
 
@@ -39,6 +39,8 @@ class Listener:
     id: ClassVar[str]
     apis: ClassVar[frozenset[int] | None] = None
     wanted: ClassVar[Wanted] = Wanted.ALL
+    dispatches: ClassVar[Mapping[str, str]] = {}
+    """By callback: the one that the class calls for it, with what a model makes of the event."""
 
     def __init__(self, traffic: Traffic) -> None:
         self.traffic = traffic
@@ -64,13 +66,10 @@ class Listener:
         """A connection ended (`conn.how`, `conn.by`)."""
 
     def handles(self, name: str) -> bool:
-        """Whether the callback `name` is overridden, and so must be called."""
-        return overrides(self, Listener, name)
-
-
-def overrides(listener: Listener, base: type[Listener], *names: str) -> bool:
-    """Whether a listener overrides one of these methods of `base`."""
-    return any(getattr(type(listener), name) is not getattr(base, name) for name in names)
+        """Whether the callback `name`, or the one it dispatches to, is overridden, and so must be called."""
+        names = {name, self.dispatches.get(name, name)}
+        kind = next(kind for kind in type(self).__mro__ if names & vars(kind).keys())
+        return kind is not Listener and "dispatches" not in vars(kind)
 
 
 class Model(Listener):

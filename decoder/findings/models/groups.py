@@ -5,10 +5,13 @@ One `Groups` per `Traffic` (`Groups.of`). The number of groups, members, rebalan
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 from ...connection.exchange import Exchange
 from ...schema import facts
 from ..engine.counters import BoundedDict
-from ..engine.detector import Detector, Model, overrides
+from ..engine.detector import Detector, Model
 from ..engine.traffic import ClientConnection, ClientIdentity, Cluster, Traffic
 from . import group_protocol
 from .group import Group, Member, Step
@@ -117,22 +120,15 @@ class Groups(Model):
         self.fetched[identity] = exchange.request_time_ns or 0
 
 
-_OF_CALLS = {"request": "asked", "done": "answered", "closed": "ended"}
-"""What a `GroupDetector` gets instead of exchanges."""
-
-
 class GroupDetector(Detector):
     """A detector that gets the calls of group members instead of exchanges."""
 
     apis = GROUP_APIS
+    dispatches: ClassVar[Mapping[str, str]] = {"request": "asked", "done": "answered", "closed": "ended"}
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
         self.groups = traffic.model(Groups)
-
-    def handles(self, name: str) -> bool:
-        own = _OF_CALLS.get(name)
-        return super().handles(name) if own is None else overrides(self, GroupDetector, name, own)
 
     def request(self, conn: ClientConnection, exchange: Exchange) -> None:
         call = self.groups.call

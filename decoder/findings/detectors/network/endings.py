@@ -5,14 +5,16 @@ Several detectors use this: one verdict per connection keeps one fault from beco
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum, auto
+from typing import ClassVar
 
 from ....connection.connection import Opaque, expects_no_response
 from ....connection.exchange import Exchange, State
 from ....schema import facts
 from ....wire.frame import Direction
 from ...engine.counters import BoundedDict
-from ...engine.detector import Detector, Model, Wanted, overrides
+from ...engine.detector import Detector, Model, Wanted
 from ...engine.traffic import ClientConnection, Traffic
 from .first_bytes import KEPT, TLS, announced, protocol
 
@@ -164,20 +166,14 @@ class Endings(Model):
         return (conn.client_host, conn.broker) in self._worked
 
 
-_OF_STARTS = {"stray": "unframed", "closed": "ended"}
-"""What an `EndingDetector` gets of a connection."""
-
-
 class EndingDetector(Detector):
     """A detector of connections that never worked: override `unframed` and `ended`."""
+
+    dispatches: ClassVar[Mapping[str, str]] = {"stray": "unframed", "closed": "ended"}
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
         self.endings = traffic.model(Endings)
-
-    def handles(self, name: str) -> bool:
-        own = _OF_STARTS.get(name)
-        return super().handles(name) if own is None else overrides(self, EndingDetector, name, own)
 
     def stray(self, conn: ClientConnection, opaque: Opaque) -> None:
         if self.endings.unframed is not None:

@@ -94,6 +94,9 @@ class UnsupportedVersion(Detector):
         if misfit is not None and misfit.outcome == "refused":
             self._report(conn, misfit)
 
+    def closed(self, conn: ClientConnection) -> None:
+        self._misfits.closed(conn)
+
     def _report(self, conn: ClientConnection, misfit: Misfit) -> None:
         exchange, check, _ = misfit
         why, remedy = self._reason(exchange, check)
