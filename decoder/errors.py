@@ -1,13 +1,15 @@
-"""What can be wrong with bytes, and with values to be written. Every error says where."""
+"""The errors of the decoder: one root, and those of bytes that are read and values that are written. Each says where."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ..errors import BarnabasError
+
+class DecoderError(ValueError):
+    """Root of all errors that the decoder raises for what it was given: bytes, values, schemas, filters, names."""
 
 
-class DecodeError(BarnabasError, ValueError):
+class DecodeError(DecoderError):
     """Bytes that do not fit the schema.
 
     ``api``/``version``: what was being read. ``path``: the field, in ``a.b[0].c`` form. ``offset``: bytes from the
@@ -73,7 +75,7 @@ class UnknownVersion(DecodeError):
     """A version outside of what the schema holds for this API."""
 
 
-class EncodeError(BarnabasError, ValueError):
+class EncodeError(DecoderError):
     """A value that cannot be written: ``path`` names the field."""
 
     def __init__(self, text: str, path: str = ""):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ...decoder import Exchange, State
 from ...decoder.codec.codec import decode_request_header
 from ...decoder.codec.decode import FAULTS
-from ...decoder.codec.skim import Skim, first_code, skim
+from ...decoder.codec.project import Skim, first_code, skim
 from ...decoder.codec.truncated_frame import first_error_in
 from ...decoder.connection.connection import expects_no_response, plausible_request
 from ...decoder.errors import DecodeError

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 
 from ...decoder import Direction, Exchange, State, Topics
 from ...decoder.codec import secrets
+from ...decoder.codec.project import Skim
 from ...decoder.codec.secrets import mask_token
-from ...decoder.codec.skim import Skim
 from ...decoder.connection.events import NEVER_ESTABLISHED
 from ...decoder.connection.peers import PeerInfo
 from ..pcap.flows import Closed, Flow, Opened

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...decoder import Connection, Direction, Exchange, RequestSeen
 from ...decoder.codec import secrets
 from ...decoder.codec.plan import API_VERSIONS
-from ...decoder.codec.skim import skim
+from ...decoder.codec.project import skim
 from ...decoder.connection.exchange import State
 from ...decoder.schema import facts
 from ..native.accelerator import native

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct as _struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -162,10 +162,7 @@ def guess_request(frame: bytes) -> Message | None:
         except DecodeError:
             return None
     try:
-        return read_message(nearest, frame, start, header)
-    except TrailingBytes as fault:
-        message: Message | None = fault.message
-        return message
+        return _complete(lambda: read_message(nearest, frame, start, header))
     except DecodeError:
         return None
 
@@ -192,15 +189,23 @@ def decode_response(frame: bytes, *, api_key: int, api_version: int) -> Message:
     return read_message(of, frame, start, header)
 
 
+def read_request(frame: bytes) -> Message:
+    """As `decode_request`; bytes left over behind the end are no error, and stand in `Message.trailing`."""
+    return _complete(lambda: decode_request(frame))
+
+
 def read_response(frame: bytes, *, api_key: int, api_version: int) -> Message:
-    """A response as clients read it: bytes left over behind its end do not matter."""
+    """As `decode_response`; bytes left over behind the end are no error (to clients neither), and stand in `Message.trailing`."""
+    return _complete(lambda: decode_response(frame, api_key=api_key, api_version=api_version))
+
+
+def _complete(decode: Callable[[], Message]) -> Message:
     try:
-        return decode_response(frame, api_key=api_key, api_version=api_version)
+        return decode()
     except TrailingBytes as fault:
-        if fault.message is None:
+        if not isinstance(fault.message, Message):
             raise
-        message: Message = fault.message
-        return message
+        return fault.message
 
 
 def _leads_with(frame: bytes, start: int, code: int) -> bool:
@@ -278,4 +283,6 @@ __all__ = [
     "guess_request",
     "header_version",
     "peek_request",
+    "read_request",
+    "read_response",
 ]

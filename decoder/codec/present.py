@@ -12,7 +12,11 @@ from itertools import islice
 from typing import Any
 
 from .. import embedded, records
+from ..errors import DecodeError
+from ..records.batch import HEADER_SIZE
 from ..values import SchemaSource, view
+from ..wire.frame import Direction
+from .codec import decode_request_header
 from .encode import TOPIC_NAME
 from .message import AS_IT_IS, Message, jsonable
 from .plan import StructPlan
@@ -200,3 +204,46 @@ def payloads(message: Message, request: Message | None = None, values: bool = Fa
         return []
     found = islice(embedded.of(message, request), MOST_PAYLOADS)
     return [{"path": p.path, "kind": p.kind, "fields": jsonable(p.fields)} for p in found]
+
+
+# --- what of a frame is payload of records --------------------------------------------------------------------
+
+Range = tuple[int, int]
+_MESSAGE_HEAD = {0: 18, 1: 26}  # offset, size, CRC, magic, attributes, and in magic 1 the timestamp
+
+
+def payload_ranges(direction: Direction, api: str, frame: bytes, message: Message | None) -> list[Range]:
+    """Where in the frame records say something, from the first byte behind each batch's header. `message`: the frame
+    decoded; None if it cannot be: then everything behind its header may say something."""
+    if api not in RECORD_APIS:
+        return []
+    if message is None:
+        return [(_body_start(frame, direction), len(frame))]
+    found: list[Range] = []
+    for path, _, end in message.map():
+        value = message[path] if path.rpartition(".")[2] in ("records", "unaligned_records") else None
+        if isinstance(value, bytes):
+            found += [(end - len(value) + low, end - len(value) + high) for low, high in _in_area(value)]
+    return found
+
+
+def _body_start(frame: bytes, direction: Direction) -> int:
+    if direction is Direction.RESPONSE:
+        return 4
+    try:
+        return decode_request_header(frame)[1]
+    except DecodeError:
+        return 8
+
+
+def _in_area(data: bytes) -> list[Range]:
+    found: list[Range] = []
+    end = 0
+    try:
+        for entry in records.batches(data):
+            head = 17 if isinstance(entry, records.Partial) else _MESSAGE_HEAD.get(entry.magic, HEADER_SIZE)
+            found.append((min(entry.start + head, entry.end), entry.end))
+            end = entry.end
+    except records.RecordsError:
+        found.append((end, len(data)))
+    return found

@@ -9,26 +9,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
-from ..errors import EncodeError
+from ..errors import DecodeError, EncodeError
 from ..native.accelerator import description, native
+from ..schema import facts
 from .decode import FAULTS, python_decoder
 from .message import Message, is_error_code, shown_value
 from .plan import FieldPlan, Plan, StructPlan, plan
 from .walk import Walker
 
 Projection = Callable[[bytes], dict[str, Any]]
+Reader = Callable[[bytes, int], tuple[tuple[list[Any], ...], int]]
 
 
 @cache
-def _cached(of: Plan, paths: tuple[str, ...]) -> Callable[[bytes, int], tuple[tuple[list[Any], ...], int]]:
+def reader(of: Plan, paths: tuple[str, ...]) -> Reader:
+    """A function from a frame and the place of its body to the values at `paths`, a list per path, and where the body ends;
+    raises one of `decode.FAULTS`."""
     plain = [path.replace("[*]", "") for path in paths]
     if native is not None:
-        reader: Callable[[bytes, int], tuple[tuple[list[Any], ...], int]] = native.Reader(
+        made: Reader = native.Reader(
             description(of.root, {path: number for number, path in enumerate(plain)}), len(plain)
         )
-        return reader
+        return made
     read = python_decoder(of)
     steps = [_steps(of.root, path) for path in plain]
 
@@ -37,12 +41,6 @@ def _cached(of: Plan, paths: tuple[str, ...]) -> Callable[[bytes, int], tuple[tu
         return tuple(_collect(values, way) for way in steps), end
 
     return projected
-
-
-def reader(of: Plan, paths: tuple[str, ...]) -> Callable[[bytes, int], tuple[tuple[list[Any], ...], int]]:
-    """A function from a frame and the place of its body to the values at `paths`, a list per path, and where the body ends;
-    raises one of `decode.FAULTS`."""
-    return _cached(of, paths)
 
 
 def _steps(plan_: StructPlan, path: str) -> list[tuple[int, bool]]:
@@ -99,16 +97,16 @@ def project(kind: str, api_key: int, api_version: int, paths: Iterable[str]) -> 
     apart = nested or len(set(plain)) < len(plain)
     groups = [(path,) for path in asked] if apart else [asked]
 
-    readers = [_cached(of, group) for group in groups if group]
+    readers = [reader(of, group) for group in groups if group]
     # Few values need another form than they have in the plan: only those are gone through.
     as_is = all(through and f.struct is None and f.type != "uuid" and not f.array for f, through in fields)
 
     if len(asked) == 1 and as_is:
-        path, reader = asked[0], readers[0]
+        path, only = asked[0], readers[0]
 
         def read_one(data: bytes) -> dict[str, Any]:
             try:
-                return {path: reader(data, 0)[0][0]}
+                return {path: only(data, 0)[0][0]}
             except FAULTS:
                 raise Walker(of, data).explain() from None
 
@@ -116,7 +114,7 @@ def project(kind: str, api_key: int, api_version: int, paths: Iterable[str]) -> 
 
     def read(data: bytes) -> dict[str, Any]:
         try:
-            lists = [found for reader in readers for found in reader(data, 0)[0]]
+            lists = [found for each in readers for found in each(data, 0)[0]]
         except FAULTS:
             raise Walker(of, data).explain() from None
         if as_is:
@@ -134,7 +132,7 @@ def values_at(of: Plan, data: bytes, position: int, paths: tuple[str, ...]) -> t
     if not paths:
         return ()
     try:
-        return _cached(of, paths)(data, position)[0]
+        return reader(of, paths)(data, position)[0]
     except FAULTS:
         raise Walker(of, data, position).explain() from None
 
@@ -161,3 +159,43 @@ def _error_paths(struct: StructPlan, prefix: str) -> Iterator[str]:
             yield from _error_paths(field.struct, f"{prefix}{field.name}.")
         elif is_error_code(field):
             yield prefix + field.name
+
+
+# --- skimming: whether a message can be read, where it ends and its first error code; no values are made of it ------
+
+Skimmed = tuple[tuple[list[int], ...], int]
+
+
+class Skim(NamedTuple):
+    """How the messages of one kind, API and version are skimmed.
+
+    `read(data, position)` gives lists of codes and where the body that starts at `position` ends, or raises one of
+    `decode.FAULTS`. The codes: of a response its error codes, one list per field, shallow fields first; of a Produce
+    request its acks.
+    """
+
+    header_version: int
+    read: Callable[[bytes, int], Skimmed]
+
+
+@cache
+def skim(kind: str, api_key: int, api_version: int) -> Skim | None:
+    """The skim of `kind` "request" or "response"; None for an API or version that is not known."""
+    try:
+        of = plan(kind, api_key, api_version)
+    except DecodeError:
+        return None
+    if kind == "response":
+        paths = error_paths(of)
+    else:
+        paths = ("acks",) if api_key == facts.api_key("Produce") else ()
+    return Skim(of.header_version, reader(of, paths))
+
+
+def first_code(skimmed: Skimmed) -> int:
+    """The first code that is not 0, or 0."""
+    for codes in skimmed[0]:
+        for code in codes:
+            if code:
+                return code
+    return 0

@@ -7,13 +7,13 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from ..codec import secrets
-from ..codec.codec import decode_request, decode_response, guess_request
+from ..codec.codec import guess_request, read_request, read_response
 from ..codec.message import Message
 from ..codec.message_view import MessageView
 from ..codec.present import Presenter, payloads
 from ..codec.project import first_error
 from ..codec.truncated_frame import first_error_in
-from ..errors import BadUtf8, DecodeError, TrailingBytes, UnknownVersion
+from ..errors import BadUtf8, DecodeError, UnknownVersion
 from ..schema import facts
 from ..wire.frame import Direction
 from .peers import PeerInfo
@@ -240,12 +240,8 @@ class Exchange:
     def _read(self, which: int) -> Message | None:
         try:
             if which == 0:
-                return decode_request(self.request or b"")
-            return decode_response(self.response or b"", api_key=self.api_key, api_version=self.api_version)
-        except TrailingBytes as fault:
-            # All fields are there; what is left over is reported as surplus, not as undecoded.
-            message: Message | None = fault.message
-            return message
+                return read_request(self.request or b"")
+            return read_response(self.response or b"", api_key=self.api_key, api_version=self.api_version)
         except DecodeError as fault:
             self._faults[which] = fault
             return None

@@ -6,16 +6,19 @@ given as ``{"unreadable": text}``: that is a finding, not an end. Nothing is ope
 
 from __future__ import annotations
 
+import ipaddress
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from .. import records
+from ..codec.codec import read_request, read_response
 from ..codec.message import Message
+from ..codec.secrets import shown
 from ..errors import DecodeError
 from ..schema import facts
-from . import envelope, groups, sasl, telemetry, topics
-from .payload import Payload
+from . import groups, sasl, telemetry, topics
+from .payload import Payload, decode, fields_of, leading_int16
 
 TopicNames = Mapping[uuid.UUID, str]
 
@@ -199,13 +202,13 @@ def _authenticate(message: Message, _: Message | None, __: TopicNames) -> Iterat
 def _envelope_request(message: Message, _: Message | None, __: TopicNames) -> Iterator[Payload]:
     fields = message.to_dict()
     inner = fields["request_data"] or b""
-    yield from _opened("request_data", "request", lambda: envelope.described(envelope.inner_request(inner)))
+    yield from _opened("request_data", "request", lambda: _message(read_request(inner)))
     who = fields["request_principal"]
     if who:
-        yield from _opened("request_principal", "principal", lambda: envelope.principal(who))
-    address = envelope.host(fields["client_host_address"] or b"")
-    if address:
-        yield Payload("client_host_address", "address", {"address": address})
+        yield from _opened("request_principal", "principal", lambda: _principal(who))
+    address = fields["client_host_address"] or b""
+    if len(address) in (4, 16):
+        yield Payload("client_host_address", "address", {"address": str(ipaddress.ip_address(address))})
 
 
 def _envelope_response(message: Message, request: Message | None, _: TopicNames) -> Iterator[Payload]:
@@ -213,10 +216,29 @@ def _envelope_response(message: Message, request: Message | None, _: TopicNames)
     if not data or request is None or (request.plan.kind, request.api_key) != ("request", message.api_key):
         return
     try:
-        asked = envelope.inner_request(request["request_data"] or b"")
+        asked = read_request(request["request_data"] or b"")
     except DecodeError:
         return  # the request's own payload says so
-    yield from _opened("response_data", "response", lambda: envelope.described(envelope.inner_response(data, asked)))
+    key, version = asked.api_key, asked.api_version
+    yield from _opened("response_data", "response", lambda: _message(read_response(data, api_key=key, api_version=version)))
+
+
+def _message(message: Message) -> dict[str, Any]:
+    """A message inside an Envelope (KIP-590), secrets masked."""
+    return {
+        "api": message.api,
+        "api_key": message.api_key,
+        "api_version": message.api_version,
+        "header": message.header,
+        "body": shown(message),
+    }
+
+
+def _principal(data: bytes) -> dict[str, Any]:
+    """Who sent the forwarded request; DecodeError if a principal builder other than Kafka's own wrote it.
+    Source: Kafka's DefaultKafkaPrincipalBuilder (int16 version, DefaultPrincipalData)."""
+    version = leading_int16(data, "DefaultPrincipalData")
+    return {"version": version, **fields_of(decode("DefaultPrincipalData", version, data, 2))}
 
 
 def _telemetry(message: Message, _: Message | None, __: TopicNames) -> Iterator[Payload]:

@@ -11,6 +11,7 @@ import struct
 import uuid
 from collections.abc import Iterator
 from functools import cache
+from typing import Any
 
 from ..codec.decode import Bad, uvarint
 from ..codec.plan import extra_plan
@@ -21,6 +22,7 @@ from ..records.batch import CRC_FROM, HEADER_SIZE
 from ..reference.settings import holds_credentials, holds_no_credentials
 from ..schema import facts
 from ..schema.notation import Definition
+from .payload import HIDDEN
 
 TOPIC = "__cluster_metadata"
 TOPIC_ID = uuid.UUID(int=1)
@@ -41,6 +43,14 @@ _MASK = b"*"
 def secret_setting(name: object, value: object) -> bool:
     """Whether the setting of a ConfigRecord may be a credential."""
     return not holds_no_credentials(str(name)) or holds_credentials(str(value))
+
+
+def hide_fields(record: str, fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a metadata record with its credentials replaced."""
+    hidden = SECRET_FIELDS.get(record, ())
+    if record == "ConfigRecord" and not secret_setting(fields.get("name"), fields.get("value")):
+        hidden = ()
+    return {name: HIDDEN if name in hidden and value else value for name, value in fields.items()}
 
 
 @cache

@@ -14,6 +14,9 @@ from ..errors import Truncated, UnknownApi
 from ..schema import facts
 from ..schema.notation import Definition
 
+HIDDEN = "********"
+"""Stands for a secret of any length."""
+
 
 class Payload(NamedTuple):
     """An opened payload: where its bytes stand, what it is, and what it says.

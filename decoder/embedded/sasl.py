@@ -13,7 +13,8 @@ import json
 import re
 from typing import Any
 
-from .masking import HIDDEN, sensitive
+from ..reference.settings import SENSITIVE
+from .payload import HIDDEN
 
 _GS2 = re.compile(r"(?P<binding>[ny]|p=[A-Za-z0-9.-]+),(?:a=(?P<authzid>[^,]*))?,(?P<rest>.*)", re.S)
 _NONCE = r"[!-+\--~]+"
@@ -85,7 +86,7 @@ def _oauth(text: str) -> dict[str, Any] | None:
         "authzid": head["authzid"] or "",
         "scheme": scheme if scheme.lower() == "bearer" else HIDDEN,
         "token": HIDDEN,
-        "extensions": {name: HIDDEN if sensitive(name) else value for name, value in pairs.items()},
+        "extensions": {name: HIDDEN if SENSITIVE.search(name) else value for name, value in pairs.items()},
     }
 
 
@@ -113,7 +114,7 @@ def _scram(text: str) -> dict[str, Any] | None:
             "authzid": _unescaped(head["authzid"] or ""),
             "username": _unescaped(first["user"]),
             "nonce_length": len(first["nonce"]),
-            "extensions": {name: HIDDEN if sensitive(name) and value != "true" else value for name, value in pairs},
+            "extensions": {name: HIDDEN if SENSITIVE.search(name) and value != "true" else value for name, value in pairs},
         }
     if found := _SERVER_FIRST.fullmatch(text):
         return {

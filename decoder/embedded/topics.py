@@ -14,8 +14,7 @@ from typing import Any
 from ..errors import DecodeError, UnknownApi, UnknownVersion
 from ..schema import facts
 from ..schema.notation import Definition
-from .masking import masked
-from .metadata_log import TOPIC_ID, record_head, types
+from .metadata_log import TOPIC_ID, hide_fields, record_head, types
 from .payload import decode, fields_of, leading_int16, newest
 
 COORDINATORS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
@@ -78,7 +77,7 @@ def _coordinator_record(topic: str, key: bytes, value: bytes | None) -> dict[str
 
 def _metadata_record(topic: str, value: bytes) -> dict[str, Any]:
     name, version, body = record_head(value, types(f"embedded/{topic.strip('_')}"), topic)
-    return {"type": name, "version": version, "value": masked(name, fields_of(decode(name, version, value, body)))}
+    return {"type": name, "version": version, "value": hide_fields(name, fields_of(decode(name, version, value, body)))}
 
 
 def of_control(key: bytes | None, value: bytes | None) -> dict[str, Any] | None:

@@ -6,9 +6,9 @@
     wanted.needs, wanted.request_only, wanted.apis()
     wanted.tree                 # what it means, typed and immutable (`tree`), for other back ends
 
-Text becomes tokens (`lexer`), a tree of what was written (`parser`, `syntax`), and a tree of what it means (`check`,
-`tree`; `fields` is the catalogue, `paths` and `places` are derived from the schema). Back ends are `evaluate` for exchanges
-and `columns` for the index of a recording. `completion` helps while a filter is typed.
+`language` turns text into tokens (`lexer`), a syntax tree (`parser`) and a tree of typed tests (`check`, `tree`; `fields` is the
+catalogue, `paths` and `entities` are derived from the schema). Back ends are `evaluate` for exchanges and `columns` for the
+index of a recording. `completion` helps while a filter is typed.
 """
 
 from .columns import Columns, ColumnTest, Layout

@@ -1,5 +1,5 @@
-"""What a filter can be true of, without looking at any exchange: the APIs it is about, whether the request alone decides
-it, and the part of it that index columns can answer."""
+"""What a filter's tree alone says: the APIs that it can match, whether the request decides it, and the part of it that index
+columns decide."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .predicates import predicate
 
 INDEX_ONLY = frozenset({Need.INDEX})
 COLUMNS = frozenset({Need.INDEX, Need.CONNECTION})
-"""What is known without reading an exchange: its record in the index, and what its connection has said of its ends."""
+"""What is known without reading an exchange: its record in the index, and the peer info of its connection."""
 
 
 class Apis(NamedTuple):
@@ -119,11 +119,11 @@ def first_needing_response(node: tree.Node) -> Test | tree.Search | None:
 
 
 COMPLETED_ONLY = frozenset({"pending", "no_response", "orphan", "cut", "carried", "changed", "noted", "rule"})
-"""Fields of exchanges that have come to their end, or of recordings: where a message is just passing they say nothing."""
+"""Fields of completed or recorded exchanges; of a message in transit they are not known."""
 
 
 def first_completed_only(node: tree.Node) -> str | None:
-    """The first field that only says something of what is over; None if there is none."""
+    """The first field of `COMPLETED_ONLY`; None if there is none."""
     for leaf in sorted(leaves(node), key=lambda leaf: leaf.start):
         if isinstance(leaf, tree.Search):
             continue
@@ -135,12 +135,12 @@ def first_completed_only(node: tree.Node) -> str | None:
 
 
 def names_topics(node: tree.Node) -> bool:
-    """Whether it takes the names of topics to decide it, which newer messages give as ids alone."""
+    """Whether topic names are needed to decide it, where newer messages have ids alone."""
     return any(isinstance(leaf, tree.Search) or leaf.field.name == "topic" for leaf in leaves(node))
 
 
 def needs_now(node: tree.Node) -> bool:
-    """Whether it takes to know what time it is."""
+    """Whether the current time is needed to decide it."""
     return any(
         isinstance(leaf, Test)
         and leaf.op is not Op.TRUE

@@ -327,7 +327,7 @@ def _vector_clock(zone: tzinfo | None) -> Callable[[Any], Any]:
 
 
 class ColumnTest:
-    """A filter ready for the records of one index. `node` must need the index only (see `scope.index_part`)."""
+    """A filter ready for the records of one index. `node` must need the index only (see `analysis.index_part`)."""
 
     def __init__(self, node: tree.Node, columns: Columns, zone: tzinfo | None = None, now: Now | None = None) -> None:
         self._node, self._columns, self._zone, self._now = node, columns, zone, now

@@ -43,12 +43,12 @@ class Filter:
         return evaluate.function(self.tree, self.zone, self.now)
 
     def part_test(self) -> Callable[[Exchange, MessagePart], bool]:
-        """Whether it is true of an exchange if it were about this part of a message alone: which ones are meant."""
+        """A test whether it would be true of an exchange that held this part of a message alone."""
         return evaluate.part_test(self.tree, self.zone, self.now)
 
     @cached_property
     def needs(self) -> frozenset[Need]:
-        """What must be read: the index, requests, responses, what the connection has said of its ends."""
+        """What must be read: the index, requests, responses, the peer info of the connection."""
         return needs(self.tree)
 
     @property
@@ -58,7 +58,7 @@ class Filter:
 
     @property
     def columns_only(self) -> bool:
-        """Whether the index and what connections have said of their ends answer it: `columns` then tells all."""
+        """Whether the index and the peer info of connections decide it: `columns` then needs nothing else."""
         return self.needs <= analysis.COLUMNS
 
     @cached_property
@@ -76,8 +76,8 @@ class Filter:
 
     @cached_property
     def completed_only(self) -> str | None:
-        """The first field of it that only says something of exchanges that are over, not of messages that are just passing
-        (such as `pending`, `changed`, `rule`); None if there is none."""
+        """Its first field that is only known of completed or recorded exchanges, not of messages in transit (`pending`, `changed`,
+        `rule` ...); None if there is none."""
         return analysis.first_completed_only(self.tree)
 
     @cached_property
@@ -90,7 +90,7 @@ class Filter:
 
     @cached_property
     def fast_reject(self) -> FastReject | None:
-        """When it is surely false, whatever else is in request and response; None if that cannot be said simply."""
+        """The condition under which it is false whatever else is in request and response; None if there is no simple one."""
         return fast_reject(self.tree)
 
     @cached_property
@@ -100,12 +100,12 @@ class Filter:
 
     @cached_property
     def needs_now(self) -> bool:
-        """Whether it takes `now` to decide it."""
+        """Whether `now` is needed to decide it."""
         return analysis.needs_now(self.tree)
 
     @cached_property
     def index_part(self) -> Node | None:
-        """What columns can answer of it: true wherever the filter is. None: nothing. See `columns_only`."""
+        """The part that index columns decide: true wherever the filter is. None: no part. See `columns_only`."""
         return analysis.index_part(self.tree)
 
     def columns(self, columns: Columns) -> ColumnTest | None:
@@ -114,7 +114,7 @@ class Filter:
         return None if part is None else ColumnTest(part, columns, self.zone, self.now)
 
     def at(self, now: Callable[[], int] | int) -> Filter:
-        """The same filter with another time that it is."""
+        """The same filter at another time."""
         return Filter(self.text, self.tree, self.zone, _stopped(now) if isinstance(now, int) else now)
 
 

@@ -1,8 +1,8 @@
-"""Responses that a filter cannot be true of, seen without decoding them: quick, and with few errors, most are.
+"""Responses that a filter cannot match, found without decoding them.
 
-A filter that asks what the response says mostly asks for something unusual: an error, a throttle time, a long latency. So
-it is asked once what it says of an exchange whose response says nothing of the kind. If that is "false" whatever the rest of
-the exchange is, a look at those few fields settles most responses.
+A filter over responses mostly looks for something unusual: an error, a throttle time, a long latency. So the filter is
+evaluated once for a response without any of these. If it is false whatever else is in the exchange, those few fields reject
+most responses.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _CODES = frozenset({"err", "errors", "partition.err", "topic.err"})
 
 @dataclass
 class FastReject:
-    """The filter is false if all of this is so. `errors`: every error code is 0; `throttle`: the throttle time is; the latency
-    is not above `latency` (nanoseconds), the response's size not above `size`."""
+    """A condition under which a filter is false: with `errors` every error code is 0, with `throttle` the throttle time is 0,
+    the latency is at most `latency` (nanoseconds) and the response's size at most `size` (bytes)."""
 
     errors: bool = False
     throttle: bool = False
@@ -32,7 +32,7 @@ class FastReject:
     size: int = ANY
 
     def both(self, other: FastReject) -> FastReject:
-        """What it takes for two filters to be false."""
+        """The condition under which two filters are false."""
         return FastReject(
             self.errors or other.errors,
             self.throttle or other.throttle,
@@ -42,16 +42,16 @@ class FastReject:
 
 
 def fast_reject(node: tree.Node) -> FastReject | None:
-    """When a filter is surely false; None if that cannot be said so simply."""
-    asked = _Asked()
-    return asked.of if asked.value(node) is False else None
+    """The condition under which a filter is false; None if there is no such simple one."""
+    found = _Evaluation()
+    return found.condition if found.value(node) is False else None
 
 
 @dataclass
-class _Asked:
-    """Finds the value of a filter for quiet responses (None: it depends), and what it takes to be quiet."""
+class _Evaluation:
+    """Evaluates a filter for ordinary responses (None: it depends) and collects what makes a response ordinary."""
 
-    of: FastReject = field(default_factory=FastReject)
+    condition: FastReject = field(default_factory=FastReject)
 
     def value(self, node: tree.Node) -> bool | None:
         if isinstance(node, Test):
@@ -83,11 +83,11 @@ class _Asked:
         return None if passes else test.negated
 
     def pair(self, term: tree.Node) -> bool | None:
-        """Whether there is a topic-partition of which all this is true."""
+        """Whether some topic-partition passes all of these tests."""
         if isinstance(term, tree.And | tree.Or):
             values = [self.pair(each) for each in term.terms]
-            fast_reject = False in values if isinstance(term, tree.And) else set(values) == {False}
-            return False if fast_reject else None
+            never = False in values if isinstance(term, tree.And) else set(values) == {False}
+            return False if never else None
         assert isinstance(term, Test)
         passes = self.zero(term)
         return False if passes is not None and passes is term.negated else None
@@ -101,30 +101,30 @@ class _Asked:
 
     def is_read(self, of: Field | Path) -> bool:
         if of.name == "throttle" or (isinstance(of, Path) and of.name == "resp.throttle_time_ms"):
-            self.of.throttle = True
+            self.condition.throttle = True
             return True
         if of.name in _CODES or of.name == "retriable":
-            self.of.errors = True
+            self.condition.errors = True
             return True
         if isinstance(of, Path) and of.side == "response" and of.kind is Kind.ERROR and not of.array:
-            self.of.errors = True
+            self.condition.errors = True
             return True
         return False
 
     def bound(self, test: Test) -> bool | None:
-        """A test that only what is above some bound passes is false of all below."""
+        """A test that only values above some bound pass is false below it."""
         least = None if test.negated else _least(test)
         if least is None or least <= 0:
             return None
         if test.field.name == "latency":
-            self.of.latency = min(self.of.latency, least - 1)
+            self.condition.latency = min(self.condition.latency, least - 1)
         else:
-            self.of.size = min(self.of.size, least - 1)
+            self.condition.size = min(self.condition.size, least - 1)
         return False
 
 
 def _least(test: Test) -> int | None:
-    """The least whole number that may pass."""
+    """The least whole number that may pass; None if there is no bound."""
     value = test.value
     if test.op is Op.IN and isinstance(value, tuple):
         lows = [each.low if isinstance(each, Span) else each for each in value]

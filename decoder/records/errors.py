@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ...errors import BarnabasError
+from ..errors import DecoderError
 
 
-class RecordsError(BarnabasError, ValueError):
+class RecordsError(DecoderError):
     """Base of everything `decoder.records` raises for bytes it cannot read.
 
     `text` is the plain sentence, `offset` the byte it speaks of (None when the compression library did not

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import takewhile
 
-from ...errors import BarnabasError
 from ..codec.plan import snake_case
+from ..errors import DecoderError
 from ..schema import facts
 from ..schema.notation import NO_VERSIONS, Definition, Field, Versions
 from . import releases
@@ -119,7 +119,7 @@ class SettingText:
 Explanation = ErrorText | ApiText | KipText | SettingText
 
 
-class UnknownTerm(BarnabasError, KeyError):
+class UnknownTerm(DecoderError, KeyError):
     """Nothing is known by that name; `near` holds the nearest names."""
 
     def __init__(self, word: str, near: tuple[str, ...]) -> None:

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...errors import BarnabasError
 from ..codec.plan import StructPlan, compile_plan
+from ..errors import DecoderError
 from .notation import ALL_VERSIONS, NO_VERSIONS, PRIMITIVES, Definition, Field, Versions, write
 
 # Kafka's definition types -> the notation's kinds. What stands in records is data with a key and the topic's name.
@@ -38,7 +38,7 @@ _TOPICS = {
 }
 
 
-class ImportProblem(BarnabasError, ValueError):
+class ImportProblem(DecoderError):
     """A definition file cannot be understood; the text names the file and the reason."""
 
 

@@ -22,14 +22,14 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from ...errors import BarnabasError
+from ..errors import DecoderError
 
 PRIMITIVES = frozenset(
     {"bool", "int8", "int16", "uint16", "int32", "uint32", "int64", "float64", "uuid", "string", "bytes", "records"}
 )
 
 
-class NotationError(BarnabasError, ValueError):
+class NotationError(DecoderError):
     """A line of a schema file cannot be read; ``line`` is its 1-based number."""
 
     def __init__(self, source: str, line: int, text: str):

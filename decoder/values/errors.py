@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ...errors import BarnabasError
+from ..errors import DecoderError
 
 
-class SchemaError(BarnabasError, ValueError):
+class SchemaError(DecoderError):
     """A schema cannot be had or understood; the text says what to do."""
 
 

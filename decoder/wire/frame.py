@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterator
 from enum import IntEnum
 
-from ...errors import BarnabasError
+from ..errors import DecoderError
 
 MAX_FRAME = 512 * 1024 * 1024
 """Larger sizes are taken for damage or for another protocol. Brokers refuse requests over 100 MiB by default
@@ -26,7 +26,7 @@ class Direction(IntEnum):
         return Direction(1 - self)
 
 
-class FramingError(BarnabasError, ValueError):
+class FramingError(DecoderError):
     """The stream is not Kafka's framing; the text says what it looks like."""
 
 

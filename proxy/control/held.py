@@ -11,10 +11,9 @@ from typing import Any
 
 from ... import decoder
 from ...decoder.codec.message import Message
-from ...decoder.codec.present import RECORD_APIS, present
+from ...decoder.codec.present import RECORD_APIS, Range, payload_ranges, present
 from ...decoder.codec.secrets import MASK, mask
 from ...decoder.schema import facts
-from ...decoder.wire.payload_bytes import Range, payload_ranges
 from ...plugins.answers import error_response
 from .async_channel import CommandFailed
 

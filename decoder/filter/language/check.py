@@ -1,4 +1,4 @@
-"""From `syntax` to `tree`: names are looked up, values are typed, and tests about topic-partitions brought together."""
+"""From the syntax tree to the tree of typed tests: names are looked up, values get types, tests about topic-partitions are joined."""
 
 from __future__ import annotations
 

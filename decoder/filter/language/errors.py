@@ -6,12 +6,12 @@ import difflib
 import unicodedata
 from collections.abc import Iterable
 
-from ....errors import BarnabasError
+from ...errors import DecoderError
 
 _MARGIN = 50
 
 
-class FilterError(BarnabasError, ValueError):
+class FilterError(DecoderError):
     """`message` says what is wrong and what is possible; it concerns ``text[start:end]``."""
 
     def __init__(self, message: str, text: str, start: int, end: int | None = None) -> None:

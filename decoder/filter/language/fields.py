@@ -1,6 +1,6 @@
 """The catalogue: every field that a filter can name, its type, its meaning and what it takes to know it.
 
-Where a field's values stand in requests and responses is not written here: `places` derives it from the schema.
+Where a field's values stand in requests and responses is not written here: `entities` derives it from the schema.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _BOTH = _REQUEST | _RESPONSE
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field. `asked`: it is known as soon as the request is, though what the response adds may be missing."""
+    """One field. `known_at_request`: it is known as soon as the request is, though what the response adds may be missing."""
 
     name: str
     kind: Kind

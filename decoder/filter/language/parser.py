@@ -1,4 +1,4 @@
-"""From tokens to `syntax`, by recursive descent."""
+"""From tokens to a `SyntaxNode`, by recursive descent."""
 
 # or    := and (("or" | "||") and)*
 # and   := not (("and" | "&&") not)*

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from ....errors import BarnabasError
+from ...errors import DecoderError
 
 MAX_PATTERN = 1000
 WORK = 1 << 24
@@ -55,7 +55,7 @@ def within(seconds: float, clock: Callable[[], float]) -> Iterator[None]:
         _Deadline.at, _Deadline.clock = before
 
 
-class PatternError(BarnabasError, ValueError):
+class PatternError(DecoderError):
     """A pattern that is none, or one that could take for ever."""
 
 

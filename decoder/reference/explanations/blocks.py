@@ -16,13 +16,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ....errors import BarnabasError
+from ...errors import DecoderError
 
 _HEAD = re.compile(r"@?[A-Za-z0-9][A-Za-z0-9_.-]*")
 _FIELD = re.compile(r"  ([a-z]+)(?: ([A-Za-z0-9_-]+))?:(?: (\S.*))?")
 
 
-class BlockError(BarnabasError, ValueError):
+class BlockError(DecoderError):
     """A file of explanations cannot be read; `line` and `column` count from 1."""
 
     def __init__(self, source: str, line: int, column: int, text: str) -> None:

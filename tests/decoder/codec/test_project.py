@@ -8,7 +8,7 @@ import pytest
 from barnabas import decoder
 from barnabas.decoder.codec.decode import FAULTS
 from barnabas.decoder.codec.plan import plan
-from barnabas.decoder.codec.project import _cached, _collect, _steps
+from barnabas.decoder.codec.project import reader, _collect, _steps
 from barnabas.decoder.native import accelerator
 
 
@@ -84,4 +84,4 @@ def test_accelerator_and_python_project_alike(every_triple, generator):
                 slow = _collect(python_decoder(of)(data, 0)[0], _steps(of.root, path.replace("[*]", "")))
             except FAULTS:
                 continue  # a string that is not UTF-8 is not noticed where it is passed over
-            assert _cached(of, (path,))(data, 0)[0][0] == slow, (triple, path, data.hex())
+            assert reader(of, (path,))(data, 0)[0][0] == slow, (triple, path, data.hex())

@@ -13,7 +13,7 @@ from textual.app import App
 from ....captures import Row
 from ....captures.export.dump import masked
 from ....decoder import Direction, Exchange
-from ....decoder.wire.payload_bytes import payload_ranges
+from ....decoder.codec.present import payload_ranges
 from ...safe import fit, visible
 from ..dialogs.dialogs import Pick
 from ..model.columns import Column
