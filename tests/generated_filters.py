@@ -7,7 +7,7 @@ from typing import Any
 
 from barnabas import decoder
 from barnabas.decoder import Exchange, State, Topics
-from barnabas.decoder.connection.peers import PeerInfo
+from barnabas.decoder.connection.api_versions import PeerInfo
 from barnabas.decoder.filter import FIELDS, Field, Kind
 from barnabas.decoder.filter.language.fields import NUMBERS
 from barnabas.decoder.schema import facts

@@ -12,8 +12,8 @@ from ...decoder import Direction, Exchange, State, Topics
 from ...decoder.codec import secrets
 from ...decoder.codec.project import Skim
 from ...decoder.codec.secrets import mask_token
+from ...decoder.connection.api_versions import PeerInfo
 from ...decoder.connection.events import NEVER_ESTABLISHED
-from ...decoder.connection.peers import PeerInfo
 from ..pcap.flows import Closed, Flow, Opened
 from ..pcap.packet_comments import BOTH_LEGS, MARK
 from ..pcap.packets import MAX_PAYLOAD, show_address

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from ...decoder import Exchange, Topics
-from ...decoder.connection.peers import PeerInfo
+from ...decoder.connection.api_versions import PeerInfo
 from ...decoder.filter import ColumnTest, Filter, Layout, Need
 from ...decoder.filter.entities import apis as apis_with
 from ...decoder.schema import facts

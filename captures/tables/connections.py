@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ...decoder import Exchange, ExchangeDone, RequestSeen, State
+from ...decoder.connection.api_versions import PeerInfo
 from ...decoder.connection.events import Closed, ConnectionEvent, Missing, NonKafkaData, Opened
-from ...decoder.connection.peers import PeerInfo
 from ...decoder.schema import facts
 from ..reading.capture import Capture
 from ..reading.segment_map import IndexMismatch, SegmentMap

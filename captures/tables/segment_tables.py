@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from ...decoder import Exchange
-from ...decoder.connection.peers import PeerInfo
+from ...decoder.connection.api_versions import PeerInfo
 from ...decoder.filter import Filter
 from ...decoder.findings import Inspector
 from ...decoder.schema import facts

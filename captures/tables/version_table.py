@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from ...decoder import Exchange, ExchangeDone, State
+from ...decoder.connection.api_versions import PeerInfo
 from ...decoder.connection.events import Closed, ConnectionEvent
-from ...decoder.connection.peers import PeerInfo
 from ...decoder.schema import facts
 from ..recording.index import STATE_MASK, STATES, Index
 from .columns import Column, Table, numpy

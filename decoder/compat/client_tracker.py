@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple
 
+from ..connection.api_versions import PeerInfo
 from ..connection.exchange import Exchange, State
-from ..connection.peers import PeerInfo
 from ..records import RecordsError, batches
 from ..reference import clients
 from ..reference.releases import served_from

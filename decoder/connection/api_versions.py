@@ -14,7 +14,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..codec.codec import UNSUPPORTED_VERSION, decode_body, encode_request, read_response
+from ..codec.message import MessagePair
 from ..codec.plan import API_VERSIONS
+from ..codec.project import values_at
 from ..errors import DecodeError
 from ..schema import facts
 
@@ -60,3 +62,42 @@ def read(frame: bytes, version: int) -> ApiVersionsAnswer:
 def _ranges(fields: dict[str, object]) -> dict[int, Range]:
     listed = fields["api_keys"]
     return {each["api_key"]: (each["min_version"], each["max_version"]) for each in listed} if isinstance(listed, list) else {}
+
+
+_SOFTWARE = ("client_software_name", "client_software_version")
+_RANGES = ("api_keys.api_key", "api_keys.min_version", "api_keys.max_version")
+
+
+class PeerInfo:
+    """Learns from the ApiVersions exchanges of one connection (KIP-35, KIP-511).
+
+    `software_name`, `software_version`: of the client; "" before it has said so, and for clients that never do
+    (before ApiVersions v3). `offered`: (min, max) by api key as the broker offered them, None before it has.
+    """
+
+    __slots__ = ("offered", "software_name", "software_version")
+
+    def __init__(self) -> None:
+        self.software_name = ""
+        self.software_version = ""
+        self.offered: dict[int, Range] | None = None
+
+    def learn(self, exchange: MessagePair) -> None:
+        """Take what an ApiVersions exchange tells; every other one is passed over."""
+        if exchange.api_key != API_VERSIONS:
+            return
+        asked = exchange.request_message
+        if asked is not None and asked.api_version >= 3:
+            name, version = values_at(asked.plan, asked.frame, asked.body_start, _SOFTWARE)
+            self.software_name, self.software_version = name[0] or "", version[0] or ""
+        answered = exchange.response_message if exchange.response is not None else None
+        if answered is not None:
+            found = values_at(answered.plan, answered.frame, answered.body_start, _RANGES)
+            ranges = {key: (low, high) for key, low, high in zip(*found, strict=True)}
+            if ranges:
+                # A refusal names ApiVersions alone; what was offered before still holds.
+                self.offered = (self.offered or {}) | ranges
+
+    def range(self, api_key: int) -> Range | None:
+        """(min, max) that the broker offers of an API; None if it does not, or has not said."""
+        return self.offered.get(api_key) if self.offered is not None else None

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum, auto
 
 from ..codec.codec import decode_request_header, is_request, is_response
 from ..codec.secrets import mask_token
@@ -22,8 +23,8 @@ from ..schema import facts
 from ..wire.acks import produce_acks
 from ..wire.frame import MAX_FRAME, Direction, Framer, FramingError
 from ..wire.resync import FrameChecker, FrameSearch
+from .api_versions import PeerInfo
 from .exchange import Exchange, State
-from .peers import PeerInfo
 from .topics import Topics
 
 PRODUCE = facts.api_key("Produce")
@@ -52,10 +53,20 @@ class Opaque:
 
 
 Event = RequestSeen | ExchangeDone | Opaque
+Bytes = bytes | bytearray | memoryview
 
-_TOKEN = object()
 _SEARCH_KEPT = 1 << 16
 """Bytes kept back while no frame was found: a frame of this size in front of the next one is still recognised."""
+
+
+class _Requests(Enum):
+    """What the client sends."""
+
+    NONE_YET = auto()
+    FRAMES = auto()
+    """Kafka requests"""
+    TOKENS = auto()
+    """SASL tokens without headers: after a SaslHandshake v0 (KIP-43), or from the start (GSSAPI of 0.9 clients)"""
 
 
 class Connection:
@@ -72,149 +83,104 @@ class Connection:
         topics: Topics | None = None,
         keep: int | None = None,
     ):
-        """`mid_stream`: the bytes may begin inside of a frame; the next one is searched for. `topics`: what is
-        known of topic ids, shared by the connections to a cluster. `keep`: no more than so many bytes of a frame are
-        kept; the exchange of a longer one has its beginning, and says what is missing (`Exchange.cut`)."""
+        """`mid_stream`: the bytes may begin inside of a frame; the next one is searched for. `topics`: the topic ids
+        that are known, shared by the connections to a cluster. `keep`: at most so many bytes of a frame are kept; the
+        exchange of a longer one has its beginning, and says what is missing (`Exchange.cut`)."""
         self.number, self.client, self.broker = number, client, broker
         self.topics = Topics() if topics is None else topics
         self.about = PeerInfo()
-        self._limit = limit
-        # The search for the start of a frame, by direction; None where frames are known.
-        self._searched: list[FrameSearch | None] = [FrameSearch(d, limit) if mid_stream else None for d in Direction]
-        self._judges: tuple[FrameChecker, FrameChecker] = (_Requests(), _Answers(self))
-        self._framers = (Framer(limit, keep), Framer(limit, keep))
-        self._opaque: list[str | None] = [None, None]
-        # Requests that wait for a response; _TOKEN stands for a raw SASL token, which is answered by another.
-        self._waiting: deque[object] = deque()
-        self._ids: Counter[int] = Counter()  # of the requests that wait, so that an orphan is told at once
-        self._asked: dict[int, Exchange] | None = None  # by id, from `waiting_for` on until the next response
-        self._raw_sasl = False
-        self._first_request = not mid_stream
+        self._queue = _CorrelationQueue()
+        self._streams = (
+            _Stream(Direction.REQUEST, limit, keep, mid_stream, _RequestChecker()),
+            _Stream(Direction.RESPONSE, limit, keep, mid_stream, _ResponseChecker(self._queue)),
+        )
+        self._requests = _Requests.FRAMES if mid_stream else _Requests.NONE_YET
 
     @property
     def in_flight(self) -> int:
         """How many requests wait for a response."""
-        return len(self._waiting)
+        return len(self._queue)
 
     def pending(self) -> list[Exchange]:
         """The exchanges that wait for a response, oldest first."""
-        return [e for e in self._waiting if isinstance(e, Exchange)]
+        return self._queue.exchanges()
+
+    def awaits(self, correlation_id: int) -> bool:
+        """Whether a request waits for a response with that id."""
+        return correlation_id in self._queue
 
     def hand_over(self) -> tuple[tuple[bytes, int], tuple[bytes, int]] | None:
-        """Let somebody go on in its place, who has taken what is `pending`: by direction, the bytes that are no whole
-        frame yet and the time of the first one. Nothing waits then. None, and nothing is changed, unless there was a
-        request and the next bytes are frames for certain; of an answer that is the first one, nothing may have come yet.
-        What is fed afterwards is taken up again."""
-        odd = self._raw_sasl or self._first_request or any(self._opaque) or any(self._searched)
-        asking, answering = self._framers
-        if odd or not asking.begun or not (answering.begun or answering.empty) or asking.cutting or answering.cutting:
+        """Let a caller who has taken `pending` go on in its place: by direction, the bytes that are no whole frame yet
+        and the time of the first one. Nothing waits then. None, and nothing is changed, unless there was a request and
+        the next bytes are frames for certain, and no response has begun if there was none before. What is fed
+        afterwards is taken up again."""
+        request, response = self._streams
+        if (
+            self._requests is not _Requests.FRAMES
+            or not (request.in_frames and request.framer.begun and not request.framer.cutting)
+            or not (response.in_frames and (response.framer.begun or response.framer.empty) and not response.framer.cutting)
+        ):
             return None
-        self._waiting.clear()
-        self._ids.clear()
-        self._asked = None
-        asked, answered = ((framer.rest(), framer.time_ns) for framer in self._framers)
-        return asked, answered
+        self._queue.clear()
+        return (request.framer.rest(), request.framer.time_ns), (response.framer.rest(), response.framer.time_ns)
 
-    def receive_from_client(self, data: bytes | bytearray | memoryview, time_ns: int = 0) -> list[Event]:
+    def receive_from_client(self, data: Bytes, time_ns: int = 0) -> list[Event]:
         """Bytes from the client, arrived at `time_ns`."""
         return list(self._receive(Direction.REQUEST, data, time_ns))
 
-    def receive_from_broker(self, data: bytes | bytearray | memoryview, time_ns: int = 0) -> list[Event]:
+    def receive_from_broker(self, data: Bytes, time_ns: int = 0) -> list[Event]:
         """Bytes from the broker, arrived at `time_ns`."""
         return list(self._receive(Direction.RESPONSE, data, time_ns))
 
     def skip(self, direction: Direction, count: int, time_ns: int = 0) -> list[Event]:
         """The next `count` bytes of `direction` are not there; they belong to the frame that is being read. Where they
         do not, it is as if they were lost."""
-        if self._opaque[direction] is not None:
-            return []
-        if self._searched[direction] is None:
-            framer = self._framers[direction]
-            take = self._request if direction is Direction.REQUEST else self._response
-            try:
-                return [event for frame, started in framer.skip(count, time_ns) for event in take(frame, started)]
-            except FramingError:
-                pass
-        return self.lost(direction, at_frame=False)
+        frames = self._streams[direction].skip(count, time_ns)
+        if frames is None:
+            return self.lost(direction, at_frame=False)
+        take = self._response if direction else self._request
+        return [event for frame, started in frames for event in take(frame, started)]
 
     def lost(self, direction: Direction, at_frame: bool = True) -> list[Event]:
         """Bytes of `direction` are missing here. What comes next starts at a frame, or else one is searched for."""
-        rest = self._framers[direction].rest()
-        searched = self._searched[direction]
-        self._opaque[direction] = None
-        self._searched[direction] = None if at_frame else FrameSearch(direction, self._limit)
-        given_up = (bytes(searched.data) if searched else b"") + rest
+        given_up = self._streams[direction].restart(at_frame)
         return [Opaque(direction, given_up, 0, "cut off by missing bytes")] if given_up else []
 
     def close(self, time_ns: int = 0) -> list[Event]:
         """The connection ended: everything still waiting gets no response."""
         events: list[Event] = []
-        while self._waiting:
-            events.extend(self._unanswered(self._next()))
-        for direction in Direction:
-            searched = self._searched[direction]
-            rest = (bytes(searched.data) if searched else b"") + self._framers[direction].rest()
-            self._searched[direction] = None
-            if rest:
-                events.append(Opaque(direction, rest, time_ns, "the connection ended inside a frame"))
+        while self._queue:
+            events.extend(_unanswered(self._queue.pop()))
+        for stream in self._streams:
+            if rest := stream.give_up():
+                events.append(Opaque(stream.direction, rest, time_ns, "the connection ended inside a frame"))
         return events
 
-    def _receive(self, direction: Direction, data: bytes | bytearray | memoryview, time_ns: int) -> Iterator[Event]:
-        if not len(data):
-            return
-        reason = self._opaque[direction]
-        if reason is not None:
-            yield Opaque(direction, bytes(data), time_ns, reason)
-            return
-        searched = self._searched[direction]
-        if searched is not None:
-            at = searched.feed(data, self._judges[direction])
-            if at is None:
-                # A frame may have begun in what came last: that much is kept.
-                done = max(0, len(searched.data) - _SEARCH_KEPT)
-                if done:
-                    yield Opaque(direction, searched.drop(done), time_ns, "no frame found yet")
-                return
-            if at:
-                yield Opaque(direction, searched.drop(at), time_ns, "in front of the first frame")
-            data, self._searched[direction] = searched.data, None
-        framer = self._framers[direction]
-        take = self._request if direction is Direction.REQUEST else self._response
-        try:
-            for frame, started in framer.feed(data, time_ns):
-                yield from take(frame, started)
-        except FramingError as fault:
-            self._opaque[direction] = str(fault)
-            yield Opaque(direction, framer.rest(), time_ns, str(fault))
-
-    def awaits(self, correlation_id: int) -> bool:
-        """Whether a request waits for a response with that id."""
-        return correlation_id in self._ids
-
-    def waiting_for(self, correlation_id: int) -> Exchange | None:
-        """The request that waits for that response, the last one of several."""
-        if self._asked is None:
-            self._asked = {exchange.correlation_id: exchange for exchange in self.pending()}
-        return self._asked.get(correlation_id)
+    def _receive(self, direction: Direction, data: Bytes, time_ns: int) -> Iterator[Event]:
+        take = self._response if direction else self._request
+        for each in self._streams[direction].feed(data, time_ns) if len(data) else ():
+            if isinstance(each, Opaque):
+                yield each
+            else:
+                yield from take(*each)
 
     # --- client to broker ----------------------------------------------------------------------------------
 
     def _request(self, frame: bytes, time_ns: int) -> Iterator[Event]:
-        if self._first_request:
+        if self._requests is _Requests.NONE_YET:
             # Clients of 0.9 begin GSSAPI without a handshake: a token (ASN.1 application tag) comes first.
-            self._first_request = False
-            self._raw_sasl = frame[:1] == b"\x60"
-        if (self._raw_sasl or self._handshake_waits()) and not plausible_request(frame):
-            self._waiting.append(_TOKEN)
+            self._requests = _Requests.TOKENS if frame[:1] == b"\x60" else _Requests.FRAMES
+        if (self._requests is _Requests.TOKENS or self._handshake_waits()) and not plausible_request(frame):
+            self._queue.append_token()
             yield Opaque(Direction.REQUEST, mask_token(frame), time_ns, "SASL token", framed=True)
             return
-        self._raw_sasl = False
+        self._requests = _Requests.FRAMES
         exchange = Exchange(
             connection=self.number,
             client=self.client,
             broker=self.broker,
             request=frame,
-            request_cut=self._framers[0].missing,
+            request_cut=self._streams[Direction.REQUEST].framer.missing,
             request_time_ns=time_ns,
             topics=self.topics,
             about=self.about,
@@ -234,74 +200,176 @@ class Connection:
                 exchange.correlation_id = int.from_bytes(frame[4:8], "big", signed=True)
         yield RequestSeen(exchange)
         if exchange.api_key == PRODUCE and body and expects_no_response(exchange):
-            exchange.state = State.NO_RESPONSE
-            yield ExchangeDone(exchange)
+            yield from _unanswered(exchange)
         else:
-            self._waiting.append(exchange)
-            self._ids[exchange.correlation_id] += 1
-            if self._asked is not None:
-                self._asked[exchange.correlation_id] = exchange
+            self._queue.append(exchange)
 
     def _handshake_waits(self) -> bool:
         """Whether the last request is a SaslHandshake v0 that waits for its answer: a client need not wait for it before it
         sends the first token."""
-        last = self._waiting[-1] if self._waiting else None
-        return isinstance(last, Exchange) and last.api_key == SASL_HANDSHAKE and last.api_version == 0
+        last = self._queue.last
+        return last is not None and last.api_key == SASL_HANDSHAKE and last.api_version == 0
 
     # --- broker to client ----------------------------------------------------------------------------------
 
     def _response(self, frame: bytes, time_ns: int) -> Iterator[Event]:
-        if self._waiting and self._waiting[0] is _TOKEN:
-            self._waiting.popleft()
+        if self._queue.token_is_next:
+            self._queue.pop()
             yield Opaque(Direction.RESPONSE, mask_token(frame), time_ns, "SASL token", framed=True)
             return
         correlation_id = int.from_bytes(frame[:4], "big", signed=True)
-        if len(frame) < 4 or correlation_id not in self._ids:
+        cut = self._streams[Direction.RESPONSE].framer.missing
+        if len(frame) < 4 or correlation_id not in self._queue:
             orphan = Exchange(
                 connection=self.number,
                 client=self.client,
                 broker=self.broker,
                 correlation_id=correlation_id,
                 response=frame,
-                response_cut=self._framers[1].missing,
+                response_cut=cut,
                 response_time_ns=time_ns,
                 state=State.ORPHAN,
                 about=self.about,
             )
             yield ExchangeDone(orphan)
             return
-        while True:
-            first = self._next()
-            if isinstance(first, Exchange) and first.correlation_id == correlation_id:
-                break
-            yield from self._unanswered(first)
+        while (first := self._queue.pop()) is None or first.correlation_id != correlation_id:
+            yield from _unanswered(first)
         first.response, first.response_time_ns, first.state = frame, time_ns, State.PAIRED
-        first.response_cut = self._framers[1].missing
+        first.response_cut = cut
         if first.api_key == SASL_HANDSHAKE and first.api_version == 0 and first.error == 0:
-            # After a version 0 handshake the tokens travel without headers (KIP-43); version 1 wraps them (KIP-152).
-            self._raw_sasl = True
+            self._requests = _Requests.TOKENS  # version 1 wraps the tokens (KIP-152)
         self.topics.learn(first)
         self.about.learn(first)
         yield ExchangeDone(first)
 
-    def _next(self) -> object:
+
+def _unanswered(exchange: Exchange | None) -> Iterator[Event]:
+    if exchange is not None:
+        exchange.state = State.NO_RESPONSE
+        yield ExchangeDone(exchange)
+
+
+class _Stream:
+    """One direction of a connection. Its bytes are frames, or the next frame is searched for, or they are another protocol."""
+
+    __slots__ = ("_checker", "_limit", "_not_kafka", "_search", "direction", "framer")
+
+    def __init__(self, direction: Direction, limit: int, keep: int | None, mid_stream: bool, checker: FrameChecker):
+        self.direction, self._limit, self._checker = direction, limit, checker
+        self.framer = Framer(limit, keep)
+        self._search = FrameSearch(direction, limit) if mid_stream else None
+        self._not_kafka = ""  # why its bytes are no frames
+
+    @property
+    def in_frames(self) -> bool:
+        """Whether the next bytes are frames for certain."""
+        return self._search is None and not self._not_kafka
+
+    def feed(self, data: Bytes, time_ns: int) -> Iterator[tuple[bytes, int] | Opaque]:
+        """The frames that `data` completes, each with the time of its first byte, and bytes that are none."""
+        if self._not_kafka:
+            yield Opaque(self.direction, bytes(data), time_ns, self._not_kafka)
+            return
+        if (search := self._search) is not None:
+            at = search.feed(data, self._checker)
+            if at is None:
+                # A frame may have begun in what came last: that much is kept.
+                done = max(0, len(search.data) - _SEARCH_KEPT)
+                if done:
+                    yield Opaque(self.direction, search.drop(done), time_ns, "no frame found yet")
+                return
+            if at:
+                yield Opaque(self.direction, search.drop(at), time_ns, "in front of the first frame")
+            data, self._search = search.data, None
+        try:
+            yield from self.framer.feed(data, time_ns)
+        except FramingError as fault:
+            self._not_kafka = str(fault)
+            yield Opaque(self.direction, self.framer.rest(), time_ns, self._not_kafka)
+
+    def skip(self, count: int, time_ns: int) -> Iterator[tuple[bytes, int]] | None:
+        """The frame that `count` missing bytes complete, if any; None where they belong to no frame that is being read."""
+        if self._not_kafka:
+            return iter(())
+        try:
+            return self.framer.skip(count, time_ns) if self._search is None else None
+        except FramingError:
+            return None
+
+    def restart(self, at_frame: bool) -> bytes:
+        """Go on at a frame, or with a search for one; returns the bytes that are given up."""
+        given_up = self.give_up()
+        self._not_kafka = ""
+        if not at_frame:
+            self._search = FrameSearch(self.direction, self._limit)
+        return given_up
+
+    def give_up(self) -> bytes:
+        """The bytes held that are no whole frame."""
+        searched, self._search = self._search, None
+        return (bytes(searched.data) if searched else b"") + self.framer.rest()
+
+
+class _CorrelationQueue:
+    """Requests that wait for a response, oldest first; None stands for a raw SASL token, which is answered by another."""
+
+    __slots__ = ("_by_id", "_ids", "_waiting")
+
+    def __init__(self) -> None:
+        self._waiting: deque[Exchange | None] = deque()
+        self._ids: Counter[int] = Counter()  # so that an orphan is known at once
+        self._by_id: dict[int, Exchange] | None = None  # from `find` on until the next response
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def __contains__(self, correlation_id: int) -> bool:
+        return correlation_id in self._ids
+
+    def exchanges(self) -> list[Exchange]:
+        return [exchange for exchange in self._waiting if exchange is not None]
+
+    @property
+    def last(self) -> Exchange | None:
+        return self._waiting[-1] if self._waiting else None
+
+    @property
+    def token_is_next(self) -> bool:
+        return bool(self._waiting) and self._waiting[0] is None
+
+    def append_token(self) -> None:
+        self._waiting.append(None)
+
+    def append(self, exchange: Exchange) -> None:
+        self._waiting.append(exchange)
+        self._ids[exchange.correlation_id] += 1
+        if self._by_id is not None:
+            self._by_id[exchange.correlation_id] = exchange
+
+    def pop(self) -> Exchange | None:
         """Take the first that waits."""
         first = self._waiting.popleft()
-        self._asked = None
-        if isinstance(first, Exchange):
+        self._by_id = None
+        if first is not None:
             self._ids[first.correlation_id] -= 1
             if not self._ids[first.correlation_id]:
                 del self._ids[first.correlation_id]
         return first
 
-    @staticmethod
-    def _unanswered(waiting: object) -> Iterator[Event]:
-        if isinstance(waiting, Exchange):
-            waiting.state = State.NO_RESPONSE
-            yield ExchangeDone(waiting)
+    def find(self, correlation_id: int) -> Exchange | None:
+        """The request that waits for that response, the last one of several."""
+        if self._by_id is None:
+            self._by_id = {exchange.correlation_id: exchange for exchange in self.exchanges()}
+        return self._by_id.get(correlation_id)
+
+    def clear(self) -> None:
+        self._waiting.clear()
+        self._ids.clear()
+        self._by_id = None
 
 
-class _Requests:
+class _RequestChecker:
     """A frame can stand among requests if it decodes. It is a `resync.FrameChecker`."""
 
     def may_begin(self, head: bytes) -> bool:
@@ -311,17 +379,17 @@ class _Requests:
         return is_request(frame)
 
 
-class _Answers:
+class _ResponseChecker:
     """A frame can stand among responses if it is awaited and decodes. It is a `resync.FrameChecker`."""
 
-    def __init__(self, connection: Connection):
-        self._connection = connection
+    def __init__(self, queue: _CorrelationQueue):
+        self._queue = queue
 
     def may_begin(self, head: bytes) -> bool:
-        return self._connection.awaits(int.from_bytes(head, "big", signed=True))
+        return int.from_bytes(head, "big", signed=True) in self._queue
 
     def fits(self, frame: bytes) -> bool:
-        asked = self._connection.waiting_for(int.from_bytes(frame[:4], "big", signed=True))
+        asked = self._queue.find(int.from_bytes(frame[:4], "big", signed=True))
         return asked is not None and is_response(frame, asked.api_key, asked.api_version)
 
 

@@ -16,7 +16,7 @@ from ..codec.truncated_frame import first_error_in
 from ..errors import BadUtf8, DecodeError, UnknownVersion
 from ..schema import facts
 from ..wire.frame import Direction
-from .peers import PeerInfo
+from .api_versions import PeerInfo
 from .topics import Topics
 
 if TYPE_CHECKING:

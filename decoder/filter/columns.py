@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Any, Protocol
 
+from ..connection.api_versions import PeerInfo
 from ..connection.exchange import State
-from ..connection.peers import PeerInfo
 from . import values
 from .evaluate import Now
 from .language import tree

@@ -15,7 +15,7 @@ import struct
 import time
 from typing import TYPE_CHECKING, Any
 
-from ...decoder.connection.peers import PeerInfo
+from ...decoder.connection.api_versions import PeerInfo
 from ...decoder.wire.frame import MAX_FRAME, Direction, foreign_protocol
 from ..addressing.address_map import reason
 from ..addressing.down_brokers import refused

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ...decoder import Exchange
-from ...decoder.connection.peers import PeerInfo
+from ...decoder.connection.api_versions import PeerInfo
 from ...plugins.actions.fault_plan import FaultPlan
 from ...plugins.versions.adapter import VersionAdapter
 from ...plugins.versions.emulated_release import EmulatedRelease

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from barnabas import decoder
 from barnabas.decoder import Exchange
-from barnabas.decoder.connection.peers import PeerInfo
+from barnabas.decoder.connection.api_versions import PeerInfo
 from barnabas.decoder.schema import facts
 from barnabas.plugins.actions.fault_plan import FaultPlan
 from barnabas.plugins.rules.rule_engine import RuleEngine, exchange_of

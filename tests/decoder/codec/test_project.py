@@ -8,7 +8,7 @@ import pytest
 from barnabas import decoder
 from barnabas.decoder.codec.decode import FAULTS
 from barnabas.decoder.codec.plan import plan
-from barnabas.decoder.codec.project import reader, _collect, _steps
+from barnabas.decoder.codec.project import _collect, _steps, reader
 from barnabas.decoder.native import accelerator
 
 

@@ -12,7 +12,7 @@ import pytest
 from barnabas.captures.reading.selection import IndexColumns
 from barnabas.captures.recording.index import DTYPE, Head, Index, IndexEncoder
 from barnabas.decoder import Exchange
-from barnabas.decoder.connection.peers import PeerInfo
+from barnabas.decoder.connection.api_versions import PeerInfo
 from barnabas.decoder.filter import compile
 from barnabas.decoder.filter.language.parser import MAX_DEPTH
 from generated_filters import ALL_TESTS, CONNECTION_TESTS, INDEX_TESTS, Sample, exchanges, filters

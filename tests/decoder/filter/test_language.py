@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from barnabas import decoder
 from barnabas.decoder import Exchange, State, Topics
-from barnabas.decoder.connection.peers import PeerInfo
+from barnabas.decoder.connection.api_versions import PeerInfo
 from barnabas.decoder.filter import FIELDS, FilterError, compile
 from barnabas.decoder.filter.language.check import check
 from barnabas.decoder.filter.language.fields import BY_NAME
