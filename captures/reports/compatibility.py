@@ -52,7 +52,7 @@ def _row(found: compat.ClientReport, hosts: int) -> dict[str, Any]:
     broken = [reason.use for reason in found.reasons if reason.use is not None and reason.verdict]
     return {
         "client_id": client.client_id or None,
-        "software": client.said or None,
+        "software": client.software_label or None,
         "verdict": found.verdict.text,
         "certainty": found.certainty,
         "requests": client.requests,

@@ -137,7 +137,7 @@ def is_response(frame: bytes, api_key: int, api_version: int) -> bool:
     """Whether `decode_response` gives a message of a whole frame."""
     try:
         of = plan("response", api_key, api_version)
-        if api_key == API_VERSIONS and api_version and _leads_with(frame, 4, UNSUPPORTED_VERSION):
+        if api_key == API_VERSIONS and api_version and _has_error(frame, 4, UNSUPPORTED_VERSION):
             _, start = read_header("ResponseHeader", 0, frame)
             if fills(plan("response", api_key, 0), frame, start):
                 return True
@@ -173,7 +173,7 @@ def decode_response(frame: bytes, *, api_key: int, api_version: int) -> Message:
     An ApiVersions answer with UNSUPPORTED_VERSION is read as version 0, which is what brokers send then (KIP-511).
     """
     frame = bytes(frame)
-    if api_key == API_VERSIONS and api_version and _leads_with(frame, 4, UNSUPPORTED_VERSION):
+    if api_key == API_VERSIONS and api_version and _has_error(frame, 4, UNSUPPORTED_VERSION):
         # Also where the version that was asked is unknown here: the header of these answers is always version 0.
         header, start = read_header("ResponseHeader", 0, frame)
         try:
@@ -208,7 +208,7 @@ def _complete(decode: Callable[[], Message]) -> Message:
         return fault.message
 
 
-def _leads_with(frame: bytes, start: int, code: int) -> bool:
+def _has_error(frame: bytes, start: int, code: int) -> bool:
     return frame[start : start + 2] == code.to_bytes(2, "big", signed=True)
 
 

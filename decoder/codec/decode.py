@@ -75,7 +75,7 @@ def python_decoder(plan: Plan) -> Decode:
 
 
 @cache
-def passer(field: FieldPlan) -> Callable[[bytes, int], int]:
+def field_skipper(field: FieldPlan) -> Callable[[bytes, int], int]:
     """A function ``(data, position) -> position behind`` for one field; `FAULTS` if it cannot be read."""
     alone = StructPlan(f"pass_{field.name}", False, (field,), 1)
     if native is not None:
@@ -86,9 +86,9 @@ def passer(field: FieldPlan) -> Callable[[bytes, int], int]:
 
 
 @cache
-def item_passer(field: FieldPlan) -> Callable[[bytes, int], int]:
-    """As `passer`, for one item of an array."""
-    return passer(item_of(field))
+def item_skipper(field: FieldPlan) -> Callable[[bytes, int], int]:
+    """As `field_skipper`, for one item of an array."""
+    return field_skipper(item_of(field))
 
 
 def item_of(field: FieldPlan) -> FieldPlan:

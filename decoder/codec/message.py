@@ -18,7 +18,7 @@ from .splice import Splicer
 from .walk import Span, Walker
 
 _START, _END = itemgetter(1), itemgetter(2)
-AS_IT_IS = frozenset((int, str, bool, float, type(None)))
+JSON_SCALARS = frozenset((int, str, bool, float, type(None)))
 """Types whose values JSON holds as they are."""
 _STEP = re.compile(r"([A-Za-z_]\w*)|\[(\d+)\]|\.")
 
@@ -173,9 +173,9 @@ def shown_value(field: FieldPlan, value: Any, whole: bool = True) -> Any:
 def jsonable(value: Any) -> Any:
     """`to_dict`'s values as JSON can hold them."""
     if isinstance(value, dict):
-        return {str(k): v if type(v) in AS_IT_IS else jsonable(v) for k, v in value.items()}
+        return {str(k): v if type(v) in JSON_SCALARS else jsonable(v) for k, v in value.items()}
     if isinstance(value, list):
-        return [v if type(v) in AS_IT_IS else jsonable(v) for v in value]
+        return [v if type(v) in JSON_SCALARS else jsonable(v) for v in value]
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, uuid.UUID):

@@ -18,7 +18,7 @@ from ..values import SchemaSource, view
 from ..wire.frame import Direction
 from .codec import decode_request_header
 from .encode import TOPIC_NAME
-from .message import AS_IT_IS, Message, jsonable
+from .message import JSON_SCALARS, Message, jsonable
 from .plan import StructPlan
 from .secrets import shown
 
@@ -59,7 +59,7 @@ class Presenter:
             topic = fields[named]
         for field in plan.fields:
             value, struct = fields[field.name], field.struct
-            if type(value) in AS_IT_IS:
+            if type(value) in JSON_SCALARS:
                 out[field.name] = value
             elif field.type == "records":
                 out[field.name] = self.record_area(value, topic)

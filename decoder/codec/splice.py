@@ -13,7 +13,7 @@ from __future__ import annotations
 import struct as _struct
 from typing import Any
 
-from .decode import passer, uvarint
+from .decode import field_skipper, uvarint
 from .encode import encode_field, write_uvarint
 from .plan import FieldPlan, StructPlan
 
@@ -49,9 +49,9 @@ class Splicer:
         """One field, length and null mark included."""
         end = None
         if old is new:
-            self._copy(passer(field)(self.data, self.at))
+            self._copy(field_skipper(field)(self.data, self.at))
         elif old is None or new is None or field.struct is None:
-            end = passer(field)(self.data, self.at)
+            end = field_skipper(field)(self.data, self.at)
         elif not field.array:
             self._copy(self.at + field.nullable)
             self.struct(field.struct, old, new)
@@ -60,7 +60,7 @@ class Splicer:
             for a, b in zip(old, new, strict=True):
                 self.struct(field.struct, a, b)
         else:
-            end = passer(field)(self.data, self.at)
+            end = field_skipper(field)(self.data, self.at)
         if end is not None:
             encode_field(field, new, self.out)
             self.at = end

@@ -10,7 +10,7 @@ import struct as _struct
 from typing import Any, NamedTuple
 
 from ..errors import BadLength, BadUtf8, DecodeError, LimitExceeded, Truncated
-from .decode import FAULTS, FIXED, FREE_ITEMS, LENGTH_FORMAT, Bad, item_passer, most_items, uvarint
+from .decode import FAULTS, FIXED, FREE_ITEMS, LENGTH_FORMAT, Bad, item_skipper, most_items, uvarint
 from .encode import UNKNOWN_TAGS
 from .plan import FieldPlan, Plan, StructPlan
 
@@ -154,7 +154,7 @@ class Walker:
     def _passes(self, field: FieldPlan) -> bool:
         """Pass over an item of an array if it can be read."""
         try:
-            self.position = item_passer(field)(self.data, self.position)
+            self.position = item_skipper(field)(self.data, self.position)
         except FAULTS:
             return False
         return True

@@ -86,7 +86,7 @@ VersionUses = dict[tuple[int, int], VersionUse]
 
 
 @dataclass(slots=True)
-class _Link:
+class _Connection:
     """One connection."""
 
     host: str
@@ -104,7 +104,7 @@ class _Link:
         return min(use.first_ns for use in self.uses.values())
 
     @property
-    def could_not_say(self) -> bool:
+    def may_be_unnamed(self) -> bool:
         """The client's software may be known from elsewhere: this connection began before the capture, or its broker
         takes no ApiVersions that could name it."""
         offered = self.about.range(API_VERSIONS)
@@ -130,7 +130,7 @@ class ObservedClient:
     formats: Counter[int] = field(default_factory=Counter)
 
     @property
-    def said(self) -> str:
+    def software_label(self) -> str:
         """The software as the client names itself, "" if it does not."""
         return f"{self.software_name} {self.software_version}".strip()
 
@@ -169,7 +169,7 @@ class ClientTracker:
     def __init__(self) -> None:
         self._capture = 0
         self._own = True
-        self._links: dict[tuple[int, int], _Link] = {}
+        self._connections: dict[tuple[int, int], _Connection] = {}
 
     def capture(self, own: bool) -> None:
         """Another capture begins; its connection numbers are its own. `own`: it has every connection from the start."""
@@ -180,12 +180,12 @@ class ClientTracker:
         """Count a request. Responses without a request (orphans) are passed over."""
         if seen.state is State.ORPHAN or seen.api_key < 0:
             return
-        link = self._link(seen)
+        connection = self._connection(seen)
         if seen.client_id:
-            link.client_id = seen.client_id
-        use = link.uses.get((seen.api_key, seen.api_version))
+            connection.client_id = seen.client_id
+        use = connection.uses.get((seen.api_key, seen.api_version))
         if use is None:
-            use = link.uses[seen.api_key, seen.api_version] = VersionUse(seen.api_key, seen.api_version, first_ns=seen.time_ns)
+            use = connection.uses[seen.api_key, seen.api_version] = VersionUse(seen.api_key, seen.api_version, first_ns=seen.time_ns)
         use.count += 1
         use.first_ns, use.last_ns = min(use.first_ns, seen.time_ns), max(use.last_ns, seen.time_ns)
         if seen.error == _UNSUPPORTED_VERSION:
@@ -195,57 +195,57 @@ class ClientTracker:
 
     def api_versions(self, seen: Request, exchange: Exchange) -> None:
         """Learn from an ApiVersions exchange; call it besides `request`."""
-        link = self._link(seen)
-        link.asked = True
-        link.about.learn(exchange)
+        connection = self._connection(seen)
+        connection.asked = True
+        connection.about.learn(exchange)
 
     def produced(self, seen: Request, exchange: Exchange) -> None:
         """Count the old message formats of a Produce request; call it besides `request`."""
-        link, message = self._link(seen), exchange.request_view
+        connection, message = self._connection(seen), exchange.request_view
         if message is None or seen.api_version > NEWEST_OLD_FORMAT:
             return
         for topic in message.to_dict()["topic_data"]:
             for partition in topic["partition_data"]:
-                link.formats.update(magic for magic in _magics(partition["records"] or b"") if magic in (0, 1))
+                connection.formats.update(magic for magic in _magics(partition["records"] or b"") if magic in (0, 1))
 
-    def _link(self, seen: Request) -> _Link:
+    def _connection(self, seen: Request) -> _Connection:
         key = self._capture, seen.connection
-        link = self._links.get(key)
-        if link is None:
+        connection = self._connections.get(key)
+        if connection is None:
             # Elsewhere than in recordings of our own a connection may have begun before the capture. Most clients
             # count from 0 or 1 on each connection.
             began = self._own or seen.correlation_id in (0, 1)
             host = seen.client.rpartition(":")[0].strip("[]")
-            link = self._links[key] = _Link(host, seen.broker, began)
-        return link
+            connection = self._connections[key] = _Connection(host, seen.broker, began)
+        return connection
 
     def clients(self) -> list[ObservedClient]:
         """Everybody who was seen, by host, client id and software."""
-        groups: dict[tuple[str, str, str, str], list[_Link]] = {}
-        for link in self._links.values():
-            if link.uses:
-                about = link.about
-                key = link.host, link.client_id, about.software_name, about.software_version
-                groups.setdefault(key, []).append(link)
+        groups: dict[tuple[str, str, str, str], list[_Connection]] = {}
+        for connection in self._connections.values():
+            if connection.uses:
+                about = connection.about
+                key = connection.host, connection.client_id, about.software_name, about.software_version
+                groups.setdefault(key, []).append(connection)
         for key in [k for k in groups if not k[2]]:
             named = [other for other in groups if other[:2] == key[:2] and other[2]]
             if len(named) != 1:
                 continue
-            theirs, rest = groups[named[0]], list[_Link]()
+            theirs, rest = groups[named[0]], list[_Connection]()
             known = clients.software(*named[0][2:])
             # Of software that is not known: better one client too few than one that is said never to ask.
             once = known is None or known.client.asks == "once"
-            asked_ns = min(link.first_ns for link in theirs)
-            for link in groups.pop(key):
-                told = once and not link.asked and link.first_ns >= asked_ns
-                (theirs if told or link.could_not_say else rest).append(link)
+            asked_ns = min(connection.first_ns for connection in theirs)
+            for connection in groups.pop(key):
+                told = once and not connection.asked and connection.first_ns >= asked_ns
+                (theirs if told or connection.may_be_unnamed else rest).append(connection)
             if rest:
                 groups[key] = rest
         offers: dict[str, dict[int, Range]] = {}
-        for link in self._links.values():
-            if link.about.offered:
-                offers.setdefault(link.broker, {}).update(link.about.offered)
-        return [_client(*key, links, offers) for key, links in sorted(groups.items())]
+        for connection in self._connections.values():
+            if connection.about.offered:
+                offers.setdefault(connection.broker, {}).update(connection.about.offered)
+        return [_client(*key, connections, offers) for key, connections in sorted(groups.items())]
 
 
 def _magics(data: bytes) -> Iterable[int]:
@@ -257,26 +257,26 @@ def _magics(data: bytes) -> Iterable[int]:
 
 
 def _client(
-    host: str, client_id: str, name: str, version: str, links: list[_Link], offers: dict[str, dict[int, Range]]
+    host: str, client_id: str, name: str, version: str, connections: list[_Connection], offers: dict[str, dict[int, Range]]
 ) -> ObservedClient:
-    seen = ObservedClient(host, client_id, name, version, connections=len(links))
-    for link in links:
-        seen.formats += link.formats
-        offered = offers.get(link.broker)
+    seen = ObservedClient(host, client_id, name, version, connections=len(connections))
+    for connection in connections:
+        seen.formats += connection.formats
+        offered = offers.get(connection.broker)
         if offered is not None:
-            seen.offered[link.broker] = offered
-        for (key, number), use in link.uses.items():
-            seen.uses.setdefault((key, number), VersionUse(key, number)).add(_judged(use, offered))
-    if any(link.about.offered for link in links):
+            seen.offered[connection.broker] = offered
+        for (key, number), use in connection.uses.items():
+            seen.uses.setdefault((key, number), VersionUse(key, number)).add(_with_refusals(use, offered))
+    if any(connection.about.offered for connection in connections):
         seen.negotiation = Negotiation.ASKS
-    elif any(link.asked for link in links):
+    elif any(connection.asked for connection in connections):
         seen.negotiation = Negotiation.UNANSWERED
-    elif all(link.began for link in links):
+    elif all(connection.began for connection in connections):
         seen.negotiation = Negotiation.NEVER
     return seen
 
 
-def _judged(use: VersionUse, offered: dict[int, Range] | None) -> VersionUse:
+def _with_refusals(use: VersionUse, offered: dict[int, Range] | None) -> VersionUse:
     """The use with its silences judged: those of a version that the broker does not serve are refusals."""
     if not use.unanswered:
         return use

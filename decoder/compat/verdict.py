@@ -76,12 +76,12 @@ class Report:
 def report(clients: Iterable[ObservedClient], against: str) -> Report:
     """Judge clients against brokers of a release (``"4.0"``, ``"3.5-zk"``). KeyError if there is no such release."""
     release = releases.release(against)
-    found = [_Judge(client, release).report() for client in clients]
-    found.sort(key=lambda r: (-r.verdict, r.client.client_id, r.client.host, r.client.said))
+    found = [_Assessment(client, release).report() for client in clients]
+    found.sort(key=lambda r: (-r.verdict, r.client.client_id, r.client.host, r.client.software_label))
     return Report(release, found)
 
 
-class _Judge:
+class _Assessment:
     """One client against one release."""
 
     def __init__(self, client: ObservedClient, release: Release) -> None:
@@ -126,7 +126,7 @@ class _Judge:
             )
             self.reasons.append(Reason(Verdict.MAY_BREAK, text))
         for _, use in sorted(self.client.uses.items()):
-            self._judge(use)
+            self._assess(use)
         self.notes += [f"{', '.join(what)}: {sure}" for sure, what in self.fine.items()]
         self.reasons.sort(key=lambda r: (-r.verdict, r.use.api_key if r.use else -1, r.use.version if r.use else 0))
         self._formats()
@@ -137,7 +137,7 @@ class _Judge:
 
     # one version
 
-    def _judge(self, use: VersionUse) -> None:
+    def _assess(self, use: VersionUse) -> None:
         if use.api_key == API_VERSIONS and self.release.negotiates:
             return  # an unknown version of it is answered with the known ones (KIP-35, KIP-511)
         if self.release.serves(use.api_key, use.version):

@@ -85,7 +85,7 @@ class Marks:
             self.broker_request = leg
 
 
-UNREAD_SIDE: Any = object()
+_NOT_READ: Any = object()
 """In place of a message that nobody has asked for yet."""
 
 
@@ -153,7 +153,7 @@ class Exchange:
         self.topics = topics
         self.about = about
         self.marks = Marks()
-        self._messages: list[Any] = [UNREAD_SIDE, UNREAD_SIDE]
+        self._messages: list[Any] = [_NOT_READ, _NOT_READ]
         self._views: list[MessageView | None] = [None, None]
         self._faults: list[DecodeError | None] = [None, None]
         self._error: int | None = None
@@ -232,7 +232,7 @@ class Exchange:
         return self._views[which]
 
     def _read_once(self, which: int) -> Message | None:
-        if self._messages[which] is UNREAD_SIDE:
+        if self._messages[which] is _NOT_READ:
             self._messages[which] = self._read(which)
         message: Message | None = self._messages[which]
         return message

@@ -195,8 +195,8 @@ def _members(payload: Payload) -> Iterator[Payload]:
 def _authenticate(message: Message, _: Message | None, __: TopicNames) -> Iterator[Payload]:
     token = message["auth_bytes"]
     if token:
-        told = sasl.step(token)
-        yield Payload("auth_bytes", f"SASL {told['mechanism'] or told.get('family', 'token')}", told)
+        found = sasl.step(token)
+        yield Payload("auth_bytes", f"SASL {found['mechanism'] or found.get('family', 'token')}", found)
 
 
 def _envelope_request(message: Message, _: Message | None, __: TopicNames) -> Iterator[Payload]:

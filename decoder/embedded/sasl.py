@@ -92,13 +92,13 @@ def _oauth(text: str) -> dict[str, Any] | None:
 
 def _oauth_error(text: str) -> dict[str, Any] | None:
     try:
-        told = json.loads(text)
+        fields = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(told, dict) or "status" not in told:
+    if not isinstance(fields, dict) or "status" not in fields:
         return None
     shown = {
-        name: told[name] for name in ("status", "scope", "openid-configuration") if isinstance(told.get(name), str)
+        name: fields[name] for name in ("status", "scope", "openid-configuration") if isinstance(fields.get(name), str)
     }
     return {"mechanism": "OAUTHBEARER", "step": "server error", **shown}
 

@@ -103,16 +103,16 @@ class _Expression:
             self.names["now"] = self.now()
         return self.now is not None
 
-    def both(self, terms: Sequence[str]) -> str:
+    def all_of(self, terms: Sequence[str]) -> str:
         return "(" + (" & " if self.vector else " and ").join(terms) + ")"
 
-    def either(self, terms: Sequence[str]) -> str:
+    def any_of(self, terms: Sequence[str]) -> str:
         return "(" + (" | " if self.vector else " or ").join(terms) + ")"
 
-    def opposite(self, term: str) -> str:
+    def negation(self, term: str) -> str:
         return f"(~{term})" if self.vector else f"(not {term})"
 
-    def always(self, truth: bool) -> str:
+    def constant_truth(self, truth: bool) -> str:
         if not self.vector:
             return str(truth)
         return f"({self.column('flags')} {'>=' if truth else '<'} 0)"
@@ -120,14 +120,14 @@ class _Expression:
     def node(self, node: tree.Node) -> str:
         if isinstance(node, Test):
             found = self.test(node)
-            return self.opposite(found) if node.negated else found
+            return self.negation(found) if node.negated else found
         if isinstance(node, tree.Not):
-            return self.opposite(self.node(node.term))
+            return self.negation(self.node(node.term))
         if isinstance(node, tree.Some | tree.Every):  # of both ends of a connection
             return self.connections(node.test, every=isinstance(node, tree.Every), some=isinstance(node, tree.Some))
         assert isinstance(node, tree.And | tree.Or)
         terms = [self.node(term) for term in node.terms]
-        return self.both(terms) if isinstance(node, tree.And) else self.either(terms)
+        return self.all_of(terms) if isinstance(node, tree.And) else self.any_of(terms)
 
     def state(self, state: State) -> str:
         layout = self.columns.layout
@@ -145,7 +145,7 @@ class _Expression:
             return self.flag(self.member(self.column("error"), values.retriable()), test)
         if name == "state":
             states = [s for s in self.columns.layout.states if predicate(test, self.zone)(str(s))]
-            return self.either([self.state(s) for s in states]) if states else self.always(False)
+            return self.any_of([self.state(s) for s in states]) if states else self.constant_truth(False)
         if name == "client":
             return self.clients(test)
         if name not in _VALUE:
@@ -157,8 +157,8 @@ class _Expression:
         fits = predicate(test)
         truths = [truth for truth in (True, False) if fits(truth)]
         if len(truths) != 1:
-            return self.always(bool(truths))
-        return expression if truths[0] else self.opposite(expression)
+            return self.constant_truth(bool(truths))
+        return expression if truths[0] else self.negation(expression)
 
     def present(self, name: str) -> str | None:
         if name == "pending":
@@ -174,9 +174,9 @@ class _Expression:
         if op is Op.TRUE:
             if name == "err":
                 return f"({self.column('error')} != 0)"
-            return present if present is not None else self.always(True)
+            return present if present is not None else self.constant_truth(True)
         if name == "pending" and not self.needs_now():
-            return self.always(False)
+            return self.constant_truth(False)
         expression = self.column(_VALUE[name])
         if op in tree.ON_TEXT:
             fits = predicate(test)
@@ -188,7 +188,7 @@ class _Expression:
             found = f"({self.of_day(expression)} {_SIGN[op]} {self.constant(value.ns)})"
         else:
             found = f"({expression} {_SIGN[op]} {self.constant(value)})"
-        return found if present is None or self.implied(test) else self.both([present, found])
+        return found if present is None or self.implied(test) else self.all_of([present, found])
 
     def implied(self, test: Test) -> bool:
         """Whether only a value that is there can pass: what is absent is written as -1."""
@@ -208,15 +208,15 @@ class _Expression:
                 terms.append(f"({self.of_day(expression)} == {self.constant(item.ns)})")
             elif isinstance(item, Span):
                 terms.append(self.span(expression, item))
-        return self.either(terms) if terms else self.always(False)
+        return self.any_of(terms) if terms else self.constant_truth(False)
 
     def span(self, expression: str, span: Span) -> str:
         low, high = span.low, span.high
         if isinstance(low, Clock) and isinstance(high, Clock):
             of_day = self.of_day(expression)
             bounds = [f"({of_day} >= {self.constant(low.ns)})", f"({of_day} <= {self.constant(high.ns)})"]
-            return self.both(bounds) if low.ns <= high.ns else self.either(bounds)
-        return self.both([f"({expression} >= {self.constant(low)})", f"({expression} <= {self.constant(high)})"])
+            return self.all_of(bounds) if low.ns <= high.ns else self.any_of(bounds)
+        return self.all_of([f"({expression} >= {self.constant(low)})", f"({expression} <= {self.constant(high)})"])
 
     def of_day(self, expression: str) -> str:
         zone = self.zone
@@ -224,7 +224,7 @@ class _Expression:
 
     def member(self, expression: str, numbers: frozenset[Any]) -> str:
         if not numbers:
-            return self.always(False)
+            return self.constant_truth(False)
         if len(numbers) == 1:
             return f"({expression} == {self.constant(next(iter(numbers)))})"
         if not self.vector:
@@ -237,9 +237,9 @@ class _Expression:
     def compared(self, left: str, op: Op, right: str) -> str:
         """A field against another."""
         if "pending" in (left, right) and not self.needs_now():
-            return self.always(False)
+            return self.constant_truth(False)
         terms = [present for name in (left, right) if (present := self.present(name)) is not None]
-        return self.both([*terms, f"({self.column(_VALUE[left])} {_SIGN[op]} {self.column(_VALUE[right])})"])
+        return self.all_of([*terms, f"({self.column(_VALUE[left])} {_SIGN[op]} {self.column(_VALUE[right])})"])
 
     def clients(self, test: Test) -> str:
         fits = predicate(test)
@@ -279,9 +279,9 @@ class _Expression:
         fits = predicate(test)
         passing = []
         known: Iterable[tuple[int, tuple[Any, ...]]]
-        if test.field.name in _SAYS:
-            says = _SAYS[test.field.name]
-            known = ((number, (says(about) or None,)) for number, about in self.columns.peer_infos.items())
+        if test.field.name in _SOFTWARE:
+            read = _SOFTWARE[test.field.name]
+            known = ((number, (read(about) or None,)) for number, about in self.columns.peer_infos.items())
         else:
             of = _ENDS[test.field.name]
             known = ((number, tuple(of(*ends))) for number, ends in self.columns.ends.items())
@@ -306,7 +306,7 @@ _ENDS: dict[str, Callable[[str, str], Iterable[Any]]] = {
 }
 
 
-_SAYS: dict[str, Callable[[PeerInfo], str]] = {
+_SOFTWARE: dict[str, Callable[[PeerInfo], str]] = {
     "software": lambda about: about.software_name,
     "software.version": lambda about: about.software_version,
 }

@@ -16,7 +16,7 @@ from .language.lexer import Token, TokenKind, tokens
 from .language.parser import KEYWORDS, SIGNS, WORDS
 from .language.paths import Path
 
-MOST = 200
+MAX_CANDIDATES = 200
 """More candidates than these are of no help."""
 
 
@@ -40,7 +40,7 @@ class _Expect(StrEnum):
 
 
 @dataclass(slots=True)
-class _Place:
+class _Context:
     """What is expected behind some tokens, and what stands open."""
 
     expect: _Expect = _Expect.TEST
@@ -74,56 +74,56 @@ def complete(text: str, cursor: int | None = None) -> list[Candidate]:
         found.pop()
     rest = _WORD_END.match(text, at)
     end = rest.end() if rest is not None else at
-    place = _place(found)
-    matching = _best(part, _candidates(place, part, text))
-    return [Candidate(shown, start, end, kind, meaning) for shown, kind, meaning in matching][:MOST]
+    context = _context(found)
+    matching = _best(part, _candidates(context, part, text))
+    return [Candidate(shown, start, end, kind, meaning) for shown, kind, meaning in matching][:MAX_CANDIDATES]
 
 
-def _place(found: list[Token]) -> _Place:
-    place = _Place()
+def _context(found: list[Token]) -> _Context:
+    context = _Context()
     for token in found:
         word = token.value.lower() if token.kind is TokenKind.WORD else ""
         if token.is_sign("("):
-            place.parentheses += 1
-            place.expect = _Expect.TEST
+            context.parentheses += 1
+            context.expect = _Expect.TEST
         elif token.is_sign(")"):
-            place.parentheses = max(0, place.parentheses - 1)
-            place.expect = _Expect.AFTER
-        elif place.expect in (_Expect.AFTER, _Expect.OPERATOR) and (word in ("and", "or") or token.is_sign("&&", "||")):
-            place.expect, place.negated = _Expect.TEST, False
-        elif place.expect is _Expect.TEST:
-            _test(place, token, word)
-        elif place.expect is _Expect.OPERATOR:
+            context.parentheses = max(0, context.parentheses - 1)
+            context.expect = _Expect.AFTER
+        elif context.expect in (_Expect.AFTER, _Expect.OPERATOR) and (word in ("and", "or") or token.is_sign("&&", "||")):
+            context.expect, context.negated = _Expect.TEST, False
+        elif context.expect is _Expect.TEST:
+            _test(context, token, word)
+        elif context.expect is _Expect.OPERATOR:
             if word == "not":
-                place.negated = True
+                context.negated = True
             elif token.value in SIGNS or word in WORDS or word == "in":
-                place.expect, place.operator, place.in_set = _Expect.VALUE, word or token.value, False
+                context.expect, context.operator, context.in_set = _Expect.VALUE, word or token.value, False
         elif token.is_sign("{"):
-            place.in_set = True
+            context.in_set = True
         elif token.is_sign("}"):
-            place.in_set, place.expect = False, _Expect.AFTER
+            context.in_set, context.expect = False, _Expect.AFTER
         elif token.is_sign(",", ".."):
-            place.expect = _Expect.VALUE
+            context.expect = _Expect.VALUE
         else:
-            place.expect = _Expect.AFTER
-    return place
+            context.expect = _Expect.AFTER
+    return context
 
 
-def _test(place: _Place, token: Token, word: str) -> None:
+def _test(context: _Context, token: Token, word: str) -> None:
     if token.kind is TokenKind.STRING:
-        place.expect = _Expect.AFTER
+        context.expect = _Expect.AFTER
     elif word and word not in KEYWORDS:
-        place.field = fields.lookup(token.value)
-        if place.field is None and paths.is_path(token.value):
-            place.field = paths.lookup(token.value)
-        place.expect, place.negated = _Expect.OPERATOR, False
+        context.field = fields.lookup(token.value)
+        if context.field is None and paths.is_path(token.value):
+            context.field = paths.lookup(token.value)
+        context.expect, context.negated = _Expect.OPERATOR, False
 
 
 Offer = tuple[str, str, str]
 
 
-def _candidates(place: _Place, part: str, text: str) -> Iterator[Offer]:
-    if place.expect is _Expect.TEST:
+def _candidates(context: _Context, part: str, text: str) -> Iterator[Offer]:
+    if context.expect is _Expect.TEST:
         if paths.is_path(part):
             yield from _steps(part, text)
             return
@@ -138,24 +138,24 @@ def _candidates(place: _Place, part: str, text: str) -> Iterator[Offer]:
             for name, field in fields.BY_NAME.items():
                 if name != field.name:
                     yield name, "field", f"the same as {field.name}"
-    elif place.expect is _Expect.OPERATOR:
-        if place.negated:
+    elif context.expect is _Expect.OPERATOR:
+        if context.negated:
             yield "in", "operator", _OPERATORS["in"]
             return
-        for sign in _operators(place.field):
+        for sign in _operators(context.field):
             yield sign, "operator", _OPERATORS[sign]
-        yield from _after(place)
-    elif place.expect is _Expect.VALUE:
-        yield from _values(place, part)
-    elif place.in_set:
+        yield from _after(context)
+    elif context.expect is _Expect.VALUE:
+        yield from _values(context, part)
+    elif context.in_set:
         yield ",", "operator", "another one"
         yield "}", "operator", "the end of the set"
     else:
-        yield from _after(place)
+        yield from _after(context)
 
 
-def _after(place: _Place) -> Iterator[Offer]:
-    if place.parentheses:
+def _after(context: _Context) -> Iterator[Offer]:
+    if context.parentheses:
         yield ")", "operator", "the end of the parentheses"
     yield "and", "word", "both"
     yield "or", "word", "either"
@@ -171,9 +171,9 @@ def _operators(field: Field | Path | None) -> Iterable[str]:
     return _NAMES if field.kind not in (Kind.ADDRESS, Kind.UUID) else _NAMES[:4]
 
 
-def _values(place: _Place, part: str) -> Iterator[Offer]:
-    kind = place.field.kind if place.field is not None else None
-    if place.operator == "in" and not place.in_set and not part:
+def _values(context: _Context, part: str) -> Iterator[Offer]:
+    kind = context.field.kind if context.field is not None else None
+    if context.operator == "in" and not context.in_set and not part:
         yield "{", "operator", "a set: {a, b}"
     if kind is Kind.API:
         for key in facts.api_keys():
@@ -198,10 +198,10 @@ def _values(place: _Place, part: str) -> Iterator[Offer]:
             units = literals.SIZES
         for unit in units:
             yield part + unit, "unit", "time" if unit in literals.DURATIONS else "bytes"
-    if kind in NUMBERS and not part.isdecimal() and isinstance(place.field, Field):
+    if kind in NUMBERS and not part.isdecimal() and isinstance(context.field, Field):
         for field in fields.FIELDS:
             same = (field.kind is Kind.TIME) is (kind is Kind.TIME)
-            if field is not place.field and field.kind is kind and not field.many and same:
+            if field is not context.field and field.kind is kind and not field.many and same:
                 yield field.name, "field", field.meaning
 
 

@@ -122,7 +122,7 @@ class Batch:
             base_sequence=self.base_sequence,
         )
         try:
-            yield from self.meant(records)
+            yield from self.interpreted(records)
         except RecordsError as error:
             raise error.inside(self._where(), 0, decompressed=bool(self.codec)) from None
 
@@ -136,7 +136,7 @@ class Batch:
         if self.record_count < 0:
             raise BadLength(f"{self._where()}: {self.record_count} records", self.start + HEADER_SIZE - 4)
 
-    def meant(self, records: Iterator[Record]) -> Iterator[Record]:
+    def interpreted(self, records: Iterator[Record]) -> Iterator[Record]:
         """Records as scanned, with what the header makes of them: int64 sums, and control records as such."""
         if not -_FAR < self.base_offset < _FAR or not -_FAR < self.base_timestamp < _FAR:
             records = wrapped(records)

@@ -68,7 +68,7 @@ class RecordIndex(Sequence[Record]):
         start, end = self.span(number)
         batch = self.batch
         return next(
-            batch.meant(
+            batch.interpreted(
                 scan(
                     self._data,
                     start,

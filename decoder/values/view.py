@@ -53,17 +53,17 @@ def view(
         return View("empty", "")
     framed = unframe(data)
     if len(data) > limit:
-        return _beginning(data, limit, framed)
+        return _truncated(data, limit, framed)
     if framed is not None and (found := _framed(data, framed, registry)) is not None:
         return found
     schema = None if registry is None else _of_topic(registry, topic, is_key)
     if isinstance(schema, str):
-        return _unread(data, framed, schema)
+        return _schema_unavailable(data, framed, schema)
     if schema is not None:
         return _by_schema(data, framed, schema)
     if framed is not None:
         return _without_schema(data, framed, registry)
-    return _unaided(data)
+    return _by_content(data)
 
 
 def _framed(data: bytes, framed: Framed, registry: SchemaSource | None) -> View | None:
@@ -98,8 +98,8 @@ def _of_topic(registry: SchemaSource, topic: str | None, is_key: bool) -> Schema
         return str(error)
 
 
-def _unread(data: bytes, framed: Framed | None, why: str) -> View:
-    return _unaided(data)._replace(schema_id=framed.schema_id if framed else None, note=why)
+def _schema_unavailable(data: bytes, framed: Framed | None, why: str) -> View:
+    return _by_content(data)._replace(schema_id=framed.schema_id if framed else None, note=why)
 
 
 def _by_schema(data: bytes, framed: Framed | None, schema: Schema) -> View:
@@ -132,7 +132,7 @@ def _without_schema(data: bytes, framed: Framed, registry: SchemaSource | None) 
     return View("confluent", data.hex(), None, schema_id, f"schema {schema_id}, {missing}")
 
 
-def _unaided(data: bytes) -> View:
+def _by_content(data: bytes) -> View:
     try:
         text = data.decode()
     except UnicodeDecodeError:
@@ -147,7 +147,7 @@ def _unaided(data: bytes) -> View:
     return View("text", text)
 
 
-def _beginning(data: bytes, limit: int, framed: Framed | None) -> View:
+def _truncated(data: bytes, limit: int, framed: Framed | None) -> View:
     note = f"only the first {limit} of {len(data)} bytes are shown"
     head = data[:limit]
     try:

@@ -63,7 +63,7 @@ class _Checker:
         terms = tuple(self.node(term) for term in node.terms)
         if isinstance(node, tree.Or):
             return tree.Or(terms, node.start, node.end)
-        return _together(terms, node)
+        return _conjunction(terms, node)
 
     def bare(self, node: tree.Comparison) -> tree.Node:
         test = self.test(node)
@@ -125,14 +125,14 @@ class _Checker:
         negated = node.negated
         if op is not Op.TRUE:
             assert node.value is not None
-            self.fits(field, op, node)
+            self.check_operator(field, op, node)
             value = self.value(field, op, node.value)
             if zero_asks and value == 0 and op is Op.EQUAL and field.kind is Kind.ERROR and field.many:
                 # Of many codes, "!= 0" asks whether any is an error, and "== 0" whether none is.
                 op, value, negated = Op.TRUE, None, not negated
         return Test(field, op, value, negated, node.start, node.end)
 
-    def fits(self, field: Field | Path, op: Op, node: tree.Comparison) -> None:
+    def check_operator(self, field: Field | Path, op: Op, node: tree.Comparison) -> None:
         """Whether a field's kind has this operator."""
         kind = field.kind
         if kind is Kind.STRUCT:
@@ -267,20 +267,20 @@ def _a(kind: Kind) -> str:
     return ("an " if kind[0] in "aeioAEIO" else "a ") + kind
 
 
-def _pure(node: tree.Node) -> bool:
+def _is_topic_partition_test(node: tree.Node) -> bool:
     """Whether a term is about topic-partitions alone."""
     if isinstance(node, Test):
         return node.field.scope is Scope.PAIR
-    return isinstance(node, tree.And | tree.Or) and all(map(_pure, node.terms))
+    return isinstance(node, tree.And | tree.Or) and all(map(_is_topic_partition_test, node.terms))
 
 
-def _positive(node: tree.Node) -> bool:
+def _is_positive(node: tree.Node) -> bool:
     if isinstance(node, Test):
         return not node.negated or node.field.kind is Kind.ERROR
-    return isinstance(node, tree.And | tree.Or) and any(map(_positive, node.terms))
+    return isinstance(node, tree.And | tree.Or) and any(map(_is_positive, node.terms))
 
 
-def _together(terms: Iterable[tree.Node], node: tree.And[tree.SyntaxNode]) -> tree.Node:
+def _conjunction(terms: Iterable[tree.Node], node: tree.And[tree.SyntaxNode]) -> tree.Node:
     """A conjunction, its tests about topic-partitions joined so that one topic-partition must pass all of them."""
     flat: list[tree.Node] = []
     for term in terms:
@@ -291,16 +291,16 @@ def _together(terms: Iterable[tree.Node], node: tree.And[tree.SyntaxNode]) -> tr
             flat.extend(inner.terms if isinstance(inner, tree.And) else [inner])
         else:
             flat.append(term)
-    pure = [term for term in flat if _pure(term)]
-    if len(pure) < 2 or not any(map(_positive, pure)):
+    pure = [term for term in flat if _is_topic_partition_test(term)]
+    if len(pure) < 2 or not any(map(_is_positive, pure)):
         return tree.And(tuple(flat), node.start, node.end)
     inner = tree.And(tuple(pure), min(t.start for t in pure), max(t.end for t in pure))
     joined = tree.SameTopicPartition(inner, inner.start, inner.end)
-    others = tuple(term for term in flat if not _pure(term))
+    others = tuple(term for term in flat if not _is_topic_partition_test(term))
     if not others:
         return joined
-    at = next(i for i, term in enumerate(flat) if _pure(term))
-    before = tuple(t for t in flat[:at] if not _pure(t))
+    at = next(i for i, term in enumerate(flat) if _is_topic_partition_test(term))
+    before = tuple(t for t in flat[:at] if not _is_topic_partition_test(t))
     return tree.And((*before, joined, *others[len(before) :]), node.start, node.end)
 
 

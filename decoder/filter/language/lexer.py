@@ -64,18 +64,18 @@ def tokens(text: str) -> list[Token]:
     while at < len(text):
         match = _TOKEN.match(text, at)
         if match is None:
-            raise _stray(text, at)
+            raise _unexpected(text, at)
         start, at = at, match.end()
         group = match.lastgroup
         if group == "string":
-            found.append(Token(TokenKind.STRING, _ESCAPE.sub(_unescaped, match[0][1:-1]), start, at))
+            found.append(Token(TokenKind.STRING, _ESCAPE.sub(_unescape, match[0][1:-1]), start, at))
         elif group != "space":
             found.append(Token(TokenKind(group or ""), match[0], start, at))
     found.append(Token(TokenKind.END, "", len(text), len(text)))
     return found
 
 
-def _unescaped(match: re.Match[str]) -> str:
+def _unescape(match: re.Match[str]) -> str:
     code = match[1]
     if len(code) > 1:
         number = int(code[1:], 16)
@@ -85,7 +85,7 @@ def _unescaped(match: re.Match[str]) -> str:
     return _ESCAPES.get(code, match[0])
 
 
-def _stray(text: str, at: int) -> FilterError:
+def _unexpected(text: str, at: int) -> FilterError:
     sign = text[at]
     if sign in "\"'":
         return FilterError(f"a text that begins with {sign} must end with it", text, at, len(text))

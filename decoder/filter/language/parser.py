@@ -28,7 +28,7 @@ KEYWORDS = frozenset({*WORDS, "and", "or", "not", "in", "any", "all"})
 
 def parse(text: str) -> SyntaxNode:
     """The tree of a filter; FilterError says what is wrong where."""
-    return _Parser(text).whole()
+    return _Parser(text).parse()
 
 
 class _Parser:
@@ -59,30 +59,30 @@ class _Parser:
     def shown(self, token: Token) -> str:
         return "the end" if token.kind is TokenKind.END else repr(self.text[token.start : token.end][:60])
 
-    def whole(self) -> SyntaxNode:
+    def parse(self) -> SyntaxNode:
         if self.ended:
             raise self.error("the filter is empty; try: api == Produce and err != 0", self.token)
-        node = self.either()
+        node = self.disjunction()
         if not self.ended:
             hint = "a ( is missing in front" if self.token.is_sign(")") else "between two tests stands and, or"
             raise self.error(f"{self.shown(self.token)} does not belong here; {hint}", self.token)
         return node
 
-    def either(self) -> SyntaxNode:
-        terms = [self.both()]
+    def disjunction(self) -> SyntaxNode:
+        terms = [self.conjunction()]
         while self.token.is_word("or") or self.token.is_sign("||"):
             self.take()
-            terms.append(self.both())
+            terms.append(self.conjunction())
         return terms[0] if len(terms) == 1 else Or(tuple(terms), terms[0].start, terms[-1].end)
 
-    def both(self) -> SyntaxNode:
+    def conjunction(self) -> SyntaxNode:
         terms = [self.negation()]
         while self.token.is_word("and") or self.token.is_sign("&&"):
             self.take()
             terms.append(self.negation())
         return terms[0] if len(terms) == 1 else And(tuple(terms), terms[0].start, terms[-1].end)
 
-    def deeper(self, token: Token) -> None:
+    def enter(self, token: Token) -> None:
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise self.error(f"more than {MAX_DEPTH} levels of parentheses and not", token)
@@ -90,13 +90,13 @@ class _Parser:
     def negation(self) -> SyntaxNode:
         token = self.token
         if token.is_word("not") or token.is_sign("!"):
-            self.deeper(self.take())
+            self.enter(self.take())
             term = self.negation()
             self.depth -= 1
             return Not(term, token.start, term.end)
         if token.is_sign("("):
-            self.deeper(self.take())
-            inner = self.either()
+            self.enter(self.take())
+            inner = self.disjunction()
             self.close(token)
             self.depth -= 1
             return inner
@@ -137,7 +137,7 @@ class _Parser:
         operator, negated, sign = self.operator()
         if not operator:
             return Comparison(name, "", False, None, token.start, token.end)
-        value = self.members(sign) if operator == "in" else self.value(sign)
+        value = self.set_or_range(sign) if operator == "in" else self.value(sign)
         return Comparison(name, operator, negated, value, token.start, value.end)
 
     def operator(self) -> tuple[str, bool, Token]:
@@ -180,7 +180,7 @@ class _Parser:
             return low
         return Range(low, self.value(self.take()))
 
-    def members(self, after: Token) -> Word | Range | ValueSet:
+    def set_or_range(self, after: Token) -> Word | Range | ValueSet:
         """What stands behind ``in``."""
         if not self.token.is_sign("{"):
             return self.item(after)

@@ -72,7 +72,7 @@ class Pattern:
 
     def search(self, text: str) -> bool:
         """Whether it is found anywhere. Upper and lower case differ; ``(?i)`` in front makes them equal."""
-        _in_time()
+        _check_deadline()
         compiled, seen = _compiled(self.text), self.seen
         if not self.lines:
             return compiled.search(text, 0, seen) is not None
@@ -85,11 +85,11 @@ class Pattern:
 
     def matches(self, text: str) -> bool:
         """Whether it matches all of a text; one that is longer than `whole` is not matched."""
-        _in_time()
+        _check_deadline()
         return len(text) <= self.whole and _compiled(self.text).fullmatch(text) is not None
 
 
-def _in_time() -> None:
+def _check_deadline() -> None:
     if _Deadline.clock is not None and _Deadline.clock() > _Deadline.at:
         raise PatternTimeout("the regular expressions of the rules take too long on what this message says")
 

@@ -117,7 +117,7 @@ def test_old_brokers_do_not_let_clients_name_themselves(script):
     script.connect().asks("0.10.2", "kafka-python", "3.0.12").request("Metadata", 2)
     script.connect().asks("0.10.2", api_version=0).request("Produce", 2)
     (client,) = script.watch.clients()
-    assert client.said == "kafka-python 3.0.12" and set(client.uses) >= {(3, 2), (0, 2)}
+    assert client.software_label == "kafka-python 3.0.12" and set(client.uses) >= {(3, 2), (0, 2)}
 
 
 def test_some_ask_once_for_all_their_connections(script):

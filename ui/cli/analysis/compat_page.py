@@ -27,7 +27,7 @@ def seen_when(client: ObservedClient) -> str:
 
 
 def _software(client: ObservedClient) -> str:
-    return visible(client.said) or (client.software.text if client.software else "not said")
+    return visible(client.software_label) or (client.software.text if client.software else "not said")
 
 
 def often_when(reason: Reason) -> str:
@@ -57,7 +57,7 @@ def markdown(found: Report) -> str:
     lines += ["| verdict | client id | software | address | requests | last seen |", "|---|---|---|---|---|---|"]
     for of in found.clients:
         client = of.client
-        said = _code(client.said) if client.said else _md(_software(client))
+        said = _code(client.software_label) if client.software_label else _md(_software(client))
         cells = [of.verdict.text, _code(client.client_id) if client.client_id else "(none)", said, _md(client.host)]
         cells += [str(client.requests), moment(client.last_ns)]
         lines.append("| " + " | ".join(cells) + " |")

@@ -26,7 +26,7 @@ from ....decoder import (
     decode_response,
     records,
 )
-from ....decoder.codec.decode import item_passer
+from ....decoder.codec.decode import item_skipper
 from ....decoder.codec.encode import UNKNOWN_TAGS
 from ....decoder.codec.message import is_error_code, jsonable
 from ....decoder.codec.plan import FieldPlan, Plan, StructPlan, extra_plan, plan
@@ -74,7 +74,7 @@ class BriefWalker(Walker):
         if count is None or count <= LONG:
             self.position = start
             return super()._field(field, path)
-        pass_over, data, at = item_passer(field), self.data, self.position
+        pass_over, data, at = item_skipper(field), self.data, self.position
         starts = [at]
         for _ in range(count):
             at = pass_over(data, at)

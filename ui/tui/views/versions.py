@@ -124,7 +124,7 @@ class VersionsScreen(View):
 
     def _draw(self) -> None:
         columns = self._columns()
-        names = [visible(self._seen[i].client_id or self._seen[i].said or self._seen[i].host) for i in columns]
+        names = [visible(self._seen[i].client_id or self._seen[i].software_label or self._seen[i].host) for i in columns]
         left = "<" if columns.start else " "
         right = ">" if columns.stop < len(self._seen) else ""
         self.titles.show(f"  API                    {left}" + "".join(
@@ -169,7 +169,7 @@ class VersionsScreen(View):
             "never": "never asks ApiVersions: it speaks fixed versions",
             "unknown": "began before the capture",
         }[client.negotiation]
-        software = visible(client.said) or (client.software.text if client.software else "software not said")
+        software = visible(client.software_label) or (client.software.text if client.software else "software not said")
         lines: list[list[Cell]] = [[
             (visible(client.client_id or "(no client id)"), "title"), (f"  {software}", ""),
             (f"  {visible(client.host)}  {client.connections} connections, {client.requests} requests; {asks}", "muted"),
