@@ -237,8 +237,8 @@ class ClientTracker:
             once = known is None or known.client.asks == "once"
             asked_ns = min(connection.first_ns for connection in theirs)
             for connection in groups.pop(key):
-                told = once and not connection.asked and connection.first_ns >= asked_ns
-                (theirs if told or connection.may_be_unnamed else rest).append(connection)
+                same_software = once and not connection.asked and connection.first_ns >= asked_ns
+                (theirs if same_software or connection.may_be_unnamed else rest).append(connection)
             if rest:
                 groups[key] = rest
         offers: dict[str, dict[int, Range]] = {}

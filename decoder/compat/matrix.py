@@ -99,5 +99,5 @@ def brokers(clients: Iterable[ObservedClient]) -> list[ObservedBroker]:
 def broker(address: str, offered: dict[int, Range]) -> ObservedBroker:
     """A broker, with the releases it may be."""
     # An answer with ApiVersions alone is a refusal (KIP-511), and says nothing of the rest.
-    told = {key for key in offered if key != API_VERSIONS}
-    return ObservedBroker(address, dict(sorted(offered.items())), tuple(releases.release_of(offered)) if told else ())
+    others = {key for key in offered if key != API_VERSIONS}
+    return ObservedBroker(address, dict(sorted(offered.items())), tuple(releases.release_of(offered)) if others else ())

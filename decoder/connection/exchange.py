@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -85,101 +85,48 @@ class Marks:
             self.broker_request = leg
 
 
-_NOT_READ: Any = object()
-"""In place of a message that nobody has asked for yet."""
+@dataclass(slots=True)
+class _Side:
+    """A request or response that was decoded: its message, or the fault that it cannot be decoded for."""
+
+    message: Message | None = None
+    view: MessageView | None = None
+    fault: DecodeError | None = None
 
 
+@dataclass(slots=True, eq=False, repr=False, kw_only=True)
 class Exchange:
     """A request frame, its response frame, and lazily what they say.
 
     Frames exclude the 4 size bytes; ``request_size``/``response_size`` are the values of those 4 bytes. Times are
-    nanoseconds since the epoch. ``marks`` is what others know of it (see `Marks`). ``about``
-    is what the connection has said of its two ends so far, shared by its exchanges; None where nobody followed it.
-    ``request_cut`` and ``response_cut`` say how many bytes of a frame were not kept behind those that are there; such a
-    frame has no message.
+    nanoseconds since the epoch. ``request_cut`` and ``response_cut``: bytes of a frame that were not kept, behind those that
+    are there; such a frame has no message. ``about``: the peer info of the connection so far, shared by its exchanges; None
+    where nobody followed the connection.
     """
 
-    __slots__ = (
-        "_error",
-        "_faults",
-        "_messages",
-        "_views",
-        "about",
-        "api_key",
-        "api_version",
-        "broker",
-        "client",
-        "client_id",
-        "connection",
-        "correlation_id",
-        "marks",
-        "request",
-        "request_cut",
-        "request_time_ns",
-        "response",
-        "response_cut",
-        "response_time_ns",
-        "state",
-        "topics",
-    )
-
-    def __init__(
-        self,
-        *,
-        connection: int = 0,
-        client: str = "",
-        broker: str = "",
-        api_key: int = -1,
-        api_version: int = -1,
-        correlation_id: int = 0,
-        client_id: str | None = None,
-        request: bytes | None = None,
-        request_time_ns: int | None = None,
-        response: bytes | None = None,
-        response_time_ns: int | None = None,
-        state: State = State.PENDING,
-        topics: Topics | None = None,
-        about: PeerInfo | None = None,
-        request_cut: int = 0,
-        response_cut: int = 0,
-    ):
-        self.connection, self.client, self.broker = connection, client, broker
-        self.api_key, self.api_version, self.correlation_id = api_key, api_version, correlation_id
-        self.client_id = client_id
-        self.request, self.request_time_ns = request, request_time_ns
-        self.response, self.response_time_ns = response, response_time_ns
-        self.request_cut, self.response_cut = request_cut, response_cut
-        self.state = state
-        self.topics = topics
-        self.about = about
-        self.marks = Marks()
-        self._messages: list[Any] = [_NOT_READ, _NOT_READ]
-        self._views: list[MessageView | None] = [None, None]
-        self._faults: list[DecodeError | None] = [None, None]
-        self._error: int | None = None
+    connection: int = 0
+    client: str = ""
+    broker: str = ""
+    api_key: int = -1
+    api_version: int = -1
+    correlation_id: int = 0
+    client_id: str | None = None
+    request: bytes | None = None
+    request_time_ns: int | None = None
+    response: bytes | None = None
+    response_time_ns: int | None = None
+    state: State = State.PENDING
+    topics: Topics | None = None
+    about: PeerInfo | None = None
+    request_cut: int = 0
+    response_cut: int = 0
+    marks: Marks = field(default_factory=Marks)
+    _sides: dict[Direction, _Side] = field(default_factory=dict, init=False)
+    _error: int | None = field(default=None, init=False)
 
     def undecoded_copy(self) -> Exchange:
         """The same exchange with nothing decoded, so that what is decoded goes when this goes. `marks` are shared."""
-        again = Exchange(
-            connection=self.connection,
-            client=self.client,
-            broker=self.broker,
-            api_key=self.api_key,
-            api_version=self.api_version,
-            correlation_id=self.correlation_id,
-            client_id=self.client_id,
-            request=self.request,
-            request_cut=self.request_cut,
-            request_time_ns=self.request_time_ns,
-            response=self.response,
-            response_cut=self.response_cut,
-            response_time_ns=self.response_time_ns,
-            state=self.state,
-            topics=self.topics,
-            about=self.about,
-        )
-        again.marks = self.marks
-        return again
+        return replace(self)
 
     def __repr__(self) -> str:
         return f"<Exchange {self.api} v{self.api_version} #{self.correlation_id} {self.state}>"
@@ -207,44 +154,45 @@ class Exchange:
     @property
     def request_message(self) -> Message | None:
         """The decoded request, or None if there is none or it cannot be decoded (see `undecoded` and `cut`)."""
-        return None if self.request is None or self.request_cut else self._read_once(0)
+        return None if self.request is None or self.request_cut else self._decoded(Direction.REQUEST).message
 
     @property
     def response_message(self) -> Message | None:
         """The decoded response, or None if there is none or it cannot be decoded (see `undecoded` and `cut`)."""
-        # An orphan's API is not known, so nothing says how to read it.
-        odd = self.response is None or self.response_cut or self.state is State.ORPHAN
-        return None if odd else self._read_once(1)
+        if self.response is None or self.response_cut or self.state is State.ORPHAN:
+            return None  # an orphan's API is not known
+        return self._decoded(Direction.RESPONSE).message
 
     @property
     def request_view(self) -> MessageView | None:
         """`request_message` as its definition promises it: for conclusions, not for showing (see `message_view`)."""
-        return self._views[0] or self._view(0, self.request_message)
+        return self._view(Direction.REQUEST, self.request_message)
 
     @property
     def response_view(self) -> MessageView | None:
         """`response_message` as its definition promises it (see `message_view`)."""
-        return self._views[1] or self._view(1, self.response_message)
+        return self._view(Direction.RESPONSE, self.response_message)
 
-    def _view(self, which: int, message: Message | None) -> MessageView | None:
-        if message is not None:
-            self._views[which] = MessageView(message)
-        return self._views[which]
-
-    def _read_once(self, which: int) -> Message | None:
-        if self._messages[which] is _NOT_READ:
-            self._messages[which] = self._read(which)
-        message: Message | None = self._messages[which]
-        return message
-
-    def _read(self, which: int) -> Message | None:
-        try:
-            if which == 0:
-                return read_request(self.request or b"")
-            return read_response(self.response or b"", api_key=self.api_key, api_version=self.api_version)
-        except DecodeError as fault:
-            self._faults[which] = fault
+    def _view(self, direction: Direction, message: Message | None) -> MessageView | None:
+        if message is None:
             return None
+        side = self._sides[direction]
+        if side.view is None:
+            side.view = MessageView(message)
+        return side.view
+
+    def _decoded(self, direction: Direction) -> _Side:
+        side = self._sides.get(direction)
+        if side is None:
+            side = self._sides[direction] = _Side()
+            try:  # bytes left over are reported as surplus, not as undecoded
+                if direction is Direction.REQUEST:
+                    side.message = read_request(self.request or b"")
+                else:
+                    side.message = read_response(self.response or b"", api_key=self.api_key, api_version=self.api_version)
+            except DecodeError as fault:
+                side.fault = fault
+        return side
 
     @property
     def error(self) -> int:
@@ -273,22 +221,18 @@ class Exchange:
     @property
     def undecoded(self) -> str | None:
         """Why a frame of this exchange could not be decoded, or None."""
-        _ = self.request_message, self.response_message
-        reasons = [
-            f"{side}: {fault}" for side, fault in zip(("request", "response"), self._faults, strict=True) if fault
-        ]
+        reasons = [f"{d.name.lower()}: {fault}" for d in Direction if (fault := self.fault(d))]
         return "; ".join(reasons) or None
 
     @property
     def cut(self) -> str | None:
         """What was not kept of the frames of this exchange, or None if both are whole."""
         frames = (("request", self.request, self.request_cut), ("response", self.response, self.response_cut))
-        said = [
+        return "; ".join(
             f"{side}: cut at {len(frame)} of {len(frame) + missing} bytes"
             for side, frame, missing in frames
             if frame is not None and missing
-        ]
-        return "; ".join(said) or None
+        ) or None
 
     def _inside(self, values: bool) -> dict[str, Any]:
         asked, answered = self.request_message, self.response_message
@@ -308,7 +252,8 @@ class Exchange:
     def fault(self, direction: Direction) -> DecodeError | None:
         """Why the frame of that direction could not be decoded to its end, or None."""
         _ = self.request_message, self.response_message
-        return self._faults[direction]
+        side = self._sides.get(direction)
+        return None if side is None else side.fault
 
     def masked(self, direction: Direction) -> bytes:
         """The frame of that direction as it may be stored: without secrets, and without what cannot be decoded (see
@@ -331,8 +276,8 @@ class Exchange:
     @property
     def surplus(self) -> tuple[int, int]:
         """Bytes behind the end of the request and of the response: a fault of whoever wrote them."""
-        sides = (self.request_message, self.response_message)
-        return tuple(len(m.trailing) if m else 0 for m in sides)  # type: ignore[return-value]
+        asked, answered = self.request_message, self.response_message
+        return len(asked.trailing) if asked else 0, len(answered.trailing) if answered else 0
 
     def to_dict(self, bodies: bool = True, values: bool = False, schemas: SchemaSource | None = None) -> dict[str, Any]:
         """The keys of ``barnabas decode --json``; ``request`` and ``response`` are null without `bodies`.

@@ -7,7 +7,7 @@ new exchanges and new lists of events.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from barnabas.decoder import Exchange, ExchangeDone, RequestSeen
@@ -19,7 +19,7 @@ PRODUCE_ERROR = "responses[0].partition_responses[0].error_code"
 PRODUCE_RECORDS = "topic_data[0].partition_data[0].records"
 Edit = Callable[[Exchange], Exchange]
 Fields = Mapping[str, Any]
-_COPIED = [name for name in Exchange.__slots__ if name[0] != "_" and name != "marks"]
+_COPIED = [each.name for each in fields(Exchange) if each.init and each.name != "marks"]
 
 
 def copied(exchange: Exchange, *, after: float = 0, answered_after: float = 0, **changed: Any) -> Exchange:

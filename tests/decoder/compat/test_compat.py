@@ -43,8 +43,8 @@ class Script:
     def asks(self, release: str | None, name: str = "", version: str = "", api_version: int = 3):
         """ApiVersions, answered with the table of a release, or not at all."""
         seen = self.request("ApiVersions", api_version, state=State.PAIRED if release else State.NO_RESPONSE)
-        said = {"client_software_name": name, "client_software_version": version} if api_version >= 3 else {}
-        asked = decoder.encode_request(18, api_version, said, correlation_id=1, client_id="app")
+        software_label = {"client_software_name": name, "client_software_version": version} if api_version >= 3 else {}
+        asked = decoder.encode_request(18, api_version, software_label, correlation_id=1, client_id="app")
         answer = None
         if release:
             keys = [
@@ -85,7 +85,7 @@ def test_connections_of_one_client_count_together(script):
     script.connect(client="10.0.0.6:1").asks("3.9", "librdkafka", "2.3.0").request("Fetch", 11)
     script.connect(client_id="other").asks("3.9", "librdkafka", "2.3.0").request("Fetch", 11)
     first, second, other = sorted(script.watch.clients(), key=lambda c: (c.client_id, c.host))
-    assert (first.host, first.client_id, first.said, first.connections) == ("10.0.0.5", "app", "librdkafka 2.3.0", 2)
+    assert (first.host, first.client_id, first.software_label, first.connections) == ("10.0.0.5", "app", "librdkafka 2.3.0", 2)
     assert first.uses[3, 12].count == 6 and first.requests == 8
     assert (first.first_ns, first.last_ns) == (1_000_000_000, 8_000_000_000)
     assert second.host == "10.0.0.6" and other.client_id == "other"
@@ -110,7 +110,7 @@ def test_what_began_before_the_capture_is_not_said_never_to_ask(script):
     # it joins the client that it can only be of
     script.connect("old").asks("3.9", "librdkafka", "2.3.0").request("Fetch", 11)
     (old,) = [c for c in script.watch.clients() if c.client_id == "old"]
-    assert old.said == "librdkafka 2.3.0" and old.connections == 2
+    assert old.software_label == "librdkafka 2.3.0" and old.connections == 2
 
 
 def test_old_brokers_do_not_let_clients_name_themselves(script):

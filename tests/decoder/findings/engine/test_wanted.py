@@ -76,5 +76,5 @@ def test_a_fault_while_an_exchange_is_judged_ends_nothing(tmp_path: Path, monkey
     def fails(exchange: Exchange) -> bool:
         raise RuntimeError("a fault")
 
-    monkeypatch.setattr(Exchange, "went_well", property(fails))
+    monkeypatch.setattr(Exchange, "succeeded", property(fails))
     assert found(Inspector(), tmp_path) == findings
