@@ -43,8 +43,8 @@ class Script:
     def asks(self, release: str | None, name: str = "", version: str = "", api_version: int = 3):
         """ApiVersions, answered with the table of a release, or not at all."""
         seen = self.request("ApiVersions", api_version, state=State.PAIRED if release else State.NO_RESPONSE)
-        software_label = {"client_software_name": name, "client_software_version": version} if api_version >= 3 else {}
-        asked = decoder.encode_request(18, api_version, software_label, correlation_id=1, client_id="app")
+        said = {"client_software_name": name, "client_software_version": version} if api_version >= 3 else {}
+        asked = decoder.encode_request(18, api_version, said, correlation_id=1, client_id="app")
         answer = None
         if release:
             keys = [
