@@ -15,7 +15,7 @@ from typing import Any
 from ...decoder import Exchange, Message, decode_request, records
 from ...decoder.codec.secrets import mask, secret_paths
 from ...decoder.errors import DecodeError
-from ...decoder.records.write_messages import encode_messages_like
+from ...decoder.records.write import encode_messages_like
 from ...decoder.schema import facts
 from ...decoder.wire.frame import Direction
 from ...errors import BarnabasError

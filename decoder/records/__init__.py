@@ -17,8 +17,7 @@ from .errors import BadLength, CodecError, LimitExceeded, RecordsError, Truncate
 from .index import RecordIndex
 from .message import Message
 from .record import Control, Record, spans
-from .write import encode_batch, encode_like
-from .write_messages import encode_messages, encode_messages_like
+from .write import encode_batch, encode_like, encode_messages, encode_messages_like
 
 __all__ = [
     "BadLength",

@@ -111,18 +111,8 @@ class Batch:
             pos, end = 0, len(data)
         else:
             data, pos, end = self.data, self.start + HEADER_SIZE, self.end
-        records = scan(
-            data,
-            pos,
-            end,
-            self.record_count,
-            base_offset=self.base_offset,
-            base_timestamp=self.base_timestamp,
-            append_timestamp=self.max_timestamp if self.attributes & LOG_APPEND else None,
-            base_sequence=self.base_sequence,
-        )
         try:
-            yield from self.interpreted(records)
+            yield from self.scan(data, pos, end, self.record_count)
         except RecordsError as error:
             raise error.inside(self._where(), 0, decompressed=bool(self.codec)) from None
 
@@ -136,8 +126,12 @@ class Batch:
         if self.record_count < 0:
             raise BadLength(f"{self._where()}: {self.record_count} records", self.start + HEADER_SIZE - 4)
 
-    def interpreted(self, records: Iterator[Record]) -> Iterator[Record]:
-        """Records as scanned, with what the header makes of them: int64 sums, and control records as such."""
+    def scan(self, data: bytes, pos: int, end: int, count: int) -> Iterator[Record]:
+        """The `count` records in data[pos:end], which are this batch's (decompressed) bytes or some of them."""
+        records = scan(
+            data, pos, end, count, base_offset=self.base_offset, base_timestamp=self.base_timestamp, base_sequence=self.base_sequence,
+            append_timestamp=self.max_timestamp if self.attributes & LOG_APPEND else None,
+        )  # fmt: skip
         if not -_FAR < self.base_offset < _FAR or not -_FAR < self.base_timestamp < _FAR:
             records = wrapped(records)
         return with_control(records) if self.control else records

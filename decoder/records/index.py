@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import overload
 
 from ..native.accelerator import native
-from .batch import CODEC_MASK, HEADER_SIZE, LOG_APPEND, Batch
+from .batch import CODEC_MASK, HEADER_SIZE, Batch
 from .codecs import DEFAULT_LIMIT
 from .errors import RecordsError
-from .record import Record, scan, spans
+from .record import Record, spans
 
 
 class RecordIndex(Sequence[Record]):
@@ -66,21 +66,7 @@ class RecordIndex(Sequence[Record]):
 
     def _record(self, number: int) -> Record:
         start, end = self.span(number)
-        batch = self.batch
-        return next(
-            batch.interpreted(
-                scan(
-                    self._data,
-                    start,
-                    end,
-                    1,
-                    base_offset=batch.base_offset,
-                    base_timestamp=batch.base_timestamp,
-                    append_timestamp=batch.max_timestamp if batch.attributes & LOG_APPEND else None,
-                    base_sequence=batch.base_sequence,
-                )
-            )
-        )
+        return next(self.batch.scan(self._data, start, end, 1))
 
     def span(self, number: int) -> tuple[int, int]:
         """(start, end) of a record in the batch's (decompressed) bytes."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NoReturn
 
 from ....decoder.records import Batch, Message, Record, RecordsError, decompress
-from ....decoder.records.plain import plain_records
+from ....decoder.records.message import plain_records
 from .errors import ConversionError
 
 

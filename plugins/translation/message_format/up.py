@@ -11,7 +11,7 @@ from typing import Literal, NoReturn
 
 from ....decoder.records import Batch, Message, Partial, Record, RecordsError, batches, encode_batch, encode_messages
 from ....decoder.records.codecs import DEFAULT_LIMIT, NONE, QUICK
-from ....decoder.records.plain import plain_records
+from ....decoder.records.message import plain_records
 from .errors import ConversionError, converted
 from .reading import read_wrapper, records_of, wrong_crc
 from .tally import Tally

@@ -15,8 +15,7 @@ from barnabas.decoder import DecodeError, EncodeError
 from barnabas.decoder.codec.present import present
 from barnabas.decoder.records import Record
 from barnabas.decoder.records.codecs import GZIP, NONE
-from barnabas.decoder.records.write import encode_batch
-from barnabas.decoder.records.write_messages import encode_messages
+from barnabas.decoder.records.write import encode_batch, encode_messages
 from barnabas.decoder.schema import facts
 from harness import commands
 
