@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..errors import BarnabasError
 
-class DecoderError(ValueError):
+
+class DecoderError(BarnabasError, ValueError):
     """Root of all errors that the decoder raises for what it was given: bytes, values, schemas, filters, names."""
 
 

@@ -269,20 +269,3 @@ def _head(name: str, version: int, header: dict[str, Any]) -> bytes:
     out = bytearray()
     encode_struct(of.root, values_from(of.root, {k: v for k, v in header.items() if k in known}), out)
     return bytes(out)
-
-
-__all__ = [
-    "decode_body",
-    "decode_request",
-    "decode_request_header",
-    "decode_response",
-    "encode_body",
-    "encode_request",
-    "encode_response",
-    "encode_version_refusal",
-    "guess_request",
-    "header_version",
-    "peek_request",
-    "read_request",
-    "read_response",
-]

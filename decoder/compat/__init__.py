@@ -7,19 +7,6 @@ from .matrix import Limit, MatrixRow, ObservedBroker, brokers, matrix
 from .verdict import ClientReport, Reason, Report, Verdict, report
 
 __all__ = [
-    "ClientReport",
-    "ClientTracker",
-    "Limit",
-    "MatrixRow",
-    "Negotiation",
-    "ObservedBroker",
-    "ObservedClient",
-    "Reason",
-    "Report",
-    "Request",
-    "Verdict",
-    "VersionUse",
-    "brokers",
-    "matrix",
-    "report",
-]
+    "ClientReport", "ClientTracker", "Limit", "MatrixRow", "Negotiation", "ObservedBroker", "ObservedClient",
+    "Reason", "Report", "Request", "Verdict", "VersionUse", "brokers", "matrix", "report",
+]  # fmt: skip

@@ -20,16 +20,6 @@ from .telemetry import metrics
 from .topics import INTERNAL, of_control, of_record
 
 __all__ = [
-    "INTERNAL",
-    "Payload",
-    "assignment",
-    "decode",
-    "encode",
-    "metrics",
-    "names",
-    "of",
-    "of_control",
-    "of_record",
-    "sasl_step",
-    "subscription",
-]
+    "INTERNAL", "Payload", "assignment", "decode", "encode", "metrics", "names", "of", "of_control", "of_record",
+    "sasl_step", "subscription",
+]  # fmt: skip

@@ -19,18 +19,6 @@ from .language.fields import FIELDS, Field, Kind, Need
 from .language.parser import parse
 
 __all__ = [
-    "FIELDS",
-    "Candidate",
-    "ColumnTest",
-    "Columns",
-    "Field",
-    "Filter",
-    "FilterError",
-    "Kind",
-    "Layout",
-    "Need",
-    "compile",
-    "complete",
-    "named_zone",
-    "parse",
-]
+    "FIELDS", "Candidate", "ColumnTest", "Columns", "Field", "Filter", "FilterError", "Kind", "Layout", "Need",
+    "compile", "complete", "named_zone", "parse",
+]  # fmt: skip

@@ -20,24 +20,7 @@ from .record import Control, Record, spans
 from .write import encode_batch, encode_like, encode_messages, encode_messages_like
 
 __all__ = [
-    "BadLength",
-    "Batch",
-    "CodecError",
-    "Control",
-    "LimitExceeded",
-    "Message",
-    "Partial",
-    "Record",
-    "RecordIndex",
-    "RecordsError",
-    "Truncated",
-    "UnknownMagic",
-    "batches",
-    "compress",
-    "decompress",
-    "encode_batch",
-    "encode_like",
-    "encode_messages",
-    "encode_messages_like",
-    "spans",
-]
+    "BadLength", "Batch", "CodecError", "Control", "LimitExceeded", "Message", "Partial", "Record", "RecordIndex",
+    "RecordsError", "Truncated", "UnknownMagic", "batches", "compress", "decompress", "encode_batch", "encode_like",
+    "encode_messages", "encode_messages_like", "spans",
+]  # fmt: skip

@@ -98,15 +98,3 @@ def decode_response(frame: bytes, *, api_key: int, api_version: int, release: st
     frame = bytes(frame)
     header, start = codec.read_header("ResponseHeader", of.header_version, frame)
     return codec.read_message(of, frame, start, header)
-
-
-__all__ = [
-    "Overlay",
-    "decode_body",
-    "decode_request",
-    "decode_response",
-    "every",
-    "overlays",
-    "parse_release",
-    "plan",
-]

@@ -18,17 +18,6 @@ from .view import View, view
 from .wire import Framed, unframe
 
 __all__ = [
-    "FirstOf",
-    "Framed",
-    "MissingLibrary",
-    "Schema",
-    "SchemaError",
-    "SchemaFiles",
-    "SchemaSource",
-    "Target",
-    "View",
-    "json_schema",
-    "read_schema",
-    "unframe",
-    "view",
-]
+    "FirstOf", "Framed", "MissingLibrary", "Schema", "SchemaError", "SchemaFiles", "SchemaSource", "Target", "View",
+    "json_schema", "read_schema", "unframe", "view",
+]  # fmt: skip
