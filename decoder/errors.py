@@ -15,7 +15,7 @@ class DecodeError(DecoderError):
     """Bytes that do not fit the schema.
 
     ``api``/``version``: what was being read. ``path``: the field, in ``a.b[0].c`` form. ``offset``: bytes from the
-    start of the data given. ``message``: the complete message where only bytes behind it were wrong
+    start of the data given. ``message``: the complete message where only bytes after it were wrong
     (`TrailingBytes`), else None.
     """
 

@@ -111,7 +111,7 @@ def decode_request(frame: bytes) -> Message:
 
 
 def fills(of: Plan, frame: bytes, start: int) -> bool:
-    """Whether a message's body fills `frame` from byte `start` on; what is wrong with one that does not is not looked for."""
+    """Whether a message's body fills `frame` from byte `start` on, without finding out what is wrong."""
     try:
         return decoder(of)(frame, start)[1] == len(frame)
     except FAULTS:
@@ -179,7 +179,7 @@ def decode_response(frame: bytes, *, api_key: int, api_version: int) -> Message:
         try:
             return read_message(plan("response", api_key, 0), frame, start, header)
         except DecodeError:
-            pass  # some brokers answer the error in the version that was asked; if that fails too, its fault is told
+            pass  # some brokers answer the error in the version that was asked; if that fails too, its fault is reported
     of = plan("response", api_key, api_version)
     if len(frame) > 4 and not (of.header_version and frame[4]):
         # The usual header, which has no tags, without a walk along its plan.
@@ -190,12 +190,12 @@ def decode_response(frame: bytes, *, api_key: int, api_version: int) -> Message:
 
 
 def read_request(frame: bytes) -> Message:
-    """As `decode_request`; bytes left over behind the end are no error, and stand in `Message.trailing`."""
+    """As `decode_request`, but bytes left over after the end are no error: they are in `Message.trailing`."""
     return _complete(lambda: decode_request(frame))
 
 
 def read_response(frame: bytes, *, api_key: int, api_version: int) -> Message:
-    """As `decode_response`; bytes left over behind the end are no error (to clients neither), and stand in `Message.trailing`."""
+    """As `decode_response`, but bytes left over after the end are no error (nor are they to clients): they are in `Message.trailing`."""
     return _complete(lambda: decode_response(frame, api_key=api_key, api_version=api_version))
 
 
@@ -251,8 +251,8 @@ def encode_response(api_key: int, api_version: int, fields: Mapping[str, Any], *
 
 
 def encode_version_refusal(correlation_id: int, served: tuple[int, int] | None) -> bytes:
-    """The answer to an ApiVersions of a version that is not served: in version 0, with the range that is (KIP-511; None: with
-    none, as before Kafka 2.4)."""
+    """The response to an ApiVersions request of an unsupported version: in version 0, with the supported range (KIP-511; None:
+    without, as before Kafka 2.4)."""
     own = [] if served is None else [{"api_key": API_VERSIONS, "min_version": served[0], "max_version": served[1]}]
     fields = {"error_code": UNSUPPORTED_VERSION, "api_keys": own}
     return encode_response(API_VERSIONS, 0, fields, correlation_id=correlation_id)

@@ -47,7 +47,7 @@ def most_items(size: int) -> int:
 
 
 def uvarint(data: bytes, position: int) -> tuple[int, int]:
-    """An unsigned varint of at most 5 bytes: (value, position behind it)."""
+    """An unsigned varint of at most 5 bytes: (value, position after it)."""
     value = shift = 0
     for _ in range(5):
         byte = data[position]
@@ -76,7 +76,7 @@ def python_decoder(plan: Plan) -> Decode:
 
 @cache
 def field_skipper(field: FieldPlan) -> Callable[[bytes, int], int]:
-    """A function ``(data, position) -> position behind`` for one field; `FAULTS` if it cannot be read."""
+    """A function ``(data, position) -> position after`` for one field; `FAULTS` if it cannot be read."""
     alone = StructPlan(f"pass_{field.name}", False, (field,), 1)
     if native is not None:
         reader = native.Reader(description(alone), 0)
@@ -227,7 +227,7 @@ class _Source:
         """Leave the length in ``n``, negative for null.
 
         Null is read also where the definitions do not allow it: some brokers write it (0.8 and 0.9 for records,
-        librdkafka's mock for the assignment of a failed SyncGroup), its bytes are clear, and a finding tells of it.
+        librdkafka's mock for the assignment of a failed SyncGroup), its bytes are clear, and a finding reports it.
         """
         if compact:
             body.append(f"{indent}n = b[p]; p += 1")

@@ -28,7 +28,7 @@ class Message:
 
     ``header``: the header's fields as a dict (empty for a bare body). ``values``: the body in plan order (see
     `plan`). ``frame``: the bytes it was read from, header included, without the 4 size bytes. ``trailing``: bytes
-    behind the message's end (kept, so that encoding gives them back).
+    after the message's end (kept, so that encoding gives them back).
     """
 
     __slots__ = ("body_start", "frame", "header", "plan", "trailing", "values")

@@ -1,7 +1,7 @@
 """The plan: one message kind at one version, with every version question answered.
 
 Decode, encode, byte map, defaults and docs are back ends over the same plan. In a plan a struct is a list of
-fields in wire order, tagged fields behind. The *values* of a struct are a tuple in that order; a flexible struct
+fields in wire order, tagged fields after. The *values* of a struct are a tuple in that order; a flexible struct
 has one more item at the end: its unknown tagged fields, as a tuple of ``(tag, bytes)``.
 """
 

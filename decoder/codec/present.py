@@ -213,8 +213,8 @@ _MESSAGE_HEAD = {0: 18, 1: 26}  # offset, size, CRC, magic, attributes, and in m
 
 
 def payload_ranges(direction: Direction, api: str, frame: bytes, message: Message | None) -> list[Range]:
-    """Where in the frame records say something, from the first byte behind each batch's header. `message`: the frame
-    decoded; None if it cannot be: then everything behind its header may say something."""
+    """Where in the frame records say something, from the first byte after each batch's header. `message`: the frame
+    decoded; None if it cannot be: then everything after its header may say something."""
     if api not in RECORD_APIS:
         return []
     if message is None:

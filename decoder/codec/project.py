@@ -86,7 +86,7 @@ def project(kind: str, api_key: int, api_version: int, paths: Iterable[str]) -> 
     """A function from a body (without header) to ``{path: value}`` of the asked paths.
 
     Raises EncodeError for a path that this version does not have; the function raises DecodeError for bytes that do
-    not fit. Bytes behind the last asked field may go unread.
+    not fit. Bytes after the last asked field may go unread.
     """
     of = plan(kind, api_key, api_version)
     asked = tuple(paths)

@@ -102,7 +102,7 @@ def mask(direction: Direction, api_key: int, api_version: int, frame: bytes, ask
     """The frame with every secret overwritten, length unchanged.
 
     A frame that cannot be decoded (an unknown API or version, or damage in a message that carries secrets) is masked
-    behind its header, since nobody can say where its secrets are; a request of an unknown version is masked as the
+    after its header, since nobody can say where its secrets are; a request of an unknown version is masked as the
     nearest known one where that fits. `asked`: of a response its request, whose secrets are masked here, too: brokers
     quote what they refuse.
     """

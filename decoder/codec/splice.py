@@ -4,7 +4,7 @@ A message may hold what its canonical form does not: lengths written longer than
 tags, fields that hold their default explicitly. Whatever an edit does not touch keeps those bytes. Where a changed
 field lies inside of tagged fields, the sizes around it are written anew.
 
-`Splicer` reads the original by its plan and writes the new message beside it. What is unchanged is told by identity:
+`Splicer` reads the original by its plan and writes the new message beside it. What is unchanged is known by identity:
 edits copy the values along their path and share everything else.
 """
 
@@ -30,7 +30,7 @@ class Splicer:
         self.at = end
 
     def root(self, plan: StructPlan, old: tuple[Any, ...], new: tuple[Any, ...]) -> bytes:
-        """The whole frame; behind the last change nothing is looked at any more."""
+        """The whole frame; after the last change nothing is looked at any more."""
         last = max((i for i, (a, b) in enumerate(zip(old, new, strict=True)) if a is not b), default=-1)
         self.struct(plan, old, new, last)
         self._copy(len(self.data))

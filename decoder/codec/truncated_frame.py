@@ -1,4 +1,4 @@
-"""Frames of which only the beginning was kept (a snap length): what can be said of them."""
+"""Reading frames of which a snap length kept only the beginning."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _INDEX = re.compile(r"\[\d+\]")
 
 
 class FrameCut(DecodeError):
-    """The frame was cut where it was captured. `path`, `offset` and `partial` say how far it can be read."""
+    """The frame was cut when it was captured. `path`, `offset` and `partial` say how far it can be read."""
 
 
 def cut_fault(direction: Direction, frame: bytes, api_key: int, api_version: int, missing: int) -> DecodeError:
-    """What can be read of a frame behind whose kept bytes `missing` more were: the fault's `partial`. Another fault than
-    `FrameCut` if its header, or its API, cannot be read."""
+    """The fault of a frame that lacks its last `missing` bytes; `partial` has what can be read. Another fault than `FrameCut`
+    if the header or the API cannot be read."""
     try:
         walker, fault = _walked(direction, frame, api_key, api_version, missing)
     except DecodeError as other:
@@ -48,7 +48,7 @@ def first_error_in(frame: bytes, api_key: int, api_version: int, missing: int) -
 def _walked(
     direction: Direction, frame: bytes, api_key: int, api_version: int, missing: int
 ) -> tuple[Walker, DecodeError | None]:
-    """A walker that has read what there is, and where that ended; DecodeError if not even the header is there."""
+    """A walker that has read as far as possible, and the fault that stopped it; DecodeError for an incomplete header."""
     if direction is Direction.REQUEST:
         _, start = decode_request_header(frame)
         of = plan("request", api_key, api_version)

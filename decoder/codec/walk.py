@@ -31,7 +31,7 @@ class Span(NamedTuple):
 class Walker:
     """Reads `data` from `position` by `plan`; ``tree`` and ``spans`` grow as it goes, also when it fails.
 
-    `missing`: so many bytes of the message are known to be missing behind `data`, where it is bound to fail."""
+    `missing`: how many bytes of the message are known to be missing after `data`, where it is bound to fail."""
 
     def __init__(self, plan: Plan, data: bytes, position: int = 0, missing: int = 0):
         self.plan, self.data, self.position = plan, data, position
@@ -52,7 +52,7 @@ class Walker:
     def explain(self) -> DecodeError:
         """What is wrong with bytes that the compiled decoder refused.
 
-        Of a large message the tree holds the first items and the one at fault; those between are passed over.
+        Of a large message the tree holds the first items and the one at fault; those between are left out.
         """
         self._brief = True
         try:

@@ -1,4 +1,4 @@
-"""What was seen of each client: the versions it used, how often and when, what it was offered, what was refused.
+"""Clients as observed on connections: the versions they used, how often and when, what they were offered and refused.
 
 `ClientTracker` is fed with requests as an index lists them. Only ApiVersions exchanges, and Produce requests of versions
 that may carry old message formats, have to be decoded.
@@ -105,8 +105,8 @@ class _Connection:
 
     @property
     def may_be_unnamed(self) -> bool:
-        """The client's software may be known from elsewhere: this connection began before the capture, or its broker
-        takes no ApiVersions that could name it."""
+        """The connection could not name its software: it began before the capture, or its broker takes no ApiVersions that
+        names any. Other connections may name it."""
         offered = self.about.range(API_VERSIONS)
         return not (self.began or self.asked) or (offered is not None and offered[1] < _FIRST_WITH_NAME)
 
@@ -131,7 +131,7 @@ class ObservedClient:
 
     @property
     def software_label(self) -> str:
-        """The software as the client names itself, "" if it does not."""
+        """Name and version of the software as the client sends them; "" if it does not."""
         return f"{self.software_name} {self.software_version}".strip()
 
     @property
@@ -155,7 +155,7 @@ class ObservedClient:
         return sum(use.count for use in self.uses.values())
 
     def ranges(self, api_key: int) -> list[Range]:
-        """The different ranges that the brokers it spoke to offer of an API, ascending; [] if nobody said."""
+        """The different ranges of an API that its brokers offer, ascending; [] if none is known."""
         return sorted({offer[api_key] for offer in self.offered.values() if api_key in offer})
 
     def versions(self, api_key: int) -> dict[int, VersionUse]:
@@ -164,7 +164,7 @@ class ObservedClient:
 
 
 class ClientTracker:
-    """Takes in captures, one after the other, and tells who was there."""
+    """Follows the clients of captures, one capture after another."""
 
     def __init__(self) -> None:
         self._capture = 0
@@ -177,7 +177,7 @@ class ClientTracker:
         self._own = own
 
     def request(self, seen: Request) -> None:
-        """Count a request. Responses without a request (orphans) are passed over."""
+        """Count a request. Responses without a request (orphans) are ignored."""
         if seen.state is State.ORPHAN or seen.api_key < 0:
             return
         connection = self._connection(seen)
@@ -220,7 +220,7 @@ class ClientTracker:
         return connection
 
     def clients(self) -> list[ObservedClient]:
-        """Everybody who was seen, by host, client id and software."""
+        """All clients that were seen, by host, client id and software."""
         groups: dict[tuple[str, str, str, str], list[_Connection]] = {}
         for connection in self._connections.values():
             if connection.uses:
@@ -233,7 +233,7 @@ class ClientTracker:
                 continue
             theirs, rest = groups[named[0]], list[_Connection]()
             known = clients.software(*named[0][2:])
-            # Of software that is not known: better one client too few than one that is said never to ask.
+            # For unknown software one client too few is better than a client reported as never asking.
             once = known is None or known.client.asks == "once"
             asked_ns = min(connection.first_ns for connection in theirs)
             for connection in groups.pop(key):
@@ -277,7 +277,7 @@ def _client(
 
 
 def _with_refusals(use: VersionUse, offered: dict[int, Range] | None) -> VersionUse:
-    """The use with its silences judged: those of a version that the broker does not serve are refusals."""
+    """The use with missing responses counted as refusals where the broker does not serve the version."""
     if not use.unanswered:
         return use
     if offered is not None and use.api_key != API_VERSIONS:

@@ -22,7 +22,7 @@ from ..schema import facts
 
 Range = tuple[int, int]
 _ERROR = slice(4, 6)
-"""Where the error stands, behind the correlation id: the header of these answers is always version 0."""
+"""Where the error stands, after the correlation id: the header of these answers is always version 0."""
 _FIRST_WITH_SOFTWARE = 3
 
 
@@ -41,13 +41,13 @@ def newest() -> int:
 
 
 def request(version: int = 0, *, correlation_id: int, client_id: str | None, software: str = "") -> bytes:
-    """A request frame. `software`: the version of Barnabas, which it says of itself from version 3 on."""
+    """A request frame. `software`: the version of Barnabas, sent from version 3 on."""
     software_fields = {"client_software_name": "barnabas", "client_software_version": software} if version >= _FIRST_WITH_SOFTWARE else {}
     return encode_request(API_VERSIONS, version, software_fields, correlation_id=correlation_id, client_id=client_id)
 
 
 def read(frame: bytes, version: int) -> ApiVersionsAnswer:
-    """What a response says to a request of this version. Raises DecodeError."""
+    """The answer in a response to a request of this version. Raises DecodeError."""
     if version and frame[_ERROR] == UNSUPPORTED_VERSION.to_bytes(2, "big"):
         try:
             fields = decode_body("response", API_VERSIONS, 0, frame[_ERROR.start :]).to_dict()
@@ -69,10 +69,10 @@ _RANGES = ("api_keys.api_key", "api_keys.min_version", "api_keys.max_version")
 
 
 class PeerInfo:
-    """Learns from the ApiVersions exchanges of one connection (KIP-35, KIP-511).
+    """The two ends of a connection, as its ApiVersions exchanges describe them (KIP-35, KIP-511).
 
-    `software_name`, `software_version`: of the client; "" before it has said so, and for clients that never do
-    (before ApiVersions v3). `offered`: (min, max) by api key as the broker offered them, None before it has.
+    `software_name`, `software_version`: of the client; "" until it sends them, which it does not before ApiVersions v3.
+    `offered`: (min, max) by api key, as the broker offered them; None before it did.
     """
 
     __slots__ = ("offered", "software_name", "software_version")
@@ -83,7 +83,7 @@ class PeerInfo:
         self.offered: dict[int, Range] | None = None
 
     def learn(self, exchange: MessagePair) -> None:
-        """Take what an ApiVersions exchange tells; every other one is passed over."""
+        """Learn from an ApiVersions exchange; others are ignored."""
         if exchange.api_key != API_VERSIONS:
             return
         asked = exchange.request_message
@@ -99,5 +99,5 @@ class PeerInfo:
                 self.offered = (self.offered or {}) | ranges
 
     def range(self, api_key: int) -> Range | None:
-        """(min, max) that the broker offers of an API; None if it does not, or has not said."""
+        """(min, max) that the broker offers of an API; None if it does not or is not known to."""
         return self.offered.get(api_key) if self.offered is not None else None

@@ -1,4 +1,4 @@
-"""What happens on connections, in one order: the events of `Connection` and those of TCP around them.
+"""Events of connections in one order: those of `Connection`, and those of TCP around them.
 
 A capture gives them (`captures.Capture.events`), the proxy's inspector gives them live, detectors take them
 (`findings.Inspector.feed`). Times are nanoseconds since the epoch; addresses are ``host:port``.
@@ -14,10 +14,13 @@ from .connection import ExchangeDone, Opaque, RequestSeen
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A connection began. `established` is False for one that was tried in vain (a SYN that was refused or got no
-    answer); such a one has a `Closed`, and nothing in between. `complete`: what of it is not told did not pass, or is told as
-    `Missing`; a capture of packets may just end, or have been put together, without saying so. `tls`: the legs that are known to
-    be encrypted, "client" (to the proxy that recorded it) and "broker" (from there on); a connection without a proxy is both."""
+    """A connection began.
+
+    `established`: False for an attempt that failed (the SYN was refused or got no answer); then only a `Closed` follows.
+    `complete`: whatever is not reported is reported as `Missing`; a capture of packets may end, or have been merged, without
+    saying so. `tls`: the legs known to be encrypted, "client" (to the recording proxy) and "broker" (from there on); both
+    without a proxy.
+    """
 
     connection: int
     client: str
@@ -38,8 +41,8 @@ class NonKafkaData:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """`size` bytes of a direction were not captured. `unread`: bytes that were, and belong to frames whose beginning was
-    not, or answer requests that were not."""
+    """`size` bytes of a direction were not captured. `unread`: bytes that were captured, but belong to frames whose beginning
+    was not, or answer requests that were not."""
 
     connection: int
     direction: Direction
@@ -52,9 +55,9 @@ class Missing:
 class Closed:
     """A connection ended.
 
-    `how`: "fin", "rst", "refused" (RST in answer to the SYN), "unreached" (no answer to the SYN), "login" or "tls" (see `NEVER_ESTABLISHED`), or "" when what
-    was captured ends before the connection does. `by`: who ended it, "client" or "broker", "plugin NAME" or
-    "control API" where that told the proxy to, "" when not known.
+    `how`: "fin", "rst", "refused" (RST in answer to the SYN), "unreached" (no answer to the SYN), "login" or "tls" (see
+    `NEVER_ESTABLISHED`), or "" where the capture ends first. `by`: who ended it: "client", "broker", or the one that asked the
+    proxy to ("plugin NAME", "control API"); "" when not known.
     """
 
     connection: int
@@ -64,7 +67,7 @@ class Closed:
 
 
 NEVER_ESTABLISHED = ("refused", "unreached", "login", "tls")
-"""How connections end that were never established. The last two are the proxy's own doing: the broker did not take its login,
-or its TLS handshake with the broker failed."""
+"""How connections end that were never established. In the last two the proxy failed: the broker refused its login, or the TLS
+handshake between them failed."""
 
 ConnectionEvent = Opened | RequestSeen | ExchangeDone | NonKafkaData | Missing | Closed

@@ -1,4 +1,4 @@
-"""An exchange: one request and what came of it."""
+"""An exchange: one request and its response."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class State(StrEnum):
     """Where an exchange stands."""
 
     PENDING = "pending"
-    """asked, not answered yet (or when the recording ended)"""
+    """not answered yet, or not when the recording ended"""
     PAIRED = "paired"
     NO_RESPONSE = "no_response"
     """none is due (a Produce with acks=0), or the connection ended or went on without one"""
@@ -99,7 +99,7 @@ class Exchange:
     """A request frame, its response frame, and lazily what they say.
 
     Frames exclude the 4 size bytes; ``request_size``/``response_size`` are the values of those 4 bytes. Times are
-    nanoseconds since the epoch. ``request_cut`` and ``response_cut``: bytes of a frame that were not kept, behind those that
+    nanoseconds since the epoch. ``request_cut`` and ``response_cut``: bytes of a frame that were not kept, after those that
     are there; such a frame has no message. ``about``: the peer info of the connection so far, shared by its exchanges; None
     where nobody followed the connection.
     """
@@ -146,7 +146,7 @@ class Exchange:
 
     @property
     def latency_ns(self) -> int | None:
-        """From the request's first byte to the response's first byte, as seen where the bytes were taken."""
+        """From the request's first byte to the response's, where the bytes were captured; in ns."""
         if self.request_time_ns is None or self.response_time_ns is None:
             return None
         return self.response_time_ns - self.request_time_ns
@@ -196,8 +196,8 @@ class Exchange:
 
     @property
     def error(self) -> int:
-        """The first error code of the response that is not 0 (shallow fields before deep ones), else 0. Of a response that
-        was cut: of the codes that were kept."""
+        """The first error code of the response that is not 0, shallow fields before deep ones; else 0. Of a cut response: of the
+        codes that were kept."""
         if self._error is not None:
             return self._error
         if self.response_cut and self.state is not State.ORPHAN:
@@ -210,7 +210,7 @@ class Exchange:
 
     @property
     def succeeded(self) -> bool:
-        """It was answered without an error code, and both frames are whole and decode without surplus bytes."""
+        """Whether it was answered without an error code and both frames are whole and decode without surplus bytes."""
         if self.state is not State.PAIRED:
             return False
         asked, answered = self.request_message, self.response_message
@@ -243,8 +243,8 @@ class Exchange:
         return {side: each for side, each in found.items() if each}
 
     def guess(self) -> Message | None:
-        """What a request of an unknown version would say if it were the nearest known version; None if it is
-        known, or does not fit. No more than a guess: a newer version may mean other bytes."""
+        """A request of an unknown version read as the nearest known one; None if the version is known or the bytes do not fit.
+        Only a guess: a newer version may have another layout."""
         if self.request is None or self.request_cut or not isinstance(self.fault(Direction.REQUEST), UnknownVersion):
             return None
         return guess_request(self.request)
@@ -275,7 +275,7 @@ class Exchange:
 
     @property
     def surplus(self) -> tuple[int, int]:
-        """Bytes behind the end of the request and of the response: a fault of whoever wrote them."""
+        """Bytes after the end of the request and of the response: a fault of the sender."""
         asked, answered = self.request_message, self.response_message
         return len(asked.trailing) if asked else 0, len(answered.trailing) if answered else 0
 

@@ -1,4 +1,4 @@
-"""Topic ids and names, as far as they were seen: newer requests name a topic by its id alone (KIP-516)."""
+"""Names of topic ids, learned from responses: newer requests name a topic by its id alone (KIP-516)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _KEYS = {facts.api_key(name): path for name, path in _SOURCES.items()}
 
 
 class Topics:
-    """Learns from exchanges; one may serve many connections to the same cluster."""
+    """Topic names by id. One may serve many connections to the same cluster."""
 
     def __init__(self) -> None:
         self._names: dict[bytes, str] = {}
 
     def learn(self, exchange: MessagePair) -> None:
-        """Take the names and ids that a response tells."""
+        """Take the names and ids from a response."""
         path = _KEYS.get(exchange.api_key)
         message = exchange.response_message if path is not None and exchange.response is not None else None
         if path is None or message is None:
@@ -30,7 +30,7 @@ class Topics:
         self._names.update((i, n) for n, i in zip(names, ids, strict=True) if n and any(i))
 
     def name(self, topic_id: bytes) -> str | None:
-        """The name of a topic, None if it was not seen. `topic_id`: its 16 bytes."""
+        """The name of a topic; None if it is not known. `topic_id`: its 16 bytes."""
         return self._names.get(topic_id)
 
     def __len__(self) -> int:

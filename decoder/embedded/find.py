@@ -24,7 +24,7 @@ TopicNames = Mapping[uuid.UUID, str]
 
 
 def of(message: Message, request: Message | None = None, topic_names: TopicNames | None = None) -> Iterator[Payload]:
-    """Every payload inside of `message`, in order, nested ones behind the one they stand in.
+    """Every payload inside of `message`, in order, nested ones after the one they are in.
 
     `request`: the request that a response answers; without it a group's protocol type may have to be guessed, and
     Envelope's inner response stays closed. `topic_names`: names of topic ids, for the records of Fetch from

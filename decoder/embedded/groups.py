@@ -1,6 +1,6 @@
 """What group members tell each other through the coordinator: subscriptions and assignments.
 
-The bytes mean something to the members alone. They are told apart by the group's protocol type (``consumer``,
+The bytes mean something to the members alone. They are distinguished by the group's protocol type (``consumer``,
 ``connect``) and, for the assignor's own ``user_data``, by the protocol's name.
 Sources: Kafka's ConsumerProtocol, ConnectProtocol, IncrementalCooperativeConnectProtocol, AbstractStickyAssignor,
 SubscriptionInfo and AssignmentInfo of Kafka Streams.
@@ -48,7 +48,7 @@ def _versioned(name: str, data: bytes) -> dict[str, Any]:
         try:
             fields = fields_of(decode(name, layout, data, 2))
         except Truncated as fault:
-            # Fields are only ever added behind the others, so a cut between two of them is an older layout.
+            # Fields are only ever added after the others, so a cut between two of them is an older layout.
             if layout == 0 or fault.offset != len(data) or "." in fault.path:
                 raise
             layout -= 1

@@ -123,7 +123,7 @@ def _secrets(batch: Batch) -> Iterator[tuple[int, int]]:
         for record in batch.records():
             if not record.value:
                 continue
-            # Records stand one behind the other: the next place with these bytes is in front of them or theirs.
+            # Records stand one after another: the next place with these bytes is in front of them or theirs.
             start = batch.data.index(record.value, at, batch.end)
             at = start + len(record.value)
             if not batch.control:

@@ -50,7 +50,7 @@ def definition(name: str) -> Definition:
 def decode(name: str, version: int, data: bytes, start: int = 0) -> Message:
     """A payload by its definition's name, e.g. ``decode("OffsetCommitValue", 3, data)``, from byte `start` on.
 
-    Bytes behind the end are kept in ``trailing`` and are no error: a newer writer may have added fields.
+    Bytes after the end are kept in ``trailing`` and are no error: a newer writer may have added fields.
     Raises UnknownApi, UnknownVersion, or the DecodeError that says which field does not fit.
     """
     of = extra_plan(_files().get(definition(name).name, ""), name, version)
@@ -80,7 +80,7 @@ def newest(name: str, version: int) -> int:
 
 
 def fields_of(message: Message) -> dict[str, Any]:
-    """`Message.to_dict`, with a count of the bytes behind the end if there are any."""
+    """`Message.to_dict`, with a count of the bytes after the end if there are any."""
     fields = message.to_dict()
     if message.trailing:
         fields["surplus_bytes"] = len(message.trailing)

@@ -36,7 +36,7 @@ _KRB5_TOKENS = {b"\x01\x00": "AP-REQ", b"\x02\x00": "AP-REP", b"\x03\x00": "KRB-
 def step(data: bytes) -> dict[str, Any]:
     """What a token is: ``mechanism`` (None if it cannot be told), ``step``, and the fields that may be shown.
 
-    Never raises. SCRAM's mechanism is None until a proof or signature tells which hash is used. A token that was
+    Never raises. SCRAM's mechanism is None until a proof or signature shows which hash is used. A token that was
     masked when it was recorded says ``masked``.
     """
     if not data:

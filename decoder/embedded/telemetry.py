@@ -14,7 +14,7 @@ from .. import records
 from ..errors import BadLength, BadUtf8, DecodeError, Truncated
 
 LIMIT = 8 << 20
-"""Most bytes a push may decompress to; brokers refuse more than 1 MiB unless told otherwise."""
+"""Most bytes a push may decompress to; brokers refuse more than 1 MiB by default."""
 
 MAX_FIELDS = 40_000
 """Most protobuf fields of one push: each becomes an object many times its size on the wire."""
@@ -153,7 +153,7 @@ _FIXED = {"double": _DOUBLE, "fixed64": _U64, "sfixed64": _I64}
 
 def metrics(data: bytes, compression: int = 0) -> dict[str, Any]:
     """What a push says; `compression` is PushTelemetry's ``compression_type`` (0 none, 1 gzip, 2 snappy, 3 lz4,
-    4 zstd). Unknown fields are passed over. DecodeError for anything that is no such message; offsets count in
+    4 zstd). Unknown fields are ignored. DecodeError for anything that is no such message; offsets count in
     the decompressed bytes."""
     try:
         data = records.decompress(compression, data, limit=LIMIT)

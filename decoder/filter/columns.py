@@ -25,7 +25,7 @@ from .predicates import predicate, time_of_day
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How an index writes things down. `columns`: the names of a record's numbers, in order. `flags`: the bits of undecoded, cut, surplus, changed, noted,
+    """How an index stores exchanges. `columns`: the names of a record's numbers, in order. `flags`: the bits of undecoded, cut, surplus, changed, noted,
     carried in the column ``flags``; `states` by the number in ``flags & state_mask``."""
 
     columns: tuple[str, ...]
@@ -49,7 +49,7 @@ class Columns(Protocol):
 
     @property
     def peer_infos(self) -> Mapping[int, PeerInfo]:
-        """What connections have said of their ends, as far as it is known, by the number in ``connection``."""
+        """The peer info of connections, as far as it is known, by the number in ``connection``."""
 
     def __len__(self) -> int: ...
     def array(self, start: int, stop: int) -> Any:
@@ -98,7 +98,7 @@ class _Expression:
         return expression
 
     def needs_now(self) -> bool:
-        """Make the name ``now`` known; False where nobody knows the time. To find it out may take long."""
+        """Make the name ``now`` known; False without a clock. Reading the time may take long."""
         if self.now is not None and "now" not in self.names:
             self.names["now"] = self.now()
         return self.now is not None
@@ -191,7 +191,7 @@ class _Expression:
         return found if present is None or self.implied(test) else self.all_of([present, found])
 
     def implied(self, test: Test) -> bool:
-        """Whether only a value that is there can pass: what is absent is written as -1."""
+        """Whether no absent value (written as -1) can pass."""
         if test.field.name not in ("api", "latency"):
             return False
         if test.op is Op.IN:

@@ -41,7 +41,7 @@ class _Expect(StrEnum):
 
 @dataclass(slots=True)
 class _Context:
-    """What is expected behind some tokens, and what stands open."""
+    """What is expected after some tokens, and what stands open."""
 
     expect: _Expect = _Expect.TEST
     field: Field | Path | None = None

@@ -1,8 +1,7 @@
-"""Where groups, topics, partitions and the like stand in every request and response, derived from the schema.
+"""Where every request and response names groups, topics, partitions and the like, derived from the schema.
 
-Kafka's definitions say of a field what it names (``@topicName``, ``@groupId``, ``@transactionalId``, ``@producerId``);
-where they do not, its name says it. Nothing is listed here by API, but for the coordinator keys: what such a key names
-depends on the value of another field.
+Kafka's definitions state what a field names (``@topicName``, ``@groupId``, ``@transactionalId``, ``@producerId``); where they
+do not, the field's name does. Nothing is listed by API except the coordinator keys, whose meaning depends on another field.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ NAMES = {
     "acks": frozenset({"acks"}),
     "throttle": frozenset({"throttle_time_ms"}),
 }
-"""By field of the catalogue: the names, in Kafka's definitions, of fields that hold it without saying so."""
+"""By field of the catalogue: the names of fields that hold it without being marked in Kafka's definitions."""
 PARTITION = frozenset({"partition", "partition_index", "partition_id", "index"})
 PARTITIONS = frozenset({"partitions", "partition_indexes"})
 TOPIC_FIELDS = frozenset({"topic", "topic.id", "partition", "partition.err", "topic.err"})
@@ -39,7 +38,7 @@ Values = tuple[Any, ...]
 
 
 class TopicPartition(NamedTuple):
-    """A topic-partition of a body, or a topic alone (`partition` None). What is not known is None."""
+    """A topic-partition of a body, or a topic alone (`partition` None). Unknown values are None."""
 
     topic: str | None
     topic_id: bytes | None
@@ -50,9 +49,9 @@ class TopicPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MessagePart:
-    """An entry of an array of a message: what it is about, of all that the filter language can ask.
+    """An entry of an array of a message, with the values that filters can test.
 
-    `around`: the structs around it and itself, outermost (the message) first: path without indexes, plan, values. `side`:
+    `around`: the structs around it, outermost (the message) first, and itself: path without indexes, plan, values. `side`:
     ``"request"`` or ``"response"``.
     """
 
@@ -69,7 +68,7 @@ class MessagePart:
         return found if known else None
 
     def at(self, side: str, steps: str, field: FieldPlan) -> list[Any] | None:
-        """Its values of a path, whose end is this field; None if it does not tell. What the other side's path names is what
+        """Its values of a path, whose end is this field; None if it has none. What the other side's path names is what
         means the same here."""
         for prefix, struct, values in self.around[1:]:
             for own, value in zip(struct.fields, values, strict=False):

@@ -24,7 +24,7 @@ Many = values.Many
 
 
 def cost(node: tree.Node) -> int:
-    """How dear a test is, in no unit: index columns 0, bodies 10 and more, a search 100."""
+    """The relative cost of a test: index columns 0, bodies 10 and more, a search 100."""
     if isinstance(node, Test):
         return node.field.cost
     if isinstance(node, tree.Search):
@@ -40,8 +40,8 @@ def function(node: tree.Node, zone: tzinfo | None = None, now: Now | None = None
 
 
 def part_test(node: tree.Node, zone: tzinfo | None = None, now: Now | None = None) -> Callable[[Exchange, MessagePart], bool]:
-    """The function from an exchange and a part of one of its messages to whether the filter is true, were this the only
-    part: the only topic-partition, group, member, resource. What a part does not tell is as the exchange has it."""
+    """The function from an exchange and a part of one of its messages to whether the filter would be true with this part alone:
+    the only topic-partition, group, member, resource. Fields that the part does not have come from the exchange."""
     only: list[MessagePart] = []
 
     def pairs(exchange: Exchange) -> Iterator[TopicPartition]:
@@ -136,7 +136,7 @@ class _Builder:
         return decide
 
     def pending(self, test: Test) -> Decide:
-        """`pending` is known only to those who know what time it is; that it is pending, to all."""
+        """How long a request is pending needs the time; that it is pending does not."""
         if test.op is Op.TRUE:
             return lambda exchange: exchange.state is State.PENDING
         now = self.now
@@ -178,7 +178,7 @@ class _Builder:
 
 
 def scale(kind: Kind) -> int:
-    """What a value of a kind is multiplied with, to be compared with a value of another."""
+    """The factor that makes values of different kinds comparable."""
     return 1_000_000 if kind is Kind.MILLISECONDS else 1
 
 

@@ -1,4 +1,4 @@
-"""What an exchange has of each field: functions from an exchange to a field's values, decoding as little as needed."""
+"""Functions from an exchange to the values of each field, decoding as little as needed."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ ONE: dict[str, One] = {
 
 
 def _sizes(exchange: Exchange) -> tuple[int | None, int | None]:
-    """Of request and response. Who holds an exchange without all of its bytes knows them (`marks`)."""
+    """Of request and response; from `marks` where the frames are not all there."""
     return exchange.marks.sizes or (exchange.request_size, exchange.response_size)
 
 
@@ -187,7 +187,7 @@ def _record_count(exchange: Exchange) -> int | None:
 
 
 def _producer_ids(exchange: Exchange) -> Iterator[int]:
-    """-1 says that there is none."""
+    """Without -1, which stands for none."""
     for number in chain(_flat("request", "producer.id", exchange), _flat("response", "producer.id", exchange)):
         if number != -1:
             yield number
@@ -262,7 +262,7 @@ def at_path(path: Path) -> Many:
 
 
 def of_part(exchange: Exchange, part: MessagePart, field: Field | Path) -> list[Any] | None:
-    """The values of a field that a part of a message has for itself; None if it does not tell."""
+    """The values that a part of a message has of a field; None if the field is not its own."""
     if exchange.api_key == entities.FIND_COORDINATOR and part.side == "response":
         return _of_coordinator(exchange, part, field)
     if isinstance(field, Path):

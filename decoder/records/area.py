@@ -1,4 +1,4 @@
-"""The records area of a Produce request or Fetch response: one batch or message behind the other.
+"""The records area of a Produce request or Fetch response: one batch or message after another.
 
 All magics share the first 17 bytes (offset, length, 4 bytes, magic), so the walk needs nothing else. A broker
 cuts a Fetch response at its byte limit wherever that falls: an unfinished last entry is normal and no error.

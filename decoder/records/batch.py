@@ -1,4 +1,4 @@
-"""Record batches of magic 2: the 61-byte header, and the records behind it on demand.
+"""Record batches of magic 2: the 61-byte header, and the records after it on demand.
 
 Source: Kafka's DefaultRecordBatch.
 """
@@ -15,7 +15,7 @@ from .record import Record, scan, with_control, wrapped
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_SIZE = HEADER.size  # 61
-CRC_FROM = 21  # the CRC covers attributes and everything behind them
+CRC_FROM = 21  # the CRC covers attributes and everything after them
 
 CODEC_MASK = 0x07
 LOG_APPEND = 0x08
@@ -118,11 +118,11 @@ class Batch:
 
     @property
     def announced(self) -> int:
-        """How many records the header announces; a negative number announces none."""
+        """How many records the header declares; 0 for a negative number."""
         return max(self.record_count, 0)
 
     def check_count(self) -> None:
-        """Raise `BadLength` for a count that cannot be."""
+        """Raise `BadLength` for a negative count."""
         if self.record_count < 0:
             raise BadLength(f"{self._where()}: {self.record_count} records", self.start + HEADER_SIZE - 4)
 

@@ -114,7 +114,7 @@ def old_lz4_header(data: bytes) -> bytes:
 
 
 def without_block_checksums(frame: bytes) -> bytes:
-    """An lz4 frame as Kafka's own clients write it: no checksum behind each block.
+    """An lz4 frame as Kafka's own clients write it: no checksum after each block.
 
     Go's pierrec/lz4, which is in sarama, franz-go and kafka-go, refuses frames that have them and compressed blocks.
     """
@@ -146,7 +146,7 @@ def _with_lz4_checksum(data: bytes, start: int) -> bytes:
 
 
 def _end(pos: int, size: int) -> int:
-    """`pos`, unless it lies behind the bytes that are there: an IndexError, as reading there would be."""
+    """`pos`, unless it lies after the bytes that are there: an IndexError, as reading there would be."""
     if pos > size:
         raise IndexError
     return pos

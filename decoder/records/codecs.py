@@ -123,7 +123,7 @@ def _gunzip(data: bytes, cap: int) -> bytes:
             if total > allowed:
                 raise _over(GZIP, cap, start)
             members.append(out)
-        # gzip allows zeros behind the last member
+        # gzip allows zeros after the last member
         if pos == len(data) or (data[pos] == 0 and not data[pos:].strip(b"\0")):
             return members[0] if len(members) == 1 else b"".join(members)
         step = 1024  # zlib copies what follows a member: a great many tiny ones must not each copy the rest
@@ -138,7 +138,7 @@ def _unsnappy(data: bytes, cap: int) -> bytes:
     blocks: list[tuple[int, int]] = []
     total, pos = 0, _XERIAL_HEADER
     while pos < len(data):
-        if data.startswith(_XERIAL_MAGIC, pos):  # streams one behind the other
+        if data.startswith(_XERIAL_MAGIC, pos):  # streams one after another
             pos += _XERIAL_HEADER
             continue
         if pos + 4 > len(data):

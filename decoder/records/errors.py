@@ -1,4 +1,4 @@
-"""What can be wrong with a records area: one family of errors, each with the byte it was noticed at."""
+"""The errors of a records area, each with the byte where it was noticed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RecordsError(DecoderError):
         return f"{self.text} (at byte {self.offset}{' of the decompressed records' * self.decompressed})"
 
     def inside(self, where: str, shift: int, *, decompressed: bool = False) -> RecordsError:
-        """The same error told by the layer above: named after `where`, its offset moved by `shift` bytes."""
+        """The same error from the layer above: named after `where`, its offset moved by `shift` bytes."""
         offset = None if self.offset is None else self.offset + shift
         return type(self)(f"{where}: {self.text}", offset, decompressed=self.decompressed or decompressed)
 

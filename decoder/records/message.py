@@ -168,7 +168,7 @@ def _inner_end(data: bytes, pos: int, where: str) -> int:
 
 # --- many at a time: plain_records stops in front of a message that is compressed or damaged, and Message reads that one -
 
-_KEY_AT = {0: 22, 1: 30}  # behind the length of the key
+_KEY_AT = {0: 22, 1: 30}  # after the length of the key
 _HEADS = {0: struct.Struct(">qiIbbi").unpack_from, 1: struct.Struct(">qiIbbqi").unpack_from}
 _INT32 = struct.Struct(">i").unpack_from
 
@@ -176,7 +176,7 @@ _INT32 = struct.Struct(">i").unpack_from
 def plain_records(
     data: bytes, pos: int, end: int, *, magic: int, number_from: int | None = None
 ) -> tuple[list[Record], int]:
-    """(records, position behind the last one): the plain messages of one magic (0 or 1) that data[pos:end] begins with.
+    """(records, position after the last one): the plain messages of one magic (0 or 1) that data[pos:end] begins with.
 
     Times are as the messages have them; offsets, too, or they count from `number_from`. Ends in front of the first message that is compressed, of another
     magic, cut off, damaged, or has a wrong CRC.

@@ -282,7 +282,7 @@ def spans(data: bytes, pos: int, end: int, count: int) -> Iterator[tuple[int, in
 
 
 def read_headers(data: bytes, pos: int, stop: int) -> tuple[Headers, int]:
-    """(headers, position behind them) of a record that ends at `stop`."""
+    """(headers, position after them) of a record that ends at `stop`."""
     start = pos
     count, pos = read_varint(data, pos)
     if count < 0:

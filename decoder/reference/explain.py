@@ -1,7 +1,7 @@
 """What an error, API, KIP or setting is, for people who have just met it: ``find("UNSUPPORTED_VERSION")``.
 
 The texts are in ``explanations/``; numbers, names, versions, fields, releases and what may be retried come from the
-schema and its tables, so that nothing is told twice.
+schema and its tables, so that nothing is stated twice.
 """
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ class _MaybeWalker(Walker):
         start, known = self.position, len(self.spans)
         present = self._take(1, path)[0]
         value = super()._field(replace(field, nullable=False), path) if present else None
-        # One span for the field as a whole: the value's own, which starts behind the byte of presence, gives way.
+        # One span for the field as a whole: the value's own, which starts after the byte of presence, gives way.
         self.spans[known:] = [span for span in self.spans[known:] if span.path != path]
         self.spans.append(Span(path, start, self.position))
         return value

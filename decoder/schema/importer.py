@@ -86,7 +86,7 @@ def _with_record_types(found: dict[str, Definition], topic: str) -> Iterator[Def
 def _load_json(text: str) -> dict[str, Any]:
     # Strings are matched too, so that a // or /* inside of one is left alone.
     text = re.sub(r'("(?:[^"\\]|\\.)*")|//[^\n]*|/\*.*?\*/', lambda found: found[1] or "", text, flags=re.S)
-    # Some files have text behind the object: take the first value only.
+    # Some files have text after the object: take the first value only.
     value, _ = json.JSONDecoder().raw_decode(text.strip())
     if not isinstance(value, dict):
         raise ValueError("not a JSON object")

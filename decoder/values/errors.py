@@ -1,4 +1,4 @@
-"""What can be wrong with a schema (told to whoever gave it), and with a value (told in a view's note)."""
+"""Errors of schemas (raised to whoever gave one) and of values (shown in a view's note)."""
 
 from __future__ import annotations
 
@@ -27,5 +27,5 @@ class SchemaMismatch(Exception):
         return f"{'.'.join(self.path)}: {self.text}" if self.path else self.text
 
     def inside(self, field: str) -> SchemaMismatch:
-        """The same misfit, told by the struct that holds it."""
+        """The same mismatch, from the struct that holds it."""
         return SchemaMismatch(self.text, (field, *self.path))

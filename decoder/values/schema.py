@@ -25,7 +25,7 @@ class Schema(Protocol):
         """The full name of the record or message, or the file it came from."""
 
     def decode(self, data: bytes, *, framed: bool = False) -> tuple[Any, str]:
-        """(the value as JSON can hold it, a note or ``""``); `framed`: `data` stood behind a schema id.
+        """(the value as JSON can hold it, a note or ``""``); `framed`: `data` follows a schema id.
 
         Raises `SchemaMismatch` when the bytes do not fit.
         """
@@ -42,7 +42,7 @@ class SchemaSource(Protocol):
 
 
 class JsonSchema:
-    """JSON with a schema behind it. The schema itself is not applied: the value is shown as it stands."""
+    """JSON with a schema. The schema itself is not applied: the value is shown as it stands."""
 
     kind = "json"
 
@@ -60,7 +60,7 @@ def json_schema(name: str = "JSON schema") -> Schema:
 
 
 class Target(NamedTuple):
-    """What a schema file is for: ``topic``, ``topic:key``, with ``#package.Message`` behind for Protobuf."""
+    """What a schema file is for: ``topic``, ``topic:key``, with ``#package.Message`` appended for Protobuf."""
 
     topic: str | None = None
     is_key: bool = False

@@ -15,7 +15,7 @@ from .schema import Schema, SchemaSource
 from .wire import Framed, unframe
 
 LIMIT = 1 << 20
-"""Bytes of a key or value that are looked at unless told otherwise (Kafka's own default for a whole batch)."""
+"""Bytes of a key or value that are looked at by default (Kafka's own default for a whole batch)."""
 
 
 class View(NamedTuple):
@@ -103,7 +103,7 @@ def _schema_unavailable(data: bytes, framed: Framed | None, why: str) -> View:
 
 
 def _by_schema(data: bytes, framed: Framed | None, schema: Schema) -> View:
-    """A value by the schema given for its topic, behind a schema id or bare."""
+    """A value by the schema given for its topic, after a schema id or bare."""
     fault = ""
     if framed is not None:
         try:

@@ -32,7 +32,7 @@ def unframe(data: bytes) -> Framed | None:
 
 
 def message_indexes(payload: bytes) -> tuple[tuple[int, ...], int]:
-    """(path of indexes to a Protobuf message in its file, position behind it); one zero byte means the first message."""
+    """(path of indexes to a Protobuf message in its file, position after it); one zero byte means the first message."""
     try:
         count, at = read_varint(payload, 0)
         if count == 0:

@@ -1,12 +1,12 @@
 """Whether a Produce request gets a response, read from its head: with acks=0 it gets none.
 
-The acks stand behind the client id, the header's tags and the transactional id, so their place has to be found.
+The acks stand after the client id, the header's tags and the transactional id, so their place has to be found.
 """
 
 from __future__ import annotations
 
 ACKS_REACH = 16 * 1024
-"""Where the acks of a Produce request stand at the latest (behind client id, tags and transactional id)."""
+"""Where the acks of a Produce request stand at the latest (after client id, tags and transactional id)."""
 
 Bytes = bytes | bytearray | memoryview
 
@@ -18,8 +18,8 @@ def produce_acks(data: Bytes, at: int, end: int) -> int | None:
 
 
 def acks_end(data: Bytes, at: int, end: int) -> int:
-    """Where the acks of a Produce request end. If that cannot be told by `end`, a place behind `end` up to which
-    bytes are needed to tell more. At least 12 bytes of the frame are there."""
+    """Where the acks of a Produce request end. If that is not known by `end`, a place after `end` up to which
+    bytes are needed to know. At least 12 bytes of the frame are there."""
     version = int.from_bytes(data[at + 6 : at + 8], "big")
     place = at + 14
     if place > end:
@@ -44,7 +44,7 @@ def acks_end(data: Bytes, at: int, end: int) -> int:
 
 
 def _tags_end(data: Bytes, place: int, end: int) -> int:
-    """Where a tag section ends; behind `end` if it is not all there."""
+    """Where a tag section ends; after `end` if it is not all there."""
     count, place = _uvarint(data, place, end)
     for _ in range(count):
         if place >= end:
@@ -56,7 +56,7 @@ def _tags_end(data: Bytes, place: int, end: int) -> int:
 
 
 def _uvarint(data: Bytes, place: int, end: int) -> tuple[int, int]:
-    """A number and the place behind it, which is behind `end` if the number is not all there."""
+    """A number and the place after it, which is after `end` if the number is not all there."""
     value = shift = 0
     while place < end and shift < 35:
         byte = data[place]

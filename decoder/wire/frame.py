@@ -44,7 +44,7 @@ def foreign_protocol(data: bytes) -> str | None:
 class Framer:
     """Cuts a stream into frames. After `FramingError` it stays failed: feed it no more.
 
-    `keep`: of a frame no more than so many bytes are given. `missing`: how many are missing at the end of the frame that
+    `keep`: of a frame at most so many bytes are given. `missing`: how many are missing at the end of the frame that
     was given last, for that reason or because they were skipped.
     """
 

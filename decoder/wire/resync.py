@@ -68,7 +68,7 @@ class FrameSearch:
     Every position is judged once, and once more when the frame that would start there is whole; decoding such frames
     may cost so many bytes for each that came. So the search is linear, however the bytes were made. Requests with a
     clear client id are paid for apart: numbers that look like others by accident do not hide them. A frame is never
-    too expensive because of what came behind it.
+    too expensive because of what came after it.
     """
 
     def __init__(self, direction: Direction, limit: int = MAX_FRAME):
@@ -121,7 +121,7 @@ class FrameSearch:
                         return at
                     kind = _CLEAR
                 if at + head + _REQUEST(data, at)[4] > len(data):
-                    self._next = self._base + at  # the rest of the client id will tell
+                    self._next = self._base + at  # the rest of the client id decides
                     return None
             if stop > len(data):
                 heappush(self._unfinished, (self._base + stop, self._base + at, kind))

@@ -45,7 +45,7 @@ class Need(StrEnum):
     INDEX = "index"
     """the index of a recording: nothing is decoded"""
     CONNECTION = "connection"
-    """what the connection has said about its ends (see `decoder.connection.api_versions`)"""
+    """the peer info of the connection (see `decoder.connection.api_versions`)"""
     NOTES = "notes"
     """what rules have noted on the exchange (see `decoder.connection.hit_notes`)"""
     REQUEST = "request"

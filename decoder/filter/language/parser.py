@@ -181,7 +181,7 @@ class _Parser:
         return Range(low, self.value(self.take()))
 
     def set_or_range(self, after: Token) -> Word | Range | ValueSet:
-        """What stands behind ``in``."""
+        """What stands after ``in``."""
         if not self.token.is_sign("{"):
             return self.item(after)
         opening = self.take()

@@ -6,7 +6,7 @@
         go on in further lines    four spaces or more
       field argument: a text      for fields that take an argument
 
-A blank line ends a block. Which fields there are is told by who reads the file.
+A blank line ends a block. The reader of the file knows which fields there are.
 """
 
 from __future__ import annotations
