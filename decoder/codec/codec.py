@@ -12,7 +12,7 @@ from ..schema import facts
 from .decode import FAULTS, decoder
 from .encode import encode_struct, values_from
 from .message import Message
-from .plan import API_VERSIONS, CONTROLLED_SHUTDOWN, Plan, extra_plan, plan
+from .plan import API_VERSIONS, CONTROLLED_SHUTDOWN, Fields, Plan, Values, extra_plan, plan
 from .walk import Walker
 
 UNSUPPORTED_VERSION = facts.error_code("UNSUPPORTED_VERSION")
@@ -43,7 +43,7 @@ def _request_header_version(key: int, version: int) -> int:
         return 0 if key == CONTROLLED_SHUTDOWN and version == 0 else 1
 
 
-def decode_request_header(frame: bytes) -> tuple[dict[str, Any], int]:
+def decode_request_header(frame: bytes) -> tuple[Fields, int]:
     """``({request_api_key, request_api_version, correlation_id, client_id}, offset of the body)``.
 
     Works for unknown APIs and versions too: all headers share these fields (a header 2 then lacks its tags).
@@ -71,14 +71,14 @@ def decode_request_header(frame: bytes) -> tuple[dict[str, Any], int]:
     return read_header("RequestHeader", _request_header_version(key, version), frame)
 
 
-def read_header(name: str, version: int, frame: bytes) -> tuple[dict[str, Any], int]:
+def read_header(name: str, version: int, frame: bytes) -> tuple[Fields, int]:
     """``"RequestHeader"`` or ``"ResponseHeader"`` at a header version: its fields, and where the body starts."""
     header = extra_plan("headers", name, version)
     values, end = read_values(header, frame, 0)
     return Message(header, values, frame).to_dict(), end
 
 
-def read_values(of: Plan, data: bytes, start: int) -> tuple[tuple[Any, ...], int]:
+def read_values(of: Plan, data: bytes, start: int) -> tuple[Values, int]:
     """A plan's values from byte `start` on, and where they end; DecodeError says what does not fit."""
     try:
         return decoder(of)(data, start)
@@ -86,7 +86,7 @@ def read_values(of: Plan, data: bytes, start: int) -> tuple[tuple[Any, ...], int
         raise Walker(of, data, start).explain() from None
 
 
-def read_message(of: Plan, frame: bytes, start: int, header: dict[str, Any]) -> Message:
+def read_message(of: Plan, frame: bytes, start: int, header: Fields) -> Message:
     """The message whose body fills `frame` from byte `start` on; TrailingBytes carries it if bytes are left over."""
     values, end = read_values(of, frame, start)
     message = Message(of, values, frame, start, header, frame[end:])
@@ -217,7 +217,7 @@ def decode_body(kind: str, api_key: int, api_version: int, data: bytes) -> Messa
     return read_message(plan(kind, api_key, api_version), bytes(data), 0, {})
 
 
-def _encode(of: Plan, fields: Mapping[str, Any], head: bytes, header: dict[str, Any]) -> Message:
+def _encode(of: Plan, fields: Mapping[str, Any], head: bytes, header: Fields) -> Message:
     values = values_from(of.root, fields)
     out = bytearray(head)
     encode_struct(of.root, values, out)
@@ -263,7 +263,7 @@ def encode_body(kind: str, api_key: int, api_version: int, fields: Mapping[str, 
     return _encode(plan(kind, api_key, api_version), fields, b"", {}).frame
 
 
-def _head(name: str, version: int, header: dict[str, Any]) -> bytes:
+def _head(name: str, version: int, header: Fields) -> bytes:
     of = extra_plan("headers", name, version)
     known = {f.name for f in of.root.fields}
     out = bytearray()

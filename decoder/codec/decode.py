@@ -15,9 +15,9 @@ from functools import cache
 from typing import Any
 
 from ..native.accelerator import description, native
-from .plan import FieldPlan, Plan, StructPlan
+from .plan import FieldPlan, Fields, Plan, StructPlan, Values
 
-Decode = Callable[[bytes, int], tuple[tuple[Any, ...], int]]
+Decode = Callable[[bytes, int], tuple[Values, int]]
 
 
 class Bad(Exception):
@@ -100,11 +100,11 @@ def compile_struct(plan: StructPlan, title: str) -> Decode:
     """The Python function for a struct; `title` names it in tracebacks."""
 
     @cache
-    def counting() -> Callable[..., tuple[tuple[Any, ...], int]]:
+    def counting() -> Callable[..., tuple[Values, int]]:
         source = _Source(f"{title}, counting", counts=True)
         return source.compile(source.struct_function(plan))
 
-    def large(data: bytes, position: int) -> tuple[tuple[Any, ...], int]:
+    def large(data: bytes, position: int) -> tuple[Values, int]:
         return counting()(data, position, [most_items(len(data))])
 
     source = _Source(title)
@@ -123,15 +123,15 @@ class _Source:
         self.counts = counts
         self.arguments = "b, p, room" if counts else "b, p"
         self.lines: list[str] = [f"# decode {title}; made from decoder/schema by {__name__}"]
-        self.names: dict[str, Any] = {"Bad": Bad, "uvarint": uvarint}
+        self.names: Fields = {"Bad": Bad, "uvarint": uvarint}
         self.count = 0
 
-    def compile(self, name: str) -> Callable[..., tuple[tuple[Any, ...], int]]:
+    def compile(self, name: str) -> Callable[..., tuple[Values, int]]:
         text = "\n".join(self.lines) + "\n"
         file = f"<decode {self.title}>"
         linecache.cache[file] = (len(text), None, text.splitlines(True), file)
         exec(compile(text, file, "exec"), self.names)  # the text is made from the schema alone, never from traffic
-        function: Callable[..., tuple[tuple[Any, ...], int]] = self.names[name]
+        function: Callable[..., tuple[Values, int]] = self.names[name]
         return function
 
     def constant(self, prefix: str, value: Any) -> str:

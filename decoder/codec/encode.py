@@ -11,7 +11,7 @@ from typing import Any
 
 from ..errors import EncodeError
 from .decode import FIXED, LENGTH_FORMAT
-from .plan import FieldPlan, StructPlan
+from .plan import FieldPlan, StructPlan, Values
 
 _PACK = {name: _struct.Struct(">" + code).pack for name, code in FIXED.items()}
 _COUNT = _struct.Struct(">i").pack
@@ -25,7 +25,7 @@ def write_uvarint(out: bytearray, value: int) -> None:
     out.append(value)
 
 
-def encode_struct(plan: StructPlan, values: tuple[Any, ...], out: bytearray, path: str = "") -> None:
+def encode_struct(plan: StructPlan, values: Values, out: bytearray, path: str = "") -> None:
     """Append a struct's bytes. Tagged fields that hold their default are left out, as Kafka does."""
     if len(values) != len(plan.fields) + plan.flexible:
         raise EncodeError(f"expected {len(plan.fields)} values, got {len(values)}", path or plan.name)
@@ -91,7 +91,7 @@ def _length(field: FieldPlan, length: int | None, pack: Any, out: bytearray) -> 
 # --- dicts to values ---------------------------------------------------------------------------------------
 
 
-def values_from(plan: StructPlan, given: Mapping[str, Any], path: str = "") -> tuple[Any, ...]:
+def values_from(plan: StructPlan, given: Mapping[str, Any], path: str = "") -> Values:
     """Values from a nested dict with snake_case names. What is left out takes its default; an unknown name is refused."""
     names = [f.name for f in plan.fields]
     for name in given:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from ..errors import EncodeError
 from ..schema import facts
 from .encode import UNKNOWN_TAGS, value_from
-from .plan import FieldPlan, Plan, StructPlan
+from .plan import FieldPlan, Fields, Plan, StructPlan, Values
 from .splice import Splicer
 from .walk import Span, Walker
 
@@ -36,10 +36,10 @@ class Message:
     def __init__(
         self,
         plan: Plan,
-        values: tuple[Any, ...],
+        values: Values,
         frame: bytes,
         body_start: int = 0,
-        header: dict[str, Any] | None = None,
+        header: Fields | None = None,
         trailing: bytes = b"",
     ):
         self.plan, self.values, self.frame, self.body_start = plan, values, frame, body_start
@@ -67,13 +67,13 @@ class Message:
         """The frame: identical to what was read as long as nothing was replaced."""
         return self.frame
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Fields:
         """The body with Kafka's field names in snake_case; UUIDs as `uuid.UUID`, byte fields as bytes."""
         return _struct_dict(self.plan.root, self.values)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Fields:
         """Like `to_dict` with JSON's types only: UUIDs in Kafka's base64 form, bytes in hexadecimal."""
-        plain: dict[str, Any] = jsonable(self.to_dict())
+        plain: Fields = jsonable(self.to_dict())
         return plain
 
     def __getitem__(self, path: str) -> Any:
@@ -106,7 +106,7 @@ class Message:
             values = _replaced(self.plan.root, values, list(steps(path)), new, path)
         return self.with_values(values)
 
-    def with_values(self, values: tuple[Any, ...]) -> Message:
+    def with_values(self, values: Values) -> Message:
         """The message with these values, in plan form. Those that are its own, by identity, keep their bytes."""
         frame = Splicer(self.frame, self.body_start).root(self.plan.root, self.values, values)
         return Message(self.plan, values, frame, self.body_start, self.header, self.trailing)
@@ -143,7 +143,7 @@ def steps(path: str) -> Iterator[str | int]:
             yield int(match[2])
 
 
-def _struct_dict(plan: StructPlan, values: tuple[Any, ...]) -> dict[str, Any]:
+def _struct_dict(plan: StructPlan, values: Values) -> Fields:
     shown = zip(_shown_fields(plan), values, strict=False)
     out = {name: value if field is None else shown_value(field, value) for (name, field), value in shown}
     if plan.flexible and values[-1]:
@@ -184,8 +184,8 @@ def jsonable(value: Any) -> Any:
 
 
 def _replaced(
-    plan: StructPlan, values: tuple[Any, ...], path: list[str | int], new: Any, whole: str
-) -> tuple[Any, ...]:
+    plan: StructPlan, values: Values, path: list[str | int], new: Any, whole: str
+) -> Values:
     name, rest = path[0], path[1:]
     index = next((i for i, f in enumerate(plan.fields) if f.name == name), None)
     if index is None:
@@ -215,7 +215,7 @@ def _replaced_in(field: FieldPlan, value: Any, rest: list[str | int], new: Any, 
     return _replaced(field.struct, value, rest, new, whole)
 
 
-def _errors(plan: StructPlan, values: tuple[Any, ...], prefix: str) -> Iterator[tuple[str, int]]:
+def _errors(plan: StructPlan, values: Values, prefix: str) -> Iterator[tuple[str, int]]:
     for at, field in _error_places(plan):
         value = values[at]
         if field.struct is None:
@@ -234,7 +234,7 @@ def _error_places(plan: StructPlan) -> tuple[tuple[int, FieldPlan], ...]:
     return tuple((i, f) for i, f in places if (_error_places(f.struct) if f.struct else is_error_code(f)))
 
 
-def _forbidden_nulls(plan: StructPlan, values: tuple[Any, ...], prefix: str) -> Iterator[str]:
+def _forbidden_nulls(plan: StructPlan, values: Values, prefix: str) -> Iterator[str]:
     for field, value in zip(plan.fields, values, strict=False):
         if value is None:
             # Records are left out: old brokers wrote null there at versions that only later forbade it.

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 from .message import Message
-from .plan import ZERO_UUID, FieldPlan, StructPlan
+from .plan import ZERO_UUID, FieldPlan, StructPlan, Values
 from .project import values_at
 
 _EMPTY = {"string": "", "uuid": ZERO_UUID}
@@ -49,7 +49,7 @@ class MessageView(Message):
 
 
 @cache
-def _soundness(plan: StructPlan) -> Callable[[tuple[Any, ...]], bool]:
+def _soundness(plan: StructPlan) -> Callable[[Values], bool]:
     """Tells of a struct's values whether no null is forbidden and nothing is unknown: nearly always."""
     flexible = plan.flexible
     never_null = tuple(i for i, f in enumerate(plan.fields) if not f.nullable)
@@ -57,7 +57,7 @@ def _soundness(plan: StructPlan) -> Callable[[tuple[Any, ...]], bool]:
     named = tuple(i for i, f in enumerate(plan.fields) if f.array and f.type in ("string", "bytes", "records"))
     structs = tuple((i, f.array, _soundness(f.struct)) for i, f in enumerate(plan.fields) if f.struct is not None)
 
-    def is_sound(values: tuple[Any, ...]) -> bool:
+    def is_sound(values: Values) -> bool:
         if flexible and values[-1]:
             return False
         if None in values:
@@ -83,7 +83,7 @@ def _soundness(plan: StructPlan) -> Callable[[tuple[Any, ...]], bool]:
     return is_sound
 
 
-def _sound(plan: StructPlan, values: tuple[Any, ...]) -> tuple[Any, ...]:
+def _sound(plan: StructPlan, values: Values) -> Values:
     found = tuple(_value(field, value) for field, value in zip(plan.fields, values, strict=False))
     return (*found, ()) if plan.flexible else found
 

@@ -16,9 +16,12 @@ from ..errors import UnknownApi, UnknownVersion
 from ..schema import facts
 from ..schema.notation import Definition, Field
 
+Values = tuple[Any, ...]
+"""The values of a struct in plan order: numbers, bool, str, bytes, None, tuples of items, and `Values` of structs inside."""
+Fields = dict[str, Any]
+"""The same by Kafka's field names in snake_case, as nested dicts and lists; UUIDs as `uuid.UUID`."""
+
 ZERO_UUID = bytes(16)
-
-
 SIZES = {"bool": 1, "int8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "float64": 8, "uuid": 16}
 """Bytes of the types whose size is fixed."""
 
@@ -53,7 +56,7 @@ class StructPlan:
         """Tag -> position in ``fields``."""
         return _tags(self)
 
-    def defaults(self) -> tuple[Any, ...]:
+    def defaults(self) -> Values:
         """The values of a struct of which nothing is said."""
         values = tuple(f.default for f in self.fields)
         return (*values, ()) if self.flexible else values

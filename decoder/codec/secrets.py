@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
 
 from ..embedded import metadata_log
 from ..errors import DecodeError
@@ -18,6 +17,7 @@ from ..wire.frame import Direction
 from .codec import decode_request, decode_response, guess_request, peek_request
 from .decode import decoder
 from .message import Message
+from .plan import Fields
 
 MASK = b"*"
 
@@ -191,7 +191,7 @@ def _may_be_metadata_log(api_key: int, api_version: int, frame: bytes) -> bool:
     return api_key in FETCHES and metadata_log.may_be_in(frame, _topic_field(api_key, api_version) == "topic_id")
 
 
-def _names_metadata_log(api_key: int, api_version: int, tree: dict[str, Any]) -> bool:
+def _names_metadata_log(api_key: int, api_version: int, tree: Fields) -> bool:
     """Whether what was read of the response of a fetch names the metadata log."""
     field = _topic_field(api_key, api_version)
     topics = tree.get("responses" if api_key == _FETCH else "topics") or ()
@@ -277,7 +277,7 @@ def _setting_is_secret(message: Message, place: str) -> bool:
         return False
 
 
-def shown(message: Message) -> dict[str, Any]:
+def shown(message: Message) -> Fields:
     """`Message.to_dict` with secrets masked."""
     masked = _masked(message)
     if masked == message.frame:

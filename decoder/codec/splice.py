@@ -15,7 +15,7 @@ from typing import Any
 
 from .decode import field_skipper, uvarint
 from .encode import encode_field, write_uvarint
-from .plan import FieldPlan, StructPlan
+from .plan import FieldPlan, StructPlan, Values
 
 
 class Splicer:
@@ -29,14 +29,14 @@ class Splicer:
         self.out += self.data[self.at : end]
         self.at = end
 
-    def root(self, plan: StructPlan, old: tuple[Any, ...], new: tuple[Any, ...]) -> bytes:
+    def root(self, plan: StructPlan, old: Values, new: Values) -> bytes:
         """The whole frame; after the last change nothing is looked at any more."""
         last = max((i for i, (a, b) in enumerate(zip(old, new, strict=True)) if a is not b), default=-1)
         self.struct(plan, old, new, last)
         self._copy(len(self.data))
         return bytes(self.out)
 
-    def struct(self, plan: StructPlan, old: tuple[Any, ...], new: tuple[Any, ...], last: int | None = None) -> None:
+    def struct(self, plan: StructPlan, old: Values, new: Values, last: int | None = None) -> None:
         """A struct; with `last`, only as far as the field of that number."""
         for i, field in enumerate(plan.fields[: plan.untagged]):
             if last is not None and i > last:
@@ -68,7 +68,7 @@ class Splicer:
     def _behind_count(self, field: FieldPlan) -> int:
         return uvarint(self.data, self.at)[1] if field.compact else self.at + _struct.calcsize(">i")
 
-    def tags(self, plan: StructPlan, old: tuple[Any, ...], new: tuple[Any, ...]) -> None:
+    def tags(self, plan: StructPlan, old: Values, new: Values) -> None:
         """A tagged section: each tag keeps its place; one that was not there goes in front of the next higher one."""
         fields, known = plan.fields, plan.tags
         count, behind = uvarint(self.data, self.at)

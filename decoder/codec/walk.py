@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ..errors import BadLength, BadUtf8, DecodeError, LimitExceeded, Truncated
 from .decode import FAULTS, FIXED, FREE_ITEMS, LENGTH_FORMAT, Bad, item_skipper, most_items, uvarint
 from .encode import UNKNOWN_TAGS
-from .plan import FieldPlan, Plan, StructPlan
+from .plan import FieldPlan, Fields, Plan, StructPlan
 
 _KEPT = 1 << 14
 """Array items that `Walker.explain` keeps in the tree, so that a fault at the end of a large message costs no more
@@ -36,14 +36,14 @@ class Walker:
     def __init__(self, plan: Plan, data: bytes, position: int = 0, missing: int = 0):
         self.plan, self.data, self.position = plan, data, position
         self._missing = missing
-        self.tree: dict[str, Any] = {}
+        self.tree: Fields = {}
         self.spans: list[Span] = []
         self._items = 0
         self._kept = 0
         self._brief = False
         # Where the field that is being read belongs. Structs and arrays are put there before they are filled, so
         # that the tree holds what was read when a fault ends the walk.
-        self._place: tuple[dict[str, Any], str] = (self.tree, "")
+        self._place: tuple[Fields, str] = (self.tree, "")
 
     def run(self) -> None:
         """Read to the end of the message; DecodeError with path, offset and partial tree."""
@@ -67,14 +67,14 @@ class Walker:
     def _fail(self, kind: type[DecodeError], text: str, path: str, offset: int) -> DecodeError:
         return kind(text, api=self.plan.api, version=self.plan.version, path=path, offset=offset, partial=self.tree)
 
-    def _struct(self, plan: StructPlan, into: dict[str, Any], prefix: str) -> None:
+    def _struct(self, plan: StructPlan, into: Fields, prefix: str) -> None:
         for field in plan.fields[: plan.untagged]:
             self._place = into, field.name
             into[field.name] = self._field(field, prefix + field.name)
         if plan.flexible:
             self._tags(plan, into, prefix)
 
-    def _tags(self, plan: StructPlan, into: dict[str, Any], prefix: str) -> None:
+    def _tags(self, plan: StructPlan, into: Fields, prefix: str) -> None:
         for field in plan.fields[plan.untagged :]:
             into[field.name] = field.default
         path = prefix + "_tagged_fields"
@@ -159,7 +159,7 @@ class Walker:
             return False
         return True
 
-    def _filled(self, struct: StructPlan, value: dict[str, Any], path: str) -> None:
+    def _filled(self, struct: StructPlan, value: Fields, path: str) -> None:
         start = self.position
         self._struct(struct, value, path + ".")
         self.spans.append(Span(path, start, self.position))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..codec import secrets
 from ..codec.codec import guess_request, read_request, read_response
 from ..codec.message import Message
 from ..codec.message_view import MessageView
+from ..codec.plan import Fields
 from ..codec.present import Presenter, payloads
 from ..codec.project import first_error
 from ..codec.truncated_frame import first_error_in
@@ -234,7 +235,7 @@ class Exchange:
             if frame is not None and missing
         ) or None
 
-    def _inside(self, values: bool) -> dict[str, Any]:
+    def _inside(self, values: bool) -> Fields:
         asked, answered = self.request_message, self.response_message
         found = {
             "request": payloads(asked, None, values) if asked else [],
@@ -279,14 +280,14 @@ class Exchange:
         asked, answered = self.request_message, self.response_message
         return len(asked.trailing) if asked else 0, len(answered.trailing) if answered else 0
 
-    def to_dict(self, bodies: bool = True, values: bool = False, schemas: SchemaSource | None = None) -> dict[str, Any]:
+    def to_dict(self, bodies: bool = True, values: bool = False, schemas: SchemaSource | None = None) -> Fields:
         """The keys of ``barnabas decode --json``; ``request`` and ``response`` are null without `bodies`.
 
         Secrets are masked; keys and values of records are left out unless `values` asks for them, and then
         read by `schemas` where one is known (see `present`).
         """
         error = self.error
-        out: dict[str, Any] = {
+        out: Fields = {
             "time_ns": self.request_time_ns if self.request_time_ns is not None else self.response_time_ns,
             "conn": self.connection,
             "client": self.client,

@@ -9,11 +9,11 @@ from __future__ import annotations
 import ipaddress
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
 from .. import records
 from ..codec.codec import read_request, read_response
 from ..codec.message import Message
+from ..codec.plan import Fields
 from ..codec.secrets import shown
 from ..errors import DecodeError
 from ..schema import facts
@@ -35,7 +35,7 @@ def of(message: Message, request: Message | None = None, topic_names: TopicNames
     return iter(()) if read is None else read(message, request, topic_names or {})
 
 
-def _opened(path: str, kind: str, read: Callable[[], dict[str, Any] | None]) -> Iterator[Payload]:
+def _opened(path: str, kind: str, read: Callable[[], Fields | None]) -> Iterator[Payload]:
     try:
         fields = read()
     except DecodeError as fault:
@@ -141,7 +141,7 @@ def _snapshot(message: Message, _: Message | None, names: TopicNames) -> Iterato
                 yield from _area(path, topic["name"], partition["unaligned_records"])
 
 
-def _topic_name(topic: dict[str, Any], names: TopicNames) -> str:
+def _topic_name(topic: Fields, names: TopicNames) -> str:
     topic_id = topic.get("topic_id")
     if topic_id == topics.CLUSTER_METADATA_ID:
         return "__cluster_metadata"
@@ -223,7 +223,7 @@ def _envelope_response(message: Message, request: Message | None, _: TopicNames)
     yield from _opened("response_data", "response", lambda: _message(read_response(data, api_key=key, api_version=version)))
 
 
-def _message(message: Message) -> dict[str, Any]:
+def _message(message: Message) -> Fields:
     """A message inside an Envelope (KIP-590), secrets masked."""
     return {
         "api": message.api,
@@ -234,7 +234,7 @@ def _message(message: Message) -> dict[str, Any]:
     }
 
 
-def _principal(data: bytes) -> dict[str, Any]:
+def _principal(data: bytes) -> Fields:
     """Who sent the forwarded request; DecodeError if a principal builder other than Kafka's own wrote it.
     Source: Kafka's DefaultKafkaPrincipalBuilder (int16 version, DefaultPrincipalData)."""
     version = leading_int16(data, "DefaultPrincipalData")

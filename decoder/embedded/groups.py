@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..codec.plan import Fields
 from ..errors import BadLength, DecodeError, Truncated, UnknownVersion
 from .payload import decode, fields_of, leading_int16, newest
 
@@ -20,7 +21,7 @@ STREAMS_ASSIGNOR = "stream"
 """The protocol name of Kafka Streams, whose groups have the protocol type ``consumer``."""
 
 
-def subscription(data: bytes, protocol_type: str = "consumer") -> dict[str, Any]:
+def subscription(data: bytes, protocol_type: str = "consumer") -> Fields:
     """What a member asks for: JoinGroup's metadata. ``version`` is the number it leads with.
 
     A version newer than those known is read as the newest known one, as Kafka does. Some clients (KafkaJS, older
@@ -34,12 +35,12 @@ def subscription(data: bytes, protocol_type: str = "consumer") -> dict[str, Any]
     return fields
 
 
-def assignment(data: bytes, protocol_type: str = "consumer") -> dict[str, Any]:
+def assignment(data: bytes, protocol_type: str = "consumer") -> Fields:
     """What a member gets: SyncGroup's assignment. Errors as for `subscription`."""
     return _versioned(_ASSIGNMENT[protocol_type], data)
 
 
-def _versioned(name: str, data: bytes) -> dict[str, Any]:
+def _versioned(name: str, data: bytes) -> Fields:
     version = leading_int16(data, name)
     if version < 0:
         raise UnknownVersion(f"version {version} cannot be", api=name)
@@ -57,7 +58,7 @@ def _versioned(name: str, data: bytes) -> dict[str, Any]:
         return {**told, **fields}
 
 
-def guess(data: bytes, which: str, protocol_type: str | None = None) -> tuple[str, dict[str, Any]] | None:
+def guess(data: bytes, which: str, protocol_type: str | None = None) -> tuple[str, Fields] | None:
     """``(protocol type, fields)`` of a ``"subscription"`` or ``"assignment"`` whose group's type may be unknown.
 
     Without a type, both are tried and only an exact fit counts. None where nothing fits; DecodeError where the
@@ -78,7 +79,7 @@ def guess(data: bytes, which: str, protocol_type: str | None = None) -> tuple[st
     return None
 
 
-def user_data(data: bytes, which: str, protocol: str | None) -> tuple[str, dict[str, Any]] | None:
+def user_data(data: bytes, which: str, protocol: str | None) -> tuple[str, Fields] | None:
     """``(kind, fields)`` of an assignor's own bytes in a consumer subscription or assignment, or None if the
     assignor is not known to write any. Raises DecodeError for damaged bytes of a known one."""
     if protocol == STREAMS_ASSIGNOR:
@@ -90,7 +91,7 @@ def user_data(data: bytes, which: str, protocol: str | None) -> tuple[str, dict[
     return None
 
 
-def sticky(data: bytes) -> dict[str, Any]:
+def sticky(data: bytes) -> Fields:
     """The sticky assignor's memory. Nothing says whether it is version 1 (with a generation) or 0: 1 is tried first."""
     name = "StickyAssignorUserData"
     try:
@@ -99,7 +100,7 @@ def sticky(data: bytes) -> dict[str, Any]:
         return fields_of(decode(name, 0, data))
 
 
-def streams_subscription(data: bytes) -> dict[str, Any]:
+def streams_subscription(data: bytes) -> Fields:
     """Kafka Streams' SubscriptionInfo, version 1 to 11; of newer ones the two leading versions only."""
     name = "SubscriptionInfoData"
     version = _leading_int32(data, name)
@@ -114,7 +115,7 @@ def streams_subscription(data: bytes) -> dict[str, Any]:
     return fields
 
 
-def streams_assignment(data: bytes) -> dict[str, Any]:
+def streams_assignment(data: bytes) -> Fields:
     """Kafka Streams' AssignmentInfo, version 1 to 11, with the topics' names put in where it has their indexes."""
     name = "AssignmentInfo"
     fields = fields_of(decode(name, _leading_int32(data, name), data))

@@ -11,10 +11,9 @@ import struct
 import uuid
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
 
 from ..codec.decode import Bad, uvarint
-from ..codec.plan import extra_plan
+from ..codec.plan import Fields, extra_plan
 from ..codec.walk import Walker
 from ..errors import BadLength, DecodeError, Truncated, UnknownApi, UnknownVersion
 from ..records import Batch, Partial, RecordsError, batches
@@ -45,7 +44,7 @@ def secret_setting(name: object, value: object) -> bool:
     return not holds_no_credentials(str(name)) or holds_credentials(str(value))
 
 
-def hide_fields(record: str, fields: dict[str, Any]) -> dict[str, Any]:
+def hide_fields(record: str, fields: Fields) -> Fields:
     """The fields of a metadata record with its credentials replaced."""
     hidden = SECRET_FIELDS.get(record, ())
     if record == "ConfigRecord" and not secret_setting(fields.get("name"), fields.get("value")):

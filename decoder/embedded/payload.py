@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ..codec.codec import read_values
 from ..codec.encode import encode_struct, values_from
 from ..codec.message import Message
-from ..codec.plan import extra_plan
+from ..codec.plan import Fields, extra_plan
 from ..errors import Truncated, UnknownApi
 from ..schema import facts
 from ..schema.notation import Definition
@@ -27,7 +27,7 @@ class Payload(NamedTuple):
 
     path: str
     kind: str
-    fields: dict[str, Any]
+    fields: Fields
 
 
 @cache
@@ -79,7 +79,7 @@ def newest(name: str, version: int) -> int:
     return min(version, definition(name).versions.every()[-1])
 
 
-def fields_of(message: Message) -> dict[str, Any]:
+def fields_of(message: Message) -> Fields:
     """`Message.to_dict`, with a count of the bytes after the end if there are any."""
     fields = message.to_dict()
     if message.trailing:

@@ -11,8 +11,8 @@ import base64
 import binascii
 import json
 import re
-from typing import Any
 
+from ..codec.plan import Fields
 from ..reference.settings import SENSITIVE
 from .payload import HIDDEN
 
@@ -33,7 +33,7 @@ _GSS_MECHANISMS = {
 _KRB5_TOKENS = {b"\x01\x00": "AP-REQ", b"\x02\x00": "AP-REP", b"\x03\x00": "KRB-ERROR"}
 
 
-def step(data: bytes) -> dict[str, Any]:
+def step(data: bytes) -> Fields:
     """What a token is: ``mechanism`` (None if it cannot be told), ``step``, and the fields that may be shown.
 
     Never raises. SCRAM's mechanism is None until a proof or signature shows which hash is used. A token that was
@@ -54,7 +54,7 @@ def step(data: bytes) -> dict[str, Any]:
     return _gssapi(data) or {"mechanism": None, "step": "unknown", "length": len(data)}
 
 
-def _plain(text: str) -> dict[str, Any] | None:
+def _plain(text: str) -> Fields | None:
     parts = text.split("\0")
     if len(parts) != 3 or not parts[1]:
         return None
@@ -68,7 +68,7 @@ def _plain(text: str) -> dict[str, Any] | None:
     }
 
 
-def _oauth(text: str) -> dict[str, Any] | None:
+def _oauth(text: str) -> Fields | None:
     if text == "\x01":
         return {"mechanism": "OAUTHBEARER", "step": "client acknowledges the error"}
     if text.startswith("{"):
@@ -90,7 +90,7 @@ def _oauth(text: str) -> dict[str, Any] | None:
     }
 
 
-def _oauth_error(text: str) -> dict[str, Any] | None:
+def _oauth_error(text: str) -> Fields | None:
     try:
         fields = json.loads(text)
     except (ValueError, RecursionError):
@@ -103,7 +103,7 @@ def _oauth_error(text: str) -> dict[str, Any] | None:
     return {"mechanism": "OAUTHBEARER", "step": "server error", **shown}
 
 
-def _scram(text: str) -> dict[str, Any] | None:
+def _scram(text: str) -> Fields | None:
     head = _GS2.fullmatch(text)
     if head and (first := _CLIENT_FIRST.fullmatch(head["rest"])):
         pairs = [pair.partition("=")[::2] for pair in first["extensions"].split(",")[1:]]
@@ -150,8 +150,8 @@ def _hash_of(encoded: str) -> str | None:
         return None
 
 
-def _gssapi(data: bytes) -> dict[str, Any] | None:
-    out: dict[str, Any] = {"mechanism": "GSSAPI", "step": "", "length": len(data)}
+def _gssapi(data: bytes) -> Fields | None:
+    out: Fields = {"mechanism": "GSSAPI", "step": "", "length": len(data)}
     if data[0] == 0x60:
         # [APPLICATION 0], a DER length of 1 to 5 bytes, then the mechanism's object identifier.
         at = 2 + (data[1] & 0x7F if len(data) > 1 and data[1] & 0x80 else 0)

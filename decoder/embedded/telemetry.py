@@ -11,6 +11,7 @@ import struct
 from typing import Any, NamedTuple
 
 from .. import records
+from ..codec.plan import Fields
 from ..errors import BadLength, BadUtf8, DecodeError, Truncated
 
 LIMIT = 8 << 20
@@ -151,7 +152,7 @@ _WIRE = {
 _FIXED = {"double": _DOUBLE, "fixed64": _U64, "sfixed64": _I64}
 
 
-def metrics(data: bytes, compression: int = 0) -> dict[str, Any]:
+def metrics(data: bytes, compression: int = 0) -> Fields:
     """What a push says; `compression` is PushTelemetry's ``compression_type`` (0 none, 1 gzip, 2 snappy, 3 lz4,
     4 zstd). Unknown fields are ignored. DecodeError for anything that is no such message; offsets count in
     the decompressed bytes."""
@@ -161,7 +162,7 @@ def metrics(data: bytes, compression: int = 0) -> dict[str, Any]:
         raise BadLength(f"cannot be decompressed: {fault}", api=_API, path="metrics") from None
     if len(data) > LIMIT:
         raise BadLength(f"{len(data)} bytes of metrics, at most {LIMIT} are read", api=_API, path="metrics")
-    read: dict[str, Any] = _Reader(data).message("MetricsData", 0, len(data), "", 0)
+    read: Fields = _Reader(data).message("MetricsData", 0, len(data), "", 0)
     return read
 
 
@@ -178,7 +179,7 @@ class _Reader:
         if depth > MAX_DEPTH * 2:
             raise _fault(BadLength, f"values are nested more than {MAX_DEPTH} deep", path, at)
         fields = _MESSAGES[name]
-        out: dict[str, Any] = {}
+        out: Fields = {}
         while at < end:
             start = at
             tag, at = self.varint(at, end, path)
@@ -195,7 +196,7 @@ class _Reader:
             at = value_end
         return _plain(name, out)
 
-    def put(self, out: dict[str, Any], field: _Field, wire: int, at: int, end: int, path: str, depth: int) -> None:
+    def put(self, out: Fields, field: _Field, wire: int, at: int, end: int, path: str, depth: int) -> None:
         if field.type in _WIRE:
             if wire == _BYTES and field.repeated:
                 out.setdefault(field.name, []).extend(self.packed(field.type, at, end, path))
@@ -277,7 +278,7 @@ class _Reader:
         raise _fault(Truncated, "the data ends inside a varint", path, start)
 
 
-def _plain(name: str, fields: dict[str, Any]) -> Any:
+def _plain(name: str, fields: Fields) -> Any:
     """Values instead of the wrappers around them."""
     if name == "AnyValue":
         return next(reversed(fields.values()), None)

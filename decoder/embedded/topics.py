@@ -9,8 +9,8 @@ Sources: Kafka's CoordinatorRecordSerde, AbstractApiMessageSerde, ControlRecordT
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
+from ..codec.plan import Fields
 from ..errors import DecodeError, UnknownApi, UnknownVersion
 from ..schema import facts
 from ..schema.notation import Definition
@@ -41,7 +41,7 @@ def _types(topic: str, suffix: str) -> dict[int, Definition]:
     return {d.key: d for d in found if d.key is not None and d.name.endswith(suffix)}
 
 
-def of_record(topic: str, key: bytes | None, value: bytes | None) -> dict[str, Any] | None:
+def of_record(topic: str, key: bytes | None, value: bytes | None) -> Fields | None:
     """What a record of an internal topic says; None for other topics and for records without the bytes it takes.
 
     Coordinators: ``{"type": "OffsetCommit", "key": {...}, "value_version": 4, "value": {...}}``; the value of a
@@ -55,13 +55,13 @@ def of_record(topic: str, key: bytes | None, value: bytes | None) -> dict[str, A
     return None
 
 
-def _coordinator_record(topic: str, key: bytes, value: bytes | None) -> dict[str, Any]:
+def _coordinator_record(topic: str, key: bytes, value: bytes | None) -> Fields:
     number = leading_int16(key, f"a key of {topic}")
     known = _types(topic, "Key")
     if number not in known:
         raise UnknownApi(f"record type {number} is not known in {topic}")
     name = known[number].name.removesuffix("Key")
-    out: dict[str, Any] = {"type": name, "key": fields_of(decode(known[number].name, 0, key, 2))}
+    out: Fields = {"type": name, "key": fields_of(decode(known[number].name, 0, key, 2))}
     if value is None:
         return {**out, "value_version": None, "value": None}
     # Key types 0 and 1 (0.8.2 and newer) share the value and its versions.
@@ -75,12 +75,12 @@ def _coordinator_record(topic: str, key: bytes, value: bytes | None) -> dict[str
     return out
 
 
-def _metadata_record(topic: str, value: bytes) -> dict[str, Any]:
+def _metadata_record(topic: str, value: bytes) -> Fields:
     name, version, body = record_head(value, types(f"embedded/{topic.strip('_')}"), topic)
     return {"type": name, "version": version, "value": hide_fields(name, fields_of(decode(name, version, value, body)))}
 
 
-def of_control(key: bytes | None, value: bytes | None) -> dict[str, Any] | None:
+def of_control(key: bytes | None, value: bytes | None) -> Fields | None:
     """What a control record of any topic says, as ``{"type": "commit", "key_version": 0, "value": {...}}``.
 
     ``value`` is None where there is none or the type is newer than this table (then ``type`` is ``unknown(n)``).

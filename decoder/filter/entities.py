@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from ..codec.message import is_error_code
-from ..codec.plan import ZERO_UUID, FieldPlan, Plan, StructPlan, plan
+from ..codec.plan import ZERO_UUID, FieldPlan, Plan, StructPlan, Values, plan
 from ..schema import facts
 
 ENTITIES = {"group": "groupId", "txn": "transactionalId", "producer.id": "producerId"}
@@ -33,8 +33,6 @@ RECORD_FIELDS = frozenset({"codec", "magic", "records"})
 COORDINATOR_KEYS = {0: "group", 1: "txn"}
 """What a FindCoordinator asks for, by its key type (KIP-98)."""
 FIND_COORDINATOR = facts.api_key("FindCoordinator")
-
-Values = tuple[Any, ...]
 
 
 class TopicPartition(NamedTuple):

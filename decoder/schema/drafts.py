@@ -14,7 +14,7 @@ from typing import Any
 
 from ..codec.encode import encode_struct, values_from
 from ..codec.message import Message, steps
-from ..codec.plan import FieldPlan, Plan, StructPlan, compile_plan
+from ..codec.plan import FieldPlan, Plan, StructPlan, Values, compile_plan
 from ..codec.walk import Span, Walker
 from ..errors import EncodeError, TrailingBytes, UnknownApi, UnknownVersion
 from . import facts
@@ -94,7 +94,7 @@ class DraftMessage(Message):
 
     __slots__ = ("name",)
 
-    def __init__(self, name: str, plan: Plan, values: tuple[Any, ...], data: bytes, trailing: bytes = b""):
+    def __init__(self, name: str, plan: Plan, values: Values, data: bytes, trailing: bytes = b""):
         super().__init__(plan, values, data, trailing=trailing)
         self.name = name
 
@@ -146,7 +146,7 @@ class _MaybeWalker(Walker):
         return value
 
 
-def _values(plan: StructPlan, tree: Mapping[str, Any]) -> tuple[Any, ...]:
+def _values(plan: StructPlan, tree: Mapping[str, Any]) -> Values:
     """The tree that a walker read, in plan order."""
     return tuple(_value(field, tree[field.name]) for field in plan.fields)
 
@@ -157,7 +157,7 @@ def _value(field: FieldPlan, value: Any) -> Any:
     return _values(field.struct, value) if field.struct and value is not None else value
 
 
-def _bytes(name: str, plan: Plan, values: tuple[Any, ...]) -> bytes:
+def _bytes(name: str, plan: Plan, values: Values) -> bytes:
     out = bytearray()
     if _maybe_of(name):
         _write(plan.root, values, out, "")
@@ -166,7 +166,7 @@ def _bytes(name: str, plan: Plan, values: tuple[Any, ...]) -> bytes:
     return bytes(out)
 
 
-def _write(plan: StructPlan, values: tuple[Any, ...], out: bytearray, path: str) -> None:
+def _write(plan: StructPlan, values: Values, out: bytearray, path: str) -> None:
     """Like `encode_struct`, with MaybeOf for nullable fields."""
     for field, value in zip(plan.fields, values, strict=True):
         where = f"{path}.{field.name}" if path else field.name
