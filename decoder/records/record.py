@@ -1,15 +1,14 @@
 """One record, and the scan that finds the records of a magic 2 batch in its (decompressed) bytes.
 
-Strategy: `scan` reads the varints inline and only *notices* that something is wrong; `explain` then reads the
-one damaged record again, slowly, to say what and where. Every read is bounded by bytes that are present:
-counts and lengths that a record declares are compared with them, never allocated.
+The accelerator stops in front of a record that is damaged; `python_scan`, the reference, then raises what is wrong and where.
+Every read is bounded by the bytes that are there: declared counts and lengths are compared with them, never allocated.
 Source: Kafka's DefaultRecord, ControlRecordType, EndTransactionMarker.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 from ..native.accelerator import native
 from .errors import BadLength, LimitExceeded, RecordsError, Truncated
@@ -17,6 +16,7 @@ from .varint import int64, read_uvarint, read_varint
 
 _FREE_HEADERS = 1 << 16
 """Headers that any record may have, and one more for every 8 bytes: an empty one has 2 bytes and takes 64 here."""
+_INT62 = 1 << 62
 
 Headers = tuple[tuple[str | bytes, bytes | None], ...]
 
@@ -83,112 +83,43 @@ def python_scan(
     Raises `Truncated` or `BadLength` when it comes to the damaged one; those before it have been given.
     Offsets of errors are positions in `data`.
     """
-    new = tuple.__new__
-    start = pos
     index = given
-    try:
-        while index < count:
-            start = pos
-            if pos >= end:
-                break
-            index += 1
-            # length
-            n = data[pos]
-            pos += 1
-            if n > 0x7F:
-                byte = data[pos]
-                if byte > 0x7F:
-                    n, pos = read_uvarint(data, pos - 1)
-                else:
-                    pos += 1
-                    n = n & 0x7F | byte << 7
-            if n & 1:
-                explain(data, start, end)
-            stop = pos + (n >> 1)
-            if stop > end:
-                explain(data, start, end)
-            pos += 1  # attributes: no bit is in use
-            # timestamp delta
-            n = data[pos]
-            pos += 1
-            if n > 0x7F:
-                byte = data[pos]
-                if byte > 0x7F:
-                    n, pos = read_uvarint(data, pos - 1, 64)
-                    if n >> 62:  # only such a delta can push the sum out of int64
-                        delta = int64(base_timestamp + ((n >> 1) ^ -(n & 1))) - base_timestamp
-                        n = delta << 1 if delta >= 0 else (-delta << 1) - 1
-                else:
-                    pos += 1
-                    n = n & 0x7F | byte << 7
-            timestamp = append_timestamp
-            if timestamp is None:
-                timestamp = base_timestamp + ((n >> 1) ^ -(n & 1))
-            # offset delta
-            n = data[pos]
-            pos += 1
-            if n > 0x7F:
-                byte = data[pos]
-                if byte > 0x7F:
-                    n, pos = read_uvarint(data, pos - 1)
-                else:
-                    pos += 1
-                    n = n & 0x7F | byte << 7
-            delta = (n >> 1) ^ -(n & 1)
-            # key
-            n = data[pos]
-            pos += 1
-            if n == 1:
-                key = None
-            else:
-                if n > 0x7F:
-                    byte = data[pos]
-                    if byte > 0x7F:
-                        n, pos = read_uvarint(data, pos - 1)
-                    else:
-                        pos += 1
-                        n = n & 0x7F | byte << 7
-                if n & 1:
-                    explain(data, start, end)
-                n = pos + (n >> 1)
-                key = data[pos:n]
-                pos = n
-            # value
-            n = data[pos]
-            pos += 1
-            if n == 1:
-                value = None
-            else:
-                if n > 0x7F:
-                    byte = data[pos]
-                    if byte > 0x7F:
-                        n, pos = read_uvarint(data, pos - 1)
-                    else:
-                        pos += 1
-                        n = n & 0x7F | byte << 7
-                if n & 1:
-                    explain(data, start, end)
-                n = pos + (n >> 1)
-                value = data[pos:n]
-                pos = n
-            # headers
-            if data[pos]:
-                if pos >= stop:
-                    explain(data, start, end)
-                headers, pos = read_headers(data, pos, stop)
-            else:
-                headers = ()
-                pos += 1
-            if pos != stop:
-                explain(data, start, end)
-            sequence = None if base_sequence < 0 else base_sequence + delta & 0x7FFFFFFF
-            yield new(Record, (base_offset + delta, timestamp, key, value, headers, sequence, None))
-    except IndexError:
-        explain(data, start, end)
+    while index < count and pos < end:
+        index += 1
+        later, number, key, value, headers, pos = _read_record(data, pos, end)
+        timestamp = append_timestamp
+        if timestamp is None:
+            timestamp = base_timestamp + later
+            if not _INT62 > later >= -_INT62:  # only such a delta can push the sum out of int64
+                timestamp = int64(timestamp)
+        sequence = None if base_sequence < 0 else base_sequence + number & 0x7FFFFFFF
+        yield Record(base_offset + number, timestamp, key, value, headers, sequence)
     if index < count:
         raise Truncated(f"{count} records were announced, {index} are there", end)
     if pos != end:
         raise BadLength(f"{end - pos} bytes are left over behind the last of {count} records", pos)
+
+
+def _read_record(data: bytes, pos: int, end: int) -> tuple[int, int, bytes | None, bytes | None, Headers, int]:
+    """Of the record at `pos`: timestamp delta, offset delta, key, value, headers, and the position after it. Raises what is
+    wrong with it."""
+    start = pos
+    length, pos = read_varint(data, pos)
+    if length < 0:
+        raise BadLength(f"a record of {length} bytes", start)
+    stop = pos + length
+    if stop > end:
+        raise Truncated(f"a record of {length} bytes, of which {max(0, end - pos)} are there", start)
+    if length < 6:
+        raise BadLength(f"a record of {length} bytes is too short to be one", start)
+    timestamp_delta, pos = read_varint(data, pos + 1, 64)  # after the attributes, of which no bit is in use
+    offset_delta, pos = read_varint(data, pos)
+    key, pos = _read_bytes(data, pos, stop, "key")
+    value, pos = _read_bytes(data, pos, stop, "value")
+    headers, pos = read_headers(data, pos, stop) if data[pos : pos + 1] != b"\0" else ((), pos + 1)
+    if pos != stop:
+        raise BadLength(f"a record of {length} bytes whose fields take {length + pos - stop}", start)
+    return timestamp_delta, offset_delta, key, value, headers, pos
 
 
 _NATIVE_STEP = 512
@@ -271,10 +202,10 @@ def spans(data: bytes, pos: int, end: int, count: int) -> Iterator[tuple[int, in
                     n = n & 0x7F | byte << 7
             pos += n >> 1
             if n & 1 or pos > end:
-                explain(data, start, end)
+                _read_record(data, start, end)
             yield start, pos
     except IndexError:
-        explain(data, start, end)
+        _read_record(data, start, end)
     if index < count:
         raise Truncated(f"{count} records were announced, {index} are there", end)
     if pos != end:
@@ -302,25 +233,6 @@ def read_headers(data: bytes, pos: int, stop: int) -> tuple[Headers, int]:
         except UnicodeDecodeError:
             headers.append((raw, value))
     return tuple(headers), pos
-
-
-def explain(data: bytes, pos: int, end: int) -> NoReturn:
-    """Read the record at `pos` step by step and raise what is wrong with it."""
-    start = pos
-    length, pos = read_varint(data, pos)
-    if length < 0:
-        raise BadLength(f"a record of {length} bytes", start)
-    stop = pos + length
-    if stop > end:
-        raise Truncated(f"a record of {length} bytes, of which {max(0, end - pos)} are there", start)
-    if length < 6:
-        raise BadLength(f"a record of {length} bytes is too short to be one", start)
-    _, pos = read_uvarint(data, pos + 1, 64)
-    _, pos = read_uvarint(data, pos)
-    _, pos = _read_bytes(data, pos, stop, "key")
-    _, pos = _read_bytes(data, pos, stop, "value")
-    _, pos = read_headers(data, pos, stop)
-    raise BadLength(f"a record of {length} bytes whose fields take {length + pos - stop}", start)
 
 
 def read_control(key: bytes | None, value: bytes | None) -> Control:

@@ -25,6 +25,8 @@ def read_uvarint(data: bytes, pos: int, width: int = 32) -> tuple[int, int]:
 
 def read_varint(data: bytes, pos: int, width: int = 32) -> tuple[int, int]:
     """(signed value, position after it): `read_uvarint` with zig-zag undone."""
+    if pos < len(data) and (byte := data[pos]) < 0x80:  # most are of one byte
+        return (byte >> 1) ^ -(byte & 1), pos + 1
     value, pos = read_uvarint(data, pos, width)
     return (value >> 1) ^ -(value & 1), pos
 
