@@ -1,11 +1,11 @@
-"""What rules and plugins leave on an exchange that they did something to: a line of text, in recordings a comment on the packet.
-Written and read here."""
+"""The note that a rule, plugin or person leaves on an exchange it changed: a line of text, in recordings a packet comment. Written
+and read here."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 _NAME = r"(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")"
 _NAMED = re.compile(rf"rule ({_NAME}) \(hit \d+\)")
@@ -16,52 +16,48 @@ _PLUGINS = re.compile(
 )
 
 FOR_TOPICS = "a rule or plugin asks for topics"
-"""How notes begin of what the proxy did so that rules and plugins see the topics of fetches."""
+"""The beginning of notes on what the proxy did so that rules and plugins see the topics of fetches."""
 EDITED_BY_HAND, ANSWERED_BY_HAND, DROPPED_BY_HAND = "edited by hand", "answered by hand", "dropped by hand"
-"""What somebody did to a message that was held."""
+"""What a person did to a held message."""
 BY_HAND = "somebody by hand"
-"""The name of those who did."""
+"""The cause of these."""
 _BY_HAND = re.compile(rf"(?:^|, |; )(?:{EDITED_BY_HAND}|{ANSWERED_BY_HAND}|{DROPPED_BY_HAND})(?:,|;|$)")
 
 
 def hit_note(rule: str, hit: int, what: str) -> str:
-    """The line: which rule it was, its how many-th hit, and what was done."""
+    """The note of a rule: its name, the number of the hit, and what was done."""
     return f"rule {rule!r} (hit {hit}): {what}"
 
 
 def plugin_note(plugins: Iterable[str], did: str) -> str:
-    """The line: which plugins, and what they did."""
+    """The note of plugins: their names and what they did."""
     return f"plugin {', '.join(map(repr, plugins))}: {did}"
 
 
-def causes_in(notes: object) -> list[str]:
-    """What the proxy did to an exchange by somebody's wish, as its notes tell: rules by name, plugins as ``plugin NAME``,
-    `BY_HAND`, and `FOR_TOPICS`."""
+def causes_in(notes: Sequence[str]) -> list[str]:
+    """Who made the proxy change an exchange, by its notes: rules by name, plugins as ``plugin NAME``, `BY_HAND`, `FOR_TOPICS`."""
     found = list(dict.fromkeys((*rules_in(notes), *(f"plugin {name}" for name in plugins_in(notes)))))
-    texts = [str(note) for note in notes] if isinstance(notes, Iterable) else []
-    if any(_BY_HAND.search(text) for text in texts):
+    if any(_BY_HAND.search(note) for note in notes):
         found.append(BY_HAND)
-    if any(text.startswith(FOR_TOPICS) for text in texts):
+    if any(note.startswith(FOR_TOPICS) for note in notes):
         found.append(FOR_TOPICS)
     return found
 
 
-def rules_in(notes: object) -> Iterator[str]:
-    """The names of the rules that left such lines among the notes of an exchange."""
+def rules_in(notes: Iterable[str]) -> Iterator[str]:
+    """The names of the rules in the notes of an exchange."""
     return _names_in(_NAMED, notes)
 
 
-def plugins_in(notes: object) -> Iterator[str]:
-    """The names of the plugins that did something, by such lines. A plugin that only noted something did nothing."""
+def plugins_in(notes: Iterable[str]) -> Iterator[str]:
+    """The names of the plugins that changed something, in the notes of an exchange; not of those that only left a note."""
     return _names_in(_PLUGINS, notes)
 
 
-def _names_in(line: re.Pattern[str], notes: object) -> Iterator[str]:
-    if not isinstance(notes, Iterable):
-        return
+def _names_in(line: re.Pattern[str], notes: Iterable[str]) -> Iterator[str]:
     for note in notes:
-        # Several lines may stand in one note.
-        for found in line.finditer(str(note)):
+        # One note may hold several lines.
+        for found in line.finditer(note):
             for name in re.findall(_NAME, found[1]):
                 try:
                     yield str(ast.literal_eval(name))

@@ -12,6 +12,7 @@ from functools import cache
 
 from ..codec.plan import Fields
 from ..errors import DecodeError, UnknownApi, UnknownVersion
+from ..records.record import CONTROL_TYPES
 from ..schema import facts
 from ..schema.notation import Definition
 from .metadata_log import TOPIC_ID, hide_fields, record_head, types
@@ -23,16 +24,6 @@ INTERNAL = COORDINATORS | METADATA
 
 CLUSTER_METADATA_ID = TOPIC_ID
 """The topic id of ``__cluster_metadata`` in every cluster."""
-
-_CONTROL = (
-    ("abort", "EndTxnMarker"),
-    ("commit", "EndTxnMarker"),
-    ("leader_change", "LeaderChangeMessage"),
-    ("snapshot_header", "SnapshotHeaderRecord"),
-    ("snapshot_footer", "SnapshotFooterRecord"),
-    ("kraft_version", "KRaftVersionRecord"),
-    ("kraft_voters", "VotersRecord"),
-)
 
 
 @cache
@@ -90,9 +81,9 @@ def of_control(key: bytes | None, value: bytes | None) -> Fields | None:
         return None
     number = int.from_bytes(key[2:4], "big", signed=True)
     out = {"type": f"unknown({number})", "key_version": leading_int16(key, "a control record"), "value": None}
-    if not 0 <= number < len(_CONTROL):
+    if not 0 <= number < len(CONTROL_TYPES):
         return out
-    out["type"], name = _CONTROL[number]
+    out["type"], name = CONTROL_TYPES[number]
     if value is not None:
         # All of them start with their version. Transaction markers have it in front of the definition's fields.
         version = leading_int16(value, name)

@@ -20,15 +20,16 @@ _INT62 = 1 << 62
 
 Headers = tuple[tuple[str | bytes, bytes | None], ...]
 
-_CONTROL_NAMES = (
-    "abort",
-    "commit",
-    "leader_change",
-    "snapshot_header",
-    "snapshot_footer",
-    "kraft_version",
-    "kraft_voters",
+CONTROL_TYPES = (
+    ("abort", "EndTxnMarker"),
+    ("commit", "EndTxnMarker"),
+    ("leader_change", "LeaderChangeMessage"),
+    ("snapshot_header", "SnapshotHeaderRecord"),
+    ("snapshot_footer", "SnapshotFooterRecord"),
+    ("kraft_version", "KRaftVersionRecord"),
+    ("kraft_voters", "VotersRecord"),
 )
+"""By type of a control record: its name, and the definition of its value."""
 
 
 class Control(NamedTuple):
@@ -41,7 +42,7 @@ class Control(NamedTuple):
     @property
     def name(self) -> str:
         """`abort`, `commit`, `leader_change` ...; `unknown(9)` for a type Kafka does not have."""
-        return _CONTROL_NAMES[self.type] if 0 <= self.type < len(_CONTROL_NAMES) else f"unknown({self.type})"
+        return CONTROL_TYPES[self.type][0] if 0 <= self.type < len(CONTROL_TYPES) else f"unknown({self.type})"
 
 
 class Record(NamedTuple):

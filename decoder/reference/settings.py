@@ -19,6 +19,8 @@ _OF_A_LISTENER = re.compile(r"listener\.name\.[^.]+\.(?:(?:plain|gssapi|oauthbea
 _WORD = re.compile(r"(\w++)([\"']?\s*+[=:])?", re.A)
 """A word, and whether ``=`` or ``:`` follows. What it takes it never gives back: going through any text takes linear time."""
 _CREDENTIAL_WORDS = re.compile(r"passw|secret|pwd|credential|(?:access|account|api|shared)_?key|(?:passphrase|token)$", re.I)
+
+
 @cache
 def _in_clear() -> frozenset[str]:
     text = resources.files(f"{__package__}.explanations").joinpath("settings_in_clear.txt").read_text("utf-8")
