@@ -151,9 +151,9 @@ def test_what_a_closed_connection_leaves_unanswered_is_the_doing_of_who_closed_i
         ([f"{plugin_note(['a'], 'delayed')}; {hit_note('r', 3, 'delayed 1 ms')}"], ["a"], ["r"]),
         ([f"{hit_note('r', 3, 'delayed 1 ms')}; {plugin_note(['a'], 'closed')}; a word of its own"], ["a"], ["r"]),
         (["plugin 'a' has seen it", "plugin 'a': changed its mind", "no plugin 'a': changed"], [], []),
-        (None, [], []),
+        ([], [], []),
     ],
 )
-def test_notes_are_read_as_they_are_written(notes: list[str] | None, plugins: list[str], rules: list[str]) -> None:
+def test_notes_are_read_as_they_are_written(notes: list[str], plugins: list[str], rules: list[str]) -> None:
     assert list(plugins_in(notes)) == plugins and list(rules_in(notes)) == rules
     assert causes_in(notes) == [*rules, *(f"plugin {name}" for name in plugins)]
