@@ -14,6 +14,7 @@ from .codec.codec import (
     encode_response,
     encode_version_refusal,
     peek_request,
+    read_request,
     read_response,
 )
 from .codec.message import Message
@@ -40,5 +41,5 @@ __all__ = [
     "LimitExceeded", "Message", "Opaque", "RequestSeen", "State", "Topics", "TrailingBytes", "Truncated",
     "UnknownApi", "UnknownVersion", "decode_body", "decode_request", "decode_request_header", "decode_response",
     "drafts", "embedded", "encode_body", "encode_request", "encode_response", "encode_version_refusal", "facts",
-    "peek_request", "previews", "project", "read_response", "records", "values",
+    "peek_request", "previews", "project", "read_request", "read_response", "records", "values",
 ]  # fmt: skip

@@ -106,12 +106,7 @@ class Engine:
         """A live request. Raises `decoder.DecodeError` for one that cannot be read, and `NotRecorded` for an unknown
         version (but of ApiVersions, whose refusal names the versions that the client may use)."""
         try:
-            message = decoder.decode_request(frame)
-        except decoder.TrailingBytes as fault:
-            # All fields are there; some clients leave bytes behind them.
-            if fault.message is None:
-                raise
-            message = fault.message
+            message = decoder.read_request(frame)  # some clients leave bytes behind the message
         except decoder.UnknownVersion:
             key, version, _ = decoder.peek_request(frame)
             if key == API_VERSIONS:

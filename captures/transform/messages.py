@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ...decoder import Exchange, decode_request_header
-from ...decoder.codec.codec import decode_request
+from ...decoder.codec.codec import read_request
 from ...decoder.codec.decode import Bad, uvarint
 from ...decoder.codec.encode import UNKNOWN_TAGS
 from ...decoder.codec.message import Message
@@ -21,7 +21,7 @@ from ...decoder.embedded import INTERNAL
 from ...decoder.embedded.groups import STREAMS_ASSIGNOR
 from ...decoder.embedded.payload import decode, definition, leading_int16, newest
 from ...decoder.embedded.topics import CLUSTER_METADATA_ID, COORDINATORS, of_control
-from ...decoder.errors import DecodeError, TrailingBytes, Truncated
+from ...decoder.errors import DecodeError, Truncated
 from ...decoder.schema import facts
 from .batches import BLANK, rewritten
 from .fields import NAMES, FieldRule, Kind, Replacement, RuleBranch, RuleTree, rule_tree
@@ -280,10 +280,7 @@ class Frames:
 
 def _read_request(frame: bytes) -> Message | None:
     try:
-        return decode_request(frame)
-    except TrailingBytes as fault:
-        message: Message | None = fault.message
-        return message
+        return read_request(frame)
     except DecodeError:
         return None
 

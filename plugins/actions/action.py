@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Flag, auto
 from typing import Any, ClassVar, Self
 
-from ...decoder import Exchange, Topics, TrailingBytes, decode_response
+from ...decoder import Exchange, Topics, read_response
 from ...decoder.codec.message import Message
 from ...decoder.filter import Filter
 from ...decoder.filter.entities import MessagePart
@@ -106,10 +106,4 @@ def span(ns: int) -> str:
 
 def response_of(exchange: Exchange, frame: bytes) -> Message:
     """A response, to be changed; bytes that some brokers leave behind it stay. DecodeError if it cannot be read."""
-    try:
-        return decode_response(frame, api_key=exchange.api_key, api_version=exchange.api_version)
-    except TrailingBytes as error:
-        message: Message | None = error.message
-        if message is None:
-            raise
-        return message
+    return read_response(frame, api_key=exchange.api_key, api_version=exchange.api_version)

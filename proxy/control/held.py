@@ -41,17 +41,9 @@ class HeldFrameCopy:
 
     def message(self) -> Message:
         """The frame decoded; DecodeError if it cannot be."""
-        try:
-            if self.of_response:
-                return decoder.decode_response(
-                    self.frame[4:], api_key=self.fields["api_key"], api_version=self.fields["api_version"]
-                )
-            return decoder.decode_request(self.frame[4:])
-        except decoder.TrailingBytes as error:
-            if error.message is None:
-                raise
-            message: Message = error.message
-            return message
+        if self.of_response:
+            return decoder.read_response(self.frame[4:], api_key=self.fields["api_key"], api_version=self.fields["api_version"])
+        return decoder.read_request(self.frame[4:])
 
     def asked(self) -> Message:
         """The request, decoded."""

@@ -140,12 +140,8 @@ class FrameEditor:
         if read is not None and read[0] is data:
             return read[1], read[2]
         try:
-            message = decoder.decode_response(data[4:], api_key=api_key, api_version=api_version)
-        except decoder.TrailingBytes as error:
             # Some brokers leave bytes behind the message; they are kept, and the addresses still have to change.
-            if error.message is None:
-                raise Unreadable(str(error)) from None
-            message = error.message
+            message = decoder.read_response(data[4:], api_key=api_key, api_version=api_version)
         except decoder.DecodeError as error:
             raise Unreadable(str(error)) from None
         found = [] if api_key in ENDPOINT_APIS and not _endpoints(message) else list(broker_addresses(message))
@@ -207,11 +203,7 @@ class FrameEditor:
         None if nothing is to be changed; and (api key, offered, offered now) of what was.
         """
         try:
-            message = decoder.decode_response(data[4:], api_key=API_VERSIONS, api_version=api_version)
-        except decoder.TrailingBytes as error:
-            if error.message is None:
-                raise Unreadable(str(error)) from None
-            message = error.message
+            message = decoder.read_response(data[4:], api_key=API_VERSIONS, api_version=api_version)
         except decoder.DecodeError as error:
             raise Unreadable(str(error)) from None
         edits: dict[str, Any] = {}

@@ -8,7 +8,7 @@ from ...captures.replay.policy import forbidden_null
 from ...captures.replay.preparer import Preparer
 from ...captures.replay.report import Report
 from ...captures.replay.script import Call, Script
-from ...decoder import Exchange, TrailingBytes, decode_response
+from ...decoder import Exchange, read_response
 from ...decoder.codec.message import Message
 from ...decoder.codec.message_view import MessageView
 from ...decoder.errors import DecodeError
@@ -111,16 +111,12 @@ class ResponseChecker:
 
     def _read(self, call: Call, frame: bytes, version: int) -> Message | None:
         try:
-            got = decode_response(frame, api_key=call.exchange.api_key, api_version=version)
-        except TrailingBytes as fault:
-            if fault.message is None:
-                self.report.fail(call, "its answer cannot be read")
-                return None
-            self.report.note("answers with bytes behind their end")
-            got = fault.message
+            got = read_response(frame, api_key=call.exchange.api_key, api_version=version)
         except DecodeError as fault:
             self.report.fail(call, f"its answer cannot be read: {fault}")
             return None
+        if got.trailing:
+            self.report.note("answers with bytes behind their end")
         null = forbidden_null(MessageView(got))
         if null is not None:
             self.report.fail(call, f"its answer has a null where Kafka allows none ({null})")
