@@ -1,12 +1,12 @@
-"""Whether a Produce request gets a response, read from its head: with acks=0 it gets none.
+"""The acks of a Produce request, read from the head of its frame: with acks=0 it gets no response.
 
-The acks stand after the client id, the header's tags and the transactional id, so their place has to be found.
+They follow the client id, the header's tags and the transactional id, so their position has to be found.
 """
 
 from __future__ import annotations
 
 ACKS_REACH = 16 * 1024
-"""Where the acks of a Produce request stand at the latest (after client id, tags and transactional id)."""
+"""The largest offset in a frame at which acks are looked for (after client id, tags and transactional id)."""
 
 Bytes = bytes | bytearray | memoryview
 
@@ -18,8 +18,8 @@ def produce_acks(data: Bytes, at: int, end: int) -> int | None:
 
 
 def acks_end(data: Bytes, at: int, end: int) -> int:
-    """Where the acks of a Produce request end. If that is not known by `end`, a place after `end` up to which
-    bytes are needed to know. At least 12 bytes of the frame are there."""
+    """Where the acks of a Produce request end. If `end` comes too early to know, the position up to which bytes are needed.
+    At least 12 bytes of the frame are there."""
     version = int.from_bytes(data[at + 6 : at + 8], "big")
     place = at + 14
     if place > end:

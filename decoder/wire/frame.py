@@ -44,8 +44,8 @@ def foreign_protocol(data: bytes) -> str | None:
 class Framer:
     """Cuts a stream into frames. After `FramingError` it stays failed: feed it no more.
 
-    `keep`: of a frame at most so many bytes are given. `missing`: how many are missing at the end of the frame that
-    was given last, for that reason or because they were skipped.
+    `keep`: at most so many bytes of a frame are kept. `missing`: how many bytes the last frame lacks at its end, for that
+    reason or because they were skipped.
     """
 
     __slots__ = ("_buffer", "_first", "_rest", "_start", "keep", "limit", "missing", "time_ns")

@@ -1,8 +1,8 @@
-"""Finding the next frame in the middle of a stream: where a capture begins late, or bytes went missing.
+"""Finding the next frame in the middle of a stream, where a capture begins late or bytes are missing.
 
-A position is taken for a frame's start when what stands there reads like the head of a frame and the whole frame can
-be decoded. A frame that is not complete yet counts only if its head says enough: a known API and version and a client
-id of plain characters. Runs of zeros, which look like a Produce of version 0, do not.
+A position is the start of a frame if the bytes there read like a frame's head and the whole frame can be decoded. An
+incomplete frame counts only if its head is convincing: a known API and version, and a client id of plain characters. Runs of
+zeros, which look like a Produce of version 0, are not.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .frame import MAX_FRAME, Direction
 _REQUEST = struct.Struct(">ihhih").unpack_from
 _SIZE = struct.Struct(">i").unpack_from
 HEAD = {Direction.REQUEST: 14, Direction.RESPONSE: 8}
-"""Bytes needed to judge a head, size included."""
+"""Bytes needed to check a head, size included."""
 _LARGEST_CLIENT_ID = 1024
 _CLEAR_CLIENT_ID = 3  # characters
 _PLAUSIBLE = {
@@ -39,13 +39,13 @@ _CLEAR, _OTHER = 0, 1
 
 
 class FrameChecker(Protocol):
-    """Says which frames (without their size) can stand in a stream."""
+    """Decides which frames (without their size) a stream can hold."""
 
     def may_begin(self, head: bytes) -> bool:
-        """Whether one can begin with these 4 bytes, at no cost to speak of."""
+        """Whether a frame can begin with these 4 bytes; cheap."""
 
     def fits(self, frame: bytes) -> bool:
-        """Whether a whole one can be decoded."""
+        """Whether a whole frame can be decoded."""
 
 
 def client_id_of_head(data: bytes | bytearray, at: int, limit: int = MAX_FRAME) -> bytes | None:
@@ -63,33 +63,33 @@ def client_id_of_head(data: bytes | bytearray, at: int, limit: int = MAX_FRAME) 
 
 
 class FrameSearch:
-    """Looks for the start of a frame in bytes that come piece by piece.
+    """Looks for the start of a frame in bytes that arrive in pieces.
 
-    Every position is judged once, and once more when the frame that would start there is whole; decoding such frames
-    may cost so many bytes for each that came. So the search is linear, however the bytes were made. Requests with a
-    clear client id are paid for apart: numbers that look like others by accident do not hide them. A frame is never
-    too expensive because of what came after it.
+    Every position is checked once, and once more when the frame that would start there is complete; the bytes decoded for
+    that are limited in proportion to the bytes received, so the search is linear for any input. Requests with a clear client
+    id have a budget of their own, so that numbers that look like frames by accident do not hide them. What follows a frame
+    never makes it too expensive.
     """
 
     def __init__(self, direction: Direction, limit: int = MAX_FRAME):
         self.direction, self.limit = direction, limit
         self.data = bytearray()
-        # Positions in the stream: of the first byte of `data`, of the first one that was not judged, and
+        # Positions in the stream: of the first byte of `data`, of the first one that was not checked, and
         # (end, start, kind) of possible frames that are not whole.
         self._base = self._next = 0
         self._unfinished: list[tuple[int, int, int]] = []
         self._spent = [0, 0]  # by kind
 
-    def feed(self, data: bytes | bytearray | memoryview, judge: FrameChecker) -> int | None:
-        """Where in `self.data` a frame starts, or None if the bytes at hand do not tell."""
+    def feed(self, data: bytes | bytearray | memoryview, checker: FrameChecker) -> int | None:
+        """Where in `self.data` a frame starts; None if not known yet."""
         self.data += data
         end = self._base + len(self.data)
         found = []
         while self._unfinished and self._unfinished[0][0] <= end:
             stop, start, kind = heappop(self._unfinished)
-            if start >= self._base and self._confirmed(start - self._base, stop - self._base, kind, judge):
+            if start >= self._base and self._confirmed(start - self._base, stop - self._base, kind, checker):
                 found.append(start - self._base)
-        return min(found) if found else self._scan(judge)
+        return min(found) if found else self._scan(checker)
 
     def drop(self, count: int) -> bytes:
         """Give up the first bytes."""
@@ -102,7 +102,7 @@ class FrameSearch:
             heapify(self._unfinished)
         return given_up
 
-    def _scan(self, judge: FrameChecker) -> int | None:
+    def _scan(self, checker: FrameChecker) -> int | None:
         data, head = self.data, HEAD[self.direction]
         for match in _PLAUSIBLE[self.direction].finditer(data, self._next - self._base):
             at = match.start()
@@ -125,17 +125,17 @@ class FrameSearch:
                     return None
             if stop > len(data):
                 heappush(self._unfinished, (self._base + stop, self._base + at, kind))
-            elif self._confirmed(at, stop, kind, judge):
+            elif self._confirmed(at, stop, kind, checker):
                 return at
         self._next = self._base + max(0, len(data) - head + 1)
         return None
 
-    def _confirmed(self, at: int, stop: int, kind: int, judge: FrameChecker) -> bool:
+    def _confirmed(self, at: int, stop: int, kind: int, checker: FrameChecker) -> bool:
         cost = stop - at
         if self._spent[kind] + cost > _FREE_TRIES + _TRIES * (self._base + stop):
             return False
-        if not judge.may_begin(bytes(self.data[at + 4 : at + 8])):
+        if not checker.may_begin(bytes(self.data[at + 4 : at + 8])):
             return False
-        found = judge.fits(bytes(self.data[at + 4 : stop]))
+        found = checker.fits(bytes(self.data[at + 4 : stop]))
         self._spent[kind] += cost if found else cost + _FAILED
         return found
