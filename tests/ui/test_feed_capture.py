@@ -114,6 +114,6 @@ def test_the_screen_says_what_a_feed_cannot_show(feed: Feed) -> None:
                 await pilot.press(view)
                 await pilot.pause()
                 assert app.view == int(view)
-            assert "summaries" in app.session.analysis.fault
+            assert "summaries" in app.session.analysis.result.fault
 
     asyncio.run(look())

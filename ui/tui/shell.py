@@ -38,7 +38,6 @@ class View(AppScreen[None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = bindings("view")
     number: ClassVar[int] = 1
-    context: ClassVar[str] = ""
     needs_analysis: ClassVar[bool] = False
     """Whether the view shows what `Session.analysis` finds, which is then worked on more quickly."""
     needs_statistics: ClassVar[bool] = False
@@ -148,7 +147,8 @@ class View(AppScreen[None]):
 
 def problems_count(session: Session) -> Cell:
     """How many findings are high and medium, for the tab line."""
-    high, medium = session.analysis.severities()
+    result = session.analysis.result
+    high, medium = result.high, result.medium
     if high:
         return f"!{high + medium} ", "error"
     return (f"{medium} ", "waiting") if medium else ("", "")

@@ -37,7 +37,7 @@ async def story_read(pilot: Pilot[Any]) -> None:
     await until_true(
         pilot,
         lambda: not app.session.analysis.unread and not app.session.capture.live,
-        lambda: f"the story stands still at {app.session.analysis.progress:.0%}: {app.session.analysis.fault or 'no fault'}",
+        lambda: f"the story stands still at {app.session.analysis.result.progress:.0%}: {app.session.analysis.result.fault or 'no fault'}",
     )
 
 
@@ -67,7 +67,7 @@ def walk(capture: Capture) -> None:
 @pytest.mark.parametrize("far", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["here", "in a process"])
 def test_a_damaged_capture_is_walked_through(name: str, far: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if far:
-        monkeypatch.setattr(session, "NEAR", -1)
+        monkeypatch.setattr(session, "IN_PROCESS", -1)
     path = tmp_path / "capture.pcapng"
     path.write_bytes(DAMAGED[name]())
     try:
@@ -101,7 +101,7 @@ def test_the_story_ends_also_where_the_end_of_a_capture_brings_no_exchange(
 ) -> None:
     """A capture that is read in the background: what comes last may be no exchange."""
     if far:
-        monkeypatch.setattr(session, "NEAR", -1)
+        monkeypatch.setattr(session, "IN_PROCESS", -1)
     path = tmp_path / "capture.pcapng"
     path.write_bytes(as_pcapng(traffic(3)))
     reading = [True]
@@ -112,11 +112,11 @@ def test_the_story_ends_also_where_the_end_of_a_capture_brings_no_exchange(
         async def go() -> None:
             async with app.run_test(size=(120, 40)) as pilot:
                 await pilot.press("4")
-                story = app.session.analysis
-                await until_true(pilot, lambda: story.read > 0 and not story.unread)
+                analysis = app.session.analysis
+                await until_true(pilot, lambda: analysis.result.read > 0 and not analysis.unread)
                 await until_true(pilot, lambda: not app._working._active.is_set())  # type: ignore[attr-defined]
                 reading[0] = False
                 await story_read(pilot)
-                assert story.progress == 1.0
+                assert analysis.result.progress == 1.0
 
         asyncio.run(go())

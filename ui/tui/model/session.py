@@ -1,4 +1,4 @@
-"""What all screens look at: the capture, the proxy it comes from, what was told, and what was worked out of it.
+"""What all screens show: the capture, the proxy it comes from, the log, marks, statistics and the analysis.
 
 Marks and comments on exchanges are in a small JSON file beside the capture. There an exchange is known by its connection,
 correlation id and time, which stay the same when an index is made anew.
@@ -21,7 +21,7 @@ from .held_queue import HeldQueue
 if TYPE_CHECKING:
     from ....captures import Capture, Row
     from ....proxy.control import Control
-    from .analysis import CaptureAnalysis
+    from .analysis import Analysis
     from .statistics import CaptureStatistics
 
 class Marks:
@@ -71,8 +71,8 @@ class Marks:
 
 
 LOG_LINES = 5000
-NEAR = 20_000
-"""Exchanges of a capture whose story is read in this process."""
+IN_PROCESS = 20_000
+"""Exchanges of the largest capture that is analysed in this process."""
 
 
 class LogLine(NamedTuple):
@@ -110,7 +110,7 @@ class Session:
         self.held = HeldQueue(control)
         """Frames that wait in the proxy for a decision."""
         self._statistics: CaptureStatistics | None = None
-        self._analysis: CaptureAnalysis | None = None
+        self._analysis: Analysis | None = None
 
     def add_to_log(self, text: str, warning: bool = False) -> None:
         """A line for the log."""
@@ -125,7 +125,7 @@ class Session:
 
     @property
     def statistics(self) -> CaptureStatistics:
-        """Counts of everything in the index, made at the first look."""
+        """Counts over the index; begun when they are first asked for."""
         if self._statistics is None:
             from .statistics import CaptureStatistics
 
@@ -133,31 +133,31 @@ class Session:
         return self._statistics
 
     @property
-    def analysis(self) -> CaptureAnalysis:
-        """What happened, connection by connection, with findings and groups; made at the first look."""
+    def analysis(self) -> Analysis:
+        """Connections, groups and findings; begun when it is first asked for."""
         if self._analysis is None:
-            if len(self.capture.rows()) > NEAR:
+            if len(self.capture.rows()) > IN_PROCESS:
                 from .background_analysis import BackgroundAnalysis
 
                 self._analysis = BackgroundAnalysis(self.capture)
             else:
                 from .analysis import CaptureAnalysis
 
-                self._analysis = CaptureAnalysis(self.capture)
+                self._analysis = CaptureAnalysis.of(self.capture)
         return self._analysis
 
     def stop(self) -> None:
-        """Nothing is looked at any more."""
+        """End what runs in the background."""
         if self._analysis is not None:
             self._analysis.stop()
 
     @property
     def unread(self) -> bool:
-        """Whether a story that was begun has more to read: the end of a capture, which may be no exchange, tells of
-        connections too."""
+        """Whether an analysis that was begun has more to read: what comes last may be no exchange, but the end of a
+        connection."""
         return self._analysis is not None and self._analysis.unread
 
     @property
     def has_analysis(self) -> bool:
-        """Whether anybody has asked for the story yet."""
+        """Whether the analysis has begun."""
         return self._analysis is not None

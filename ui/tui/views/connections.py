@@ -65,7 +65,7 @@ class ConnectionsScreen(View):
             f"  Conn {'Client':<{name}} {fit('Address', address)}{' ' * bool(address)}{fit('Broker', broker)} "
             "Requests Errors  Sent Recv  Slowest  Opened    Ended"
         )
-        links = self.session.analysis.links
+        links = self.session.analysis.result.connections
         found = sorted(self.session.statistics.connections.items(), key=lambda item: item[1].first_ns)[-_MOST:]
         rows: list[list[Cell]] = []
         self._filters = []
@@ -95,7 +95,7 @@ class ConnectionsScreen(View):
             f"  Conns {'Client':<{name}} {'Software':<{told}} {fit('Host', where)}{' ' * bool(where)}"
             "Requests Errors  Sent Recv  Slowest  Brokers"
         )
-        links = self.session.analysis.links
+        links = self.session.analysis.result.connections
         groups: dict[tuple[str, str, str], list[ConnectionCount]] = {}
         for (recording, _), each in self.session.statistics.connections.items():
             link = links.get(each.number) if recording == 0 else None

@@ -66,13 +66,13 @@ class GroupsScreen(View):
         return self.titles, self.table, self.axis, self.lines, self.text
 
     def empty_text(self) -> str:
-        analysis = self.session.analysis
-        if analysis.fault:
-            return f"Groups cannot be found out.\n\n{visible(analysis.fault)}"
-        if analysis.groups().all():
+        result = self.session.analysis.result
+        if result.fault:
+            return f"Groups cannot be found out.\n\n{visible(result.fault)}"
+        if result.groups.all():
             return ""
-        if analysis.unread:
-            return f"Reading: {analysis.progress:.0%}, no group so far."
+        if self.session.unread:
+            return f"Reading: {result.progress:.0%}, no group so far."
         return (
             "No consumer group in this traffic: nobody has sent JoinGroup, SyncGroup, Heartbeat or a group heartbeat."
         )
@@ -81,14 +81,14 @@ class GroupsScreen(View):
         analysis = self.session.analysis
         cells: list[Cell] = [(f"{len(self.groups)} group{'s' * (len(self.groups) != 1)}", "")]
         if analysis.unread:
-            cells.append((f" {analysis.progress:.0%}", "waiting"))
+            cells.append((f" {analysis.result.progress:.0%}", "waiting"))
         return cells
 
     def update_rows(self) -> None:
         self.titles.show(
             f"  {'Group':<{self._name_room}} State                  Generation  Members  Rebalances  Protocol   Assignor"
         )
-        self.groups = sorted(self.session.analysis.groups().all(), key=lambda g: (-len(g.rebalances), g.id))
+        self.groups = sorted(self.session.analysis.result.groups.all(), key=lambda g: (-len(g.rebalances), g.id))
         self.table.show([self._group(group) for group in self.groups])
         self._show_details()
 
@@ -118,7 +118,7 @@ class GroupsScreen(View):
 
     @property
     def _now(self) -> int:
-        return self.session.analysis.traffic.now_ns
+        return self.session.analysis.result.traffic.now_ns
 
     @property
     def current(self) -> Group | None:
@@ -186,7 +186,7 @@ class GroupsScreen(View):
                 (f": {visible(each.who)}" if each.who else "", "muted"),
                 (f" ({visible(each.reason)})" if each.reason else "", "muted"),
             ])  # fmt: skip
-        related = [f for f in self.session.analysis.findings() if f.about.get("group") == group.id]
+        related = [f for f in self.session.analysis.result.findings if f.about.get("group") == group.id]
         for finding in reversed(related[:2]):  # the worst on top
             lines.insert(0, [(f"! {visible(finding.id)}: ", "error"), (visible(finding.seen), "")])
         self.text.show(lines)

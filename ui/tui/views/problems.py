@@ -48,30 +48,30 @@ class ProblemsScreen(View):
         return self.titles, self.table, self.text
 
     def empty_text(self) -> str:
-        analysis = self.session.analysis
-        if analysis.fault:
-            return f"What is wrong cannot be found out.\n\n{visible(analysis.fault)}"
-        if analysis.findings():
+        result = self.session.analysis.result
+        if result.fault:
+            return f"What is wrong cannot be found out.\n\n{visible(result.fault)}"
+        if result.findings:
             return ""
-        if analysis.unread:
-            return f"Reading: {analysis.progress:.0%}, nothing wrong so far."
+        if self.session.unread:
+            return f"Reading: {result.progress:.0%}, nothing wrong so far."
         return "Nothing is wrong with this traffic, as far as can be seen from it."
 
     def state_cells(self) -> list[Cell]:
-        analysis = self.session.analysis
-        high, medium = analysis.severities()
-        cells: list[Cell] = [(f"{len(analysis.findings())} findings", "")]
+        result = self.session.analysis.result
+        high, medium = result.high, result.medium
+        cells: list[Cell] = [(f"{len(result.findings)} findings", "")]
         if high:
             cells.append((f" {high} high", "error"))
         if medium:
             cells.append((f" {medium} medium", "undecoded"))
-        if analysis.unread:
-            cells.append((f" {analysis.progress:.0%}", "waiting"))
+        if self.session.unread:
+            cells.append((f" {result.progress:.0%}", "waiting"))
         return cells
 
     def update_rows(self) -> None:
         self.titles.show("  Severity  Times  What was seen")
-        self.findings = self.session.analysis.findings()
+        self.findings = self.session.analysis.result.findings
         self.table.show([
             [(f" {f.severity!s:<8} ", ROLES[f.severity]), (f"{f.count:>6}  ", "muted"),
              (f"{visible(f.id)}  ", "title"), (visible(f.seen), "")]

@@ -34,6 +34,7 @@ class ManyCapture:
     """As much of a `Capture` as the list needs."""
 
     path = Path("many")
+    has_frames = True
     live = False
     note = None
     lost: tuple[tuple[int, int, int], ...] = ()
@@ -130,7 +131,7 @@ def test_an_order_keeps_what_was_found(story: Capture) -> None:
 def test_a_long_search_runs_while_keys_are_answered(story: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     # A clock that makes every slice the smallest one.
     monkeypatch.setattr("barnabas.ui.tui.model.rows.perf_counter", itertools.count().__next__)
-    monkeypatch.setattr("barnabas.ui.tui.views.exchanges.finder", lambda capture, text: every(100))
+    monkeypatch.setattr("barnabas.ui.tui.views.exchanges.row_finder", lambda capture, text: every(100))
     capture = ManyCapture(story.rows()[0], 1_000)
 
     async def go() -> None:
