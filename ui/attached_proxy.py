@@ -1,77 +1,95 @@
-"""The screen on a proxy that somebody else started: its recording, lossless, and its control API."""
+"""A proxy in another process, for a screen: its control API, its events and the directory it records to."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import BarnabasError
 from ..proxy.control import Control, ControlError
-from ..proxy.events import Counts
+from ..proxy.events import Address, Counts
 
 EVERY_SECONDS = 1.0
 
 
 class NotRecording(BarnabasError):
-    """The proxy records nothing that could be shown."""
+    """The proxy records nothing, so there is nothing to show."""
+
+
+class ProxyStatus(NamedTuple):
+    """What the screen shows of a proxy's status. `lost`: bytes that were not observed; `directory`: where it records, None
+    while it does not."""
+
+    listen: Address
+    upstream: Address
+    connections: int
+    lost: int
+    directory: Path | None
+
+    @classmethod
+    def of(cls, found: dict[str, Any]) -> ProxyStatus:
+        """From the control API's JSON."""
+        recording = found.get("recording") or {}
+        directory = recording.get("directory") if recording.get("recording", True) else None
+        return cls(
+            tuple(found["listen"]), tuple(found["upstream"]), found["counts"]["connections"],
+            found["lost"]["observer_bytes"], Path(directory) if directory else None,
+        )  # fmt: skip
 
 
 class AttachedProxy:
-    """Asks the proxy once a second how it is, and hears its events, in threads of its own."""
+    """Asks for the proxy's status every `EVERY_SECONDS` and follows its events, each in a thread."""
 
     def __init__(self, control: Control):
         self.control = control
         self.add_to_log: Callable[[str, bool], None] = lambda text, warning: None
-        """Where events go."""
-        self._said: dict[str, Any] = control.status()
+        """Called with the text of each event, and whether it is a warning."""
+        self._status = ProxyStatus.of(control.status())
         self._fault = ""
         self._ended = threading.Event()
 
     def start(self) -> None:
-        """Begin to listen."""
-        for work in (self._ask, self._hear):
+        """Start the threads."""
+        for work in (self._poll, self._follow):
             threading.Thread(target=work, name=f"attached {work.__name__}", daemon=True).start()
 
     def stop(self) -> None:
-        """Listen no more; the proxy goes on."""
+        """End the threads. The proxy goes on."""
         self._ended.set()
 
     @property
     def title(self) -> str:
         """Where clients connect, and what is behind it."""
-        listen, upstream = self._said["listen"], self._said["upstream"]
+        listen, upstream = self._status.listen, self._status.upstream
         return f"bootstrap.servers={listen[0]}:{listen[1]} -> {upstream[0]}:{upstream[1]}"
 
     def status(self) -> str:
         """One line: connections, losses."""
         if self._fault:
             return f"! {self._fault}"
-        counts, lost = self._said["counts"], self._said["lost"]
-        return f"conns {counts['connections']}  lost {lost['observer_bytes']}"
+        return f"conns {self._status.connections}  lost {self._status.lost}"
 
     def directory(self) -> Path:
         """Where it records. Raises `NotRecording`."""
-        recording = self._said.get("recording") or {}
-        found = recording.get("directory")
-        if not found or not recording.get("recording", True):
+        if self._status.directory is None:
             raise NotRecording("the proxy records nothing: begin with --record DIR, or barnabas control record DIR")
-        return Path(found)
+        return self._status.directory
 
     def record(self, directory: Path) -> None:
-        """Let it record from now on."""
+        """Make the proxy record to `directory` from now on."""
         self.control.start_recording(str(directory.absolute()))
-        self._said = self.control.status()
+        self._status = ProxyStatus.of(self.control.status())
 
-    def _ask(self) -> None:
+    def _poll(self) -> None:
         while not self._ended.wait(EVERY_SECONDS):
             try:
-                self._said, self._fault = self.control.status(), ""
+                self._status, self._fault = ProxyStatus.of(self.control.status()), ""
             except ControlError as error:
                 self._fault = str(error)
 
-    def _hear(self) -> None:
+    def _follow(self) -> None:
         try:
             for event in self.control.follow_events(since=0):
                 if self._ended.is_set():

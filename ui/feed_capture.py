@@ -1,6 +1,6 @@
-"""The screen on a proxy's live feed alone: summaries of exchanges over UDP, without their bytes, and what was missed.
+"""A proxy's live feed as a capture: summaries of exchanges, which come over UDP without their bytes, and how many were lost.
 
-Summaries become the records of an index in a file without a name, so lists, filters and counts work as on a recording.
+Summaries become records of an index in an unnamed file, so that lists, filters and counts work as on a recording.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from ..proxy.events import Address, show
 from ..proxy.metrics.feed.client import Batch, FeedError, FeedReader, Joined, Missed, Totals, subscribe
 
 MOST = 10_000_000
-"""Rows that are kept: 640 MB of a file. What comes then is counted."""
+"""Rows that are kept (640 MB of a file). Later ones are only counted."""
 
 
-class _Segment:
-    """What a `Capture` asks of a file, for summaries."""
+class _FeedSegment:
+    """What a `Capture` needs of a segment."""
 
     own = None
     note = None
@@ -38,32 +38,32 @@ class _Segment:
 
 
 class FeedCapture(Capture):
-    """The rows of a feed. `receive` takes its events, in any one thread; `refresh` shows what has come."""
+    """The rows of a feed. One thread, any one, calls `receive` with its events; `refresh` makes them visible."""
 
     has_frames: ClassVar[bool] = False
 
     def __init__(self, address: Address):
-        self.path = Path(os.devnull, "feed")  # where no marks can be kept
+        self.path = Path(os.devnull, "feed")  # marks cannot be saved here
         self._notes, self._encoder = [], IndexEncoder()
         self._records = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  closed with the capture
         self._strings = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
         self._records.write(Head(0, 0, "0" * 32, -1, -1, -1).pack())
         self._index = Index.of_files(self._records.fileno(), self._strings.fileno())
-        self.segments = [_Segment(self._index)]  # type: ignore[list-item]
+        self.segments = [_FeedSegment(self._index)]  # type: ignore[list-item]
         self.starts = [0, 0]
         self.title = f"feed {show(address)}"
         self.missed = self.left_out = self._kept = 0
-        """Exchanges that were sent and did not arrive; that arrived and were not kept, as there were `MOST`."""
+        """`missed`: exchanges that were sent and did not arrive; `left_out`: that arrived behind the first `MOST`."""
         self.totals = Totals()
         self.fault = ""
         self._offset = self._highest = 0
-        self._told: set[int] = set()
+        self._connections_seen: set[int] = set()
         self._write()
 
     # --- from the feed -------------------------------------------------------------------------------------
 
     def receive(self, event: object) -> None:
-        """Take one event of the feed."""
+        """Take an event of the feed."""
         if isinstance(event, Batch):
             self._batch(event)
         elif isinstance(event, Missed):
@@ -71,8 +71,8 @@ class FeedCapture(Capture):
         elif isinstance(event, Totals):
             self.totals = event
         elif isinstance(event, Joined):
-            # Another start of the proxy counts its connections anew.
-            self._offset, self._told = self._highest, set()
+            # A proxy that was started again counts its connections from the beginning.
+            self._offset, self._connections_seen = self._highest, set()
 
     def _batch(self, batch: Batch) -> None:
         if self._kept + len(batch) > MOST:
@@ -81,23 +81,23 @@ class FeedCapture(Capture):
         encoder = self._encoder
         for record in batch:
             number = record.connection + self._offset
-            if number not in self._told and (ends := batch.connection(record)) is not None:
-                self._told.add(number)
+            if number not in self._connections_seen and (ends := batch.connection(record)) is not None:
+                self._connections_seen.add(number)
                 self._highest = max(self._highest, number)
                 encoder.connection(number, ends.opened_ns, ends.client, ends.broker)
             state = STATES[record.flags & STATE_MASK]
-            # An offset says that there is such a frame, somewhere.
-            asked = -1 if state is State.ORPHAN else 0
-            answered = 0 if state in (State.PAIRED, State.ORPHAN) else -1
+            # The offsets point nowhere: 0 says that there is such a frame, -1 that there is none.
+            request_at = -1 if state is State.ORPHAN else 0
+            response_at = 0 if state in (State.PAIRED, State.ORPHAN) else -1
             encoder.records += RECORD.pack(
-                record.time_ns, record.latency_ns, asked, answered, record.request_size, record.response_size,
+                record.time_ns, record.latency_ns, request_at, response_at, record.request_size, record.response_size,
                 record.correlation_id, number, *record[8:12], encoder.string(batch.client_id(record)), 0,
             )  # fmt: skip
         self._kept += len(batch)
         self._write()
 
     def _write(self) -> None:
-        """Strings first: whatever a record names is there."""
+        """Strings first: a record must not name one that is not written yet."""
         entries, records = bytes(self._encoder.entries), bytes(self._encoder.records)
         self._encoder.entries.clear()
         self._encoder.records.clear()
@@ -122,7 +122,7 @@ class FeedCapture(Capture):
         )  # fmt: skip
 
     def status(self) -> str:
-        """One line: connections, what is missing here, what went wrong."""
+        """One line: connections, what was lost or left out, what failed."""
         words = [f"conns {self.totals.connections}", f"lost {self.missed:,}"]
         if self.totals.lost_bytes:
             words.append(f"not summarised {self.totals.lost_bytes:,} B")
@@ -148,7 +148,7 @@ class FeedCapture(Capture):
 
 
 class FeedListener:
-    """Hears a feed in a thread of its own. The first answer is waited for: FeedError when none comes."""
+    """Receives a feed in a thread. The constructor waits for the first event; raises FeedError when none comes."""
 
     def __init__(self, address: Address, token: str):
         self.capture = FeedCapture(address)
@@ -156,17 +156,17 @@ class FeedListener:
         first = next(self._events)
         self.capture.receive(first)
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._hear, name="feed", daemon=True)
+        self._thread = threading.Thread(target=self._receive, name="feed", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Hear no more. Totals come every second, so that is noticed soon."""
+        """End the thread at the next event. Totals come every second."""
         self._ended.set()
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         try:
             for event in self._events:
                 if self._ended.is_set():

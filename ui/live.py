@@ -1,4 +1,4 @@
-"""The screen on a proxy that is running: its recording, live, and its events as a status line."""
+"""The screen on a proxy of this process: its recording, live, and a status line from its events."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..proxy.control import Control
 
 
 class EventListener:
-    """Hears a proxy's events in a thread and keeps the latest state of each kind."""
+    """Follows a proxy's events in a thread. Keeps the newest counts, the hits of each rule, and all warnings."""
 
     def __init__(self, proxy: Proxy):
         self._proxy = proxy
@@ -21,12 +21,12 @@ class EventListener:
         self.hits: dict[str, int] = {}
         self.warnings: list[str] = []
         self.add_to_log: Callable[[str, bool], None] = lambda text, warning: None
-        """Where events go besides; set by the screen."""
+        """Called with the text of each event but `Counts`, and whether it is a warning. Set by the screen."""
         self.ended = threading.Event()
-        self._thread = threading.Thread(target=self._hear, name="watch", daemon=True)
+        self._thread = threading.Thread(target=self._follow, name="events", daemon=True)
         self._thread.start()
 
-    def _hear(self) -> None:
+    def _follow(self) -> None:
         for event in self._proxy.events():
             if isinstance(event, events.Counts):
                 self.counts = event
@@ -57,19 +57,19 @@ class EventListener:
 
 
 def open_when_there(directory: Path, seconds: float = 10.0) -> Capture:
-    """The recording in `directory` as soon as it has begun; NotACapture if it does not within `seconds`."""
-    until = time.monotonic() + seconds
+    """The recording in `directory` as soon as it has begun. Raises NotACapture or FileNotFoundError after `seconds`."""
+    deadline = time.monotonic() + seconds
     while True:
         try:
             return open_capture(directory)
         except (NotACapture, FileNotFoundError):
-            if time.monotonic() > until:
+            if time.monotonic() > deadline:
                 raise
             time.sleep(0.05)
 
 
 def show_live(proxy: Proxy, record: Path, *, title: str) -> EventListener:
-    """Show the screen until the user quits it."""
+    """Show the screen until the user quits it. The listener goes on until the proxy stops."""
     from .tui.app import BarnabasApp
     from .tui.model.settings import BadSettings, Settings, read_settings
 

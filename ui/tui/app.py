@@ -23,6 +23,7 @@ from textual.binding import BindingType
 from textual.screen import Screen
 
 from ..safe import visible, visible_lines
+from .application import AppScreen
 from .first_frame import Opened, Opening
 from .keys import bindings, help_words
 from .model.held_queue import HeldQueuePoller
@@ -44,19 +45,19 @@ STATUS_SECONDS = 1.0
 WORK_SECONDS = 0.025
 WANTED_SLICE, SPARE_SLICE = 0.016, 0.0025
 """Seconds of work in every `WORK_SECONDS`: for what is on the screen, and for the rest. A key waits for a slice at most."""
-LOOK_SECONDS = 0.25
+UPDATE_SECONDS = 0.25
 SMALL = 100_000
-"""Exchanges of a capture whose story is read before anybody asks for it."""
+"""Exchanges of the largest capture that is analysed before anybody asks for it."""
 
 
 class BarnabasApp(App[None]):
-    """The views of `capture`. ``title``: what is looked at (addresses, or the file). ``open``: gives the capture, when the
-    frame of the screen is there already; what it raises is in `fault` when the screen has ended.
+    """The views of `capture`.
 
-    ``live``: pick up what a running recording adds. ``status()``: a short line for the header, asked once a second
-    (connections, losses). ``stop()`` is called once, after the terminal is given back. After ``seconds`` it ends by
-    itself. ``control``: the proxy's control API. ``locked``: nobody who looks may allow changes. ``schemas``: of record values.
-    ``ascii``: nothing but ASCII on the screen.
+    `title`: what is shown (addresses, or the file). `open`: returns the capture, called when the frame of the screen is
+    drawn; what it raises is in `fault` when the application has ended. `live`: pick up what a running recording adds.
+    `status()`: a short line for the header, asked for once a second (connections, losses). `stop()` is called once, after
+    the terminal is given back. `seconds`: ends by itself after so many. `control`: the proxy's control API. `locked`:
+    changes cannot be allowed from the screen. `schemas`: of record values. `ascii`: draw ASCII only.
     """
 
     ENABLE_COMMAND_PALETTE = False
@@ -88,7 +89,7 @@ class BarnabasApp(App[None]):
         plain = "NO_COLOR" in os.environ
         chosen = "mono" if plain else theme or self.settings.theme or "dark"
         self._title, self._open, self.locked = title, open, locked
-        self.schemas = None if schemas is None else self._asked(schemas)
+        self.schemas = None if schemas is None else self._in_background(schemas)
         self.fault: Exception | None = None
         if capture is not None:
             self.session = Session(
@@ -104,7 +105,7 @@ class BarnabasApp(App[None]):
         self.set_keymap(self.settings.keys)
         self._stop, self._seconds = stop, seconds
         self._views: dict[int, View] = {}
-        self._looked, self._unseen = 0.0, False
+        self._updated_at, self._update_due = 0.0, False
         self.view = 0
 
     def get_default_screen(self) -> Screen[Any]:
@@ -112,33 +113,33 @@ class BarnabasApp(App[None]):
 
     def on_mount(self) -> None:
         if self._open is None:
-            self._begin()
+            self._start()
         else:
-            self.call_after_refresh(self.run_worker, self._opened(self._open))
+            self.call_after_refresh(self.run_worker, self._open_capture(self._open))
 
-    async def _opened(self, open: Callable[[], Opened]) -> None:
-        """Open the capture while keys are heard, and go on with what was typed meanwhile."""
+    async def _open_capture(self, open: Callable[[], Opened]) -> None:
+        """Open the capture while keys are queued, then press these."""
         waiting = self.screen
         try:
             found = await asyncio.to_thread(open)
-        except Exception as fault:  # the caller of `run` says it, on a terminal that was given back
+        except Exception as fault:  # `run_opening` raises it, when the terminal is given back
             self.fault = fault
             self.exit()
             return
         self.session = Session(
             found.capture, title=found.title, live=found.live, status=found.status, grows=found.grows
         )
-        self._begin()
+        self._start()
         if isinstance(waiting, Opening):
-            self.call_after_refresh(self._type, waiting.typed)
+            self.call_after_refresh(self._press, waiting.typed)
 
-    def _type(self, keys: list[events.Key]) -> None:
+    def _press(self, keys: list[events.Key]) -> None:
         for key in keys:
             self.post_message(events.Key(key.key, key.character))
 
-    def _begin(self) -> None:
+    def _start(self) -> None:
         for number in range(1, len(PLACES) + 1):
-            self.add_mode(str(number), partial(self._make, number))
+            self.add_mode(str(number), partial(self._screen_of, number))
         self.action_view(1)
         if self._seconds is not None:
             self.set_timer(self._seconds, self.exit)
@@ -148,13 +149,13 @@ class BarnabasApp(App[None]):
             self.set_interval(STATUS_SECONDS, self._describe)
         if self.session.control is not None:
             HeldQueuePoller(self, self.session.held, self.session.add_to_log, self.held_changed)
-        warm = partial(_warm, len(self.session.capture.rows()) > SMALL)
-        self.set_timer(0.5, partial(self.run_worker, warm, thread=True, exit_on_error=False))
-        # Paused when there is nothing to do: a file that has been read must cost nothing.
+        preload = partial(_preload, len(self.session.capture.rows()) > SMALL)
+        self.set_timer(0.5, partial(self.run_worker, preload, thread=True, exit_on_error=False))
+        # Paused when there is nothing to do, so that a file that has been read costs nothing.
         self._working = self.set_interval(WORK_SECONDS, self._work)
-        self.call_after_refresh(_collect_again)
+        self.call_after_refresh(_resume_collection)
 
-    def _make(self, number: int) -> Screen[Any]:
+    def _screen_of(self, number: int) -> Screen[Any]:
         if number not in self._views:
             place = PLACES[number - 1]
             self._views[number] = getattr(import_module(f".views.{place.module}", __package__), place.cls)()
@@ -164,13 +165,13 @@ class BarnabasApp(App[None]):
 
     @property
     def current(self) -> View | None:
-        """The view that is shown, also below a detail or a dialogue; None while it is being put together, and while the
-        application ends: timers go on after the last screen."""
+        """The view that is shown, also below a detail or a dialog; None while it is mounted, and while the application
+        ends: timers go on after the last screen."""
         view = self._views.get(self.view)
         return view if view is not None and view.is_mounted and self.screen_stack else None
 
     def _refresh(self) -> None:
-        """A live recording may have more."""
+        """Pick up what a live recording has added."""
         current = self.current
         if current is None:
             return
@@ -180,27 +181,26 @@ class BarnabasApp(App[None]):
         if not more:
             return
         current.update_view()
-        capture_grew = getattr(self.screen, "capture_grew", None)
-        if capture_grew is not None:
-            capture_grew()
+        if isinstance(self.screen, AppScreen):
+            self.screen.capture_grew()
 
     def _describe(self) -> None:
         if self.current is not None and self.screen is self.current:
             self.current.describe()
 
     def work(self) -> None:
-        """There is something to do between keys."""
+        """Run `_work` until nothing is left."""
         if hasattr(self, "_working"):
             self._working.resume()
 
     def _work(self) -> None:
-        """A slice of what takes long: the search, the counts, the story of the connections."""
+        """A slice of what takes long: the search, the statistics, the analysis."""
         current, session = self.current, self.session
         if current is None:
             return
         until = perf_counter() + WANTED_SLICE
         more = current.work_slice()
-        moved = self._unseen
+        moved = self._update_due
         if current.needs_statistics and session.statistics.pending:
             session.statistics.step(max(until - perf_counter(), 0.005))
             more, moved = more or session.statistics.pending > 0, True
@@ -210,15 +210,15 @@ class BarnabasApp(App[None]):
             spare = SPARE_SLICE / 4 if session.live else SPARE_SLICE
             analysis.step(max(until - perf_counter(), 0.005) if wanted else spare)
             more, moved = True, moved or wanted or not analysis.unread
-        if moved and self.screen is current and (not more or perf_counter() > self._looked + LOOK_SECONDS):
+        if moved and self.screen is current and (not more or perf_counter() > self._updated_at + UPDATE_SECONDS):
             current.update_view()
-            self._looked, moved = perf_counter(), False
-        self._unseen = moved
+            self._updated_at, moved = perf_counter(), False
+        self._update_due = moved
         if not more:
             self._working.pause()
 
-    def _asked(self, schemas: SchemaSource) -> SchemaSource:
-        """Schemas that are not at hand are asked for in a thread."""
+    def _in_background(self, schemas: SchemaSource) -> SchemaSource:
+        """`schemas`, asked for in a thread unless they are files."""
         from ...decoder.values import SchemaFiles
         from .model.schema_lookup import BackgroundSchemas
 
@@ -228,14 +228,13 @@ class BarnabasApp(App[None]):
 
     def _schemas_loaded(self) -> None:
         for screen in self.screen_stack:
-            came = getattr(screen, "schemas_loaded", None)
-            if came is not None:
-                came()
+            if isinstance(screen, AppScreen):
+                screen.schemas_loaded()
 
     # --- keys ----------------------------------------------------------------------------------------------
 
     def watch_app_focus(self, focus: bool) -> None:
-        """A screen that came while the terminal, or the page, had no focus hears keys from now on."""
+        """Focus a screen that was shown while the terminal, or the page, had no focus."""
         if not focus or not self.screen_stack or self.screen.focused is not None:
             return
         wanted = self.screen.AUTO_FOCUS if self.screen.AUTO_FOCUS is not None else self.AUTO_FOCUS
@@ -259,7 +258,7 @@ class BarnabasApp(App[None]):
 
     def _show_exchanges(self, text: str, number: int | None) -> None:
         self.action_view(1)
-        screen = self._make(1)
+        screen = self._screen_of(1)
         while len(self.screen_stack) > 1:
             self.pop_screen()
         screen.show_filter(text, number)  # type: ignore[attr-defined]
@@ -298,26 +297,21 @@ class BarnabasApp(App[None]):
             ask_intercept(self.current, self.current.wanted)
 
     def notify(self, message: str, *, markup: bool = False, **options: Any) -> None:
-        """Say something in the corner. What is said may hold words of the traffic: they are no markup, and no controls."""
+        """Show a message in the corner. It may hold text of the traffic, so it is no markup and has no control characters."""
         super().notify("\n".join(visible_lines(message)), markup=markup, **options)
 
     def action_help(self) -> None:
         from .dialogs.help import HelpScreen
 
-        context = getattr(self.screen, "context", "")
-        if self.screen.is_modal:
-            return
-        if context == "detail":
-            words = help_words(("detail", "tree", "hex", "app"), self.settings.keys)
-        else:
-            contexts = getattr(self.screen, "contexts", (context, "list", "view", "app"))
-            words = help_words(contexts, self.settings.keys)
-        self.push_screen(HelpScreen(f"Keys: {'one exchange' if context == 'detail' else context}", words))
+        screen = self.screen
+        if isinstance(screen, AppScreen):
+            name = "one exchange" if screen.context == "detail" else screen.context
+            self.push_screen(HelpScreen(f"Keys: {name}", help_words(screen.key_contexts, self.settings.keys)))
 
     def action_prompt(self) -> None:
-        if not self.screen.is_modal:
-            from .dialogs.prompt import Prompt
+        from .dialogs.prompt import Prompt
 
+        if isinstance(self.screen, AppScreen):
             self.push_screen(Prompt(self.screen))
 
     def action_palette(self) -> None:
@@ -337,7 +331,7 @@ class BarnabasApp(App[None]):
             self.session.stop()
 
     def stop_once(self) -> None:
-        """Stop what the view was attached to, if that was asked for and has not been done."""
+        """Call `stop`, and remove the intercepts that were made here. Does nothing the second time."""
         session: Session | None = getattr(self, "session", None)  # a capture that could not be opened has none
         if session is not None:
             session.held.release_own()
@@ -346,14 +340,14 @@ class BarnabasApp(App[None]):
             stop()
 
 
-def _collect_again() -> None:
-    """What was loaded stays: it need not be looked through again and again for garbage."""
+def _resume_collection() -> None:
+    """What is loaded by now stays: the garbage collector need not visit it again and again."""
     gc.freeze()
     gc.enable()
 
 
-def _warm(large: bool) -> None:
-    """Load what the first filter would wait for, while the first screen is being read."""
+def _preload(large: bool) -> None:
+    """Import what the first filter needs, so that it need not wait for it."""
     selection = import_module("...captures.reading.selection", __package__)
     import_module("...decoder.filter", __package__)
     if large and selection.has_numpy():

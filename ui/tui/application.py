@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from textual.app import App
 from textual.screen import Screen, ScreenResultType
 
 if TYPE_CHECKING:
     from ...decoder.values import SchemaSource
+    from ...proxy.control import Control, ControlError
     from .model.rows import RowView
     from .model.session import Session
     from .model.settings import Settings
     from .widgets.palette import Palette
+
+T = TypeVar("T")
 
 
 class Application(Protocol):
@@ -57,7 +60,40 @@ def application(app: App[Any]) -> Application:
 
 
 class AppScreen(Screen[ScreenResultType]):
-    """A screen of `BarnabasApp`."""
+    """A screen of `BarnabasApp`. `context`: of its own keys; `contexts`: of all keys that are heard on it (`keys.KEYS`)."""
+
+    context: ClassVar[str] = ""
+    contexts: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def key_contexts(self) -> tuple[str, ...]:
+        """`contexts`; a view with a list needs not name them."""
+        return self.contexts or (self.context, "list", "view", "app")
+
+    def capture_grew(self) -> None:
+        """A live recording has more rows."""
+
+    def schemas_loaded(self) -> None:
+        """Schemas that record values waited for are there."""
+
+    def call_proxy(
+        self, call: Callable[[Control], T], done: Callable[[T], object], refused: Callable[[ControlError], object]
+    ) -> None:
+        """Do `call` in a thread, and then `done` or `refused` in the thread of the screen."""
+        from ...proxy.control import ControlError
+
+        app, control = self.app, self.session.control
+        assert control is not None
+
+        def work() -> None:
+            try:
+                result = call(control)
+            except ControlError as error:
+                app.call_from_thread(refused, error)
+            else:
+                app.call_from_thread(done, result)
+
+        app.run_worker(work, thread=True, group="proxy", exit_on_error=False)
 
     @property
     def barnabas(self) -> Application:

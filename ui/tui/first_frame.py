@@ -30,7 +30,7 @@ class Opened(NamedTuple):
 
 
 class Opening(Screen[None]):
-    """RowTints as the first view does without rows. Keys are kept (`typed`) for the view that follows; Q ends."""
+    """Looks like the first view without rows. Keys are queued in `typed` for that view; Q quits."""
 
     DEFAULT_CSS = """
     Opening { layout: vertical; }

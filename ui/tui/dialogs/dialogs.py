@@ -28,7 +28,7 @@ class ChoiceBox(Vertical):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "give_up", "Back", show=False),
+        Binding("escape", "screen.dismiss", "Back", show=False),
         Binding("up", "move(-1)", "Up", show=False, priority=True),
         Binding("down", "move(1)", "Down", show=False, priority=True),
     ]
@@ -66,9 +66,6 @@ class ChoiceBox(Vertical):
     @on(Input.Submitted)
     def _submitted(self) -> None:
         self._take(self._table.cursor)
-
-    def action_give_up(self) -> None:
-        self.screen.dismiss(None)
 
 
 class Name(NamedTuple):
@@ -115,7 +112,7 @@ class Ask(ModalScreen[str | None]):
     Ask Vertical { width: 80%; max-width: 90; height: auto; background: $panel; border: round $primary; }
     Ask Input { border: none; height: 1; background: $panel; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "give_up", "Back", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", "Back", show=False)]
 
     def __init__(self, question: str, text: str = ""):
         super().__init__()
@@ -129,9 +126,6 @@ class Ask(ModalScreen[str | None]):
     def on_input_submitted(self, event: Input.Submitted) -> None:
         self.dismiss(event.value)
 
-    def action_give_up(self) -> None:
-        self.dismiss(None)
-
 
 class Choose(ModalScreen[list[str] | None]):
     """Some of several names: Space takes or leaves one, Enter is done."""
@@ -142,7 +136,7 @@ class Choose(ModalScreen[list[str] | None]):
     Choose Table { height: auto; max-height: 20; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q", "give_up", "Back", show=False),
+        Binding("escape,q", "dismiss", "Back", show=False),
         Binding("space", "turn", "Take or leave", show=False),
     ]
 
@@ -173,9 +167,6 @@ class Choose(ModalScreen[list[str] | None]):
         event.stop()
         self.dismiss([name for name in self.names if name in self.taken])
 
-    def action_give_up(self) -> None:
-        self.dismiss(None)
-
 
 class Pick(ModalScreen[int | None]):
     """One of several lines; its position, or None."""
@@ -184,7 +175,7 @@ class Pick(ModalScreen[int | None]):
     Pick { align: center middle; }
     Pick Vertical { width: 90%; max-width: 110; height: auto; max-height: 80%; background: $panel; border: round $primary; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "give_up", "Back", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss", "Back", show=False)]
 
     def __init__(self, question: str, rows: list[list[Cell]], does: str = "go there"):
         super().__init__()
@@ -203,9 +194,6 @@ class Pick(ModalScreen[int | None]):
     def on_line_list_opened(self, event: LineList.Opened) -> None:
         event.stop()
         self.dismiss(event.position)
-
-    def action_give_up(self) -> None:
-        self.dismiss(None)
 
 
 class Confirm(ModalScreen[bool]):
@@ -241,7 +229,7 @@ class Write(ModalScreen[str | None]):
     Write #fault { height: auto; color: $error; padding: 0 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "give_up", "Back", show=False, priority=True),
+        Binding("escape", "dismiss", "Back", show=False, priority=True),
         Binding("ctrl+s", "done", "Done", show=False, priority=True),
     ]
 
@@ -256,9 +244,6 @@ class Write(ModalScreen[str | None]):
 
     def action_done(self) -> None:
         self.dismiss(self.query_one(TextArea).text)
-
-    def action_give_up(self) -> None:
-        self.dismiss(None)
 
 
 class Pages(ModalScreen[None]):

@@ -1,6 +1,6 @@
-"""What is to be held: a filter, which side of exchanges, and for how long at most. The proxy is asked for it in a thread.
+"""The intercept dialog: a filter for frames to be held, the side of exchanges, and how long at most.
 
-Intercepts that were made here end with the screen: a queue that nobody looks at would only make clients wait.
+Intercepts that are made here end with the screen: a queue that nobody looks at would only make clients wait.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ from ..widgets.palette import DARK, Palette
 
 SIDES = {"request": (True, False), "response": (False, True), "both": (True, True)}
 LONGEST = 3600.0
+"""Seconds for which a frame can be held."""
 
 
-class Wanted(NamedTuple):
-    """What was asked for; without a filter: hold nothing any more."""
+class InterceptRequest(NamedTuple):
+    """What is to be held; without a filter: nothing any more."""
 
     filter: str
     request: bool
@@ -38,8 +39,8 @@ class Wanted(NamedTuple):
     zone: str
 
 
-class InterceptBox(ModalScreen[Wanted | None]):
-    """Three lines; every key says whether they can be used."""
+class InterceptBox(ModalScreen[InterceptRequest | None]):
+    """Three inputs, checked with every key."""
 
     DEFAULT_CSS = """
     InterceptBox { align: center middle; }
@@ -47,12 +48,12 @@ class InterceptBox(ModalScreen[Wanted | None]):
     InterceptBox Input, InterceptBox Input:focus { border: none; height: 1; padding: 0; background: $surface; }
     InterceptBox Static { height: auto; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "give_up", "Back", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", "Back", show=False)]
 
     def __init__(self, text: str, side: str = "request", seconds: float = 30.0):
         super().__init__()
         self._first = text, side, f"{seconds:g}"
-        self._said = Static("")
+        self._verdict = Static("")
 
     def compose(self) -> ComposeResult:
         text, side, seconds = self._first
@@ -63,20 +64,20 @@ class InterceptBox(ModalScreen[Wanted | None]):
             Input(side, id="side"),
             Static("Seconds; a frame that nobody has decided about goes on then, as it came", markup=False),
             Input(seconds, id="seconds"),
-            self._said,
+            self._verdict,
         )
         box.border_title, box.border_subtitle = "Intercept", "Tab: next line  Enter: hold  Esc: back"
         yield box
 
     def on_mount(self) -> None:
-        self._look()
+        self._check()
 
-    def _read(self) -> Wanted | str:
-        """What is asked for, or what is wrong with it."""
+    def _read(self) -> InterceptRequest | str:
+        """What the inputs ask for, or what is wrong with them."""
         text = self.query_one("#filter", Input).value.strip()
         side = self.query_one("#side", Input).value.strip().lower()
         if not text:
-            return Wanted("", False, False, 0.0, "")
+            return InterceptRequest("", False, False, 0.0, "")
         sides = next((on for name, on in SIDES.items() if side and name.startswith(side)), None)
         if sides is None:
             return "the side is request, response or both"
@@ -90,18 +91,18 @@ class InterceptBox(ModalScreen[Wanted | None]):
             wanted = compile(text)
             if sides[0]:
                 wanted.require_request_only()
-            return Wanted(text, *sides, seconds, zone_name())
+            return InterceptRequest(text, *sides, seconds, zone_name())
         except ValueError as fault:  # FilterError among them
             return str(fault)
 
     @on(Input.Changed)
-    def _look(self) -> None:
+    def _check(self) -> None:
         found = self._read()
         palette: Palette = getattr(self.app, "palette", DARK)
         if isinstance(found, str):
-            self._said.update(Text(f"! {visible(found)}", palette.error))
+            self._verdict.update(Text(f"! {visible(found)}", palette.error))
         else:
-            self._said.update(Text("ok" if found.filter else "nothing is held any more", palette.ok))
+            self._verdict.update(Text("ok" if found.filter else "nothing is held any more", palette.ok))
 
     @on(Input.Submitted)
     def _done(self) -> None:
@@ -109,27 +110,24 @@ class InterceptBox(ModalScreen[Wanted | None]):
         if not isinstance(found, str):
             self.dismiss(found)
 
-    def action_give_up(self) -> None:
-        self.dismiss(None)
-
 
 def ask_intercept(screen: AppScreen[Any], text: str) -> None:
-    """Ask what is to be held, beginning with the filter `text`."""
+    """Show the dialog, with `text` as the filter unless there is an intercept already."""
     session, queue = screen.session, screen.session.held
     if session.control is None:
         screen.notify("This is a recording: frames are held in a proxy that runs (--attach).", timeout=4)
     elif not session.allow_edit:
         screen.notify("Read-only: start with --allow-edit, or :edit on.", severity="warning", timeout=3)
     else:
-        own = [each for each in queue.intercepts if each["id"] in queue.own]
+        own = [each for each in queue.intercepts if each.number in queue.own]
         side, seconds = "request", 30.0
         if own:
-            text, seconds = own[-1]["filter"], own[-1]["timeout"]
-            side = "both" if own[-1]["request"] and own[-1]["response"] else "request" if own[-1]["request"] else "response"
+            text, seconds = own[-1].filter, own[-1].timeout
+            side = "both" if own[-1].request and own[-1].response else "request" if own[-1].request else "response"
         screen.app.push_screen(InterceptBox(text, side, seconds), lambda wanted: _asked(screen, wanted))
 
 
-def _asked(screen: AppScreen[Any], wanted: Wanted | None) -> None:
+def _asked(screen: AppScreen[Any], wanted: InterceptRequest | None) -> None:
     if wanted is None:
         return
     if not wanted.filter:
@@ -152,9 +150,9 @@ def _asked(screen: AppScreen[Any], wanted: Wanted | None) -> None:
 
 
 def remove_intercepts(screen: AppScreen[Any]) -> None:
-    """Hold nothing any more, whoever wanted it."""
+    """Remove all intercepts, also those of others."""
     queue = screen.session.held
-    numbers = [int(each["id"]) for each in queue.intercepts]
+    numbers = [each.number for each in queue.intercepts]
 
     def change(control: Control) -> None:
         for number in numbers:
@@ -166,21 +164,17 @@ def remove_intercepts(screen: AppScreen[Any]) -> None:
 
 
 def _do(screen: AppScreen[Any], change: Callable[[Control], None], done: str) -> None:
-    """Ask the proxy for a change, in a thread."""
-    app, session = screen.app, screen.session
-    control = session.control
-    assert control is not None
+    session = screen.session
 
-    def work() -> None:
-        try:
-            change(control)
-        except ControlError as error:
-            app.call_from_thread(app.notify, visible(str(error)), severity="error", timeout=6, markup=False)
-        else:
-            app.call_from_thread(session.add_to_log, done)
+    def changed(_: None) -> None:
+        session.add_to_log(done)
         session.held.soon()
 
-    app.run_worker(work, thread=True, group="held", exit_on_error=False)
+    def refused(error: ControlError) -> None:
+        screen.notify(visible(str(error)), severity="error", timeout=6, markup=False)
+        session.held.soon()
+
+    screen.call_proxy(change, changed, refused)
 
 
 def _remove(control: Control, number: int) -> None:

@@ -1,4 +1,4 @@
-"""``:`` and Ctrl-P: everything that can be done on a screen, by name; and commands that take words."""
+"""The prompt (``:`` and Ctrl-P): every action of a screen by its name, and commands with arguments."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from textual.app import App, ComposeResult
-from textual.screen import ModalScreen, Screen
+from textual.screen import ModalScreen
 from textual.widgets import Input
 
 from ....decoder.filter import FilterError
 from ...safe import fit, visible
-from ..application import Application, application
+from ..application import Application, AppScreen, application
 from ..keys import KEYS, Key, shown
 from ..model.columns import Cell
 from ..model.filter_terms import resolve_filter
@@ -20,7 +20,7 @@ from .dialogs import ChoiceBox
 
 
 class Command(NamedTuple):
-    """`words`: what stands behind the name; `run` takes them, and gives back what is wrong, or ""."""
+    """`takes`: its argument, for people; `run(app, argument)` returns what is wrong with it, or ""."""
 
     name: str
     takes: str
@@ -71,7 +71,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("theme", "|".join(THEMES), "other colours", _theme),
     Command("edit", "on|off", "allow, or forbid, to change traffic and rules", _edit),
 )
-"""What takes words; everything else is an action of `KEYS`."""
+"""What takes an argument; everything else is an action of `KEYS`."""
 
 
 class Prompt(ModalScreen[None]):
@@ -84,12 +84,10 @@ class Prompt(ModalScreen[None]):
     Prompt Table { height: auto; }
     """
 
-    def __init__(self, below: Screen[object]):
+    def __init__(self, below: AppScreen[Any]):
         super().__init__()
         self._below = below
-        context = getattr(below, "context", "")
-        usual = ("detail", "tree", "app") if context == "detail" else (context, "list", "view", "app")
-        contexts = getattr(below, "contexts", usual)
+        contexts = ("detail", "tree", "app") if below.context == "detail" else below.key_contexts
         self._actions = [key for key in KEYS if key.context in contexts and key.id not in ("app.prompt", "app.palette")]
         self._found: list[Command | Key] = []
 
@@ -133,8 +131,8 @@ class Prompt(ModalScreen[None]):
         self.app.call_later(_act, self.app, self._below, chosen.action)
 
 
-async def _act(app: App[Any], screen: Screen[object], action: str) -> None:
-    """Do an action where its key would have been heard: the widget with the focus, the screen, the application."""
+async def _act(app: App[Any], screen: AppScreen[Any], action: str) -> None:
+    """Run an action where its key would have run it: in the widget with the focus, the screen or the application."""
     name = action.partition("(")[0]
     for target in (screen.focused, screen, app):
         if target is not None and hasattr(target, f"action_{name}"):

@@ -1,4 +1,4 @@
-"""What can be done with an exchange wherever it is shown: follow its connection, compare, send again, export, copy."""
+"""What can be done with an exchange on every screen that shows one: follow its connection, compare, send again, export, copy."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ....captures import Row
     from ..application import AppScreen
-    from .copying import Form
+    from .copying import CopyFormat
 
 
 def show_conversation(screen: AppScreen[Any], row: Row | None) -> None:
-    """The connection of a row."""
+    """Show the connection of a row as a conversation."""
     from .conversation import ConversationScreen
 
     if row is not None:
@@ -19,7 +19,8 @@ def show_conversation(screen: AppScreen[Any], row: Row | None) -> None:
 
 
 def compare(screen: AppScreen[Any], row: Row | None) -> None:
-    """Choose one side of a comparison; with the second one, show it. The same one twice: with the one before of its API."""
+    """Choose the first side of a comparison, or with the second one show it. The same row twice: compare with the exchange
+    before of its API."""
     from .comparison import CompareScreen, before_it
 
     if row is None:
@@ -40,14 +41,14 @@ def compare(screen: AppScreen[Any], row: Row | None) -> None:
 
 
 def compare_here(screen: AppScreen[Any], row: Row | None) -> None:
-    """From an exchange that is open: with the one that was chosen, else at once with the one before."""
+    """Compare with the row that was chosen before, else with the exchange before of its API."""
     if screen.session.chosen is None:
         screen.session.chosen = row
     compare(screen, row)
 
 
 def send_again(screen: AppScreen[Any], row: Row | None) -> None:
-    """A copy of its request, to be changed first if need be."""
+    """Send a copy of its request, which can be changed first."""
     from .resend import resend
 
     if row is not None:
@@ -55,17 +56,16 @@ def send_again(screen: AppScreen[Any], row: Row | None) -> None:
 
 
 def export_row(screen: AppScreen[Any], row: Row | None, values: bool, shown: str, count: int) -> None:
-    """As a file; or all that a list shows: the filter `shown`, and how many exchanges that are. `values`: with keys and values
-    of records."""
-    from .exporting import export, forms
+    """Export it, or the `count` exchanges that the filter `shown` selects. `values`: with keys and values of records."""
+    from .exporting import export, export_formats
 
     if row is not None:
         capture = screen.session.capture
-        export(screen, forms(capture, row, capture.exchange(row), values, shown, count))
+        export(screen, export_formats(capture, row, capture.exchange(row), values, shown, count))
 
 
-def copy_row(screen: AppScreen[Any], row: Row | None, values: bool, here: list[Form]) -> None:
-    """To the clipboard: what is under the cursor (`here`), or the whole exchange."""
+def copy_row(screen: AppScreen[Any], row: Row | None, values: bool, here: list[CopyFormat]) -> None:
+    """Copy what is under the cursor (`here`), or the whole exchange."""
     from .copying import copy_one, of_exchange
 
     if row is not None:

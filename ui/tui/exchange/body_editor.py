@@ -1,8 +1,8 @@
 """The body of a message that can be changed: as fields in a tree, and as YAML in an editor. The body is the control API's JSON.
 
-The API masks secrets and leaves out what records say. So neither can be changed here, and both keep their bytes: only
-what differs is sent back, by its path. What a person types for a field is checked against its type; error codes are taken by
-name, bytes as hexadecimal, lists as YAML writes them.
+The API masks secrets and leaves out the values of records. Neither can be changed here, and both keep their bytes: only
+fields that differ are sent back, by their paths. Input is checked against the field's type: error codes are accepted by
+name, bytes as hexadecimal, lists as YAML.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ RANGES: dict[str, tuple[int, int]] = {
 
 
 class BadValue(BarnabasError, ValueError):
-    """The text is no value for the field; it says what would be."""
+    """The input is no value of the field. The text says what is expected."""
 
 
-def kind(field: FieldPlan) -> str:
-    """What may be typed, in a few words."""
+def expected_input(field: FieldPlan) -> str:
+    """What may be typed for a field, in a few words."""
     one = {
         "string": "text", "bytes": "bytes in hexadecimal", "uuid": "a UUID", "bool": "true or false",
         "float64": "a number",
@@ -59,8 +59,8 @@ def kind(field: FieldPlan) -> str:
     return (f"[a, b]: a list, each {one}" if field.array else one) + (", or null" if field.nullable else "")
 
 
-def shown(field: FieldPlan, value: Any) -> str:
-    """A value of `Message.to_json` for typing."""
+def format_value(field: FieldPlan, value: Any) -> str:
+    """A value of `Message.to_json` as text to be edited."""
     if value is None:
         return "null"
     if field.array:
@@ -75,24 +75,24 @@ def shown(field: FieldPlan, value: Any) -> str:
     return str(value)
 
 
-def typed(field: FieldPlan, text: str) -> Any:
-    """The value that `text` stands for, with JSON's types. Raises `BadValue`."""
+def parse_value(field: FieldPlan, text: str) -> Any:
+    """The value of a text that was typed, with JSON's types. Raises `BadValue`."""
     if text.strip() == "null":
         if not field.nullable:
-            raise BadValue(f"{field.name} cannot be null at this version: {kind(field)}")
+            raise BadValue(f"{field.name} cannot be null at this version: {expected_input(field)}")
         return None
     if not field.array:
-        return checked(field, _one(field, text))
+        return check_value(field, _parse_text(field, text))
     try:
         items = yaml.safe_load(text)
     except yaml.YAMLError:
-        raise BadValue(f"this is no list: {kind(field)}") from None
+        raise BadValue(f"this is no list: {expected_input(field)}") from None
     if not isinstance(items, list):
-        raise BadValue(f"expected a list in [ ]: {kind(field)}")
-    return checked(field, items)
+        raise BadValue(f"expected a list in [ ]: {expected_input(field)}")
+    return check_value(field, items)
 
 
-def _one(field: FieldPlan, text: str) -> Any:
+def _parse_text(field: FieldPlan, text: str) -> Any:
     if field.type == "string":
         if len(text) > 1 and text[0] == text[-1] == '"':
             return text[1:-1]
@@ -105,24 +105,24 @@ def _one(field: FieldPlan, text: str) -> Any:
     return word
 
 
-def checked(field: FieldPlan, value: Any) -> Any:
-    """A value as YAML or a person gives it, as JSON can hold it and the field can take it. Raises `BadValue`."""
+def check_value(field: FieldPlan, value: Any) -> Any:
+    """A value from YAML or from `parse_value`, converted to one of JSON that the field can hold. Raises `BadValue`."""
     if value is None:
         if not (field.nullable or field.type == "records"):
-            raise BadValue(f"{field.name} cannot be null at this version: {kind(field)}")
+            raise BadValue(f"{field.name} cannot be null at this version: {expected_input(field)}")
         return None
     if field.array:
         if not isinstance(value, list):
-            raise BadValue(f"expected a list: {kind(field)}")
-        return [_item(field, item) for item in value]
-    return _item(field, value)
+            raise BadValue(f"expected a list: {expected_input(field)}")
+        return [_check_item(field, item) for item in value]
+    return _check_item(field, value)
 
 
-def _item(field: FieldPlan, value: Any) -> Any:
+def _check_item(field: FieldPlan, value: Any) -> Any:
     if is_error_code(field) and isinstance(value, str) and not _is_whole(value):
-        return _code(value.strip())
+        return _error_code(value.strip())
     if field.type in RANGES:
-        return _whole(field, value)
+        return _whole_number(field, value)
     if field.type == "float64":
         try:
             return float(value)
@@ -135,11 +135,10 @@ def _item(field: FieldPlan, value: Any) -> Any:
     if field.type in ("bytes", "uuid"):
         value = str(value).strip()
     try:
-        one = value_from(field, [value] if field.array else value, field.name)
+        value_from(field, [value] if field.array else value, field.name)  # only to check it
     except EncodeError as error:
-        raise BadValue(f"{error}: {kind(field)}") from None
+        raise BadValue(f"{error}: {expected_input(field)}") from None
     if field.type == "uuid":
-        del one  # it was only to be checked
         return str(uuid.UUID(value)) if len(value) > 22 else value
     return value
 
@@ -148,21 +147,21 @@ def _is_whole(text: str) -> bool:
     return text.strip().lstrip("+-").replace("_", "").isdecimal()
 
 
-def _whole(field: FieldPlan, value: Any) -> int:
+def _whole_number(field: FieldPlan, value: Any) -> int:
     low, high = RANGES[field.type]
     if isinstance(value, str):
         try:
             value = int(value.strip(), 0)
         except ValueError:
-            raise BadValue(f"{value!r} is no whole number: {kind(field)}") from None
+            raise BadValue(f"{value!r} is no whole number: {expected_input(field)}") from None
     if isinstance(value, bool) or not isinstance(value, int):
-        raise BadValue(f"{value!r} is no whole number: {kind(field)}")
+        raise BadValue(f"{value!r} is no whole number: {expected_input(field)}")
     if not low <= value <= high:
         raise BadValue(f"{value} does not fit an {field.type}: {low:,} to {high:,}")
     return value
 
 
-def _code(name: str) -> int:
+def _error_code(name: str) -> int:
     names = {fact.name: code for code, fact in facts.errors().items()}
     found = names.get(name.upper())
     if found is None:
@@ -177,7 +176,7 @@ Edits = Mapping[str, Any]
 
 @dataclass(slots=True)
 class BodyTree:
-    """`tree` to be drawn; `plans`: by the path of a field that takes a value, what it is; `values`: what it has_children."""
+    """`tree`: to be drawn; `plans` and `values`: of the fields that can be edited, by their paths."""
 
     tree: Tree
     plans: dict[str, FieldPlan]
@@ -185,19 +184,19 @@ class BodyTree:
 
 
 def body_tree(side: str, api_key: int, version: int, body: Mapping[str, Any], edits: Edits) -> BodyTree:
-    """The fields of a body, with those that are changed already. Raises `DecodeError` for an unknown version."""
+    """The fields of a body with the edits so far. Raises `DecodeError` for an unknown version."""
     builder = _Builder(plan(side, api_key, version), edits)
     builder.struct(builder.plan.root, body, 0, "")
     return BodyTree(Tree(builder.fields), builder.plans, builder.values)
 
 
 def editable(field: FieldPlan, value: Any) -> bool:
-    """Whether a value can be typed for it: no structs, no records, nothing that was masked."""
+    """Whether the field can be edited: structs, records and masked values cannot."""
     return field.struct is None and field.type != "records" and not masked(value)
 
 
 def masked(value: Any) -> bool:
-    """Whether it stands for a secret: stars of the same length."""
+    """Whether a value is a secret that was replaced by stars of the same length."""
     if not isinstance(value, str) or not value:
         return False
     return not set(value) - {"*"} or (len(value) % 2 == 0 and value == "2a" * (len(value) // 2))
@@ -233,7 +232,7 @@ class _Builder:
             else:
                 self.struct(field.struct, value, depth + 1, path + ".")
         elif field.type == "records":
-            line.value, line.role = _records(value), "masked"
+            line.value, line.role = _count_records(value), "masked"
         else:
             line.value, line.role = self._scalar(field, value)
             line.error = line.role == "error"
@@ -258,7 +257,7 @@ class _Builder:
         if masked(value):
             return "secret, masked: it goes on as it is", "masked"
         if field.array:
-            return visible(shown(field, value)), "string"
+            return visible(format_value(field, value)), "string"
         if is_error_code(field):
             return f"{value} {facts.error_name(value)}", "error" if value else "number"
         if isinstance(value, bool | int | float):
@@ -268,7 +267,7 @@ class _Builder:
         return f'"{visible(str(value))}"' if field.type == "string" else visible(str(value)), "string"
 
 
-def _records(value: Any) -> str:
+def _count_records(value: Any) -> str:
     if not isinstance(value, list):
         return "null"
     count = sum(len(entry.get("records") or ()) for entry in value if isinstance(entry, dict))
@@ -281,17 +280,17 @@ _KEPT = "(kept as it is)"
 
 
 def to_yaml(side: str, api_key: int, version: int, body: Mapping[str, Any], edits: Edits) -> str:
-    """The body for an editor, with what is changed already. Error codes by name; what cannot be changed says so."""
+    """The body as YAML with the edits so far: error codes by name, and a remark in place of what cannot be edited."""
     root = plan(side, api_key, version).root
-    plain = _plain(root, body, "", edits)
+    plain = _yaml_values(root, body, "", edits)
     text = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=100)
     if all(map(str.isprintable, text.split("\n"))):
         return text
-    # YAML leaves some letters as they are that a terminal must not get, such as those that turn the direction of reading.
+    # YAML does not escape all characters that are harmful in a terminal, such as bidi controls.
     return yaml.safe_dump(plain, sort_keys=False, allow_unicode=False, width=100)
 
 
-def _plain(of: StructPlan, values: Mapping[str, Any], prefix: str, edits: Edits) -> dict[str, Any]:
+def _yaml_values(of: StructPlan, values: Mapping[str, Any], prefix: str, edits: Edits) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for field in of.fields:
         if field.name not in values:
@@ -302,9 +301,9 @@ def _plain(of: StructPlan, values: Mapping[str, Any], prefix: str, edits: Edits)
             out[field.name] = _KEPT if value is not None else None
         elif field.struct is not None and value is not None:
             out[field.name] = (
-                [_plain(field.struct, item, f"{path}[{i}].", edits) for i, item in enumerate(value)]
+                [_yaml_values(field.struct, item, f"{path}[{i}].", edits) for i, item in enumerate(value)]
                 if field.array
-                else _plain(field.struct, value, path + ".", edits)
+                else _yaml_values(field.struct, value, path + ".", edits)
             )
         elif is_error_code(field) and value is not None:
             names = [facts.error_name(code) for code in (value if field.array else [value])]
@@ -315,7 +314,7 @@ def _plain(of: StructPlan, values: Mapping[str, Any], prefix: str, edits: Edits)
 
 
 def from_yaml(side: str, api_key: int, version: int, body: Mapping[str, Any], text: str) -> dict[str, Any]:
-    """What an edited text changes, by path. Raises `BadValue` with the place."""
+    """The values that an edited text changes, by path. Raises `BadValue` with the place."""
     try:
         given = yaml.safe_load(text)
     except yaml.YAMLError as error:
@@ -337,19 +336,19 @@ def _differences(
     for name, field in known.items():
         path = prefix + name
         if name not in new:
-            continue  # what was left out keeps its bytes
+            continue  # a field that was left out keeps its bytes
         value, was = new[name], old.get(name)
         if value == _KEPT:
             continue
         if field.type == "records":
             raise BadValue(f"{path}: records cannot be changed here; {_KEPT} leaves them alone")
         if field.struct is None:
-            value = _at(path, field, value)
+            value = _checked_at(path, field, value)
             if value != was:
                 yield path, value
         elif value is None or was is None:
             if value != was:
-                yield path, _at_struct(path, field, value)
+                yield path, _new_struct_at(path, field, value)
         elif not field.array:
             if not isinstance(value, dict):
                 raise BadValue(f"{path}: expected fields, name: value")
@@ -357,21 +356,21 @@ def _differences(
         elif not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
             raise BadValue(f"{path}: expected a list of items with fields")
         elif len(value) != len(was):
-            yield path, _at_struct(path, field, value)
+            yield path, _new_struct_at(path, field, value)
         else:
             for i, (one, other) in enumerate(zip(was, value, strict=True)):
                 yield from _differences(field.struct, one, other, f"{path}[{i}].")
 
 
-def _at(path: str, field: FieldPlan, value: Any) -> Any:
+def _checked_at(path: str, field: FieldPlan, value: Any) -> Any:
     try:
-        return checked(field, value)
+        return check_value(field, value)
     except BadValue as error:
         raise BadValue(f"{path}: {error}") from None
 
 
-def _at_struct(path: str, field: FieldPlan, value: Any) -> Any:
-    """A whole list or struct that takes the place of the old one: nothing in it can be kept."""
+def _new_struct_at(path: str, field: FieldPlan, value: Any) -> Any:
+    """A list or struct that replaces the old one. It cannot contain values that are kept."""
     if value is None:
         if not field.nullable:
             raise BadValue(f"{path}: cannot be null at this version")
@@ -394,15 +393,15 @@ def _whole_struct(of: StructPlan, given: Any, path: str) -> dict[str, Any]:
         if value == _KEPT or field.type == "records":
             raise BadValue(f"{path}: items with records or secrets inside can be neither added nor removed here")
         inner = f"{path}.{name}"
-        out[name] = _at_struct(inner, field, value) if field.struct is not None else _at(inner, field, value)
+        out[name] = _new_struct_at(inner, field, value) if field.struct is not None else _checked_at(inner, field, value)
     return out
 
 
-# --- the tree ----------------------------------------------------------------------------------------------
+# --- widgets -----------------------------------------------------------------------------------------------
 
 
 class ValueBox(ModalScreen[str | None]):
-    """The text, when `wrong(text)` finds nothing wrong with it; None when given up. `names` are completed by Right."""
+    """Asks for a text for which `wrong(text)` is ""; None when cancelled. `names` are suggested."""
 
     DEFAULT_CSS = """
     ValueBox { align: center middle; }
@@ -410,7 +409,7 @@ class ValueBox(ModalScreen[str | None]):
     ValueBox Input, ValueBox Input:focus { border: none; height: 1; padding: 0; background: $surface; }
     ValueBox Static { height: auto; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "give_up", "Back", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", "Back", show=False)]
 
     def __init__(
         self, title: str, kind: str, text: str, wrong: Callable[[str], str], names: Sequence[str] = ()
@@ -421,7 +420,7 @@ class ValueBox(ModalScreen[str | None]):
 
     def compose(self) -> ComposeResult:
         suggester = SuggestFromList(self._names, case_sensitive=False) if self._names else None
-        # What came from the traffic may hold anything; an Input shows it as it is.
+        # An Input draws its text as it is, and the value comes from the traffic.
         about = Static(f"{self.headline}\n{visible(self.kind)}", markup=False)
         box = Vertical(about, Input(visible(self.text), suggester=suggester), self._fault)
         box.border_title, box.border_subtitle = "Another value", "Enter: take it  Esc: back"
@@ -446,22 +445,19 @@ class ValueBox(ModalScreen[str | None]):
         palette: Palette = getattr(self.app, "palette", DARK)
         self._fault.update(Text(f"! {visible(fault)}" if fault else "", palette.error))
 
-    def action_give_up(self) -> None:
-        self.dismiss(None)
-
 
 class EditTree(FieldTree):
-    """`show_body` gives it its fields; `Changed` says what somebody has typed."""
+    """A field tree whose values can be edited: Enter asks for another one."""
 
     class Changed(Message):
-        """Another value for a field."""
+        """A field was edited."""
 
         def __init__(self, path: str, value: Any):
             super().__init__()
             self.path, self.value = path, value
 
     class Asking(Message):
-        """Somebody begins to type a value."""
+        """The box for a value is open."""
 
     def __init__(self, title: str, id: str):
         super().__init__(title, id)
@@ -470,7 +466,7 @@ class EditTree(FieldTree):
         """Why nothing can be changed, or ""."""
 
     def show_body(self, body: BodyTree, keep_place: bool) -> None:
-        """Other fields; `keep_place`: of the same frame."""
+        """Show other fields. `keep_place`: they are of the same frame."""
         self.body = body
         self.show(body.tree, keep_place)
 
@@ -490,19 +486,19 @@ class EditTree(FieldTree):
             self.notify("This field cannot be changed here.", timeout=2)
             return
         plan, old = of, self.body.values[field.path]
-        first = visible(shown(plan, old))
+        first = visible(format_value(plan, old))
 
         def wrong(text: str) -> str:
             try:
-                typed(plan, text)
+                parse_value(plan, text)
             except BadValue as error:
                 return str(error)
             return ""
 
         def answered(text: str | None) -> None:
-            if text is not None and text != first and (value := typed(plan, text)) != old:
+            if text is not None and text != first and (value := parse_value(plan, text)) != old:
                 self.post_message(self.Changed(field.path, value))
 
         names = [fact.name for fact in facts.errors().values()] if is_error_code(plan) else []
         self.post_message(self.Asking())
-        self.app.push_screen(ValueBox(field.path, kind(plan), first, wrong, names), answered)
+        self.app.push_screen(ValueBox(field.path, expected_input(plan), first, wrong, names), answered)

@@ -180,9 +180,6 @@ class CompareScreen(AppScreen[None]):
         self.a, self.b = self.b, self.a
         self._read()
 
-    def action_back(self) -> None:
-        self.dismiss()
-
 
 def _named(row: Row) -> list[Cell]:
     outcome, role = result(row)

@@ -176,7 +176,7 @@ class FrameList(LineList):
         """Other lines; the cursor stays on its frame."""
         here = self.lines[self.cursor] if self.cursor < len(self.lines) else None
         self.source.lines = lines
-        self._painted.clear()
+        self._drawn.clear()
         self.rows_changed()
         if here is not None:
             same = next((i for i, line in enumerate(lines) if line[:3] == here[:3]), None)
@@ -293,6 +293,3 @@ class ConversationScreen(AppScreen[None]):
         """The same connection in the list of exchanges."""
         number = self.list.lines[self.list.cursor].number if self.list.lines else self.start.number
         self.barnabas.show_exchanges(f"conn == {self.connection}", number)
-
-    def action_back(self) -> None:
-        self.dismiss()

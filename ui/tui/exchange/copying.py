@@ -1,5 +1,5 @@
-"""What can be copied of an exchange: a value, its path, the whole as JSON, bytes, a filter. It goes to the terminal's clipboard
-by OSC 52, which works over SSH too. What is hidden on the screen is not copied.
+"""Copy from an exchange: a value, its path, the whole as JSON, bytes, a filter. The text goes to the terminal's clipboard
+by OSC 52, which works over SSH too. What the screen hides is not copied.
 """
 
 from __future__ import annotations
@@ -21,59 +21,60 @@ from ..model.filter_terms import cell_term
 from ..widgets.field_tree import Field
 
 SHOWN = 60
+"""Characters of a text in the list to choose from."""
 
 
-class Form(NamedTuple):
-    """One way to copy. `text`: made when it is wanted, if that takes time."""
+class CopyFormat(NamedTuple):
+    """One way to copy. `text` is a function where it takes time to make."""
 
     name: str
     text: str | Callable[[], str]
 
 
-def of_cell(row: Row, column: Column) -> list[Form]:
+def of_cell(row: Row, column: Column) -> list[CopyFormat]:
     """What stands in a column of the list, and the filter for it."""
     value = column.cell(row.number + 1, row)[0].strip()
-    found = [Form(f"{column.title}", value)]
-    return [*found, Form(f"filter for {column.title}", cell_term(row, column.field))] if column.field else found
+    found = [CopyFormat(f"{column.title}", value)]
+    return [*found, CopyFormat(f"filter for {column.title}", cell_term(row, column.field))] if column.field else found
 
 
-def of_field(field: Field | None, term: str) -> list[Form]:
+def of_field(field: Field | None, term: str) -> list[CopyFormat]:
     """A field's value as it is shown, its path, and the filter for it."""
     if field is None:
         return []
-    return [Form("value", field.value.strip('"')), Form("path of the field", field.path), Form("filter for the value", term)]
+    return [CopyFormat("value", field.value.strip('"')), CopyFormat("path of the field", field.path), CopyFormat("filter for the value", term)]
 
 
-def of_exchange(row: Row, exchange: Exchange, values: bool) -> list[Form]:
+def of_exchange(row: Row, exchange: Exchange, values: bool) -> list[CopyFormat]:
     """The exchange as JSON, its frames in hexadecimal, and the filter that finds it."""
-    found = [Form("exchange as JSON", lambda: json.dumps(exchange.to_dict(bodies=True, values=values)))]
+    found = [CopyFormat("exchange as JSON", lambda: json.dumps(exchange.to_dict(bodies=True, values=values)))]
     sides = (
         ("request", Direction.REQUEST, exchange.request, exchange.request_message),
         ("response", Direction.RESPONSE, exchange.response, exchange.response_message),
     )
     for name, direction, frame, message in sides:
-        # The bytes of records would tell what they say.
+        # The bytes of a frame with records would show hidden values.
         if frame is not None and (values or not payload_ranges(direction, exchange.api, frame, message)):
-            found.append(Form(f"{name} in hexadecimal", masked(exchange, direction).hex()))
-    return [*found, Form("filter for this exchange", f"conn == {row.connection} and corr == {row.correlation_id}")]
+            found.append(CopyFormat(f"{name} in hexadecimal", masked(exchange, direction).hex()))
+    return [*found, CopyFormat("filter for this exchange", f"conn == {row.connection} and corr == {row.correlation_id}")]
 
 
-def copy_one(app: App[Any], forms: list[Form]) -> None:
+def copy_one(app: App[Any], formats: list[CopyFormat]) -> None:
     """Ask which, and copy it."""
-    forms = [form for form in forms if form.text]
+    formats = [each for each in formats if each.text]
 
     def chosen(position: int | None) -> None:
         if position is not None:
-            copy(app, forms[position])
+            copy(app, formats[position])
 
     lines = []
-    for form in forms:
+    for form in formats:
         preview = form.text if isinstance(form.text, str) else ""
         lines.append([(fit(form.name, 26), "name"), (fit(visible(preview), min(len(preview), SHOWN)), "muted")])
     app.push_screen(Pick("Copy", lines, "copy it"), chosen)
 
 
-def copy(app: App[Any], form: Form) -> None:
+def copy(app: App[Any], form: CopyFormat) -> None:
     """Into the clipboard."""
     text = form.text if isinstance(form.text, str) else form.text()
     app.copy_to_clipboard(text)

@@ -145,6 +145,7 @@ class DetailScreen(AppScreen[int]):
     """
     BINDINGS: ClassVar[list[BindingType]] = bindings("detail")
     context = "detail"
+    contexts = ("detail", "tree", "hex", "app")
 
     def __init__(self, capture: Capture, view: RowView, position: int):
         super().__init__()

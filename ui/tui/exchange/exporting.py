@@ -1,7 +1,7 @@
-"""What leaves the screen as a file: an exchange as a program, a test, JSON, bytes or a capture; or all that the list shows.
+"""Export to files: an exchange as a program, a test, JSON, bytes or a capture; or all exchanges of the list.
 
-Files are whole or not there, and for their owner alone. Secrets are masked, and what records say is left out unless it
-is shown on the screen.
+Files are complete or not there, and readable by their owner only. Secrets are masked; keys and values of records are left
+out unless the screen shows them.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from ..application import AppScreen
 from ..dialogs.dialogs import Ask, Confirm, Pick
 
 
-class Form(NamedTuple):
-    """One way to export. `name`: of the file that is proposed; `make(path)` writes it and says what was written; `long`: it
-    reads the capture, so it is done in a thread."""
+class ExportFormat(NamedTuple):
+    """One way to export. `name`: of the file that is proposed; `make(path)` writes the file and returns what was written;
+    `long`: it reads the whole capture, so it is done in a thread."""
 
     words: str
     name: str
@@ -33,8 +33,8 @@ class Form(NamedTuple):
     long: bool = False
 
 
-def forms(capture: Capture, row: Row, exchange: Exchange, values: bool, shown: str, count: int) -> list[Form]:
-    """The ways for an exchange, and for the `count` exchanges that the filter `shown` selects ("": all of them)."""
+def export_formats(capture: Capture, row: Row, exchange: Exchange, values: bool, shown: str, count: int) -> list[ExportFormat]:
+    """The formats for an exchange, and for the `count` exchanges that the filter `shown` selects ("": all)."""
     number = row.number + 1
 
     def text(of: Callable[[], str]) -> Callable[[Path], str]:
@@ -50,19 +50,19 @@ def forms(capture: Capture, row: Row, exchange: Exchange, values: bool, shown: s
         return json_visible(json.dumps(found, indent=2, ensure_ascii=False)) + "\n"
 
     found = [
-        Form("this exchange as a Python program", f"exchange-{number}.py", text(lambda: program(exchange, values))),
-        Form("this exchange as a pytest case", f"test_exchange_{number}.py", text(lambda: case(exchange, values))),
-        Form("this exchange as JSON", f"exchange-{number}.json", text(as_json)),
-        Form("this exchange as bytes with field names", f"exchange-{number}.txt",
+        ExportFormat("this exchange as a Python program", f"exchange-{number}.py", text(lambda: program(exchange, values))),
+        ExportFormat("this exchange as a pytest case", f"test_exchange_{number}.py", text(lambda: case(exchange, values))),
+        ExportFormat("this exchange as JSON", f"exchange-{number}.json", text(as_json)),
+        ExportFormat("this exchange as bytes with field names", f"exchange-{number}.txt",
              text(lambda: "".join(visible(line) + "\n" for line in dump(exchange, values)))),
-        Form("this exchange as a capture", f"exchange-{number}.pcapng",
+        ExportFormat("this exchange as a capture", f"exchange-{number}.pcapng",
              lambda path: _cut(capture.path, path, numbers=(number, number)), True),
     ]  # fmt: skip
     words = f"the {count:,} exchanges shown" if shown else f"all {count:,} exchanges"
     return [
         *found,
-        Form(f"{words} as a capture", "exchanges.pcapng", lambda path: _cut(capture.path, path, shown=shown), True),
-        Form(f"{words} as JSON lines", "exchanges.jsonl", lambda path: _rows(capture.path, path, shown), True),
+        ExportFormat(f"{words} as a capture", "exchanges.pcapng", lambda path: _cut(capture.path, path, shown=shown), True),
+        ExportFormat(f"{words} as JSON lines", "exchanges.jsonl", lambda path: _rows(capture.path, path, shown), True),
     ]
 
 
@@ -92,8 +92,8 @@ def _rows(source: Path, target: Path, shown: str) -> str:
         return f"{write(file, Format.JSONL, rows, options.columns):,} exchanges"
 
 
-def export(screen: AppScreen[Any], ways: list[Form]) -> None:
-    """Ask how, and where to; a file that is there is replaced only when that is wanted."""
+def export(screen: AppScreen[Any], ways: list[ExportFormat]) -> None:
+    """Ask for the format and the file. Ask again before a file is replaced."""
 
     def chosen(position: int | None) -> None:
         if position is not None:
@@ -103,7 +103,7 @@ def export(screen: AppScreen[Any], ways: list[Form]) -> None:
     screen.app.push_screen(Pick("Export", [[(fit(way.words, 44), "name"), (way.name, "muted")] for way in ways], "choose a file"), chosen)
 
 
-def _named(screen: AppScreen[Any], way: Form, name: str | None) -> None:
+def _named(screen: AppScreen[Any], way: ExportFormat, name: str | None) -> None:
     if name is None or not name.strip():
         return
     path = Path(name.strip()).expanduser()
@@ -114,23 +114,23 @@ def _named(screen: AppScreen[Any], way: Form, name: str | None) -> None:
         _write(screen, way, path)
 
 
-def _write(screen: AppScreen[Any], way: Form, path: Path) -> None:
+def _write(screen: AppScreen[Any], way: ExportFormat, path: Path) -> None:
     if not way.long:
-        _told(screen, *_made(way, path))
+        _report(screen, *_made(way, path))
         return
     screen.notify(f"Writing {visible(str(path))} ...", timeout=2, markup=False)
 
     app = screen.app
 
     def work() -> None:
-        said = _made(way, path)
-        app.call_from_thread(_told, screen, *said)
+        outcome = _made(way, path)
+        app.call_from_thread(_report, screen, *outcome)
 
     app.run_worker(work, thread=True, group="export", exit_on_error=False)
 
 
-def _made(way: Form, path: Path) -> tuple[str, bool]:
-    """What to say, and whether it went wrong."""
+def _made(way: ExportFormat, path: Path) -> tuple[str, bool]:
+    """What to report, and whether it failed."""
     try:
         return f"{way.make(path)} in {visible(str(path))}", False
     except NoProgram as error:
@@ -141,6 +141,6 @@ def _made(way: Form, path: Path) -> tuple[str, bool]:
         return visible(str(error)), True
 
 
-def _told(screen: AppScreen[Any], text: str, wrong: bool) -> None:
-    screen.session.add_to_log(f"export: {text}", wrong)
-    screen.notify(text, severity="error" if wrong else "information", timeout=5, markup=False)
+def _report(screen: AppScreen[Any], text: str, failed: bool) -> None:
+    screen.session.add_to_log(f"export: {text}", failed)
+    screen.notify(text, severity="error" if failed else "information", timeout=5, markup=False)

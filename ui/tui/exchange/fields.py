@@ -1,7 +1,7 @@
-"""The two sides of an exchange as fields: what was understood, made from messages and the maps of their bytes, and what was not.
+"""The request and the response of an exchange as fields of a `FieldTree`, made from messages and the byte ranges of their fields.
 
-Areas of records are batches, their headers, and the records inside, with keys and values hidden by default. Of long arrays in a
-large message the map has only where each item begins, until they are opened. What some numbers mean is in
+Records are shown as batches, their headers and the records inside; keys and values are hidden by default. In a large message
+only the starts of the items of long arrays are read, until an item is opened. The meanings of some numbers are in
 ``decoder/reference/explanations/values.txt``.
 """
 
@@ -46,21 +46,21 @@ if TYPE_CHECKING:
     from ....decoder.values import SchemaSource
 
 LONG = 12
-"""Items of structs that are all walked through."""
+"""Items of an array of structs that are read at once."""
 
 Starts = dict[str, list[int]]
 
 
 class BriefWalker(Walker):
-    """A walk that passes over the items of long arrays, for bytes that have been decoded before. ``starts``: by the path of
-    such an array where each of its items begins, and where the last one ends. The tree has_children none of them."""
+    """Skips the items of long arrays, in bytes that were decoded before. `starts`: for the path of each such array, where
+    its items begin, and where the last one ends. They are not in the values."""
 
     def __init__(self, plan: Plan, data: bytes, position: int = 0):
         super().__init__(plan, data, position)
         self.starts: Starts = {}
 
     def item(self, array: FieldPlan, path: str) -> dict[str, Any]:
-        """The values of one item of an array of structs, which begins here."""
+        """The values of the item of an array of structs that begins here."""
         assert array.struct is not None
         into: dict[str, Any] = {}
         self._filled(array.struct, into, path)
@@ -94,11 +94,11 @@ _MOST_RECORDS = 500
 _MOST_TEXT = 400
 _MOST_BYTES = 1 << 12
 _MOST_OUTPUT = 64 << 20
-"""Bytes that decompressing one batch for the screen may yield."""
+"""Bytes up to which one batch is decompressed."""
 
 
 class Schemas(NamedTuple):
-    """Where the schemas of keys and values are (`decoder.values`), and of which topic the records are."""
+    """Where schemas of keys and values come from (`decoder.values`), and the topic of the records."""
 
     source: SchemaSource | None = None
     topic: str | None = None
@@ -109,10 +109,8 @@ NO_SCHEMAS = Schemas()
 
 @dataclass(slots=True)
 class RecordField:
-    """One line below a records field; as `fields.Field`, with byte ranges counted from the area's first byte.
-
-    ``hidden``: the bytes that hold keys and values.
-    """
+    """As `Field`, of a line below a records field. Byte ranges count from the first byte of the records. `hidden`: the
+    bytes with keys and values."""
 
     depth: int
     name: str
@@ -125,15 +123,15 @@ class RecordField:
 
 
 def content(data: bytes | None, values_shown: bool, schemas: Schemas = NO_SCHEMAS, is_key: bool = False) -> str:
-    """Bytes as text: their number, or, when asked for, what they say, and what kind of bytes they are unless they are
-    plain text (`decoder.values`)."""
+    """Bytes as text: their number; with `values_shown` their value, and its format unless it is plain text
+    (`decoder.values`)."""
     if data is None:
         return "null"
     if not values_shown:
         return f"<{len(data)} bytes>"
     if schemas.source is None:
         found = view(data[:_MOST_BYTES])
-    else:  # a schema fits the whole or not at all
+    else:  # a schema needs all bytes
         found = view(data, registry=schemas.source, topic=schemas.topic, is_key=is_key)
     more = f" … <{len(data)} bytes>" if len(data) > _MOST_BYTES or len(found.text) > _MOST_TEXT else ""
     note = f", {visible(found.note[:_MOST_TEXT])}" if found.note and schemas.source is not None else ""
@@ -148,7 +146,7 @@ def content(data: bytes | None, values_shown: bool, schemas: Schemas = NO_SCHEMA
 
 
 def record_fields(data: bytes, values_shown: bool = False, schemas: Schemas = NO_SCHEMAS) -> list[RecordField]:
-    """The lines for everything in a records area; damage is a line of its own, never an exception."""
+    """The lines of a records field. Damaged bytes become a line; no exception is raised."""
     lines: list[RecordField] = []
     reached = 0
     try:
@@ -241,7 +239,7 @@ def _records(entry: records.Batch | records.Message, values_shown: bool, schemas
 
 
 def _uncompressed_spans(entry: records.Batch | records.Message) -> list[tuple[int, int]]:
-    """Where each record lies; of compressed ones nothing better can be said than the whole batch."""
+    """The byte range of each record; none of a compressed batch."""
     if not isinstance(entry, records.Batch) or entry.codec or entry.record_count < 0:
         return []
     found: list[tuple[int, int]] = []
@@ -249,7 +247,7 @@ def _uncompressed_spans(entry: records.Batch | records.Message) -> list[tuple[in
     try:
         found.extend(records.spans(entry.data, entry.start + HEADER_SIZE, entry.end, count))
     except records.RecordsError:
-        pass  # the damaged record says so itself
+        pass  # a line says that the record is damaged
     return found
 
 
@@ -279,18 +277,18 @@ def _record(record: records.Record, values_shown: bool, span: tuple[int, int], s
 
 
 def _moment(ms: int) -> str:
-    """A record's time: the number as it is on the wire, and as a date where it can be one."""
+    """A record's timestamp: the number, and the date where it can be one."""
     if 0 < ms < 32_503_680_000_000:
         return f"{ms} ({moment(ms * 1_000_000, 3)})"
     return f"{ms}" + (" (none)" if ms == -1 else "")
 
 
 MANY = 300
-"""Items above which each of them starts folded, in a large message."""
+"""Items of an array in a large message above which each of them is folded at first."""
 
 
 class Builder:
-    """Makes the fields of one frame. ``starts``: the long arrays whose items are made later."""
+    """Makes the fields of one frame. `starts`: of the long arrays whose items are made later (`BriefWalker`)."""
 
     def __init__(
         self,
@@ -311,8 +309,8 @@ class Builder:
         self._plan: Plan | None = None
 
     def message(self, message: Message, brief: bool = False) -> Tree:
-        """All fields; with `brief` items of long arrays are made when they are looked into. There must be no records
-        in the message then: their bytes would be known too late to be hidden."""
+        """All fields. `brief`: items of long arrays are made when they are opened. The message must have no records then,
+        as their bytes would be known too late to be hidden."""
         self.api, self.key = message.api, message.api_key
         if brief:
             self._plan = message.plan
@@ -346,17 +344,17 @@ class Builder:
         return made
 
     def close(self, parent: Field, at: int) -> None:
-        """Everything added since position `at` is inside of `parent`, which stands right before."""
+        """Put the fields from position `at` on below `parent`, which is the one before them."""
         parent.below = len(self.tree.fields) - at
 
     # --- headers -------------------------------------------------------------------------------------------
 
     def header(self, version: int, values: dict[str, Any]) -> int:
-        """The header's fields, folded away: the title line says the same. Returns where the body starts."""
+        """The header's fields, folded. Returns where the body starts."""
         name = "RequestHeader" if self.direction is Direction.REQUEST else "ResponseHeader"
         of = extra_plan("headers", name, version)
         walker = Walker(of, self.tree.frame)
-        with suppress(DecodeError):  # the frame may end inside its header; the fault says so
+        with suppress(DecodeError):  # the frame ends inside its header; the fault is shown
             walker.run()
         parent = self.add(0, "header", f"v{version}", "muted", folded=True)
         at = len(self.tree.fields)
@@ -370,7 +368,7 @@ class Builder:
     # --- bodies --------------------------------------------------------------------------------------------
 
     def values(self, of: StructPlan, values: dict[str, Any], depth: int, prefix: str) -> None:
-        """The fields of a struct; those that `values` lacks (a partial tree) are left out."""
+        """The fields of a struct. Fields that `values` lacks (in a partial message) are left out."""
         outer = self._topic
         if self.schemas is not None:
             self._topic = self._topic_of(of, values) or outer
@@ -384,7 +382,7 @@ class Builder:
             self.add(depth, f"(unknown tag {tag})", text, "undecoded", path=path, span=self.spans.get(path))
 
     def _topic_of(self, of: StructPlan, values: dict[str, Any]) -> str | None:
-        """The topic that a struct is about, by its name or its id."""
+        """The topic that a struct names, or whose id it has."""
         for each in of.fields:
             value = values.get(each.name)
             if each.entity == "topicName" and isinstance(value, str):
@@ -437,7 +435,7 @@ class Builder:
         self.close(parent, at)
 
     def _items(self, of: FieldPlan, starts: list[int], depth: int, path: str) -> list[Field]:
-        """The items of a long array, each with what is inside unless there are many."""
+        """The items of a long array, with their own fields unless there are `MANY`."""
         made: list[Field] = []
         for i, (start, end) in enumerate(pairwise(starts)):
             inner = f"{path}[{i}]"
@@ -490,7 +488,7 @@ class Builder:
 
     def records(self, name: str, data: bytes, depth: int, path: str) -> None:
         span = self.spans.get(path)
-        # The bytes of the records area are the last of the field; its length stands before them.
+        # The records are the last bytes of the field, behind their length.
         start = span[1] - len(data) if span else None
         parent = self.add(depth, name, f"<{len(data)} bytes>", "masked", path=path, span=span)
         at = len(self.tree.fields)
@@ -504,7 +502,7 @@ class Builder:
 
 
 LARGE = 100_000
-"""Bytes of a frame above which items of long arrays are made when they are looked into."""
+"""Bytes of a frame above which items of long arrays are made when they are opened."""
 
 
 def request_tree(exchange: Exchange, values_shown: bool = False, schemas: SchemaSource | None = None) -> Tree:
@@ -529,8 +527,8 @@ def response_tree(exchange: Exchange, values_shown: bool = False, schemas: Schem
 def _tree(
     direction: Direction, frame: bytes, exchange: Exchange, values_shown: bool, schemas: SchemaSource | None
 ) -> Tree:
-    # A large frame makes some hundred thousand objects, all of which stay: collecting garbage meanwhile finds none, and
-    # takes a third of the time.
+    # A large frame becomes some hundred thousand objects, none of which is garbage: collections would take a third of the
+    # time.
     collects = len(frame) > LARGE and gc.isenabled()
     if collects:
         gc.disable()
@@ -566,14 +564,14 @@ def _made(
 
 
 def _damaged(direction: Direction, frame: bytes, exchange: Exchange, fault: DecodeError, values_shown: bool) -> Tree:
-    """What was read before the fault. Where secrets or record values could stand nobody knows, so they stay hidden."""
+    """The fields before the fault. Bytes that may be secrets or record values are hidden."""
     key, version = exchange.api_key, exchange.api_version
     builder = Builder(direction, mask(direction, key, version, frame), values_shown)
     tree = builder.tree
     tree.fault, tree.fault_at = visible(str(fault)), fault.offset
     of, start = None, 0
     if exchange.state != "orphan":
-        with suppress(DecodeError):  # an API or version that nobody knows: the fault says so
+        with suppress(DecodeError):  # an unknown API or version: the fault is shown
             of = plan("request" if direction is Direction.REQUEST else "response", key, version)
     if direction is Direction.REQUEST:
         with suppress(DecodeError):
@@ -605,7 +603,7 @@ def _carries_records(key: int) -> bool:
     except KeyError:
         return False
 
-    def has_children(fields: Any) -> bool:
-        return any(f.type == "records" or has_children(f.fields) for f in fields)
+    def has_records(fields: Any) -> bool:
+        return any(f.type == "records" or has_records(f.fields) for f in fields)
 
-    return any(has_children(d.fields) or any(has_children(f) for _, f in d.structs) for d in (api.request, api.response))
+    return any(has_records(d.fields) or any(has_records(f) for _, f in d.structs) for d in (api.request, api.response))

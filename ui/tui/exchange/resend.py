@@ -232,9 +232,6 @@ class ResendScreen(AppScreen[None]):
         app.run_worker(work, thread=True, group="resend", exit_on_error=False)
         self.dismiss()
 
-    def action_back(self) -> None:
-        self.dismiss()
-
 
 def resend(screen: AppScreen[Any], row: Row, exchange: Exchange) -> None:
     """Show what would be sent, or say why it cannot be."""

@@ -1,4 +1,4 @@
-"""Filters made from what stands on the screen: the value in a cell, or a field of a message."""
+"""Filters from what the screen shows: the value of a cell or of a field; and the filter that a typed text means."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 
 from ....captures import Row
 from ....decoder.schema import facts
-from ... import times
 from ...safe import visible
+from ...times import iso
 
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]*")
 _WORD = re.compile(r"[^\s()\[\]{},\"'=!<>~&|@]+")
@@ -16,7 +16,7 @@ PROBLEMS = "(err or undecoded or orphan)"
 
 
 def quoted(text: str) -> str:
-    """A text as a filter takes it; what cannot be printed is written as the screen shows it (`visible`)."""
+    """A text as a filter's string; what cannot be printed is escaped as on the screen (`visible`)."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{visible(escaped)}"'
 
@@ -27,7 +27,7 @@ def api_term(key: int) -> str:
 
 
 def cell_term(row: Row, field: str) -> str:
-    """The test that rows with the same value pass; "" where there is none."""
+    """The filter for rows with the same value in column `field`; "" where there is none."""
     if field == "client":
         return "not client" if row.client_id is None else f"client == {quoted(row.client_id)}"
     if field in ("addr", "broker"):
@@ -39,7 +39,7 @@ def cell_term(row: Row, field: str) -> str:
         return _result(row)
     if field == "time":
         second = row.time_ns // 1_000_000_000
-        return f"time in {stamp(second * 1_000_000_000)}..{stamp(second * 1_000_000_000 + 999_999_999)}"
+        return f"time in {iso(second * 1_000_000_000)}..{iso(second * 1_000_000_000 + 999_999_999)}"
     if field == "latency":
         return "pending > 0" if row.latency_ns is None else f"latency >= {row.latency_ns // 1000}us"
     if field == "size":
@@ -56,25 +56,20 @@ def _result(row: Row) -> str:
     return "not err and paired" if row.state == "paired" else f"state == {row.state}"
 
 
-def stamp(time_ns: int) -> str:
-    """A time as filters take it, to the microsecond."""
-    return times.iso(time_ns)
-
-
 def negate(term: str) -> str:
-    """The opposite."""
+    """The filter for all other rows."""
     return term.replace(" == ", " != ", 1) if term.count(" ") == 2 and " == " in term else f"not ({term})"
 
 
 def combine(old: str, new: str) -> str:
-    """Two filters together."""
+    """The filter for rows that pass both."""
     if not old or old == new:
         return new
     return f"({old}) and {new}" if re.search(r"\bor\b|\|\|", old) else f"{old} and {new}"
 
 
 def field_term(side: str, path: str, value: object) -> str:
-    """The test for a field of a body: `side` is "req" or "resp", `path` as in `Message.map`; "" if there is none."""
+    """The filter for a value of a body's field: `side` is "req" or "resp", `path` as in `Message.map`; "" if there is none."""
     from ....decoder.filter import FilterError, compile
 
     if not path or path.startswith("header") or isinstance(value, (bytes, list, tuple, dict)):
@@ -106,8 +101,8 @@ def field_term(side: str, path: str, value: object) -> str:
 
 
 def resolve_filter(text: str, saved: dict[str, str]) -> str:
-    """What is meant by the text in the filter bar: a filter, ``@name`` of a saved one, or a word to look for in API,
-    client, and error. Raises `FilterError` for what is neither."""
+    """The filter that a text in the filter bar means: itself, the saved one that it names (``@name``), or a search for it
+    in API, client and error. Raises `FilterError` for any other text."""
     from ....decoder.filter import FilterError, compile
 
     text = text.strip()

@@ -1,5 +1,4 @@
-"""Frames that wait in the proxy for a decision, as the screens know them: asked for in a thread, kept with what the
-person at the screen has changed in them so far.
+"""Frames that wait in the proxy for a decision, and what was changed in them at the screen so far. The proxy is asked in a thread.
 
 While nothing is intercepted the proxy is asked seldom; while something is, often enough for a queue to look alive.
 """
@@ -9,7 +8,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from textual.app import App
 
@@ -25,46 +26,85 @@ LEASE_SECONDS = 10.0
 Json = dict[str, Any]
 
 
+class Intercept(NamedTuple):
+    """What the proxy holds. `timeout`: seconds per frame; `most`: frames at a time; `passed`: how many it let go
+    because they were too many or too large; `failed`: why its filter failed, or ""."""
+
+    number: int
+    filter: str
+    request: bool
+    response: bool
+    timeout: float
+    most: int
+    passed: int
+    failed: str
+
+    @classmethod
+    def of(cls, found: Json) -> Intercept:
+        """From the control API's JSON."""
+        return cls(
+            int(found["id"]), found["filter"], found["request"], found["response"], found["timeout"], found["most"],
+            found["passed"], found["failed"] or "",
+        )  # fmt: skip
+
+
+@dataclass(slots=True)
 class QueuedFrame:
-    """One of them: `said` is what the control API tells; `edits` are fields by their paths, not sent yet."""
+    """One frame that waits. `side`: "request" or "response"; `size` in bytes; `body`: as JSON, None if it is `undecoded`;
+    `deadline`: of `time.monotonic`, when it goes on as it came; `edits`: values by the paths of their fields, not sent yet."""
 
-    def __init__(self, said: Json, now: float):
-        self.said, self.edits = said, dict[str, Any]()
-        self.until, self.since = 0.0, now
-        self.take(said, now)
+    number: int
+    side: str
+    api: str
+    api_key: int
+    api_version: int
+    connection: int
+    correlation_id: int
+    client: str
+    client_id: str | None
+    broker: str
+    time_ns: int
+    size: int
+    body: Json | None
+    undecoded: str
+    deadline: float
+    edits: dict[str, Any] = field(default_factory=dict)
 
-    def take(self, said: Json, now: float) -> None:
-        """It was told again."""
-        self.said = said
-        self.until = now + float(said["remaining"])
-
-    @property
-    def number(self) -> int:
-        return int(self.said["id"])
-
-    @property
-    def side(self) -> str:
-        """"request" or "response"."""
-        return str(self.said["side"])
-
-    @property
-    def key(self) -> tuple[int, int]:
-        """Connection and correlation id: what its row in a recording has too."""
-        return int(self.said["connection"]), int(self.said["correlation_id"])
+    @classmethod
+    def of(cls, found: Json, deadline: float) -> QueuedFrame:
+        """From the control API's JSON."""
+        return cls(
+            int(found["id"]), found["side"], found["api"], found["api_key"], found["api_version"],
+            int(found["connection"]), int(found["correlation_id"]), found["client"], found["client_id"],
+            found["broker"], int(found["time_ns"]), found["size"], found.get("body"), str(found["undecoded"] or ""), deadline,
+        )  # fmt: skip
 
     def age(self) -> float:
         """Seconds that it waits already."""
-        return max(time.time() - float(self.said["time_ns"]) / 1e9, 0.0)
+        return max(time.time() - self.time_ns / 1e9, 0.0)
 
     def left(self) -> float:
         """Seconds until it goes on as it came."""
-        return max(self.until - time.monotonic(), 0.0)
+        return max(self.deadline - time.monotonic(), 0.0)
 
     def name(self) -> str:
         """What it is, in a few words that are safe for the terminal."""
-        said = self.said
-        client = said["client_id"] or said["client"]
-        return visible(f"{said['api']} v{said['api_version']} {said['side']} of {client}")
+        return visible(f"{self.api} v{self.api_version} {self.side} of {self.client_id or self.client}")
+
+
+class QueueAnswer(NamedTuple):
+    """What the proxy answered: its intercepts, its held frames as JSON, and why it did not answer, or ""."""
+
+    intercepts: list[Intercept]
+    held: list[Json]
+    fault: str
+
+
+class QueueChange(NamedTuple):
+    """Frames that were not in the queue before, and those that are not any more."""
+
+    new: list[QueuedFrame]
+    gone: list[QueuedFrame]
 
 
 class HeldQueue:
@@ -73,7 +113,7 @@ class HeldQueue:
     def __init__(self, control: Control | None):
         self._control = control
         self.frames: list[QueuedFrame] = []
-        self.intercepts: list[Json] = []
+        self.intercepts: list[Intercept] = []
         self.own: set[int] = set()
         """Intercepts that this screen has made; they end with it."""
         self.fault = ""
@@ -91,10 +131,10 @@ class HeldQueue:
     def of_row(self, connection: int, correlation: int) -> QueuedFrame | None:
         """What waits of this exchange."""
         key = connection, correlation
-        return next((frame for frame in self.frames if frame.key == key), None) if self.frames else None
+        return next((frame for frame in self.frames if (frame.connection, frame.correlation_id) == key), None)
 
     def due(self) -> bool:
-        """Whether it is time to ask again; True at most once until `take`."""
+        """Whether it is time to ask again; True at most once until `update`."""
         if self._control is None or self._asking:
             return False
         every = BUSY_SECONDS if self.intercepts or self.frames else QUIET_SECONDS
@@ -107,34 +147,34 @@ class HeldQueue:
         """Something was changed: ask at the next occasion."""
         self._asked = 0.0
 
-    def ask(self) -> tuple[list[Json], list[Json], str]:
-        """What the proxy says: intercepts, held frames, and why it says nothing."""
+    def ask(self) -> QueueAnswer:
+        """Ask the proxy."""
         from ....proxy.control import ControlError
 
         assert self._control is not None
         try:
-            intercepts = self._control.intercepts()
-            return intercepts, self._control.held() if intercepts or self.frames else [], ""
+            intercepts = [Intercept.of(each) for each in self._control.intercepts()]
+            return QueueAnswer(intercepts, self._control.held() if intercepts or self.frames else [], "")
         except ControlError as error:
-            return [], [], visible(str(error))
+            return QueueAnswer([], [], visible(str(error)))
 
-    def take(self, intercepts: list[Json], held: list[Json], fault: str) -> tuple[list[QueuedFrame], list[QueuedFrame]]:
-        """Take in what was told. (what is new, what has gone)"""
+    def update(self, answer: QueueAnswer) -> QueueChange:
+        """Take an answer of the proxy."""
         now = time.monotonic()
         self._asking, self._asked = False, now
-        self.intercepts, self.fault = intercepts, fault
+        self.intercepts, self.fault = answer.intercepts, answer.fault
         known = {frame.number: frame for frame in self.frames}
         new: list[QueuedFrame] = []
         frames: list[QueuedFrame] = []
-        for said in held:
-            frame = known.pop(int(said["id"]), None)
+        for found in answer.held:
+            deadline = now + float(found["remaining"])
+            frame = known.pop(int(found["id"]), None)
             if frame is None:
-                new.append(frame := QueuedFrame(said, now))
-            else:
-                frame.take(said, now)
+                new.append(frame := QueuedFrame.of(found, deadline))
+            frame.deadline = deadline
             frames.append(frame)
         self.frames = frames
-        return new, list(known.values())
+        return QueueChange(new, list(known.values()))
 
     def forget(self, number: int) -> None:
         """It was decided; it is gone before the proxy is asked again."""
@@ -159,7 +199,7 @@ class HeldQueue:
                     if error.status == 404:
                         self.own.discard(number)
 
-    def release_own(self, tell: Callable[[str], None] = lambda text: None) -> None:
+    def release_own(self) -> None:
         """Take back this screen's intercepts: nobody would be there to decide."""
         self._ended.set()
         own, self.own = self.own, set()
@@ -168,10 +208,8 @@ class HeldQueue:
         from ....proxy.control import ControlError
 
         for number in sorted(own):
-            try:
+            with suppress(ControlError):  # its lease runs out
                 self._control.remove_intercept(number)
-            except ControlError as error:
-                tell(visible(str(error)))
 
 
 def held_cells(queue: HeldQueue) -> list[tuple[str, str]]:
@@ -196,15 +234,15 @@ class HeldQueuePoller:
             self._app.run_worker(self._ask, thread=True, group="queue", exit_on_error=False)
 
     def _ask(self) -> None:
-        self._app.call_from_thread(self._take, *self._queue.ask())
+        self._app.call_from_thread(self._take, self._queue.ask())
 
-    def _take(self, intercepts: list[Json], held: list[Json], fault: str) -> None:
+    def _take(self, answer: QueueAnswer) -> None:
         before = len(self._queue), self._queue.fault, bool(self._queue.intercepts)
-        new, gone = self._queue.take(intercepts, held, fault)
+        new, gone = self._queue.update(answer)
         for frame in new:
-            self._log(f"held: {frame.name()}, connection {frame.said['connection']}", False)
+            self._log(f"held: {frame.name()}, connection {frame.connection}", False)
         for frame in gone:
             if frame.left() < 1:
                 self._log(f"held {frame.name()}: nobody decided, so it went on as it came", True)
-        if new or gone or len(self._queue) or before != (len(self._queue), fault, bool(intercepts)):
+        if new or gone or len(self._queue) or before != (len(self._queue), answer.fault, bool(answer.intercepts)):
             self._changed()

@@ -76,7 +76,7 @@ class RowView:
         return self.find is not None and (self.low > 0 or self.high < len(self.rows))
 
     def search(self, seconds: float = 0.012) -> int:
-        """RowTint at further rows for about `seconds`. How many rows came before the first one that was shown."""
+        """Search further rows for about `seconds`. Returns how many rows were found before the first one that was shown."""
         find, before, until = self.find, len(self._before), perf_counter() + seconds
         if find is None:
             return 0

@@ -1,13 +1,14 @@
-"""Frames that wait for a decision: what is intercepted, the queue, and the fields of the one under the cursor.
+"""The view of held frames: what is intercepted, the queue, and the fields and bytes of the frame under the cursor.
 
-What can be decided: let it go on, answer with an error, drop it, end its connection, hold it longer. Each is asked of the
-proxy in a thread. What is refused is told, and the frame waits on.
+A frame can be resumed, answered with an error, dropped, held longer, or its connection closed. The proxy is asked for
+each in a thread; what it refuses is shown, and the frame stays in the queue.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
 
 from textual.binding import BindingType
 from textual.containers import Container
@@ -16,31 +17,28 @@ from textual.widget import Widget
 from ....decoder import DecodeError, decode_request, decode_response
 from ....decoder.reference import explain
 from ....decoder.schema import facts
-from ....proxy.control import ControlError
+from ....proxy.control import Control, ControlError
 from ...safe import fit, visible
 from ..dialogs.dialogs import Confirm, Find, Name
-from ..dialogs.intercept import remove_intercepts
+from ..dialogs.intercept import LONGEST, remove_intercepts
 from ..exchange.body_editor import BadValue, EditTree, body_tree, from_yaml, to_yaml
 from ..keys import bindings
 from ..model.columns import Cell, duration
-from ..model.held_queue import HeldQueue, QueuedFrame
+from ..model.held_queue import HeldQueue, Intercept, QueuedFrame
 from ..shell import View
 from ..widgets.field_tree import FieldTree, Tree, field_at
 from ..widgets.hex_view import HexView, Range
 from ..widgets.line_list import LineList, Table
 from ..widgets.styled import TextPane, TitleLine
 
-if TYPE_CHECKING:
-    from ....proxy.control import Control
-
 AT_THE_EDITOR = 900.0
-"""Seconds that a frame waits at least while somebody edits it as a text."""
+"""Seconds that a frame is held at least while it is edited as text."""
 WHILE_TYPING = 60.0
-"""And while a value is typed."""
+"""Seconds that a frame is held at least while a value is typed."""
 MORE_SECONDS = 120.0
 MOST_INTERCEPTS = 3
 WIDE_FROM, STACKED_BELOW = 150, 100
-"""Columns; the bytes stand beside the fields, sixteen or eight to a line, or below them."""
+"""Columns of the screen: from the first on, 16 bytes to a line beside the fields; below the second, 8 below them."""
 FOR_A_FILE = (
     "Frames are held in a proxy that runs; this is a recording.\n\n"
     "This screen on a proxy that runs:\n"
@@ -55,7 +53,7 @@ NOTHING = (
 
 
 class FrameBytes(NamedTuple):
-    """A frame without its size, the ranges of it that stay hidden, and where each field stands, by its path."""
+    """A frame without its size bytes, its byte ranges that stay hidden, and those of its fields by path."""
 
     frame: bytes
     hidden: list[Range]
@@ -63,19 +61,19 @@ class FrameBytes(NamedTuple):
 
 
 def fetch_bytes(control: Control, number: int) -> FrameBytes:
-    """What the proxy tells of a frame that waits. ControlError if it waits no more, or if nobody answers; KeyError if the
-    proxy is one that tells no bytes."""
-    said = control.held_frame(number)
-    frame = bytes.fromhex(said["frame"])
-    return FrameBytes(frame, [(start, end) for start, end in said["hidden"]], _spans(said, frame))
+    """Ask the proxy for the bytes of a held frame. Raises ControlError if it is not held any more or the proxy does not
+    answer; KeyError if the proxy is too old to send bytes."""
+    found = control.held_frame(number)
+    frame = bytes.fromhex(found["frame"])
+    return FrameBytes(frame, [(start, end) for start, end in found["hidden"]], _spans(found, frame))
 
 
-def _spans(said: dict[str, Any], frame: bytes) -> dict[str, Range]:
+def _spans(found: dict[str, Any], frame: bytes) -> dict[str, Range]:
     try:
-        if said["side"] == "request":
+        if found["side"] == "request":
             message = decode_request(frame)
         else:
-            message = decode_response(frame, api_key=said["api_key"], api_version=said["api_version"])
+            message = decode_response(frame, api_key=found["api_key"], api_version=found["api_version"])
     except DecodeError as fault:
         if fault.message is None:
             return {}
@@ -84,7 +82,7 @@ def _spans(said: dict[str, Any], frame: bytes) -> dict[str, Range]:
 
 
 class HeldBytes(HexView):
-    """The pane. What somebody has changed is not in it: the frame is shown as it waits."""
+    """The pane of a held frame's bytes, linked with its fields. Edits are not in them: they are the bytes that came."""
 
     def __init__(self, fields: FieldTree) -> None:
         super().__init__(id="bytes")
@@ -93,7 +91,7 @@ class HeldBytes(HexView):
         self._frame_bytes: FrameBytes | None = None
 
     def show_of(self, frame: QueuedFrame | None, control: Control | None) -> None:
-        """The bytes of this frame from now on, linked with the fields that are shown."""
+        """Show the bytes of this frame."""
         same = frame is not None and self._of is not None and frame.number == self._of.number
         self._of = frame
         if not same:
@@ -130,7 +128,7 @@ class HeldBytes(HexView):
         self.link()
 
     def link(self) -> None:
-        """Say of the fields where they are, and mark the one under the cursor."""
+        """Set the byte ranges of the fields, and mark those of the field under the cursor."""
         if self._frame_bytes is None:
             return
         for field in self._fields.tree_shown.fields:
@@ -138,14 +136,14 @@ class HeldBytes(HexView):
         self.follow()
 
     def follow(self) -> None:
-        """Mark the field under the cursor."""
+        """Mark the bytes of the field under the cursor."""
         field = self._fields.current
         span = field.span if field is not None and self._frame_bytes is not None else None
         self.mark(span)
         self.border_subtitle = f"{field.path} @{span[0]}+{span[1] - span[0]}" if field is not None and span is not None else ""
 
     def find(self, at: int) -> None:
-        """From a byte to its field."""
+        """Move the cursor to the field that has this byte."""
         position = field_at(self._fields.tree_shown, at)
         if position is not None and position != self._fields.position:
             self._fields.move_to_field(position)
@@ -210,32 +208,32 @@ class HeldScreen(View):
         self.table.show([self._line(frame) for frame in self.queue.frames])
         self._fields()
 
-    def _intercept_line(self, said: dict[str, Any]) -> list[Cell]:
-        sides = " and ".join(f"{side}s" for side in ("request", "response") if said[side])
+    def _intercept_line(self, intercept: Intercept) -> list[Cell]:
+        sides = " and ".join(["requests"] * intercept.request + ["responses"] * intercept.response)
         cells: list[Cell] = [
             (" holds ", "label"),
             (f" {sides} where ", "muted"),
-            (visible(said["filter"]), "key"),
-            (f"  {said['timeout']:g} s each, {said['most']} at most", "muted"),
+            (visible(intercept.filter), "key"),
+            (f"  {intercept.timeout:g} s each, {intercept.most} at most", "muted"),
         ]
-        if said["passed"]:
-            cells.append((f"  ! {said['passed']} passed: too many, or too large", "warning"))
-        if said["failed"]:
-            cells.append((f"  ! {visible(said['failed'])}", "error"))
+        if intercept.passed:
+            cells.append((f"  ! {intercept.passed} passed: too many, or too large", "warning"))
+        if intercept.failed:
+            cells.append((f"  ! {visible(intercept.failed)}", "error"))
         return cells
 
     def _line(self, frame: QueuedFrame) -> list[Cell]:
-        said, left = frame.said, frame.left()
+        left = frame.left()
         return [
             (f"= {frame.number:<5}", "waiting"),
             (f"{duration(int(frame.age() * 1e9)):>6} ", "waiting"),
             (f"{left:>4.0f}s  ", "error" if left < 5 else "muted"),
             (fit(frame.side, 9) + " ", ""),
-            (fit(visible(said["api"]), self._wide[0]) + " ", "title"),
-            (f"v{said['api_version']:<3}", ""),
-            (fit(visible(said["client_id"] or said["client"]), self._wide[1]) + " ", ""),
-            (f"{said['connection']:>4} ", "muted"),
-            (f"{said['size']:>6}", "muted"),
+            (fit(visible(frame.api), self._wide[0]) + " ", "title"),
+            (f"v{frame.api_version:<3}", ""),
+            (fit(visible(frame.client_id or frame.client), self._wide[1]) + " ", ""),
+            (f"{frame.connection:>4} ", "muted"),
+            (f"{frame.size:>6}", "muted"),
             (f"  * {len(frame.edits)} changed" if frame.edits else "", "warning"),
         ]
 
@@ -262,19 +260,18 @@ class HeldScreen(View):
             self.about.show([])
             self._show_bytes()
             return
-        said = frame.said
-        tree.border_title = f"{'Request' if frame.side == 'request' else 'Response'} {said['api']} v{said['api_version']}"
-        if said.get("body") is None:
+        tree.border_title = f"{'Request' if frame.side == 'request' else 'Response'} {frame.api} v{frame.api_version}"
+        if frame.body is None:
             tree.body = None
-            tree.show(Tree(note=f"It cannot be decoded, so it cannot be edited: {visible(str(said['undecoded']))}"))
+            tree.show(Tree(note=f"It cannot be decoded, so it cannot be edited: {visible(frame.undecoded)}"))
         else:
             try:
-                tree.show_body(body_tree(*_what(frame), said["body"], frame.edits), same)
+                tree.show_body(body_tree(*_body_type(frame), frame.body, frame.edits), same)
             except DecodeError as fault:
                 tree.body = None
                 tree.show(Tree(note=visible(str(fault))))
-        broker = visible(f"{said['client']} -> {said['broker']}")
-        self.about.show([(f" {broker}  correlation id {said['correlation_id']}", "muted"), (f"  {may}", "waiting")])
+        broker = visible(f"{frame.client} -> {frame.broker}")
+        self.about.show([(f" {broker}  correlation id {frame.correlation_id}", "muted"), (f"  {may}", "waiting")])
         self._show_bytes()
 
     # --- bytes ---------------------------------------------------------------------------------------------
@@ -328,7 +325,7 @@ class HeldScreen(View):
         frame = self.chosen()
         if frame is None:
             return
-        body = frame.said.get("body")
+        body = frame.body
         if body is None:
             self.notify("It cannot be decoded, so it cannot be edited.", timeout=3)
             return
@@ -337,13 +334,13 @@ class HeldScreen(View):
 
         def take(text: str) -> str:
             try:
-                frame.edits = from_yaml(*_what(frame), body, text)
+                frame.edits = from_yaml(*_body_type(frame), body, text)
             except BadValue as error:
                 return str(error)
             return ""
 
         remarks = f"{frame.name()}. Save and leave: the fields are changed; a lets it go on.\nWhat is left out keeps its bytes."
-        edit(self.app, f"Edit {frame.name()}", to_yaml(*_what(frame), body, frame.edits), take, remarks=remarks, done=self.update_view)
+        edit(self.app, f"Edit {frame.name()}", to_yaml(*_body_type(frame), body, frame.edits), take, remarks=remarks, done=self.update_view)
 
     def action_to_list(self) -> None:
         self.table.focus()
@@ -352,7 +349,7 @@ class HeldScreen(View):
 
     @property
     def queue(self) -> HeldQueue:
-        """What waits."""
+        """Frames that are held."""
         return self.session.held
 
     def why_not(self) -> str:
@@ -374,28 +371,18 @@ class HeldScreen(View):
             self.notify("Nothing is held.", timeout=2)
         return frame
 
-    def _decide(self, frame: QueuedFrame, done: str, how: Callable[[Any], object]) -> None:
-        """Do something to a held frame, in a thread. What is refused is told, and the frame waits on."""
-        name, control, app = f"#{frame.number} {frame.name()}", self.session.control, self.app
+    def _decide(self, frame: QueuedFrame, done: str, how: Callable[[Control], object]) -> None:
+        """Ask the proxy to do something to a frame."""
+        self.call_proxy(how, lambda _: self._done(frame, done), partial(self._refused, frame))
 
-        def work() -> None:
-            try:
-                how(control)
-            except ControlError as error:
-                app.call_from_thread(self._refused, frame, name, error)
-            else:
-                app.call_from_thread(self._done, frame.number, f"held {name}: {done}")
-
-        self.run_worker(work, thread=True, group="held", exit_on_error=False)
-
-    def _done(self, number: int, text: str) -> None:
-        self.session.add_to_log(text)
-        self.queue.forget(number)
+    def _done(self, frame: QueuedFrame, done: str) -> None:
+        self.session.add_to_log(f"held #{frame.number} {frame.name()}: {done}")
+        self.queue.forget(frame.number)
         self.queue.soon()
         self.barnabas.held_changed()
 
-    def _refused(self, frame: QueuedFrame, name: str, error: ControlError) -> None:
-        gone = error.status == 404
+    def _refused(self, frame: QueuedFrame, error: ControlError) -> None:
+        name, gone = f"#{frame.number} {frame.name()}", error.status == 404
         text = f"{name} does not wait any more: its time was up, or its connection ended" if gone else str(error)
         self.session.add_to_log(f"held {name}: {text}", True)
         self.notify(visible(text), severity="error", timeout=6, markup=False)
@@ -430,9 +417,9 @@ class HeldScreen(View):
         frame = self.chosen()
         if frame is None:
             return
-        key, version = frame.said["api_key"], frame.said["api_version"]
+        key, version = frame.api_key, frame.api_version
         if not answerable(key, version):
-            self.notify(f"A response to {frame.said['api']} v{version} has no place for an error.", timeout=4)
+            self.notify(f"A response to {frame.api} v{version} has no place for an error.", timeout=4)
             return
 
         def named(name: str | None) -> None:
@@ -447,18 +434,13 @@ class HeldScreen(View):
             self.extend(frame, MORE_SECONDS)
 
     def extend(self, frame: QueuedFrame, seconds: float) -> None:
-        """Hold it so much longer than it would be held now."""
-        control, wanted = self.session.control, frame.left() + seconds
-        assert control is not None
-
-        def work() -> None:
-            try:
-                control.extend(frame.number, min(wanted, 3600.0))
-            except ControlError as error:
-                self.app.call_from_thread(self._refused, frame, f"#{frame.number} {frame.name()}", error)
-            self.queue.soon()
-
-        self.run_worker(work, thread=True, group="held", exit_on_error=False)
+        """Hold it `seconds` longer than it would be held now."""
+        wanted = min(frame.left() + seconds, LONGEST)
+        self.call_proxy(
+            lambda control: control.extend(frame.number, wanted),
+            lambda _: self.queue.soon(),
+            partial(self._refused, frame),
+        )
 
     def action_release(self) -> None:
         """Hold nothing any more."""
@@ -476,9 +458,9 @@ class HeldScreen(View):
         self.app.push_screen(Confirm(f"Hold nothing any more?{waiting}"), sure)
 
 
-def _what(frame: QueuedFrame) -> tuple[str, int, int]:
-    """Side, api key, and the version that its body has."""
-    return frame.side, frame.said["api_key"], frame.said["api_version"]
+def _body_type(frame: QueuedFrame) -> tuple[str, int, int]:
+    """The arguments of `plan`: side, API key and version."""
+    return frame.side, frame.api_key, frame.api_version
 
 
 def answerable(api_key: int, version: int) -> bool:

@@ -11,10 +11,10 @@ from textual.widget import Widget
 
 from ....decoder.schema import facts
 from ...safe import fit
-from ...times import clock
+from ...times import clock, iso
 from ..keys import bindings
 from ..model.columns import Cell, duration
-from ..model.filter_terms import api_term, combine, stamp
+from ..model.filter_terms import api_term, combine
 from ..model.statistics import ALL, BUCKETS, ApiCount, Bin, Histogram, bucket_ns
 from ..shell import View
 from ..widgets.line_list import LineList, Table
@@ -240,7 +240,7 @@ class LatencyScreen(View):
         text = "" if self.key == ALL else api_term(self.key)
         if self.brush is not None:
             start, end = self._times(*self.brush)
-            text = combine(text, f"time in {stamp(start)}..{stamp(end + 999)}")
+            text = combine(text, f"time in {iso(start)}..{iso(end + 999)}")
         self.barnabas.show_exchanges(text)
 
 

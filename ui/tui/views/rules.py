@@ -1,15 +1,15 @@
-"""Rules: what is done to the traffic, how often it was, and adding, changing and switching them."""
+"""The rules view: what rules do, their hits, and keys to add, edit, switch and remove them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import yaml
 from textual.binding import BindingType
 from textual.widget import Widget
 
-from ....proxy.control import ControlError
+from ....proxy.control import Control, ControlError
 from ...safe import fit, visible
 from ..dialogs.dialogs import Confirm, Write
 from ..keys import bindings
@@ -37,6 +37,21 @@ FOR_A_FILE = (
 )
 
 
+class Rule(NamedTuple):
+    """A rule of the proxy. `origin`: where it comes from; `source`: as it is written; `hits`: how often it has acted."""
+
+    name: str
+    enabled: bool
+    hits: int
+    origin: str
+    source: dict[str, Any]
+
+    @classmethod
+    def of(cls, found: dict[str, Any]) -> Rule:
+        """From the control API's JSON."""
+        return cls(str(found["name"]), found["enabled"], found["hits"], str(found.get("origin", "")), found["source"])
+
+
 class RulesScreen(View):
     """The rules of the proxy that this is attached to."""
 
@@ -50,7 +65,7 @@ class RulesScreen(View):
 
     def __init__(self) -> None:
         super().__init__()
-        self.rules: list[dict[str, Any]] = []
+        self.rules: list[Rule] = []
         self.fault = ""
         self._asked = False
         self._answered = False
@@ -78,33 +93,33 @@ class RulesScreen(View):
         return "No rule: the traffic passes as it is.\n\na adds one." if self._answered else "Asking the proxy ..."
 
     def state_cells(self) -> list[Cell]:
-        on = sum(bool(rule["enabled"]) for rule in self.rules)
+        on = sum(bool(rule.enabled) for rule in self.rules)
         return [(f"{on} of {len(self.rules)} rules on", "")] if self.rules else []
 
     def update_rows(self) -> None:
         self.titles.show("  State     Hits  Name                           Where from  Match")
         self.table.show([
-            [(" on    " if rule["enabled"] else " off   ", "ok" if rule["enabled"] else "muted"),
-             (f"{rule['hits']:>7}  ", "number" if rule["hits"] else "muted"),
-             (fit(visible(str(rule["name"])), 30) + " ", "title"),
-             (fit(visible(str(rule.get("origin", ""))), 10) + "  ", "muted"),
-             (visible(str(rule["source"].get("match", ""))), "")]
+            [(" on    " if rule.enabled else " off   ", "ok" if rule.enabled else "muted"),
+             (f"{rule.hits:>7}  ", "number" if rule.hits else "muted"),
+             (fit(visible(rule.name), 30) + " ", "title"),
+             (fit(visible(rule.origin), 10) + "  ", "muted"),
+             (visible(str(rule.source.get("match", ""))), "")]
             for rule in self.rules
         ])  # fmt: skip
         self._show_details()
 
     @property
-    def current(self) -> dict[str, Any] | None:
+    def current(self) -> Rule | None:
         """The rule under the cursor."""
         return self.rules[self.table.cursor] if self.table.cursor < len(self.rules) else None
 
     def _show_details(self) -> None:
         rule = self.current
-        lines = _yaml(rule["source"]).splitlines() if rule is not None else []
+        lines = _yaml(rule.source).splitlines() if rule is not None else []
         self.text.show([[(visible(line), "string")] for line in lines])
         may = self.session.allow_edit or self.session.control is None
-        said = "" if may else "READ-ONLY: --allow-edit, or the command :edit on, allows changes"
-        self.about.show([(f" {said}", "waiting")])
+        note = "" if may else "READ-ONLY: --allow-edit, or the command :edit on, allows changes"
+        self.about.show([(f" {note}", "waiting")])
 
     def on_line_list_moved(self) -> None:
         self._show_details()
@@ -112,21 +127,16 @@ class RulesScreen(View):
     # --- the proxy -----------------------------------------------------------------------------------------
 
     def _ask(self) -> None:
-        """Ask for the rules, in a thread: the proxy may be slow, the screen must not be."""
+        """Ask for the rules, unless an answer is due."""
         if self.session.control is not None and not self._asked and self.barnabas.current is self:
             self._asked = True
-            self.run_worker(self._read, thread=True, group="rules", exit_on_error=False)
+            self.call_proxy(
+                lambda control: [Rule.of(each) for each in control.rules()],
+                lambda rules: self._show(rules, ""),
+                lambda error: self._show(self.rules, visible(str(error))),
+            )
 
-    def _read(self) -> None:
-        control = self.session.control
-        assert control is not None
-        try:
-            found, fault = control.rules(), ""
-        except ControlError as error:
-            found, fault = self.rules, visible(str(error))
-        self.app.call_from_thread(self._show, found, fault)
-
-    def _show(self, rules: list[dict[str, Any]], fault: str) -> None:
+    def _show(self, rules: list[Rule], fault: str) -> None:
         self._asked, self._answered = False, True
         if (rules, fault) != (self.rules, self.fault):
             self.rules, self.fault = rules, fault
@@ -134,20 +144,14 @@ class RulesScreen(View):
         elif self.has_class("empty"):
             self.update_view()
 
-    def _change(self, what: str, change: Callable[[Any], object], again: Callable[[str], None] | None = None) -> None:
-        """Do something to the proxy, in a thread. What it refuses is told, or given to `again`."""
+    def _change(self, what: str, change: Callable[[Control], object], again: Callable[[str], None] | None = None) -> None:
+        """Change something in the proxy. Why it refuses is shown, or given to `again`."""
 
-        def do() -> None:
-            try:
-                change(self.session.control)
-            except ControlError as error:
-                line = error.details.get("line")
-                fault = visible(f"line {line}: {error}" if line else str(error))
-                self.app.call_from_thread(again or self._refused, fault)
-                return
-            self.app.call_from_thread(self._done, what)
+        def refused(error: ControlError) -> None:
+            line = error.details.get("line")
+            (again or self._refused)(visible(f"line {line}: {error}" if line else str(error)))
 
-        self.run_worker(do, thread=True, group="rules", exit_on_error=False)
+        self.call_proxy(change, lambda _: self._done(what), refused)
 
     def _done(self, what: str) -> None:
         self.session.add_to_log(what)
@@ -174,30 +178,28 @@ class RulesScreen(View):
     def action_edit(self) -> None:
         rule = self.current
         if rule is not None and self._may():
-            name = str(rule["name"])
-            self._write(
-                f"Rule {name}", _yaml(rule["source"]), "", lambda text: lambda control: control.put_rule(name, text)
-            )
+            name = rule.name
+            self._write(f"Rule {name}", _yaml(rule.source), "", lambda text: lambda control: control.put_rule(name, text))
 
-    def _write(self, question: str, text: str, fault: str, change: Callable[[str], Callable[[Any], object]]) -> None:
-        def written(said: str | None) -> None:
-            if said is not None:
-                again = lambda refused: self._write(question, said, refused, change)  # noqa: E731
-                self._change(question, change(said), again)
+    def _write(self, question: str, text: str, fault: str, change: Callable[[str], Callable[[Control], object]]) -> None:
+        def written(text: str | None) -> None:
+            if text is not None:
+                again = lambda refused: self._write(question, text, refused, change)  # noqa: E731
+                self._change(question, change(text), again)
 
         self.app.push_screen(Write(question, text, fault), written)
 
     def action_switch(self) -> None:
         rule = self.current
         if rule is not None and self._may():
-            name, on = str(rule["name"]), not rule["enabled"]
+            name, on = rule.name, not rule.enabled
             self._change(f"rule {name} is {'on' if on else 'off'}", lambda control: control.enable_rule(name, on))
 
     def action_remove(self) -> None:
         rule = self.current
         if rule is None or not self._may():
             return
-        name = str(rule["name"])
+        name = rule.name
 
         def sure(yes: bool | None) -> None:
             if yes:

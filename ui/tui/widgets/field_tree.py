@@ -29,8 +29,8 @@ from .styled import StyledWidget
 
 @dataclass(slots=True, eq=False)
 class Field:
-    """One line of the tree. ``below``: how many of the next fields are inside of it; ``span``: (start, end) or None;
-    ``later``: makes the fields inside, when they have not been made."""
+    """One line of the tree. `below`: how many of the next fields are inside; `span`: its bytes, (start, end); `later`: makes
+    the fields inside, if they are not made yet."""
 
     depth: int
     name: str
@@ -52,10 +52,9 @@ class Field:
 
 @dataclass(slots=True)
 class Tree:
-    """One side of an exchange: fields, the frame to be shown as bytes, and which byte ranges stay hidden.
-
-    ``fault``: why it could not be decoded, with the ``fault_at`` byte. ``spans``: of the body's fields, by path.
-    """
+    """One side of an exchange. `frame`: its bytes; `hidden`: byte ranges of them that are not shown; `fault`: why it could
+    not be decoded, at byte `fault_at`; `note`: shown where there is no frame; `failures`: in a large message, the first
+    error inside of each field, by path."""
 
     fields: list[Field] = field(default_factory=list)
     frame: bytes = b""
@@ -63,9 +62,7 @@ class Tree:
     fault: str | None = None
     fault_at: int | None = None
     note: str = ""
-    """What to say where there is no frame."""
     failures: dict[str, str] = field(default_factory=dict)
-    """Of a large message: the first error inside of each field, by the field's path."""
 
     @property
     def octets(self) -> str:
@@ -73,7 +70,7 @@ class Tree:
         return f"  {len(self.frame)} B" if self.frame else "  none"
 
     def open(self, at: int) -> None:
-        """Make what is inside of the field at a position, if that has not been done."""
+        """Make the fields inside of the one at position `at`, if they are not made yet."""
         opened = self.fields[at]
         if opened.later is None:
             return
@@ -89,7 +86,7 @@ class Tree:
                 depth = self.fields[around].depth
 
     def reveal(self, path: str) -> int | None:
-        """The position of the field with this path, made if need be; None if there is none."""
+        """The position of the field with this path, which is made if need be; None if there is none."""
         while True:
             closed = None
             for at, each in enumerate(self.fields):
@@ -102,8 +99,8 @@ class Tree:
             self.open(closed)
 
     def next_error(self, behind: int, errors: Iterable[tuple[str, int]]) -> int | None:
-        """The position of the first error code that is not 0 behind a position, or else of the first one. `errors`: of the
-        message, as paths and codes."""
+        """The position of the first error code after position `behind`, or else of the first one; None without any.
+        `errors`: paths and codes of the message."""
         places: list[tuple[float, str]] = [(at, "") for at, each in enumerate(self.fields) if each.error]
         closed = {each.path: at for at, each in enumerate(self.fields) if each.later is not None}
         for path, _ in errors if closed else ():
@@ -118,15 +115,15 @@ class Tree:
         position, path = next((place for place in places if place[0] > behind), places[0])
         return self.reveal(path) if path else int(position)
 
-    def telling(self, at: int) -> Field:
-        """The field at a position, for the eye: an item that was not opened says what is in it."""
+    def headed(self, at: int) -> Field:
+        """The field at a position, with a headline if it is an item that was not opened."""
         found = self.fields[at]
         if found.later is not None and not found.value and found.name.startswith("["):
             found.value, found.role = headline(found.later(), found.depth + 1, self.failures.get(found.path, ""))
         return found
 
     def complete(self) -> None:
-        """Make everything; of a message with some hundred thousand fields that takes a second."""
+        """Make all fields. Some hundred thousand fields take a second."""
         made: list[Field] = []
         waiting = [iter(self.fields)]
         while waiting:
@@ -148,8 +145,8 @@ class Tree:
 
 
 def headline(inside: list[Field], depth: int, error: str = "") -> tuple[str, str]:
-    """What an array element says about itself when folded: its first telling field, and its error if it has one; text
-    and role. `depth`: of its own fields among those `inside`; `error`: the first one, where not all fields are made."""
+    """The text of a folded array item and its role: the first field with a value, and the error if there is one. `depth`: of
+    the item's own fields among those `inside`; `error`: the first one, where not all fields are made."""
     error = error or next((f.value for f in inside if f.error), "")
     own = (f for f in inside if f.depth == depth and f.value and not f.name.endswith("error_code"))
     first_one = next(own, None)
@@ -170,7 +167,7 @@ def visible_fields(tree: Tree) -> Iterator[int]:
 
 
 def field_at(tree: Tree, at: int) -> int | None:
-    """The position of the innermost field that has_children a byte, made if need be; None if none does."""
+    """The position of the innermost field with this byte, which is made if need be; None if there is none."""
     while True:
         best: int | None = None
         width = 1 << 62
@@ -183,7 +180,7 @@ def field_at(tree: Tree, at: int) -> int | None:
 
 
 class FieldTree(ScrollView, StyledWidget, can_focus=True):
-    """Fields with a cursor; arrays and structs fold. ``tree`` may be replaced at any time with `show`."""
+    """Fields with a cursor; arrays and structs fold. `show` replaces the tree."""
 
     DEFAULT_CSS = """
     FieldTree {
@@ -193,7 +190,7 @@ class FieldTree(ScrollView, StyledWidget, can_focus=True):
     BINDINGS: ClassVar[list[BindingType]] = bindings("tree")
 
     class Moved(Message):
-        """The cursor stands on another field."""
+        """The cursor is on another field."""
 
         def __init__(self, tree: FieldTree):
             super().__init__()
@@ -207,7 +204,7 @@ class FieldTree(ScrollView, StyledWidget, can_focus=True):
         self.border_title = title
 
     def show(self, tree: Tree, keep_place: bool = False) -> None:
-        """Draw another tree; with `keep_place` (the same frame, other masking) cursor and folds stay."""
+        """Show another tree. `keep_place`: it is of the same frame, so the cursor and folds stay."""
         old = self.tree_shown
         self.tree_shown = tree
         if keep_place:
@@ -223,7 +220,7 @@ class FieldTree(ScrollView, StyledWidget, can_focus=True):
             self.scroll_to(y=0, animate=False)
         self._fold_lines()
         if not keep_place:
-            # Past the folded header, where the reading begins.
+            # After the folded header.
             self.cursor = 1 if len(self._lines) > 1 and tree.fields[0].name == "header" else 0
         self.cursor = min(self.cursor, max(len(self._lines) - 1, 0))
 
@@ -251,7 +248,7 @@ class FieldTree(ScrollView, StyledWidget, can_focus=True):
             note = "" if self.tree_shown.fields else self.tree_shown.note
             text = dict(enumerate(textwrap.wrap(note, max(width, 10)))).get(y, "")
             return Strip([Segment(fit(text, width), base + self.palette.muted)])
-        field = self.tree_shown.telling(self._lines[line])
+        field = self.tree_shown.headed(self._lines[line])
         if line == self.cursor:
             base += self.palette.cursor if self.has_focus else self.palette.cursor_away
         glyph = ("+ " if field.folded else "- ") if field.has_children else "  "
@@ -270,7 +267,7 @@ class FieldTree(ScrollView, StyledWidget, can_focus=True):
     # --- moving and folding --------------------------------------------------------------------------------
 
     def move_to(self, line: int) -> None:
-        """Put the cursor on a line of what is unfolded, and bring it into sight."""
+        """Put the cursor on a line, and scroll to it."""
         line = max(0, min(line, len(self._lines) - 1))
         old, self.cursor = self.cursor, line
         top, height = self.scroll_offset.y, max(self.size.height, 1)
@@ -283,7 +280,7 @@ class FieldTree(ScrollView, StyledWidget, can_focus=True):
         self.post_message(self.Moved(self))
 
     def move_to_field(self, position: int) -> None:
-        """Unfold what is around the field at `position` of the list, and go there."""
+        """Put the cursor on the field at `position` of the list, and unfold the fields around it."""
         fields = self.tree_shown.fields
         for at, around in enumerate(fields[:position]):
             if at + around.below >= position:

@@ -1,4 +1,4 @@
-"""Bytes of a frame, sixteen or eight to a line, as hexadecimal and ASCII; one span stands out, hidden ones are dotted."""
+"""Bytes of a frame as hexadecimal and ASCII, 16 or 8 to a line. One range is marked; hidden ones are shown as dots."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Range = tuple[int, int]
 
 
 class HexView(ScrollView, StyledWidget, can_focus=True):
-    """``show(frame, hidden)`` then ``mark(span)``: positions count from the frame's first byte. A cursor of its own goes
-    through the bytes while it has the focus, and tells where it is."""
+    """`show` a frame, then `mark` a range of it; positions count from its first byte. While the view has the focus it has a
+    cursor, whose moves are `Pointed` messages."""
 
     DEFAULT_CSS = """
     HexView {
@@ -49,7 +49,7 @@ class HexView(ScrollView, StyledWidget, can_focus=True):
         return 16 if self.size.width >= 6 + 16 * 4 + 3 else 8
 
     def show(self, frame: bytes, hidden: list[Range]) -> None:
-        """Take another frame; byte ranges in `hidden` are not shown."""
+        """Show another frame, without the byte ranges in `hidden`."""
         self.frame, self.hidden, self.marked = frame, sorted(hidden), None
         self.cursor = 0
         self._measure()
@@ -60,27 +60,27 @@ class HexView(ScrollView, StyledWidget, can_focus=True):
         self.refresh()
 
     def mark(self, span: Range | None) -> None:
-        """Let a span stand out, and bring its start into sight. The cursor comes along, unless it is there already."""
+        """Mark a range, scroll to its start, and put the cursor there unless it is in the range."""
         if span == self.marked:
             return
         old, self.marked = self.marked, span
         if span is not None:
             if not (span[0] <= self.cursor < max(span[1], span[0] + 1)):
-                self._lines_of((self.cursor, self.cursor + 1))
+                self._redraw((self.cursor, self.cursor + 1))
                 self.cursor = span[0]
-            self._into_sight(span)
+            self._scroll_to_range(span)
         for each in (old, span):
             if each is not None:
-                self._lines_of(each)
+                self._redraw(each)
 
-    def _lines_of(self, span: Range) -> None:
-        """Paint the lines of a span again, as far as they are on the screen."""
+    def _redraw(self, span: Range) -> None:
+        """Redraw the lines of a range that are on the screen."""
         top, height = self.scroll_offset.y, max(self.size.height, 1)
         first, last = span[0] // self.per_line, max(span[1] - 1, span[0]) // self.per_line
         for line in range(max(first, top), min(last, top + height) + 1):
             self.refresh_line(line)
 
-    def _into_sight(self, span: Range) -> None:
+    def _scroll_to_range(self, span: Range) -> None:
         first, last = span[0] // self.per_line, max(span[1] - 1, span[0]) // self.per_line
         top, height = self.scroll_offset.y, max(self.size.height, 1)
         if first < top or (last >= top + height and not top <= self.cursor // self.per_line < top + height):
@@ -97,8 +97,8 @@ class HexView(ScrollView, StyledWidget, can_focus=True):
             self.scroll_to(y=line, animate=False)
         elif line >= top + height:
             self.scroll_to(y=line - height + 1, animate=False)
-        self._lines_of((old, old + 1))
-        self._lines_of((at, at + 1))
+        self._redraw((old, old + 1))
+        self._redraw((at, at + 1))
         self.post_message(self.Pointed(at, chosen))
 
     def on_resize(self) -> None:
@@ -107,10 +107,10 @@ class HexView(ScrollView, StyledWidget, can_focus=True):
         self.mark(marked)
 
     def on_focus(self) -> None:
-        self._lines_of((self.cursor, self.cursor + 1))
+        self._redraw((self.cursor, self.cursor + 1))
 
     def on_blur(self) -> None:
-        self._lines_of((self.cursor, self.cursor + 1))
+        self._redraw((self.cursor, self.cursor + 1))
 
     def action_line(self, lines: int) -> None:
         self.point(self.cursor + lines * self.per_line)

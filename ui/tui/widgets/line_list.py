@@ -1,4 +1,4 @@
-"""A list that is drawn by line and asks only for what is on the screen, however long it is."""
+"""A list of any length that is drawn by line, from the rows on the screen only."""
 
 from __future__ import annotations
 
@@ -29,17 +29,14 @@ class Lines(Protocol):
         """The row as (text, role); texts must be `safe.visible`. `chosen`: the cursor is on it."""
 
     def state(self, position: int, width: int) -> object:
-        """What the row is painted from; anything that can be compared."""
+        """What the row is drawn from, to be compared: a row with another state is redrawn."""
 
     def tint(self, position: int) -> str:
-        """The role that is under the whole row, below the cursor; "" for none."""
+        """The role of the whole row's background; "" for none."""
 
 
 class LineList(ScrollView, StyledWidget, can_focus=True):
-    """Rows with a cursor: those of `source`. A line whose state is another one is painted again by `rows_changed`.
-
-    While `following`, the cursor stays on the last row.
-    """
+    """The rows of `source`, with a cursor. `following`: the cursor stays on the last row."""
 
     DEFAULT_CSS = """
     LineList { height: 1fr; overflow-x: hidden; overflow-y: scroll; scrollbar-size-vertical: 1; }
@@ -65,7 +62,7 @@ class LineList(ScrollView, StyledWidget, can_focus=True):
         self.source = source
         self.cursor = 0
         self.following = False
-        self._painted: dict[int, object] = {}
+        self._drawn: dict[int, object] = {}
         self._base = Style()
         self._styles: dict[tuple[int, str], Style] = {}
         self._kept: list[Style] = []
@@ -78,7 +75,7 @@ class LineList(ScrollView, StyledWidget, can_focus=True):
     # --- painting ------------------------------------------------------------------------------------------
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        # To put styles together is what costs most in a line: it is done once for all lines.
+        # Adding styles is the most expensive part of a line, so it is done once for all lines.
         self._base, self._styles, self._kept = self.rich_style, {}, []
         return super().render_lines(crop)
 
@@ -95,7 +92,7 @@ class LineList(ScrollView, StyledWidget, can_focus=True):
         base = self._base
         if not 0 <= position < self.count():
             return Strip.blank(width, base)
-        self._painted[position] = self.source.state(position, self.size.width)
+        self._drawn[position] = self.source.state(position, self.size.width)
         marker, tint = " ", self.source.tint(position)
         if tint:
             base += self.palette.of(tint)
@@ -110,7 +107,7 @@ class LineList(ScrollView, StyledWidget, can_focus=True):
         return strip.extend_cell_length(width, base)
 
     def rows_changed(self) -> bool:
-        """Take in that there may be more rows, or other ones; repaints only what shows. True if anything did."""
+        """Redraw the rows on the screen that are new or have changed. Returns whether there were any."""
         count = self.count()
         changed = count != self._shown
         if changed:
@@ -118,13 +115,13 @@ class LineList(ScrollView, StyledWidget, can_focus=True):
             self.virtual_size = Size(0, count)
             if self.following or self.cursor >= count:
                 self.move_to(count - 1, keep_following=True)
-                self._painted.clear()  # every line has moved
+                self._drawn.clear()  # every line has moved
                 self.refresh()
                 return True
         top, bottom = self.scroll_offset.y, self.scroll_offset.y + self.size.height
-        self._painted = {p: state for p, state in self._painted.items() if top <= p < min(bottom, count)}
+        self._drawn = {p: state for p, state in self._drawn.items() if top <= p < min(bottom, count)}
         for position in range(top, min(bottom, count)):
-            if position not in self._painted or self._painted[position] != self.source.state(position, self.size.width):
+            if position not in self._drawn or self._drawn[position] != self.source.state(position, self.size.width):
                 self.refresh_line(position)
                 changed = True
                 if position == self.cursor:
@@ -132,8 +129,8 @@ class LineList(ScrollView, StyledWidget, can_focus=True):
         return changed
 
     def restart(self) -> None:
-        """The list shows something else now: start again, at its end when following."""
-        self._painted.clear()
+        """The source has other rows: go to the first one, or to the last when following."""
+        self._drawn.clear()
         self._shown = self.count()
         self.virtual_size = Size(0, self._shown)
         self.refresh()
@@ -142,7 +139,7 @@ class LineList(ScrollView, StyledWidget, can_focus=True):
     # --- moving --------------------------------------------------------------------------------------------
 
     def move_to(self, position: int, keep_following: bool = False) -> None:
-        """Put the cursor on a position and bring it into sight; moving by hand ends following."""
+        """Put the cursor on a position and scroll to it. Ends following, unless `keep_following`."""
         position = max(0, min(position, self.count() - 1))
         if not keep_following:
             self.following = False
@@ -158,8 +155,8 @@ class LineList(ScrollView, StyledWidget, can_focus=True):
         self.post_message(self.Moved(self))
 
     def shift(self, rows: int) -> None:
-        """So many rows have come before the first one: cursor and view stay on theirs."""
-        self._painted.clear()
+        """`rows` rows were inserted at the start: the cursor and the scroll position stay on their rows."""
+        self._drawn.clear()
         self._shown = self.count()
         self.virtual_size = Size(0, self._shown)
         self.cursor += rows
@@ -206,8 +203,8 @@ class LineList(ScrollView, StyledWidget, can_focus=True):
         self.refresh_line(self.cursor)
 
 
-class ListedLines:
-    """Rows that are few enough to be lists of cells."""
+class TableLines:
+    """The rows of a `Table`."""
 
     def __init__(self) -> None:
         self.rows: list[list[Cell]] = []
@@ -226,12 +223,12 @@ class ListedLines:
 
 
 class Table(LineList):
-    """A `LineList` that is given its rows: `show` them."""
+    """A `LineList` of rows that were made beforehand."""
 
-    source: ListedLines
+    source: TableLines
 
     def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(ListedLines(), id=id)
+        super().__init__(TableLines(), id=id)
 
     @property
     def rows(self) -> list[list[Cell]]:
@@ -239,7 +236,7 @@ class Table(LineList):
         return self.source.rows
 
     def show(self, rows: list[list[Cell]]) -> None:
-        """Other rows; the cursor stays where it was as far as it can."""
+        """Show other rows; the cursor stays at its position if there is one."""
         if rows == self.rows and self._shown >= 0:
             return
         self.source.rows = rows

@@ -318,7 +318,7 @@ def test_items_that_are_not_open_say_what_is_in_them(many_topics: Exchange, monk
     monkeypatch.setattr(fields, "MANY", 5)
     tree = lazily(many_topics, monkeypatch)
     tree.reveal("topics[3]")
-    shown = [tree.telling(at) for at, each in enumerate(tree.fields) if each.path in ("topics[0]", "topics[7]")]
+    shown = [tree.headed(at) for at, each in enumerate(tree.fields) if each.path in ("topics[0]", "topics[7]")]
     assert (
         [each.value for each in shown]
         == [everything["topics[0]"], everything["topics[7]"]]

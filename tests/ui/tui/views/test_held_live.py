@@ -112,7 +112,7 @@ def test_hold_change_go_on_drop_answer_and_kill(proxy: Proxy, tmp_path: Path) ->
         # Killed: the client finds its connection gone, and asks again on another one, by itself or when it is told to.
         asked = first(client)
         number = await held_again(pilot, number)
-        was = pilot.app.session.held.frames[0].key  # type: ignore[attr-defined]
+        was = pilot.app.session.held.frames[0].connection  # type: ignore[attr-defined]
         await pilot.press("X")
         await until(pilot, "Nothing is held just now")
 
@@ -124,7 +124,7 @@ def test_hold_change_go_on_drop_answer_and_kill(proxy: Proxy, tmp_path: Path) ->
 
         await until_true(pilot, held_on_a_new_connection, lambda: "nothing was held")
         number = await held_again(pilot, number)
-        assert pilot.app.session.held.frames[0].key[0] != was[0]  # type: ignore[attr-defined]
+        assert pilot.app.session.held.frames[0].connection != was  # type: ignore[attr-defined]
         await pilot.press("a")
         assert await outcome(pilot, asked) == "told"
         # Dropped: nothing comes of it.
