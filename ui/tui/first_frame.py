@@ -1,4 +1,4 @@
-"""The frame of the first view while its capture is being opened: it is there before anything that reads captures is loaded."""
+"""The frame of the first view, shown while its capture is opened, before anything that reads captures is imported."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Opened(NamedTuple):
-    """What there is to look at; as the arguments of `Session`."""
+    """An open capture, with the arguments of `Session`."""
 
     capture: Capture
     title: str

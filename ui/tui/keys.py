@@ -1,7 +1,7 @@
-"""Every key of the screens in one table: what it does, in the words of the help, the palette and the key bar.
+"""All keys of all screens in one table, with the texts of the help, the prompt and the key bar.
 
-Widgets take their bindings from here (`bindings`), so that a key file can give any action other keys (`keymap`). Two
-actions that would hear the same key at the same time are refused.
+Widgets take their bindings from here (`bindings`), so that a settings file can give any action other keys (`keymap`). Two
+actions with the same key at the same time are refused.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Words = tuple[tuple[str, str], ...]
 
 
 class Key(NamedTuple):
-    """One action. `id` is ``context.name``; `keys`: Textual's names, with commas; `short`: the word in the key bar."""
+    """One action. `id`: ``context.name``; `keys`: Textual's names, with commas; `short`: the word in the key bar."""
 
     id: str
     keys: str
@@ -28,7 +28,7 @@ class Key(NamedTuple):
 
     @property
     def context(self) -> str:
-        """Where it is heard."""
+        """The screen or widget that has the key."""
         return self.id.partition(".")[0]
 
 
@@ -177,7 +177,7 @@ SCOPES: tuple[tuple[str, ...], ...] = (
     ("app", "detail", "tree"),
     ("app", "detail", "hex"),
 )  # fmt: skip
-"""Contexts whose keys are heard at the same time."""
+"""Contexts whose keys are active at the same time."""
 _SHOWN = {
     "slash": "/", "colon": ":", "question_mark": "?", "equals_sign": "=", "exclamation_mark": "!", "plus": "+",
     "minus": "-", "left_square_bracket": "[", "right_square_bracket": "]", "semicolon": ";", "apostrophe": "'",
@@ -188,7 +188,7 @@ _WRITTEN = {shown: name for name, shown in _SHOWN.items() if len(shown) == 1}
 
 
 class KeyConflict(BarnabasError, ValueError):
-    """A key file that cannot be used; the text says what to change."""
+    """Keys that cannot be used. The text says what to change."""
 
 
 def bindings(context: str) -> list[BindingType]:
@@ -201,7 +201,7 @@ def bindings(context: str) -> list[BindingType]:
 
 
 def keymap(given: Mapping[str, str]) -> dict[str, str]:
-    """What a user gives (action: keys) as Textual's keymap; `KeyConflict` where it cannot be.
+    """The user's keys by action as Textual's keymap. Raises `KeyConflict`.
 
     Keys may be written as they are printed (``/``) or by their names (``slash``), several with spaces between.
     """
@@ -215,21 +215,21 @@ def keymap(given: Mapping[str, str]) -> dict[str, str]:
             raise KeyConflict(f"{name} has no key: give it one, or leave it out")
     now = known | changed
     for scope in SCOPES:
-        heard: dict[str, str] = {}
+        taken: dict[str, str] = {}
         for name, keys in now.items():
             if name.partition(".")[0] not in scope:
                 continue
             for key in keys.split(","):
-                if key in heard:
+                if key in taken:
                     raise KeyConflict(
-                        f"{shown(key)} would be both {heard[key]} and {name}: give one of them another key"
+                        f"{shown(key)} would be both {taken[key]} and {name}: give one of them another key"
                     )
-                heard[key] = name
+                taken[key] = name
     return changed
 
 
 def shown(keys: str) -> str:
-    """Keys as a person reads them: ``up,k`` is ``up k``."""
+    """Keys as they are printed: ``up k`` for ``up,k``."""
     return " ".join(_SHOWN.get(key, key.replace("ctrl+", "^").replace("shift+", "shift-")) for key in keys.split(","))
 
 

@@ -1,4 +1,4 @@
-"""One line per exchange, where there is no terminal: for pipes, log files, screen readers."""
+"""One line per exchange where there is no terminal: for pipes, log files and screen readers."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def plain_lines(
             return
         printed = len(rows)
         shown = sorted(range(printed) if numbers is None else numbers, key=lambda i: rows[i].time_ns)
-        # By all that is there: a part that a filter selects looks as it does among the others.
+        # Dates depend on all rows, so that a row looks the same with and without a filter.
         days = {day(rows[i].time_ns) for i in (0, printed - 1, *shown[:1], *shown[-1:])} if printed else set()
         dated = len(days) > 1 or follow
         print(titles(dated) + (f" (all of {days.pop()})" if days and not dated else ""), file=out)
@@ -83,5 +83,5 @@ def plain_lines(
         pass
     except BrokenPipeError:
         if out is sys.stdout:
-            # Python would try to flush at exit and complain; nobody listens any more.
+            # Python flushes at exit, and would fail.
             os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())

@@ -1,4 +1,4 @@
-"""What all views have around them: the line about the capture, the tabs, the line about the cursor, and the keys."""
+"""The base of all views: the header, the tabs, the line about the cursor, and the key bar."""
 
 from __future__ import annotations
 
@@ -21,12 +21,11 @@ from .views import PLACES
 from .widgets.styled import Bar, KeyBar, TabLine
 
 if TYPE_CHECKING:
-    from .model.columns import Cell
+    from .widgets.palette import Cell
 
 
 class View(AppScreen[None]):
-    """A screen behind a number key. A subclass gives `number`, `context` (of its keys), its widgets (`body`), and
-    `update_rows`, which is called when it comes up and whenever something new may be there while it is shown."""
+    """A screen behind a number key. A subclass gives its `number`, the `context` of its keys, and its widgets (`body`)."""
 
     DEFAULT_CSS = """
     View { layout: vertical; }
@@ -39,10 +38,10 @@ class View(AppScreen[None]):
     BINDINGS: ClassVar[list[BindingType]] = bindings("view")
     number: ClassVar[int] = 1
     needs_analysis: ClassVar[bool] = False
-    """Whether the view shows what `Session.analysis` finds, which is then worked on more quickly."""
+    """Whether the view shows `Session.analysis`, which then gets longer slices."""
     needs_statistics: ClassVar[bool] = False
     wanted: str = ""
-    """Of a view with a filter: the filter as it was typed."""
+    """The filter as it was typed, in a view with one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,25 +50,25 @@ class View(AppScreen[None]):
         self.tabs: TabLine | None = None
         self._panes: list[Widget] = []
 
-    # --- for subclasses ------------------------------------------------------------------------------------
+    # --- what views replace --------------------------------------------------------------------------------
 
     def body(self) -> Iterable[Widget]:
         """The widgets between the tabs and the line about the cursor."""
         return ()
 
     def update_rows(self) -> None:
-        """Show what is new."""
+        """Show the rows as they are now: called when the view is shown, and when something may have changed."""
 
     def work_slice(self) -> bool:
-        """Of a view that searches in slices: search for a while; whether there is more to do."""
+        """Do a slice of the view's own work. Returns whether there is more."""
         return False
 
     def empty_text(self) -> str:
-        """What to say where there is nothing to show; "" where there is something."""
+        """The text in place of the view when it has nothing to show; "" when it has."""
         return ""
 
     def state_cells(self) -> list[Cell]:
-        """What the header says at its right edge: counts, filter, follow."""
+        """Cells at the right of the header: counts, filter, follow."""
         return []
 
     # --- the frame -----------------------------------------------------------------------------------------
@@ -95,7 +94,7 @@ class View(AppScreen[None]):
         self.update_view()
 
     def update_view(self) -> None:
-        """Take in what is new, and describe it."""
+        """Show the view as it is now."""
         text = self.empty_text()
         self.set_class(bool(text), "empty")
         if text:
@@ -104,7 +103,7 @@ class View(AppScreen[None]):
         self.describe()
 
     def describe(self) -> None:
-        """The header line and the tabs."""
+        """Draw the header and the tabs."""
         session = self.session
         capture = session.capture
         left: list[Cell] = [(" LIVE " if session.grows else " FILE ", "label"), (f" {session.title}", "title")]

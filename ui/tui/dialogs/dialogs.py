@@ -1,4 +1,4 @@
-"""Small dialogues: a line of text, a choice of several, one of many names, yes or no, a text of many lines."""
+"""Dialogs: a line of text, a choice of several, one of many names, yes or no, a text of many lines, text to read."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static, TextArea
 
 from ...safe import fit, visible
-from ..model.columns import Cell
 from ..widgets.line_list import LineList, Table
+from ..widgets.palette import Cell
 
 MOST = 14
-"""Rows that are seen at once."""
+"""Rows that are shown at once."""
 
 
 class ChoiceBox(Vertical):
-    """A line to type a part of a name into, and below it what fits: the arrows move, Enter takes the row under the cursor.
+    """An input for a part of a name, and a list of what matches: the arrows move, Enter takes the row under the cursor.
 
-    `fitting` gives the rows for what was typed; `take` is told the position of the row that was taken, where there may be none.
+    `matching(text)`: the rows for what was typed; `take(position)`: a row was taken, or there is none at this position.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -34,23 +34,23 @@ class ChoiceBox(Vertical):
     ]
 
     def __init__(
-        self, title: str, hint: str, keys: str, fitting: Callable[[str], list[list[Cell]]], take: Callable[[int], None]
+        self, title: str, hint: str, keys: str, matching: Callable[[str], list[list[Cell]]], take: Callable[[int], None]
     ):
         self._table = Table()
         super().__init__(Input(placeholder=hint), self._table)
         self.border_title, self.border_subtitle = Text(title), keys
-        self._fitting, self._take = fitting, take
+        self._matching, self._take = matching, take
 
     def on_mount(self) -> None:
         self._table.can_focus = False
-        self._look("")
+        self._show_matches("")
 
     @on(Input.Changed)
     def _changed(self, event: Input.Changed) -> None:
-        self._look(event.value)
+        self._show_matches(event.value)
 
-    def _look(self, text: str) -> None:
-        rows = self._fitting(text)
+    def _show_matches(self, text: str) -> None:
+        rows = self._matching(text)
         self._table.styles.height = max(1, min(len(rows), MOST))
         self._table.cursor = 0
         self._table.show(rows or [[(f"nothing is called {visible(text)!r}", "error")]])
@@ -76,7 +76,7 @@ class Name(NamedTuple):
 
 
 class Find(ModalScreen[str | None]):
-    """The name that was taken, or None."""
+    """Asks for one of many names; None when cancelled."""
 
     DEFAULT_CSS = """
     Find { align: center middle; }
@@ -90,9 +90,9 @@ class Find(ModalScreen[str | None]):
         self._found: list[Name] = list(names)
 
     def compose(self) -> ComposeResult:
-        yield ChoiceBox(self.question, "a part of the name", "Enter: this one  Esc: back", self._fitting, self._take)
+        yield ChoiceBox(self.question, "a part of the name", "Enter: this one  Esc: back", self._matching, self._take)
 
-    def _fitting(self, text: str) -> list[list[Cell]]:
+    def _matching(self, text: str) -> list[list[Cell]]:
         wanted = text.lower().replace(" ", "_")
         named = [each for each in self.names if wanted in each.name.lower()]
         self._found = named or [each for each in self.names if text.lower() in each.words.lower()]
@@ -105,7 +105,7 @@ class Find(ModalScreen[str | None]):
 
 
 class Ask(ModalScreen[str | None]):
-    """One line of text; None when given up."""
+    """Asks for a line of text; None when cancelled."""
 
     DEFAULT_CSS = """
     Ask { align: center middle; }
@@ -128,7 +128,7 @@ class Ask(ModalScreen[str | None]):
 
 
 class Choose(ModalScreen[list[str] | None]):
-    """Some of several names: Space takes or leaves one, Enter is done."""
+    """Asks for some of several names: Space selects one or not, Enter is done; None when cancelled."""
 
     DEFAULT_CSS = """
     Choose { align: center middle; }
@@ -169,7 +169,7 @@ class Choose(ModalScreen[list[str] | None]):
 
 
 class Pick(ModalScreen[int | None]):
-    """One of several lines; its position, or None."""
+    """Asks for one of several lines: its position; None when cancelled."""
 
     DEFAULT_CSS = """
     Pick { align: center middle; }
@@ -197,7 +197,7 @@ class Pick(ModalScreen[int | None]):
 
 
 class Confirm(ModalScreen[bool]):
-    """y or n."""
+    """Asks a question to be answered with y or n."""
 
     DEFAULT_CSS = """
     Confirm { align: center middle; }
@@ -220,7 +220,7 @@ class Confirm(ModalScreen[bool]):
 
 
 class Write(ModalScreen[str | None]):
-    """A text of many lines; Ctrl-S is done, Esc gives up. `fault` is shown below the text."""
+    """Asks for a text of many lines: Ctrl-S is done; None when cancelled. `fault`: shown below the text."""
 
     DEFAULT_CSS = """
     Write { align: center middle; }
@@ -247,7 +247,7 @@ class Write(ModalScreen[str | None]):
 
 
 class Pages(ModalScreen[None]):
-    """Text to be read; its keys scroll, Esc closes it. The text must be safe."""
+    """Shows a text, which must be `safe.visible`."""
 
     DEFAULT_CSS = """
     Pages { align: center middle; }

@@ -1,7 +1,6 @@
-"""A text in the person's own editor, with the terminal given to it meanwhile; in a box of the screen where there is none.
+"""Edit a text in the user's editor, which gets the terminal, or in a box of the screen where there is none.
 
-The file is for its owner alone and is removed. A text that is refused comes back with the reason on top, and what was
-written is still there.
+The file is readable by its owner only, and is removed. A text that is refused is edited again, with the reason on top.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from textual.app import App, SuspendNotSupported
 
@@ -33,8 +33,8 @@ def editor() -> list[str]:
 def edit(
     app: App[None], question: str, text: str, take: Callable[[str], str], *, remarks: str = "", done: Callable[[], None]
 ) -> None:
-    """Let a person edit `text`. `take` gets what was written and gives back what is wrong with it, "" if nothing is: then
-    `done` is called. `remarks` stand on top as comments. Nothing is taken when nothing was changed."""
+    """Edit `text`. `take(text)` gets the new text, if it was changed, and returns what is wrong with it; if that is "", `done`
+    is called. `remarks`: comments on top of the text."""
     _round(app, question, text, text, take, remarks, "", done)
 
 
@@ -42,29 +42,29 @@ def _round(
     app: App[None], question: str, first: str, text: str, take: Callable[[str], str], remarks: str, fault: str,
     done: Callable[[], None],
 ) -> None:  # fmt: skip
-    def written(said: str | None) -> None:
-        if said is None or (said == first and not fault):
+    def written(edited: str | None) -> None:
+        if edited is None or (edited == first and not fault):
             app.notify("Nothing was changed.", timeout=2)
             return
-        wrong = take(said)
-        if wrong:
-            _round(app, question, first, said, take, remarks, wrong, done)
+        refusal = take(edited)
+        if refusal:
+            _round(app, question, first, edited, take, remarks, refusal, done)
         else:
             done()
 
     try:
         with app.suspend():
-            said, broken = _in_editor(_commented(remarks, fault) + text)
+            edited = _in_editor(_commented(remarks, fault) + text)
         app.refresh(layout=True)
     except SuspendNotSupported:  # a browser, or no terminal at all
         app.notify("There is no terminal here for an editor of your own: the text is edited in this box.", timeout=5)
         app.push_screen(Write(question, text, fault), written)
         return
-    if broken:
-        app.notify(broken, severity="error", timeout=6)
+    if edited.fault:
+        app.notify(edited.fault, severity="error", timeout=6)
         app.push_screen(Write(question, text, fault), written)
         return
-    plain = _uncommented(said)
+    plain = _uncommented(edited.text)
     written(None if fault and plain == text else plain)
 
 
@@ -83,8 +83,15 @@ def _uncommented(text: str) -> str:
     return "".join(lines)
 
 
-def _in_editor(text: str) -> tuple[str, str]:
-    """(what was written, why there was no editor)"""
+class Edited(NamedTuple):
+    """The text from the editor, and why there was no editor, or ""."""
+
+    text: str
+    fault: str = ""
+
+
+def _in_editor(text: str) -> Edited:
+    """Run the editor."""
     command = editor()
     handle, name = tempfile.mkstemp(prefix="barnabas-", suffix=".yaml")
     path = Path(name)
@@ -94,9 +101,9 @@ def _in_editor(text: str) -> tuple[str, str]:
         try:
             code = subprocess.run([*command, name], check=False).returncode
         except OSError as error:
-            return text, f"the editor {visible(command[0])!r} cannot be started: {error.strerror}; set $EDITOR"
+            return Edited(text, f"the editor {visible(command[0])!r} cannot be started: {error.strerror}; set $EDITOR")
         if code:
-            return text, f"the editor ended with code {code}: nothing was taken"
-        return path.read_text("utf-8", "replace"), ""
+            return Edited(text, f"the editor ended with code {code}: nothing was taken")
+        return Edited(path.read_text("utf-8", "replace"))
     finally:
         path.unlink(missing_ok=True)

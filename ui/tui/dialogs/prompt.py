@@ -13,9 +13,8 @@ from ....decoder.filter import FilterError
 from ...safe import fit, visible
 from ..application import Application, AppScreen, application
 from ..keys import KEYS, Key, shown
-from ..model.columns import Cell
 from ..model.filter_terms import resolve_filter
-from ..widgets.palette import THEMES
+from ..widgets.palette import THEMES, Cell
 from .dialogs import ChoiceBox
 
 
@@ -75,7 +74,7 @@ COMMANDS: tuple[Command, ...] = (
 
 
 class Prompt(ModalScreen[None]):
-    """Type a part of a name; Enter does the first that fits."""
+    """Asks for a part of a name, and runs what is chosen."""
 
     DEFAULT_CSS = """
     Prompt { align: center top; }
@@ -92,9 +91,9 @@ class Prompt(ModalScreen[None]):
         self._found: list[Command | Key] = []
 
     def compose(self) -> ComposeResult:
-        yield ChoiceBox("Do", "a part of a name, or: filter err", "Enter: do it  Esc: back", self._fitting, self._take)
+        yield ChoiceBox("Do", "a part of a name, or: filter err", "Enter: do it  Esc: back", self._matching, self._take)
 
-    def _fitting(self, text: str) -> list[list[Cell]]:
+    def _matching(self, text: str) -> list[list[Cell]]:
         word, _, rest = text.strip().partition(" ")
         wanted = text.lower().split()
         self._found = list[Command | Key](

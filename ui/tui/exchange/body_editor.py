@@ -33,7 +33,7 @@ from ....decoder.schema import facts
 from ....errors import BarnabasError
 from ...safe import visible
 from ..widgets.field_tree import Field, FieldTree, Tree, headline
-from ..widgets.palette import DARK, Palette
+from ..widgets.palette import DARK, Cell, Palette
 
 RANGES: dict[str, tuple[int, int]] = {
     **{f"int{bits}": (-(1 << bits - 1), (1 << bits - 1) - 1) for bits in (8, 16, 32, 64)},
@@ -251,7 +251,7 @@ class _Builder:
         line.below = len(inside)
         line.value, line.role = headline(inside, depth + 1)
 
-    def _scalar(self, field: FieldPlan, value: Any) -> tuple[str, str]:
+    def _scalar(self, field: FieldPlan, value: Any) -> Cell:
         if value is None:
             return "null", "muted"
         if masked(value):

@@ -1,4 +1,4 @@
-"""Two exchanges side by side, field by field: what differs stands out, what differs anyway is dimmed."""
+"""Two exchanges side by side, field by field. Differences are highlighted; those between any two runs are dimmed."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from ...safe import fit, visible
 from ...times import clock
 from ..application import AppScreen
 from ..keys import bar_words, bindings
-from ..model.columns import Cell, api, client_name, duration, result
+from ..model.columns import api, client_name, duration, result
 from ..widgets.line_list import LineList
+from ..widgets.palette import Cell, Role
 from ..widgets.styled import Bar, KeyBar, TitleLine
 
 _WIDE = 100
-"""From this width on the values get more room than the names."""
+"""Cells from which on the values get more room than the names."""
 
 
 class PairLines:
@@ -33,7 +34,7 @@ class PairLines:
     def state(self, position: int, width: int) -> object:
         return self.pairs[position], width
 
-    def tint(self, position: int) -> str:
+    def tint(self, position: int) -> Role:
         return ""
 
     def cells(self, position: int, width: int, chosen: bool) -> list[Cell]:
@@ -41,10 +42,10 @@ class PairLines:
         if isinstance(pair, str):
             return [(pair, "title")]
         name, value = widths(width)
-        role = "" if pair.same else "muted" if pair.volatile else "error"
+        role: Role = "" if pair.same else "muted" if pair.volatile else "error"
         mark = " " if pair.same else "~" if pair.volatile else "!"
         path = visible(pair.path)
-        # The end of a path tells more than its beginning.
+        # The end of a path matters more than its beginning.
         short = path if len(path) <= name else "…" + path[len(path) - name + 1 :]
         return [
             (f"{mark} ", role), (fit(short, name) + " ", "muted" if pair.same or pair.volatile else "name"),
@@ -66,7 +67,7 @@ class PairList(LineList):
         return self.source.pairs
 
     def show(self, found: list[Pair | str]) -> None:
-        """Other fields."""
+        """Show other fields."""
         self.source.pairs = found
         self.restart()
 
@@ -122,14 +123,14 @@ class CompareScreen(AppScreen[None]):
             differing = [pair for pair in found if not pair.same]
             real = sum(not pair.volatile for pair in differing)
             if not found:
-                said = "none on either side"
+                text = "none on either side"
             elif not differing:
-                said = f"all {len(found):,} fields are the same"
+                text = f"all {len(found):,} fields are the same"
             else:
-                said = f"{real:,} of {len(found):,} fields differ"
+                text = f"{real:,} of {len(found):,} fields differ"
                 if real < len(differing):
-                    said += f", and {len(differing) - real:,} that differ anyway (~)"
-            lines += [f"{name}: {said}", *(found if self.everything else differing)]
+                    text += f", and {len(differing) - real:,} that differ anyway (~)"
+            lines += [f"{name}: {text}", *(found if self.everything else differing)]
         self.list.show(lines)
         self.list.move_to(1 if len(lines) > 1 else 0)
         self.headline.show([(" COMPARE ", "label"), *_named(self.a), ("   with  ", "muted"), *_named(self.b)])
@@ -148,12 +149,12 @@ class CompareScreen(AppScreen[None]):
         self._about()
 
     def _about(self) -> None:
-        """The whole of what does not fit into the line."""
+        """Show the field under the cursor in full."""
         pair = self.list.pairs[self.list.cursor] if self.list.cursor < len(self.list.pairs) else ""
         if isinstance(pair, str):
             self.about.show([])
             return
-        role = "" if pair.same else "muted" if pair.volatile else "error"
+        role: Role = "" if pair.same else "muted" if pair.volatile else "error"
         cells: list[Cell] = [(f" {visible(pair.path)}  ", "name"), (visible(pair.a), role)]
         if not pair.same:
             cells += [("  |  ", "muted"), (visible(pair.b), role)]
@@ -166,7 +167,7 @@ class CompareScreen(AppScreen[None]):
         self._show()
 
     def action_next(self, step: int) -> None:
-        """To the next difference that means something, around the end."""
+        """Go to the next difference that is not volatile, after the last one to the first."""
         count = len(self.list.pairs)
         for i in range(1, count + 1):
             at = (self.list.cursor + step * i) % count
@@ -192,7 +193,7 @@ def _short(row: Row) -> str:
 
 
 def before_it(capture: Capture, row: Row, most: int = 20_000) -> Row | None:
-    """The exchange before of the same API: of the same client if there is one, else of any."""
+    """The exchange of the same API before `row`, by the same client if there is one, among the last `most` rows."""
     rows = capture.rows()
     other: Row | None = None
     for number in range(row.number - 1, max(row.number - 1 - most, -1), -1):

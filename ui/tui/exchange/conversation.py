@@ -1,5 +1,5 @@
-"""One connection as a dialogue: its requests and responses in the order of time, both directions, with the pauses, and what each
-message is about in a few words: topics, groups, transactions it names, and its error codes.
+"""One connection as a conversation: its requests and responses in order of time, the pauses between them, and a summary of each
+message: the topics, groups and transactions it names, and its error codes.
 """
 
 from __future__ import annotations
@@ -19,24 +19,32 @@ from ...safe import visible
 from ...times import clock
 from ..application import AppScreen
 from ..keys import bar_words, bindings
-from ..model.columns import Cell, api, duration, result, size
+from ..model.columns import api, duration, result, size
 from ..model.rows import RowView, row_finder
 from ..widgets.line_list import LineList
+from ..widgets.palette import Cell, Role
 from ..widgets.styled import Bar, KeyBar
 
 _ENTITIES = frozenset({"topicName", "groupId", "transactionalId"})
 _MOST = 3
-_LOOKED_AT = 64
-"""Names that are looked at; the rest of a long list says nothing new."""
+_MOST_READ = 64
+"""Names and error codes of a message that are read for its summary."""
 
 
-def summarize(message: Message | None) -> tuple[str, str]:
-    """(names, errors), each "" where there are none; safe for the terminal."""
+class Summary(NamedTuple):
+    """Names and errors of a message, each "" where there are none; safe for the terminal."""
+
+    names: str = ""
+    errors: str = ""
+
+
+def summarize(message: Message | None) -> Summary:
+    """What a message is about."""
     if message is None:
-        return "", ""
-    names = list(dict.fromkeys(islice(_names(message.plan.root, message.values), _LOOKED_AT)))
-    codes = list(dict.fromkeys(facts.error_name(code) for _, code in islice(message.errors(), _LOOKED_AT)))
-    return visible(_few(names)), visible(_few(codes))
+        return Summary()
+    names = list(dict.fromkeys(islice(_names(message.plan.root, message.values), _MOST_READ)))
+    codes = list(dict.fromkeys(facts.error_name(code) for _, code in islice(message.errors(), _MOST_READ)))
+    return Summary(visible(_few(names)), visible(_few(codes)))
 
 
 def _few(words: list[str]) -> str:
@@ -56,11 +64,11 @@ def _names(of: StructPlan, values: tuple[Any, ...]) -> Iterator[str]:
 
 
 AROUND = 2000
-"""Exchanges that are shown on either side of the one that it was opened from."""
+"""Exchanges of the connection that are shown before and after the one it was opened from."""
 _DECODED = 1 << 16
-"""Frames of up to so many bytes are decoded for a line."""
+"""Bytes of the largest frame that is decoded for its summary."""
 _PAUSE_NS = 100_000_000
-"""From here on a pause stands out."""
+"""The shortest pause that is highlighted."""
 
 
 class Line(NamedTuple):
@@ -73,7 +81,7 @@ class Line(NamedTuple):
 
 
 def lines_of(rows: list[Row]) -> list[Line]:
-    """The frames of exchanges in the order of time."""
+    """The frames of exchanges in order of time."""
     found: list[tuple[int, int, bool]] = []
     for row in rows:
         if row.state != "orphan":
@@ -92,12 +100,12 @@ def lines_of(rows: list[Row]) -> list[Line]:
 
 
 class FrameLines:
-    """The frames; what a frame is about is read when its line is shown."""
+    """The frames. A frame is read when its line is drawn."""
 
     def __init__(self, capture: Capture):
         self.capture = capture
         self.lines: list[Line] = []
-        self._summaries: dict[tuple[int, bool, str], tuple[str, str]] = {}
+        self._summaries: dict[tuple[int, bool, str], Summary] = {}
 
     def count(self) -> int:
         return len(self.lines)
@@ -109,7 +117,7 @@ class FrameLines:
     def state(self, position: int, width: int) -> object:
         return self.lines[position], self.row(position)
 
-    def tint(self, position: int) -> str:
+    def tint(self, position: int) -> Role:
         return ""
 
     def cells(self, position: int, width: int, chosen: bool) -> list[Cell]:
@@ -144,10 +152,10 @@ class FrameLines:
             ]
         return cells
 
-    def _summary(self, line: Line, row: Row) -> tuple[str, str]:
+    def _summary(self, line: Line, row: Row) -> Summary:
         octets = row.response_size if line.response else row.request_size
         if octets is None or octets > _DECODED or row.undecoded:
-            return "", ""
+            return Summary()
         key = line.number, line.response, row.state
         found = self._summaries.get(key)
         if found is None:
@@ -173,7 +181,7 @@ class FrameList(LineList):
         return self.source.lines
 
     def show(self, lines: list[Line]) -> None:
-        """Other lines; the cursor stays on its frame."""
+        """Show other lines; the cursor stays on its frame."""
         here = self.lines[self.cursor] if self.cursor < len(self.lines) else None
         self.source.lines = lines
         self._drawn.clear()
@@ -231,13 +239,12 @@ class ConversationScreen(AppScreen[None]):
             self._show()
 
     def capture_grew(self) -> None:
-        """A live recording has more."""
         if self._enough() and not self.view.searching and not self._waiting():
             return
         self._searching.resume()
 
     def _waiting(self) -> bool:
-        """Whether a request that is shown had no answer when it was last looked at."""
+        """Whether one of the last requests that are shown has no response."""
         answered = {line.number for line in self.list.lines if line.response}
         return any(line.number not in answered for line in self.list.lines[-64:])
 
@@ -280,7 +287,7 @@ class ConversationScreen(AppScreen[None]):
             self.barnabas.open_exchange(self.view, position)
 
     def action_error(self) -> None:
-        """To the next response with an error code, around the end."""
+        """Go to the next response with an error code, after the last one to the first."""
         count = len(self.list.lines)
         for i in range(1, count + 1):
             at = (self.list.cursor + i) % count
@@ -290,6 +297,6 @@ class ConversationScreen(AppScreen[None]):
         self.notify("No error code on this connection.", timeout=2)
 
     def action_filter(self) -> None:
-        """The same connection in the list of exchanges."""
+        """Show the connection in the list of exchanges."""
         number = self.list.lines[self.list.cursor].number if self.list.lines else self.start.number
         self.barnabas.show_exchanges(f"conn == {self.connection}", number)

@@ -19,6 +19,7 @@ from ..dialogs.dialogs import Pick
 from ..model.columns import Column
 from ..model.filter_terms import cell_term
 from ..widgets.field_tree import Field
+from ..widgets.palette import Cell
 
 SHOWN = 60
 """Characters of a text in the list to choose from."""
@@ -67,7 +68,7 @@ def copy_one(app: App[Any], formats: list[CopyFormat]) -> None:
         if position is not None:
             copy(app, formats[position])
 
-    lines = []
+    lines: list[list[Cell]] = []
     for form in formats:
         preview = form.text if isinstance(form.text, str) else ""
         lines.append([(fit(form.name, 26), "name"), (fit(visible(preview), min(len(preview), SHOWN)), "muted")])

@@ -1,12 +1,12 @@
-"""The detail screen: one exchange, its request and its response as field trees, and the bytes; why it went as it did, and the
-exchanges that belong to it: what was tried again, what stands before and behind it on its connection.
+"""The detail screen: the request and the response of one exchange as field trees, and their bytes; an explanation of its error and
+API; and related exchanges, such as retries.
 """
 
 from __future__ import annotations
 
 import json
 import textwrap
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from rich.text import Text
 from textual.app import ComposeResult
@@ -24,31 +24,38 @@ from ...times import clock
 from ..application import AppScreen
 from ..dialogs.dialogs import Ask, Pages, Pick
 from ..keys import bar_words, bindings
-from ..model.columns import Cell, api, client_name, duration, result
+from ..model.columns import api, client_name, duration, result
 from ..model.filter_terms import api_term, combine, field_term
 from ..model.rows import RowView, notes_on, row_summary
 from ..widgets.field_tree import FieldTree, Tree, field_at
 from ..widgets.hex_view import HexView
-from ..widgets.palette import Palette
+from ..widgets.palette import Cell, Palette
 from ..widgets.styled import Bar, KeyBar
 from . import actions
 from .fields import request_tree, response_tree
 
 AROUND = 3000
-"""Rows that are looked at on either side."""
+"""Rows before and after an exchange among which related ones are searched."""
 _API_VERSIONS = facts.api_key("ApiVersions")
 
 
-def related(capture: Capture, row: Row) -> list[tuple[str, int]]:
-    """(what it is, row number), the most telling first."""
+class Related(NamedTuple):
+    """A related exchange: how it is related, and its row number."""
+
+    relation: str
+    number: int
+
+
+def related(capture: Capture, row: Row) -> list[Related]:
+    """Exchanges that are related to a row, the most important first."""
     rows = capture.rows()
     before = rows[max(row.number - AROUND, 0) : row.number]
     behind = rows[row.number + 1 : row.number + 1 + AROUND]
-    found: list[tuple[str, int]] = []
+    found: list[Related] = []
 
     def add(what: str, row_found: Row | None) -> None:
-        if row_found is not None and row_found.number not in (number for _, number in found):
-            found.append((what, row_found.number))
+        if row_found is not None and row_found.number not in (each.number for each in found):
+            found.append(Related(what, row_found.number))
 
     same = [r for r in behind if r.api_key == row.api_key and r.client_id == row.client_id]
     later = [r for r in same if r.time_ns > row.time_ns]
@@ -95,8 +102,8 @@ def why(exchange: Exchange, palette: Palette, width: int) -> Text:
 
 
 def _codes(exchange: Exchange) -> list[int]:
-    said = exchange.response_message
-    return [code for _, code in said.errors()] if said is not None else []
+    message = exchange.response_message
+    return [code for _, code in message.errors()] if message is not None else []
 
 
 def _error(text: Text, code: int, api: str, palette: Palette, width: int) -> None:
@@ -125,11 +132,11 @@ def _wrapped(text: str, width: int, mark: str = "") -> str:
 
 
 STACKED_BELOW = 100
-"""Columns; narrower than this, the response stands below the request."""
+"""Columns of the screen below which the response stands below the request."""
 
 
 class DetailScreen(AppScreen[int]):
-    """Shows the exchange at a position of a `RowView`; gives back the position it was left at."""
+    """Shows the exchange at a position of a `RowView`. Its result is the position that was shown last."""
 
     DEFAULT_CSS = """
     DetailScreen { layout: vertical; }
@@ -205,9 +212,9 @@ class DetailScreen(AppScreen[int]):
         self.response.show(response, keep_place)
         version = f"v{row.api_version}"
         self.request.border_title = f"Request {version}{request.octets}"
-        said = self.exchange.response_message
-        fallback = said is not None and said.api_version != row.api_version
-        answered = f"v{said.api_version} (fallback)" if fallback and said is not None else version
+        message = self.exchange.response_message
+        fallback = message is not None and message.api_version != row.api_version
+        answered = f"v{message.api_version} (fallback)" if fallback and message is not None else version
         self.response.border_title = f"Response {answered if response.frame else ''}{response.octets}"
         self._headline(row)
         reason = self._reason(row, request, response)
@@ -230,14 +237,14 @@ class DetailScreen(AppScreen[int]):
         self.title_bar.show(left, [(" VALUES SHOWN ", "warning")] if self.values_shown else [])
 
     def _reason(self, row: Row, request: Tree, response: Tree) -> list[Cell]:
-        """Why this exchange needs explaining: what was not understood, the error, what a rule did."""
+        """What is unusual about the exchange: bytes that cannot be decoded, an error, changes by rules."""
         cells: list[Cell] = []
         for side, tree in (("request", request), ("response", response)):
             if tree.fault:
                 word = "" if self.exchange.cut else " undecoded"
                 cells.append((f" ? {side}{word}: {tree.fault} ", "undecoded"))
-        said = self.exchange.response_message
-        errors = list(said.errors()) if said is not None else []
+        message = self.exchange.response_message
+        errors = list(message.errors()) if message is not None else []
         if row.error:
             fact = facts.errors().get(row.error)
             again = "clients may try again" if fact and fact.retriable else "trying again gives the same"
@@ -263,7 +270,7 @@ class DetailScreen(AppScreen[int]):
     # --- panes ---------------------------------------------------------------------------------------------
 
     def choose(self, pane: FieldTree) -> None:
-        """Make a tree the one whose bytes are shown."""
+        """Show the bytes of this tree."""
         self.chosen = pane
         self.request.set_class(pane is self.request, "chosen")
         self.response.set_class(pane is self.response, "chosen")
@@ -287,7 +294,7 @@ class DetailScreen(AppScreen[int]):
         )
 
     def on_hex_view_pointed(self, event: HexView.Pointed) -> None:
-        """From the byte to its field."""
+        """Move the cursor to the field that has this byte."""
         tree = self.chosen
         position = field_at(tree.tree_shown, event.at)
         if position is None:
@@ -318,7 +325,7 @@ class DetailScreen(AppScreen[int]):
         self.toggle_class("hex")
         if not self.has_class("hex") and self.bytes.has_focus:
             self.chosen.focus()
-        # The pane gets its size first, so that the marked bytes come into sight.
+        # After the pane has its size, so that it scrolls to the marked bytes.
         self.call_after_refresh(self._bytes_of, self.chosen)
 
     def action_values(self) -> None:
@@ -326,7 +333,6 @@ class DetailScreen(AppScreen[int]):
         self._show(keep_place=True)
 
     def schemas_loaded(self) -> None:
-        """Values that waited for their schemas can be read now."""
         if self.values_shown:
             self._show(keep_place=True)
 
@@ -338,10 +344,10 @@ class DetailScreen(AppScreen[int]):
             self.notify("This is the first exchange." if step < 0 else "This is the last exchange.", timeout=2)
 
     def action_next_error(self) -> None:
-        """The next field with an error code that is not 0, around the end."""
+        """Go to the next error code, after the last one to the first."""
         tree = self.response
-        said = self.exchange.response_message
-        found = tree.tree_shown.next_error(tree.position, said.errors() if said is not None else ())
+        message = self.exchange.response_message
+        found = tree.tree_shown.next_error(tree.position, message.errors() if message is not None else ())
         if found is None:
             self.notify("No error code in this response.", timeout=2)
             return
@@ -371,16 +377,16 @@ class DetailScreen(AppScreen[int]):
 
         def go(chosen: int | None) -> None:
             if chosen is not None:
-                number = found[chosen][1]
+                number = found[chosen].number
                 if self.view.position(number) is None:
                     self.view = RowView(rows)
                 self.open(self.view.position(number) or 0)
 
-        lines = [[(fit(what, 34), "name"), *row_summary(rows[number])] for what, number in found]
+        lines = [[(fit(each.relation, 34), "name"), *row_summary(rows[each.number])] for each in found]
         self.app.push_screen(Pick(f"Related to #{row.number + 1}", lines), go)
 
     def action_only(self, wanted: int) -> None:
-        """The exchanges that have this field's value, or (0) that have not."""
+        """Show only exchanges with this field's value, or with 0 only those without it."""
         term, row = self._term(), self.row
         if row is None:
             return
@@ -404,7 +410,7 @@ class DetailScreen(AppScreen[int]):
         return field_term("req" if is_request else "resp", field.path, value)
 
     def action_stream(self) -> None:
-        """Its connection alone, with the cursor on it."""
+        """Show only exchanges of its connection, with the cursor on it."""
         if self.row is not None:
             self.barnabas.show_exchanges(f"conn == {self.row.connection}", self.row.number)
 
@@ -412,7 +418,6 @@ class DetailScreen(AppScreen[int]):
         actions.show_conversation(self, self.row)
 
     def action_compare(self) -> None:
-        """With the exchange that was chosen before, else at once with the one before of its API."""
         actions.compare_here(self, self.row)
 
     def action_resend(self) -> None:
@@ -427,7 +432,7 @@ class DetailScreen(AppScreen[int]):
         actions.copy_row(self, self.row, self.values_shown, of_field(self.chosen.current, self._term()))
 
     def action_copy(self, whole: int) -> None:
-        """Put the field's value, or the exchange, into the terminal's clipboard. What is hidden stays hidden."""
+        """Copy the field's value, or the exchange. Hidden values are not copied."""
         field = self.chosen.current
         if whole:
             text = json.dumps(self.exchange.to_dict(bodies=True, values=self.values_shown, schemas=self.barnabas.schemas))
@@ -464,7 +469,6 @@ class DetailScreen(AppScreen[int]):
         self.notify(f"{visible(wanted)!r} is not in this pane.", timeout=2)
 
     def capture_grew(self) -> None:
-        """Something may have been added to a live recording: read this exchange again if its row is another now."""
         row = self.view.row(self.position)
         if row != self.row:
             self.row, self.exchange = row, self.capture.exchange(row)

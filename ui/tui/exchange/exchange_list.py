@@ -13,14 +13,15 @@ from textual.strip import Strip
 from ....captures import Row
 from ...safe import fit
 from ...times import heading
-from ..model.columns import USUAL, Cell, Column, layout
+from ..model.columns import USUAL, Column, layout
 from ..model.rows import RowView
 from ..widgets.line_list import LineList
+from ..widgets.palette import Cell, Role
 from ..widgets.styled import StyledWidget
 
 
 class ColumnTitles(StyledWidget):
-    """The line of column titles above the list; the one under the cursor stands out, and the one sorted by has an arrow."""
+    """The line of column titles above the list. The chosen column is marked; the one that is sorted by has an arrow."""
 
     DEFAULT_CSS = "ColumnTitles { height: 1; }"
 
@@ -56,18 +57,18 @@ class ColumnTitles(StyledWidget):
 
 
 class ExchangeLines:
-    """Rows of a capture: `tint_of(row)` gives the role that a row is tinted with ("" for none), `comment(row)` the comment on a
-    marked one. `cell`: the column under the cursor; -1 while none was chosen."""
+    """Rows of a capture. `tint_of(row)`: the role of the row's background, or ""; `comment(row)`: the comment on a marked row,
+    None for others; `cell`: the chosen column, -1 for none."""
 
     def __init__(self, view: RowView):
         self.view = view
         self.wanted: Sequence[str] = USUAL
         self.cell = -1
-        self.tint_of: Callable[[Row], str] = lambda row: ""
+        self.tint_of: Callable[[Row], Role] = lambda row: ""
         self.comment: Callable[[Row], str | None] = lambda row: None
 
     def columns(self, width: int) -> tuple[tuple[Column, int], ...]:
-        """The columns with their widths, for so many cells beside scroll bar and marker."""
+        """The columns with their widths, `width` cells together, without the scroll bar and the marker."""
         return layout(width + 2, width + 1, self.wanted)
 
     def count(self) -> int:
@@ -77,7 +78,7 @@ class ExchangeLines:
         row = self.view.row(position)
         return row, self.tint_of(row), self.comment(row)
 
-    def tint(self, position: int) -> str:
+    def tint(self, position: int) -> Role:
         return self.tint_of(self.view.row(position))
 
     def cells(self, position: int, width: int, chosen: bool) -> list[Cell]:
@@ -107,12 +108,12 @@ class ExchangeList(LineList):
         self.sorted_by: tuple[str, bool] | None = None
 
     def columns(self) -> tuple[tuple[Column, int], ...]:
-        """The columns with their widths; the list gives one cell to its scroll bar, and one to the marker."""
+        """The columns with their widths, without the cells of the scroll bar and the marker."""
         return self.source.columns(self.app.size.width - 2)
 
     @property
     def column(self) -> Column | None:
-        """The column under the cursor: the result, while none was chosen."""
+        """The chosen column; the last one, the result, while none is chosen."""
         columns = self.columns()
         return columns[min(self.source.cell, len(columns) - 1)][0] if columns else None
 

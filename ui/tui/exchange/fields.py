@@ -40,6 +40,7 @@ from ....decoder.values import SchemaSource, view
 from ...safe import visible
 from ...times import moment
 from ..widgets.field_tree import Field, Tree, headline
+from ..widgets.palette import Cell, Role
 
 if TYPE_CHECKING:
     from ....decoder.codec.present import TopicName
@@ -115,7 +116,7 @@ class RecordField:
     depth: int
     name: str
     value: str = ""
-    role: str = ""
+    role: Role = ""
     span: tuple[int, int] | None = None
     below: int = 0
     folded: bool = False
@@ -177,7 +178,7 @@ def _batch_line(i: int, batch: records.Batch) -> RecordField:
     kind += ["transactional"] * batch.transactional + ["control"] * batch.control
     text = f"offsets {batch.base_offset}..{batch.last_offset}, {batch.record_count} records, {', '.join(kind)}"
     text = f"{text}, crc ok" if batch.crc_ok else f"! CRC BAD, {text}"
-    role = "muted" if batch.crc_ok else "error"
+    role: Role = "muted" if batch.crc_ok else "error"
     return RecordField(
         0, f"batch {i}", text, role, (batch.start, batch.end), hidden=(batch.start + HEADER_SIZE, batch.end)
     )
@@ -208,7 +209,7 @@ def _batch_header(batch: records.Batch) -> Iterator[RecordField]:
     at = batch.start
     yield RecordField(1, "batch header", f"{HEADER_SIZE} bytes", "muted", (at, at + HEADER_SIZE), len(layout), True)
     for name, width, value in layout:
-        role = "error" if name == "crc" and not batch.crc_ok else "number"
+        role: Role = "error" if name == "crc" and not batch.crc_ok else "number"
         yield RecordField(2, name, value, role, (at, at + width))
         at += width
 
@@ -219,7 +220,7 @@ def _message_line(i: int, message: records.Message) -> RecordField:
     text = f"offset {message.offset}, magic {message.magic}{codec}, {crc}"
     # The header ends with the timestamp of magic 1; keys and values are behind it.
     start = message.start + (18 if message.magic == 0 else 26)
-    role = "muted" if message.crc_ok else "error"
+    role: Role = "muted" if message.crc_ok else "error"
     return RecordField(0, f"message {i}", text, role, (message.start, message.end), hidden=(start, message.end))
 
 
@@ -338,7 +339,7 @@ class Builder:
             )
         return self.tree
 
-    def add(self, depth: int, name: str, value: str, role: str = "", **more: Any) -> Field:
+    def add(self, depth: int, name: str, value: str, role: Role = "", **more: Any) -> Field:
         made = Field(depth, name, value, role, **more)
         self.tree.fields.append(made)
         return made
@@ -461,7 +462,7 @@ class Builder:
         inner.values(of.struct, values, depth, path + ".")
         return inner.tree.fields
 
-    def scalar(self, of: FieldPlan, value: Any, path: str) -> tuple[str, str]:
+    def scalar(self, of: FieldPlan, value: Any, path: str) -> Cell:
         kind = type(value)
         if kind is int and not is_error_code(of):
             known = meaning(self.api, of.name, value)

@@ -1,7 +1,7 @@
-"""A recorded request sent again: its fields, to be changed first if need be, and what sending it would do.
+"""Send a recorded request again, with fields changed if need be, and a warning of what that does.
 
-It goes through the proxy, as a client of its own, so that it is seen and recorded as any other. The bytes go as they were
-recorded, with the client id that they have; only what was changed at the screen is different.
+It is sent through the proxy on a connection of its own, so that it is shown and recorded like any other. Its bytes, also the
+client id, are those that were recorded, but for the fields that were changed.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ Address = tuple[str, int]
 
 
 class NotSent(BarnabasError):
-    """It cannot be sent, or no answer came; the text says why and what to do."""
+    """The request cannot be sent, or was not answered. The text says why, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What came of it. `client`: the address it was sent from; `error`: the first error's name, or ""."""
+    """The outcome. `client`: the address it was sent from; `error`: the name of the first error, or ""."""
 
     client: str
     latency_ns: int
@@ -59,7 +59,7 @@ def why_not(exchange: Exchange) -> str:
 
 
 def warning(api_key: int) -> str:
-    """What sending it once more would do; "" for an API that only reads."""
+    """What sending it again does; "" for an API that only reads."""
     name = facts.api_name(api_key)
     if _READS.match(name):
         return ""
@@ -69,7 +69,7 @@ def warning(api_key: int) -> str:
 
 
 def listener(brokers: list[dict[str, Any]], row: Row) -> Address:
-    """Where the proxy listens for the broker that the request went to; its bootstrap address where that is not known."""
+    """The proxy's address for the broker that the request was sent to; its bootstrap address where that is not known."""
     where = {f"{each['broker'][0]}:{each['broker'][1]}": each["listen"] for each in brokers if each["listen"]}
     first = next(each["listen"] for each in brokers if each["bootstrap"])
     host, port = where.get(row.broker, first)
@@ -77,12 +77,12 @@ def listener(brokers: list[dict[str, Any]], row: Row) -> Address:
 
 
 def answered(message: Message) -> bool:
-    """Whether an answer is due."""
+    """Whether brokers answer the request."""
     return not (message.api == "Produce" and message["acks"] == 0)
 
 
 def send(address: Address, message: Message) -> Sent:
-    """Send a request and read its answer. Raises `NotSent`."""
+    """Send a request and read the response. Raises `NotSent`."""
     where = f"{address[0]}:{address[1]}"
     frame = message.encode()
     try:
@@ -98,7 +98,7 @@ def send(address: Address, message: Message) -> Sent:
             connection.sendall(len(frame).to_bytes(4, "big") + frame)
             if not answered(message):
                 connection.shutdown(socket.SHUT_WR)
-                connection.recv(1)  # until the broker has read it and ends the connection
+                connection.recv(1)  # until the broker has read the request and closes the connection
                 return Sent(client, time.monotonic_ns() - began, False)
             size = int.from_bytes(_exactly(connection, 4), "big")
             if not 4 <= size <= MAX_FRAME:
@@ -127,21 +127,22 @@ def _exactly(connection: socket.socket, count: int) -> bytes:
 
 def _error(message: Message, answer: bytes) -> str:
     try:
-        said = decode_response(answer, api_key=message.api_key, api_version=message.api_version)
+        response = decode_response(answer, api_key=message.api_key, api_version=message.api_version)
     except DecodeError as fault:
         if fault.message is None:
             return "the answer cannot be decoded"
-        said = fault.message
-    return next((facts.error_name(code) for _, code in said.errors()), "")
+        response = fault.message
+    return next((facts.error_name(code) for _, code in response.errors()), "")
 
 
-LOOK_SECONDS, LOOKED_FOR = 0.25, 10.0
+SEARCH_EVERY, SEARCH_FOR = 0.25, 10.0
+"""Seconds between two searches for the new exchange, and altogether."""
 _NEWEST = 5000
-"""Rows among which the new exchange is looked for."""
+"""The newest rows among which the new exchange is searched."""
 
 
 class ResendScreen(AppScreen[None]):
-    """The request of a row; what is sent goes through the proxy that is attached to."""
+    """The request of a row, to be changed and sent."""
 
     DEFAULT_CSS = "ResendScreen { layout: vertical; } ResendScreen EditTree { height: 1fr; }"
     BINDINGS: ClassVar[list[BindingType]] = bindings("resend")
@@ -177,8 +178,8 @@ class ResendScreen(AppScreen[None]):
             (" SEND AGAIN ", "label"), (f" #{row.number + 1} {self.message.api} v{self.message.api_version}", "title"),
             (f"  of {visible(row.client_id or row.client)}, {clock(row.time_ns)}", "muted"), (changed, "warning"),
         ])  # fmt: skip
-        said = warning(self.message.api_key)
-        self.about.show([(f" ! {said}" if said else " it only reads", "warning" if said else "muted")])
+        note = warning(self.message.api_key)
+        self.about.show([(f" ! {note}" if note else " it only reads", "warning" if note else "muted")])
 
     def on_edit_tree_changed(self, event: EditTree.Changed) -> None:
         self.edits[event.path] = event.value
@@ -206,11 +207,11 @@ class ResendScreen(AppScreen[None]):
         )  # fmt: skip
 
     def action_send(self) -> None:
-        said = warning(self.message.api_key)
-        if not said:
+        note = warning(self.message.api_key)
+        if not note:
             self._send()
             return
-        self.app.push_screen(Confirm(f"{said}. Send it?"), lambda yes: self._send() if yes else None)
+        self.app.push_screen(Confirm(f"{note}. Send it?"), lambda yes: self._send() if yes else None)
 
     def _send(self) -> None:
         try:
@@ -234,7 +235,7 @@ class ResendScreen(AppScreen[None]):
 
 
 def resend(screen: AppScreen[Any], row: Row, exchange: Exchange) -> None:
-    """Show what would be sent, or say why it cannot be."""
+    """Show the request before it is sent, or say why it cannot be."""
     session = screen.session
     message = exchange.request_message
     reason = why_not(exchange)
@@ -258,10 +259,10 @@ def _done(screen: AppScreen[Any], row: Row, done: Sent) -> None:
     text = f"#{row.number + 1} sent again from {done.client}: {outcome}, {duration(done.latency_ns)}"
     screen.session.add_to_log(text)
     screen.notify(text, timeout=4, markup=False)
-    until = monotonic() + LOOKED_FOR
+    until = monotonic() + SEARCH_FOR
 
     def look() -> None:
-        """The new exchange, as soon as the recording has it."""
+        """Report the new exchange as soon as the recording has it."""
         rows = screen.session.capture.rows()
         for number in range(len(rows) - 1, max(len(rows) - 1 - _NEWEST, -1), -1):
             if rows[number].client == done.client:
@@ -269,6 +270,6 @@ def _done(screen: AppScreen[Any], row: Row, done: Sent) -> None:
                 screen.session.add_to_log(f"#{row.number + 1} sent again is #{number + 1}")
                 return
         if monotonic() < until:
-            screen.app.set_timer(LOOK_SECONDS, look)
+            screen.app.set_timer(SEARCH_EVERY, look)
 
     look()

@@ -1,7 +1,4 @@
-"""What one exchange looks like in one line: the columns, their widths, and the text of each cell.
-
-Used by the exchange list, by the plain lines and by the line about the exchange under the cursor.
-"""
+"""The columns of an exchange in one line, for the exchange list and for plain lines: their widths, and the text of each cell."""
 
 from __future__ import annotations
 
@@ -13,15 +10,13 @@ from ....captures import Row
 from ....decoder.schema import facts
 from ...safe import visible
 from ...times import clock
-
-Cell = tuple[str, str]
-"""Text (safe to print) and the role of its style in the `Palette`."""
+from ..widgets.palette import Cell
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column. ``from_width``: the narrowest list that shows it. ``width`` 0: whatever is left.
-    ``optional``: only for those who choose it; ``field``: what filters call it."""
+    """One column. `width`: in cells, 0 for what the others leave; `cell(number, row)`; `from_width`: the narrowest list that
+    shows it; `optional`: shown only where it is chosen; `field`: its name in filters."""
 
     title: str
     width: int
@@ -69,7 +64,7 @@ def api(row: Row) -> str:
 
 
 def result(row: Row) -> Cell:
-    """How it ended, with a glyph and a word: the colour only repeats them."""
+    """How it ended: a glyph and a word, so that nothing rests on the colour."""
     if row.undecoded:
         return "? undecoded", "undecoded"
     if row.error:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from textual.app import App
 
 from ...safe import visible
+from ..widgets.palette import Cell
 
 if TYPE_CHECKING:
     from ....proxy.control import Control
@@ -212,7 +213,7 @@ class HeldQueue:
                 self._control.remove_intercept(number)
 
 
-def held_cells(queue: HeldQueue) -> list[tuple[str, str]]:
+def held_cells(queue: HeldQueue) -> list[Cell]:
     """For the header: how many frames are held."""
     if not len(queue):
         return [("  intercept ON", "waiting")] if queue.intercepts else []

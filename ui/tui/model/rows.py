@@ -1,11 +1,11 @@
-"""Which of a capture's rows the list shows, in which order, and what of a row is shown in one line.
+"""Which of a capture's rows a list shows, in which order, and a row in one line.
 
-Only row numbers are kept (8 bytes each), and only while there is a search or an order. A search begins where the cursor
-is and goes both ways, in slices of a few milliseconds, so that the first hits are there at once and keys are answered
-while a million rows are looked at. What compiles filters is loaded when there is one: the first screen needs none.
+Only row numbers are kept (8 bytes each), and only while there is a search or an order. A search begins at the cursor and
+goes both ways, in slices of a few milliseconds, so that the first matches are there at once and keys are answered while a
+million rows are searched. The filter compiler is imported with the first filter.
 
-Orders come from columns of the index: no row is made. With numpy ten million rows take a second or two; without it rows are
-compared one by one (`SORTS`).
+Rows are sorted by columns of the index. With numpy ten million rows take a second or two; without it each row is read
+(`SORTS`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from ....decoder import Exchange
 from ....decoder.schema import facts
 from ...safe import fit, visible
 from ...times import clock, zone
-from .columns import Cell, api, client_name, duration, result, sizes
+from ..widgets.palette import Cell, Role
+from .columns import api, client_name, duration, result, sizes
 
 if TYPE_CHECKING:
     from ....captures.recording.index import Index
@@ -31,11 +32,11 @@ RowFinder = Callable[[int, int], Iterable[int]]
 SortKey = Callable[[Row], object]
 _FIRST, _MOST = 256, 1 << 18
 _SLICE = 0.008
-"""Seconds that one call of a search should take."""
+"""Seconds that one call of a `RowFinder` should take."""
 
 
 class RowView:
-    """A growing list of rows seen through an optional search; positions count within what is shown."""
+    """The rows of a capture that a search finds, or all. Positions count the rows that are shown."""
 
     def __init__(self, rows: Sequence[Row], numbers: Iterable[int] | None = None):
         """`numbers`: show these rows and no others."""
@@ -82,7 +83,7 @@ class RowView:
             return 0
         while self.searching:
             began = perf_counter()
-            # What is behind the cursor is seen first; but a long list must not keep the other side waiting.
+            # Rows after the cursor are on the screen first, but those before it must not wait for a long list.
             if self.high < len(self.rows) and (self.low == 0 or len(self._behind) < 200 or self._window % 2):
                 stop = min(self.high + self._window, len(self.rows))
                 self._behind.extend(find(self.high, stop))
@@ -104,7 +105,7 @@ class RowView:
     # --- order ---------------------------------------------------------------------------------------------
 
     def sort(self, key: SortKey | None, descending: bool = False) -> None:
-        """Put what is shown now in an order; None: as in the capture. What is found later is not among it."""
+        """Sort the rows that are shown now; None: as in the capture. Rows that are found later are not among them."""
         rows = self.rows
         self.put(None)
         if key is not None:
@@ -204,7 +205,7 @@ def row_summary(row: Row) -> list[Cell]:
 
 
 def notes_on(exchange: Exchange) -> list[str]:
-    """What rules have noted on either leg."""
+    """Notes of rules on the client's and on the broker's side."""
     return [note for notes in exchange.marks.every_notes() for note in notes]
 
 
@@ -233,7 +234,7 @@ def sort(view: RowView, capture: Capture, by: tuple[str, bool] | None) -> None:
 
 
 def _keys(capture: Capture, title: str) -> Any:
-    """A number for each row of the capture; rows are in the order of their numbers."""
+    """A sort key for each row of the capture, as a numpy array of integers."""
     import numpy
 
     parts = []
@@ -267,7 +268,7 @@ def _numbers(title: str, a: Any) -> Any:
 
 
 def _state_ranks() -> Any:
-    """States are ordered by their names."""
+    """The rank of each state among their names, by its number in the index."""
     import numpy
 
     from ....captures.recording.index import STATE_MASK, STATES
@@ -279,7 +280,7 @@ def _state_ranks() -> Any:
 
 
 def _texts(title: str, index: Index, a: Any) -> tuple[list[str], Any]:
-    """The texts that stand in a column, and which of them each row has."""
+    """The texts of a column, and the index of each row's text among them."""
     import numpy
 
     connections, which = numpy.unique(a["connection"], return_inverse=True)
@@ -322,13 +323,13 @@ def is_slow(text: str) -> bool:
 
 
 class RowTints:
-    """Roles of rows by filters, the first that fits; what was decided is remembered."""
+    """The role that a row is drawn in: that of the first filter that selects it. Results are cached."""
 
-    def __init__(self, capture: Capture, rules: Iterable[tuple[str, str]]):
+    def __init__(self, capture: Capture, rules: Iterable[tuple[str, Role]]):
         self._rules = [(row_finder(capture, text), role) for text, role in rules]
-        self._known: dict[Row, str] = {}
+        self._known: dict[Row, Role] = {}
 
-    def __call__(self, row: Row) -> str:
+    def __call__(self, row: Row) -> Role:
         if not self._rules:
             return ""
         known = self._known.get(row)
@@ -338,8 +339,8 @@ class RowTints:
             known = self._known[row] = self._decide(row)
         return known
 
-    def _decide(self, row: Row) -> str:
+    def _decide(self, row: Row) -> Role:
         return next((role for find, role in self._rules if any(True for _ in find(row.number, row.number + 1))), "")
 
 
-RowTint = Callable[[Row], str]
+RowTint = Callable[[Row], Role]

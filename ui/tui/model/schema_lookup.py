@@ -1,6 +1,6 @@
-"""Schemas of a registry for the screen: asked for in a thread, as an answer may take seconds and keys must be heard.
+"""Schemas of a registry for the screen, asked for in a thread: an answer may take seconds.
 
-Until an answer is there a value says that it is waited for; then the screen is told, and shows the value again.
+Until it is there, values that need the schema say that it is being asked for; then they are drawn again.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from queue import SimpleQueue
 from ....decoder.values import Schema, SchemaError, SchemaSource
 
 AGAIN_SECONDS = 30.0
-"""After which a schema that could not be had is asked for again."""
+"""Seconds after which a schema that could not be loaded is asked for again."""
 
 
 class BackgroundSchemas:
-    """A `SchemaSource` that never waits for `source`, unless what is asked for is a topic's: those come from files.
-    `came()` is called in the thread when nothing is waited for any more. `source` is used in that thread, too."""
+    """A `SchemaSource` that does not wait for schemas by id of `source`. Those by topic come from files, so they are read at
+    once. `source` is used in the thread, which calls `loaded()` when no schema is waited for any more."""
 
-    def __init__(self, source: SchemaSource, came: Callable[[], object]):
-        self._source, self._came = source, came
+    def __init__(self, source: SchemaSource, loaded: Callable[[], object]):
+        self._source, self._loaded = source, loaded
         self._known: dict[int, Schema | None] = {}
         self._faults: dict[int, tuple[float, SchemaError]] = {}
         self._asked: SimpleQueue[int] = SimpleQueue()
@@ -29,11 +29,11 @@ class BackgroundSchemas:
         self._thread: threading.Thread | None = None
 
     def for_topic(self, topic: str | None, is_key: bool) -> Schema | None:
-        """What the source has for a topic."""
+        """The schema of a topic's keys or values."""
         return self._source.for_topic(topic, is_key)
 
     def schema(self, schema_id: int) -> Schema | None:
-        """The schema; SchemaError while it is being asked for, and when it could not be had."""
+        """The schema. Raises SchemaError while it is being asked for, and if it cannot be loaded."""
         if schema_id in self._known:
             return self._known[schema_id]
         until, fault = self._faults.get(schema_id, (0.0, SchemaError("")))
@@ -52,9 +52,9 @@ class BackgroundSchemas:
             wanted = self._asked.get()
             try:
                 self._known[wanted] = self._source.schema(wanted)
-            except Exception as error:  # whatever a source does: the thread goes on, and the screen says it
+            except Exception as error:  # sources are not ours: the screen shows the fault, and the thread goes on
                 fault = error if isinstance(error, SchemaError) else SchemaError(f"schema {wanted}: {error}")
                 self._faults[wanted] = time.monotonic() + AGAIN_SECONDS, fault
             self._waiting.discard(wanted)
             if not self._waiting:
-                self._came()
+                self._loaded()

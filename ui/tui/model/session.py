@@ -1,7 +1,7 @@
 """What all screens show: the capture, the proxy it comes from, the log, marks, statistics and the analysis.
 
-Marks and comments on exchanges are in a small JSON file beside the capture. There an exchange is known by its connection,
-correlation id and time, which stay the same when an index is made anew.
+Marks and comments are in a small JSON file beside the capture. It names exchanges by connection, correlation id and time,
+which stay the same when the index is rebuilt.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Marks:
         self.path = capture / "marks.json" if capture.is_dir() else capture.with_name(capture.name + ".marks.json")
         self._by_id: dict[str, str] = {}
         self.fault = ""
-        """Why marks are not kept, or ""."""
+        """Why marks are not saved, or ""."""
         try:
             found = json.loads(self.path.read_text("utf-8"))
             self._by_id = {str(k): str(v) for k, v in found.items()} if isinstance(found, dict) else {}
@@ -52,7 +52,7 @@ class Marks:
         return self._by_id.get(self._id(row)) if self._by_id else None
 
     def set(self, row: Row, comment: str | None) -> None:
-        """Mark it, or (None) take its mark away; written at once. A file that could not be read is left alone."""
+        """Mark an exchange, or with None remove its mark, and write the file. A file that could not be read is not touched."""
         if comment is None:
             self._by_id.pop(self._id(row), None)
         else:
@@ -84,9 +84,9 @@ class LogLine(NamedTuple):
 
 
 class Session:
-    """`title`: what is looked at. `live`: there will be more rows. `grows`: because it is being
-    written, not because it is still being read. `status()`: a short line about the proxy. `control`:
-    its control API, None for a file. `allow_edit`: traffic may be changed."""
+    """`title`: the name of what is shown. `live`: there will be more rows, and with `grows` because the capture is being
+    written, not because it is still being read. `status()`: a short line about the proxy. `control`: its control API,
+    None for a file. `allow_edit`: traffic may be changed."""
 
     def __init__(
         self,
@@ -106,14 +106,13 @@ class Session:
         self.logged = 0
         self.marks = Marks(capture.path)
         self.chosen: Row | None = None
-        """The exchange that another one is to be compared with."""
+        """The exchange to be compared with the next one."""
         self.held = HeldQueue(control)
-        """Frames that wait in the proxy for a decision."""
         self._statistics: CaptureStatistics | None = None
         self._analysis: Analysis | None = None
 
     def add_to_log(self, text: str, warning: bool = False) -> None:
-        """A line for the log."""
+        """Add a line to the log."""
         self.log.append(LogLine(time.time_ns(), visible(text), warning))
         self.logged += 1
 

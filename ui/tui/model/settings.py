@@ -18,13 +18,13 @@ from __future__ import annotations
 
 import os
 import tomllib
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from ....errors import BarnabasError
 from ..keys import KeyConflict, keymap
-from ..widgets.palette import THEMES, Palette
+from ..widgets.palette import THEMES, Role
 
 
 class BadSettings(BarnabasError, ValueError):
@@ -33,13 +33,13 @@ class BadSettings(BarnabasError, ValueError):
 
 @dataclass(frozen=True)
 class Settings:
-    """`keys`: Textual's keymap; `theme`: a name of `THEMES` or ""; `colours`: (filter, role); `path`: the file."""
+    """`keys`: Textual's keymap; `theme`: a name of `THEMES` or ""; `colours`: (filter, role)."""
 
     keys: dict[str, str] = field(default_factory=dict)
     theme: str = ""
     columns: tuple[str, ...] = ()
     filters: dict[str, str] = field(default_factory=dict)
-    colours: tuple[tuple[str, str], ...] = ()
+    colours: tuple[tuple[str, Role], ...] = ()
 
 
 def default_path() -> Path:
@@ -67,7 +67,7 @@ def read_settings(path: Path | None = None) -> Settings:
 
 
 def parse_settings(text: str) -> Settings:
-    """Settings from TOML; nothing is ignored."""
+    """Settings from TOML. Unknown names are refused with `BadSettings`."""
     try:
         found = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -95,9 +95,9 @@ def parse_settings(text: str) -> Settings:
     return Settings(keys, theme, tuple(columns), filters, tuple(_colours(found.get("colours", []))))
 
 
-def _colours(rules: Any) -> list[tuple[str, str]]:
-    roles = [each.name for each in fields(Palette)]
-    found = []
+def _colours(rules: Any) -> list[tuple[str, Role]]:
+    roles = [role for role in get_args(Role) if role]
+    found: list[tuple[str, Role]] = []
     for i, rule in enumerate(rules if isinstance(rules, list) else [rules], 1):
         if not isinstance(rule, dict) or set(rule) != {"filter", "role"}:
             raise BadSettings(f"colour rule {i} needs a filter and a role, and nothing else")

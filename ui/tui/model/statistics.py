@@ -1,4 +1,4 @@
-"""Counts of everything in a capture's index, taken in slices: by connection, by API, over time. Nothing is decoded."""
+"""Statistics of a capture from its index, counted in slices: by connection, by API, over time. Nothing is decoded."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ BUCKETS = 34 * _PER_OCTAVE
 _MOST_BINS = 2048
 _ORPHAN = STATES.index(State.ORPHAN)
 ALL = -1000
-"""Stands for all APIs together."""
+"""The key of all APIs together."""
 
 
 def bucket(ns: int) -> int:
     """The bucket of a latency."""
-    n = ns >> 7  # an eighth of a microsecond, about
+    n = ns >> 7  # about an eighth of a microsecond
     bits = n.bit_length()
     if bits <= 3:
         return 0
@@ -34,7 +34,7 @@ def bucket_ns(index: int) -> int:
 
 
 class Histogram:
-    """Latencies of many exchanges; a value is known to an eighth of its octave."""
+    """Latencies of exchanges in buckets, eight per doubling."""
 
     __slots__ = ("count", "counts", "highest")
 
@@ -59,7 +59,7 @@ class Histogram:
 
 
 class Bin:
-    """What happened in a stretch of time: exchanges, errors, and latencies in coarse buckets (one per doubling)."""
+    """Exchanges, errors and latencies of a period of time. Latencies are in coarse buckets, one per doubling."""
 
     __slots__ = ("count", "errors", "octaves")
 
@@ -77,14 +77,14 @@ class Bin:
         return 0
 
     def take(self, other: Bin) -> None:
-        """Add another stretch."""
+        """Add another period."""
         self.count += other.count
         self.errors += other.errors
         self.octaves = [a + b for a, b in zip(self.octaves, other.octaves, strict=True)]
 
 
 class Series:
-    """Bins over time, `step_ns` each; it doubles as often as it takes to stay bounded."""
+    """Bins over time, of `step_ns` each, which is doubled when there are too many."""
 
     def __init__(self, step_ns: int = 50_000_000) -> None:
         self.step_ns = step_ns
@@ -112,7 +112,7 @@ class Series:
 
 
 class ConnectionCount:
-    """What a connection has carried. Times in ns, sizes in bytes; `api` by key."""
+    """Counts of one connection. Times in ns, sizes in bytes."""
 
     __slots__ = ("broker", "client", "client_id", "errors", "first_ns", "last_ns", "number", "received", "requests",
                  "sent", "slowest_ns", "undecoded")  # fmt: skip
@@ -125,7 +125,7 @@ class ConnectionCount:
 
 
 class ApiCount:
-    """What became of the requests of an API."""
+    """Counts of one API."""
 
     __slots__ = ("errors", "latencies", "requests", "series")
 
@@ -136,7 +136,7 @@ class ApiCount:
 
 
 class CaptureStatistics:
-    """`step` takes in further rows; `pending` says how many are left."""
+    """Counts the rows of a capture. `connections`: by recording and number; `apis`: by key, and `ALL`."""
 
     def __init__(self, capture: Capture):
         self.capture = capture

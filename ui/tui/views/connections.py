@@ -1,4 +1,4 @@
-"""Connections and clients: who speaks to whom, how much, how it went, and how it ended."""
+"""The connections view: clients and brokers, requests, errors and bytes, and how each connection ended."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from ...safe import fit, visible
 from ...times import clock
 from ..exchange.actions import show_conversation
 from ..keys import bindings
-from ..model.columns import Cell, duration, size
+from ..model.columns import duration, size
 from ..model.filter_terms import quoted
 from ..model.rows import row_finder
 from ..model.statistics import ConnectionCount
 from ..shell import View
 from ..widgets.line_list import LineList, Table
+from ..widgets.palette import Cell, Role
 from ..widgets.styled import TitleLine
 
 _MOST = 2000
@@ -71,11 +72,12 @@ class ConnectionsScreen(View):
         self._filters = []
         for (recording, _), each in found:
             link = links.get(each.number) if recording == 0 else None
-            ended, role = "open", "ok"
+            ended: Cell = "open", "ok"
             if link is not None and link.closed_ns is not None:
-                ended, role = f"{link.how or 'unknown'}{f' by {link.by}' if link.by else ''}", "muted"
+                role: Role = "error" if link.how == "rst" else "muted"
+                ended = f"{link.how or 'unknown'}{f' by {link.by}' if link.by else ''}", role
             elif link is None:
-                ended, role = "", "muted"
+                ended = "", "muted"
             rows.append([
                 (f"{each.number:>6} ", "muted"),
                 (fit(visible(each.client_id or "(no id)"), name) + " ", "title" if each.client_id else "muted"),
@@ -83,16 +85,16 @@ class ConnectionsScreen(View):
                 (fit(visible(each.broker if broker > 6 else f":{each.broker.rpartition(':')[2]}"), broker) + " ", ""),
                 *_counts(each),
                 (f" {clock(each.first_ns, 0)}  ", "muted"),
-                (visible(ended), "error" if link is not None and link.how == "rst" else role),
+                (visible(ended[0]), ended[1]),
             ])  # fmt: skip
             self._filters.append(f"conn == {each.number}")
         self.table.show(rows)
 
     def _clients(self) -> None:
         width = self.app.size.width
-        name, told, where = (18, 40, 17) if width >= 130 else (16, 25, 11) if width >= 100 else (12, 16, 0)
+        name, software_width, where = (18, 40, 17) if width >= 130 else (16, 25, 11) if width >= 100 else (12, 16, 0)
         self.titles.show(
-            f"  Conns {'Client':<{name}} {'Software':<{told}} {fit('Host', where)}{' ' * bool(where)}"
+            f"  Conns {'Client':<{name}} {'Software':<{software_width}} {fit('Host', where)}{' ' * bool(where)}"
             "Requests Errors  Sent Recv  Slowest  Brokers"
         )
         links = self.session.analysis.result.connections
@@ -103,7 +105,7 @@ class ConnectionsScreen(View):
             groups.setdefault(key, []).append(each)
         for key in [k for k in groups if not k[1]]:
             same = [k for k in groups if k[0] == key[0] and k[2] == key[2] and k[1]]
-            if len(same) == 1:  # a connection on which it has not said it again
+            if len(same) == 1:  # a connection on which the client did not send its software's name
                 groups[same[0]] += groups.pop(key)
         rows: list[list[Cell]] = []
         self._filters = []
@@ -118,7 +120,7 @@ class ConnectionsScreen(View):
             rows.append([
                 (f"{len(of):>7} ", "muted"),
                 (fit(visible(client_id or "(no id)"), name) + " ", "title" if client_id else "muted"),
-                (fit(visible(software or "not said"), told) + " ", "" if software else "muted"),
+                (fit(visible(software or "not said"), software_width) + " ", "" if software else "muted"),
                 (fit(visible(host), where) + " " if where else "", "muted"),
                 *_counts(total),
                 (f"  {len({each.broker for each in of})}", ""),
@@ -138,7 +140,6 @@ class ConnectionsScreen(View):
         self.barnabas.show_exchanges(self._filters[event.position])
 
     def action_dialogue(self) -> None:
-        """The connection under the cursor, from its first exchange on."""
         text = self._filters[self.table.cursor] if self.table.cursor < len(self._filters) else ""
         if not text.startswith("conn == "):
             self.notify("One line per connection first (c): a client may have several.", timeout=3)

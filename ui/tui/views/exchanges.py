@@ -1,8 +1,8 @@
-"""The first screen: the list of exchanges, live or of a file, with its filter."""
+"""The exchanges view: the list of exchanges, live or of a file, with its filter."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from time import perf_counter
 from typing import TYPE_CHECKING, ClassVar
 
@@ -13,20 +13,21 @@ from ...safe import visible
 from ..exchange import actions
 from ..exchange.exchange_list import ColumnTitles, ExchangeList
 from ..keys import bindings
-from ..model.columns import TITLES, Cell, is_problem
+from ..model.columns import TITLES, is_problem
 from ..model.filter_terms import PROBLEMS, cell_term, combine, negate, resolve_filter
 from ..model.rows import RowTint, RowTints, RowView, is_slow, row_details, row_finder
 from ..model.session import Session
 from ..shell import View
 from ..widgets.filter_bar import FilterBar
 from ..widgets.line_list import LineList
+from ..widgets.palette import Cell, Role
 
 if TYPE_CHECKING:
     from ....captures import Row
 
 
 class ExchangesScreen(View):
-    """Rows of the capture through a filter."""
+    """The rows of the capture that pass the filter."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("exchanges")
     AUTO_FOCUS = "ExchangeList"
@@ -52,7 +53,7 @@ class ExchangesScreen(View):
         return self.bar, self.titles, self.list
 
     def _comment(self, row: Row) -> str | None:
-        """What stands behind a row: that a frame of it is held, or a person's comment."""
+        """The text after a row: that a frame of it is held, or the comment on it."""
         held = self.session.held.of_row(row.connection, row.correlation_id)
         if held is not None:
             return f"HELD {held.age():.0f}s: {held.side}"
@@ -60,7 +61,7 @@ class ExchangesScreen(View):
         return None if text is None else visible(text)
 
     def _row_tints(self) -> RowTint:
-        rules = [(self._lit, "lit")] if self._lit else []
+        rules: list[tuple[str, Role]] = [(self._lit, "lit")] if self._lit else []
         return RowTints(self.capture, [*rules, *self.barnabas.settings.colours])
 
     # --- what is new ---------------------------------------------------------------------------------------
@@ -109,7 +110,7 @@ class ExchangesScreen(View):
         return right
 
     def _about(self) -> None:
-        """The line below the list: everything about the row under the cursor, or why there is none."""
+        """Draw the line below the list: the row under the cursor in full, or why there is none."""
         note = visible(self.capture.note or self.session.marks.fault or "")
         row = self.list.current
         if row is not None:
@@ -233,8 +234,8 @@ class ExchangesScreen(View):
         else:
             self._go(step, is_problem, "No error here.")
 
-    def _go(self, step: int, test, nothing: str) -> None:  # type: ignore[no-untyped-def]
-        """To the next row that passes, around the end; for as long as a key may take."""
+    def _go(self, step: int, test: Callable[[Row], bool], nothing: str) -> None:
+        """Go to the next row that passes, after the last one to the first; give up after half a second."""
         count, until = len(self.view), perf_counter() + 0.5
         for i in range(1, count + 1):
             position = (self.list.cursor + step * i) % count
@@ -252,7 +253,7 @@ class ExchangesScreen(View):
     # --- the filter ----------------------------------------------------------------------------------------
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        # The filter's key has priority, so that letters typed right behind it are not taken for keys of the list.
+        # The filter's key has priority, so that keys typed right after it go into the filter and not to the list.
         return not (action == "filter" and self.bar.open)
 
     def action_filter(self) -> None:
@@ -301,7 +302,7 @@ class ExchangesScreen(View):
         self.apply()
 
     def action_narrow(self, exclude: bool) -> None:
-        """Only rows with the value under the cursor, or none with it."""
+        """Show only rows with the value under the cursor, or only those without it."""
         row, column = self.list.current, self.list.column
         if row is None or column is None:
             return
@@ -338,7 +339,7 @@ class ExchangesScreen(View):
         actions.copy_row(self, row, False, [] if row is None or column is None else of_cell(row, column))
 
     def show_filter(self, text: str, number: int | None) -> None:
-        """Show what `text` selects ("" changes nothing), with the cursor on row `number` of the capture."""
+        """Show the rows that `text` selects ("" changes nothing), with the cursor on row `number` of the capture."""
         if text:
             self.wanted, self.errors_only = text, False
             self.bar.history.add(text)
@@ -356,11 +357,11 @@ class ExchangesScreen(View):
         return combine(PROBLEMS, text) if self.errors_only and text else PROBLEMS if self.errors_only else text
 
     def _resolved(self) -> str:
-        """The filter of what is shown; "" where everything is."""
+        """The filter of the rows that are shown; "" for all rows."""
         return self._with_errors(resolve_filter(self.wanted, self.bar.saved) if self.wanted and self.view.find is not None else "")
 
     def apply(self, around: int | None = None) -> None:
-        """Search for what the filter and the errors switch want, with the cursor on the same exchange where possible."""
+        """Start the search for the filter and the errors switch. The cursor stays on its exchange where possible."""
         from ....decoder.filter import FilterError
 
         here = around if around is not None else self._here()
@@ -378,7 +379,7 @@ class ExchangesScreen(View):
         self._began = perf_counter()
         self.list.sorted_by = None
         self.view.show(row_finder(self.capture, text) if text else None, start)
-        self.view.search(0.006)  # what is near is seen at once, the rest comes between keys
+        self.view.search(0.006)  # rows near the cursor at once, the others between keys
         self.list.restart()
         if not following and here is not None:
             self.list.move_to(self.view.nearest(here))
@@ -388,7 +389,7 @@ class ExchangesScreen(View):
 
 
 def nothing_yet(session: Session) -> str:
-    """For a proxy that nobody has spoken to yet, or a capture without a request."""
+    """The text for a proxy without traffic so far, or a capture without an exchange."""
     if session.live and not session.grows and session.capture.live:
         return f"No exchange so far; it is still being read.\n\n{visible(str(session.capture.path))}"
     if session.grows:

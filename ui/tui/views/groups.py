@@ -1,4 +1,4 @@
-"""Consumer groups: their members over time, what each did when, and why they rebalanced."""
+"""The groups view: consumer groups, a timeline of each member, and why they rebalanced."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from ....decoder.findings.models.group import Group, Member, Step
 from ...safe import fit, visible
 from ...times import clock
 from ..keys import bindings
-from ..model.columns import Cell, duration
+from ..model.columns import duration
 from ..model.filter_terms import quoted
 from ..shell import View
 from ..widgets.line_list import LineList, Table
+from ..widgets.palette import Cell, Role
 from ..widgets.styled import TextPane, TitleLine
 
 _REBALANCES = 6
@@ -26,8 +27,8 @@ _RANK = {
         Step.DROPPED, Step.LEAVE, Step.ERROR,
     ))
 }  # fmt: skip
-"""Where several things happen in one stretch, the last of these is shown."""
-_ROLES = {
+"""Of several steps in one cell, the one with the highest rank is shown."""
+_ROLES: dict[Step, Role] = {
     Step.HEARTBEAT: "muted", Step.COMMIT: "muted", Step.SYNCED: "ok", Step.JOINED: "ok", Step.SYNC: "name",
     Step.REBALANCE: "waiting", Step.JOIN: "name", Step.CLOSED: "undecoded", Step.DROPPED: "error", Step.LEAVE: "number",
     Step.ERROR: "error",
@@ -40,7 +41,7 @@ _FIXED = 25  # cells of a member's line besides its name and timeline
 
 
 class GroupsScreen(View):
-    """Groups above; the members of the one under the cursor below, a timeline each."""
+    """Groups, and below them the members of the one under the cursor, with a timeline each."""
 
     DEFAULT_CSS = """
     GroupsScreen #groups { height: 25%; min-height: 4; }
@@ -108,7 +109,7 @@ class GroupsScreen(View):
 
     @property
     def _name_room(self) -> int:
-        """Cells for a group's name: on a narrow screen the number of its rebalances is worth more."""
+        """Cells for a group's name. On a narrow screen the number of rebalances is more important."""
         return 30 if self.app.size.width >= 100 else 18
 
     @property
@@ -126,7 +127,7 @@ class GroupsScreen(View):
         return self.groups[self.table.cursor] if self.table.cursor < len(self.groups) else None
 
     def _span(self, group: Group) -> tuple[int, int]:
-        """The stretch of time that is shown."""
+        """The period of time that is shown."""
         members = list(group.members.values())
         first = min((m.first_ns for m in members), default=self._now)
         whole = max(self._now - first, 1_000_000)
@@ -224,7 +225,7 @@ def timeline(member: Member, start_ns: int, end_ns: int, width: int) -> list[Cel
     """`width` cells from `start_ns` to `end_ns`. Between two steps: ``=`` while it waits for an answer to its JoinGroup
     or SyncGroup, ``.`` while it is a member, nothing before and after."""
     letters = [" "] * width
-    roles = [""] * width
+    roles: list[Role] = [""] * width
     ranks = [-1] * width
     length = max(end_ns - start_ns, 1)
 
@@ -232,7 +233,7 @@ def timeline(member: Member, start_ns: int, end_ns: int, width: int) -> list[Cel
         return (time_ns - start_ns) * width // length
 
     moments = list(member.timeline)
-    # A member that is painted while the traffic is read may have done nothing yet.
+    # While the capture is being read, a member may have done nothing yet.
     for this, following in zip(moments, [*moments[1:], None], strict=False):
         end = following.time_ns if following is not None else (end_ns if member.live else this.time_ns)
         waits = this.step in (Step.JOIN, Step.SYNC)

@@ -23,12 +23,13 @@ from ..dialogs.dialogs import Confirm, Find, Name
 from ..dialogs.intercept import LONGEST, remove_intercepts
 from ..exchange.body_editor import BadValue, EditTree, body_tree, from_yaml, to_yaml
 from ..keys import bindings
-from ..model.columns import Cell, duration
+from ..model.columns import duration
 from ..model.held_queue import HeldQueue, Intercept, QueuedFrame
 from ..shell import View
 from ..widgets.field_tree import FieldTree, Tree, field_at
 from ..widgets.hex_view import HexView, Range
 from ..widgets.line_list import LineList, Table
+from ..widgets.palette import Cell
 from ..widgets.styled import TextPane, TitleLine
 
 AT_THE_EDITOR = 900.0
@@ -191,7 +192,7 @@ class HeldScreen(View):
         return "" if self.queue.frames or self.queue.intercepts else NOTHING
 
     def state_cells(self) -> list[Cell]:
-        return []  # the count of what is held stands in every header
+        return []  # the header of every view counts held frames
 
     def update_rows(self) -> None:
         lines = [self._intercept_line(each) for each in self.queue.intercepts]
@@ -280,7 +281,7 @@ class HeldScreen(View):
         self.toggle_class("hex")
         if not self.has_class("hex") and self.bytes.has_focus:
             self.fields_tree.focus()
-        # The pane gets its size first, so that the marked bytes come into sight.
+        # After the pane has its size, so that it scrolls to the marked bytes.
         self.call_after_refresh(self._show_bytes)
 
     def _show_bytes(self) -> None:
@@ -361,7 +362,7 @@ class HeldScreen(View):
         return ""
 
     def chosen(self) -> QueuedFrame | None:
-        """The frame under the cursor, if anything may be done to it."""
+        """The frame under the cursor, if it may be changed."""
         why = self.why_not()
         frame = self.current
         if why:
@@ -443,7 +444,6 @@ class HeldScreen(View):
         )
 
     def action_release(self) -> None:
-        """Hold nothing any more."""
         why = self.why_not()
         if why or not self.queue.intercepts:
             self.notify(why or "Nothing is intercepted.", timeout=3)
@@ -464,7 +464,7 @@ def _body_type(frame: QueuedFrame) -> tuple[str, int, int]:
 
 
 def answerable(api_key: int, version: int) -> bool:
-    """Whether the API's response has a place for an error code at this version."""
+    """Whether the API's response has an error code at this version."""
     from ....plugins.answers import carries
 
     try:
@@ -474,7 +474,7 @@ def answerable(api_key: int, version: int) -> bool:
 
 
 def error_names(api_key: int) -> list[Name]:
-    """Every error but NONE: first what brokers answer to this API, then what they answer to any, then the others."""
+    """Every error but NONE: first those of this API, then those of every API, then the others."""
     api = facts.api_name(api_key)
     found: list[tuple[int, Name]] = []
     for code, fact in facts.errors().items():

@@ -1,4 +1,4 @@
-"""Latency and rates: percentiles and a histogram per API, and graphs over time of which a stretch can be chosen."""
+"""The latency view: percentiles and a histogram per API, and graphs over time in which a period can be chosen."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from ....decoder.schema import facts
 from ...safe import fit
 from ...times import clock, iso
 from ..keys import bindings
-from ..model.columns import Cell, duration
+from ..model.columns import duration
 from ..model.filter_terms import api_term, combine
 from ..model.statistics import ALL, BUCKETS, ApiCount, Bin, Histogram, bucket_ns
 from ..shell import View
 from ..widgets.line_list import LineList, Table
+from ..widgets.palette import Cell, Role
 from ..widgets.styled import TextPane, TitleLine, bars, side_bar
 
-GRAPHS = ("rate", "p99", "errors")
+GRAPHS: dict[str, Role] = {"rate": "name", "p99": "number", "errors": "error"}
 _LABEL = 9
 
 
@@ -111,7 +112,7 @@ class LatencyScreen(View):
         columns, height = self._columns(), 7
         counted = statistics.apis[self.key].series.step_ns if self.key in statistics.apis else 1
         seconds = max((statistics.last_ns - statistics.first_ns) / self._width, counted) / 1e9
-        name = GRAPHS[self.graph]
+        name = list(GRAPHS)[self.graph]
         if name == "rate":
             values = [each.count / seconds for each in columns]
             top = max(values, default=0)
@@ -123,7 +124,7 @@ class LatencyScreen(View):
             values = [each.errors / seconds for each in columns]
             top = max(values, default=0)
             label = f"{top:.1f}/s"
-        role = {"rate": "name", "p99": "number", "errors": "error"}[name]
+        role = GRAPHS[name]
         drawn = bars(values, self._width, height)
         about = "all APIs" if self.key == ALL else facts.api_name(self.key)
         lines: list[list[Cell]] = [[
@@ -139,7 +140,7 @@ class LatencyScreen(View):
         self._histogram()
         self._about(columns)
 
-    def _brushed(self, text: str, role: str) -> list[Cell]:
+    def _brushed(self, text: str, role: Role) -> list[Cell]:
         if self.brush is None:
             return [(text, role)]
         low, high = self.brush

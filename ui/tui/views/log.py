@@ -1,4 +1,4 @@
-"""What the proxy and this screen have told."""
+"""The log view: events of the proxy, and messages of the screens."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from textual.widget import Widget
 
 from ...safe import visible
 from ...times import clock
-from ..model.columns import Cell
 from ..shell import View
 from ..widgets.line_list import Table
+from ..widgets.palette import Cell
 
 
 class LogScreen(View):
-    """The newest at the end."""
+    """The log, with the newest line at the end."""
 
     number = 8
     context = "log"

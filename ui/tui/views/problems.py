@@ -1,4 +1,4 @@
-"""What is wrong, the worst first; Enter opens the exchange that shows it."""
+"""The problems view: findings, the worst first. Enter opens an exchange that shows one."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from ....decoder.findings import Finding
 from ...safe import fit, visible
 from ...times import period
 from ..keys import bindings
-from ..model.columns import Cell
 from ..model.rows import RowView, row_summary
 from ..shell import View
 from ..widgets.line_list import LineList, Table
+from ..widgets.palette import Cell, Role
 from ..widgets.styled import TextPane, TitleLine
 
-ROLES = {"high": "error", "medium": "undecoded", "low": "waiting", "info": "muted"}
+ROLES: dict[str, Role] = {"high": "error", "medium": "undecoded", "low": "waiting", "info": "muted"}
 
 
 class ProblemsScreen(View):
-    """The findings above, and below what the one under the cursor means."""
+    """The findings, and below them an explanation of the one under the cursor."""
 
     DEFAULT_CSS = """
     ProblemsScreen Table { height: 40%; max-height: 40%; }
@@ -77,7 +77,7 @@ class ProblemsScreen(View):
              (f"{visible(f.id)}  ", "title"), (visible(f.seen), "")]
             for f in self.findings
         ])  # fmt: skip
-        if self.findings:  # the room that a short list leaves is for what its findings mean
+        if self.findings:  # a short list leaves more room for the explanation
             self.table.styles.height = len(self.findings)
         self._show_details()
 
@@ -94,8 +94,8 @@ class ProblemsScreen(View):
             return
         width = max(self.size.width - 12, 30)
         lines: list[list[Cell]] = []
-        said = [("seen", finding.seen), ("why", finding.why), ("do", finding.remedy)]
-        for label, text in said + ([("rules", finding.done_by)] if finding.done_by else []):
+        texts = [("seen", finding.seen), ("why", finding.why), ("do", finding.remedy)]
+        for label, text in texts + ([("rules", finding.done_by)] if finding.done_by else []):
             for i, part in enumerate(textwrap.wrap(visible(text), width) or [""]):
                 lines.append([(fit(label if not i else "", 8), "key"), (part, "" if label != "why" else "muted")])
         for i, (exchange, row) in enumerate(self._evidence(finding)):

@@ -13,9 +13,9 @@ from ....proxy.control import Control, ControlError
 from ...safe import fit, visible
 from ..dialogs.dialogs import Confirm, Write
 from ..keys import bindings
-from ..model.columns import Cell
 from ..shell import View
 from ..widgets.line_list import LineList, Table
+from ..widgets.palette import Cell
 from ..widgets.styled import TextPane, TitleLine
 
 EVERY_SECONDS = 1.0

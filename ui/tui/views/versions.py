@@ -1,4 +1,4 @@
-"""Who speaks which versions, and what brokers offer: the matrix of APIs and clients."""
+"""The versions view: for each API and client, the versions that are used and those that brokers offer."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from ....decoder.compat.client_tracker import API_VERSIONS, NEWEST_OLD_FORMAT, P
 from ....decoder.schema import facts
 from ...safe import fit, visible
 from ..keys import bindings
-from ..model.columns import Cell
 from ..model.filter_terms import api_term, quoted
 from ..shell import View
 from ..widgets.line_list import LineList, Table
+from ..widgets.palette import Cell, Role
 from ..widgets.styled import TextPane, TitleLine
 
 _CELL = 18
+_ROLES: dict[Limit, Role] = {Limit.UNKNOWN: "muted", Limit.BROKER: "ok", Limit.CLIENT: ""}
 
 
 class Clients:
-    """The clients of a capture and what they used, taken in slices."""
+    """The clients of a capture and the versions they used, read in slices."""
 
     def __init__(self, capture: Capture):
         self._capture = capture
@@ -37,11 +38,11 @@ class Clients:
 
     @property
     def pending(self) -> int:
-        """Rows that have not been looked at."""
+        """Rows that have not been read yet."""
         return len(self._capture.rows()) - self.done
 
     def step(self, seconds: float) -> None:
-        """Look at rows for about so long."""
+        """Read rows for about so long."""
         until, rows, watch = perf_counter() + seconds, self._capture.rows(), self._watch
         while self.pending and perf_counter() < until:
             for row in rows[self.done : self.done + 128]:
@@ -57,14 +58,14 @@ class Clients:
                 self.done += 1
 
     def clients(self) -> list[ObservedClient]:
-        """Everybody who was seen so far."""
+        """The clients so far."""
         if self._known_at != self.done:
             self._known, self._known_at = self._watch.clients(), self.done
         return self._known
 
 
 class VersionsScreen(View):
-    """An API per line, a client per column: the version asked for, what is offered, and whose limit it is."""
+    """An API per line, a client per column: the versions used, those offered, and whose limit that is."""
 
     DEFAULT_CSS = """
     VersionsScreen TextPane { height: 7; padding: 0 1; border-top: solid $border-blurred; }
@@ -88,7 +89,6 @@ class VersionsScreen(View):
         return self.titles, self.table, self.text
 
     def work_slice(self) -> bool:
-        """Look at further rows; whether there are more."""
         if not self.clients.pending:
             return False
         self.clients.step(0.025)
@@ -145,15 +145,7 @@ class VersionsScreen(View):
         text = f"v{min(used)}" if len(used) == 1 else f"v{min(used)}-{max(used)}"
         offered = ",".join(f"{low}-{high}" for low, high in row.offered)
         text += f" of {offered}" if offered else " of ?"
-        role = (
-            "error"
-            if row.refused
-            else "muted"
-            if row.limit is Limit.UNKNOWN
-            else "ok"
-            if row.limit is Limit.BROKER
-            else ""
-        )
+        role = "error" if row.refused else _ROLES[row.limit]
         chosen = client == self.chosen and self._keys.index(key) == self.table.cursor
         return [(fit(("! " if row.refused else "  ") + text, _CELL), "cell" if chosen else role), (" ", "")]
 

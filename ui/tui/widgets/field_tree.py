@@ -24,6 +24,7 @@ from textual.strip import Strip
 
 from ...safe import fit
 from ..keys import bindings
+from .palette import Cell, Role
 from .styled import StyledWidget
 
 
@@ -35,7 +36,7 @@ class Field:
     depth: int
     name: str
     value: str = ""
-    role: str = ""
+    role: Role = ""
     path: str = ""
     span: tuple[int, int] | None = None
     below: int = 0
@@ -144,7 +145,7 @@ class Tree:
         self.fields = made
 
 
-def headline(inside: list[Field], depth: int, error: str = "") -> tuple[str, str]:
+def headline(inside: list[Field], depth: int, error: str = "") -> Cell:
     """The text of a folded array item and its role: the first field with a value, and the error if there is one. `depth`: of
     the item's own fields among those `inside`; `error`: the first one, where not all fields are made."""
     error = error or next((f.value for f in inside if f.error), "")
@@ -254,7 +255,7 @@ class FieldTree(ScrollView, StyledWidget, can_focus=True):
         glyph = ("+ " if field.folded else "- ") if field.has_children else "  "
         indent = "  " * field.depth
         head = [Segment(indent + glyph, base + self.palette.muted)]
-        name_role = "error" if field.error else ("muted" if field.name.startswith("[") else "name")
+        name_role: Role = "error" if field.error else ("muted" if field.name.startswith("[") else "name")
         head.append(Segment(field.name, base + self.palette.of(name_role)))
         if field.value:
             head.append(Segment(": " if not field.has_children else "  ", base + self.palette.muted))

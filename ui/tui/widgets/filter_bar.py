@@ -1,6 +1,4 @@
-"""The line in which filters are typed: valid or not is told with every key, with what could stand there. The filters that were
-used, the newest last, are kept for the next time.
-"""
+"""The input for filters, which is checked with every key and offers completions. Filters that were used are kept in a file."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ from .styled import TextPane
 
 if TYPE_CHECKING:
     from ....decoder.filter import Candidate, FilterError
-    from ..model.columns import Cell
+    from .palette import Cell, Role
 
 MOST = 200
 
@@ -33,7 +31,7 @@ def default_path() -> Path:
 
 
 class History:
-    """`step` goes back and forth from what is being typed. A file that cannot be used is done without."""
+    """The filters that were used, the newest last. A file that cannot be read or written is ignored."""
 
     def __init__(self, path: Path | None = None):
         self._path = path or default_path()
@@ -44,7 +42,7 @@ class History:
         self._typed = ""
 
     def restart(self) -> None:
-        """Behind the newest."""
+        """Go behind the newest."""
         self._at, self._typed = len(self.entries), ""
 
     def step(self, step: int, typed: str) -> str | None:
@@ -91,12 +89,12 @@ class FilterInput(Input):
 
 
 class Hints(TextPane):
-    """Below the filter: where it is wrong, and what could stand there."""
+    """The lines below the filter: its fault, and completions."""
 
     DEFAULT_CSS = "Hints { height: auto; background: $panel; }"
 
     def show(self, lines: list[list[Cell]]) -> None:
-        """Other lines."""
+        """Show other lines."""
         if lines != self.lines:
             grown = len(lines) != len(self.lines)
             self.lines = lines
@@ -108,8 +106,7 @@ class Hints(TextPane):
 
 
 class FilterBar(Vertical):
-    """`mode`: what the text is for ("filter" or "highlight"). Tells `Changed` when a valid filter may be tried at once,
-    `Kept` on Enter."""
+    """`mode`: "filter" or "highlight". Sends `Changed` while a filter is typed that can be tried at once, `Kept` on Enter."""
 
     DEFAULT_CSS = """
     FilterBar { height: auto; background: $panel; }
@@ -119,24 +116,24 @@ class FilterBar(Vertical):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "give_up", "Clear", show=False)]
 
     class Changed(Message):
-        """A valid filter that costs little, as it was typed, "" for none."""
+        """A valid filter that needs no messages, as it was typed; "" for none."""
 
         def __init__(self, text: str):
             super().__init__()
             self.text = text
 
     class Kept(Message):
-        """Enter: use it and leave the line. `text` as it was typed."""
+        """Enter was pressed. `text`: as it was typed."""
 
         def __init__(self, mode: str, text: str):
             super().__init__()
             self.mode, self.text = mode, text
 
     class GivenUp(Message):
-        """Escape."""
+        """Escape was pressed."""
 
     class Asked(Message):
-        """A key of the input that the bar answers."""
+        """A key of the input that the bar handles: "complete" or "history"."""
 
         def __init__(self, what: str, step: int):
             super().__init__()
@@ -162,14 +159,14 @@ class FilterBar(Vertical):
 
     @property
     def open(self) -> bool:
-        """Whether it is being typed into."""
+        """Whether it has the focus."""
         return self.input.has_focus
 
     def begin(self, mode: str, text: str) -> None:
         """Open the line for typing."""
         self.mode = mode
         self.history.restart()
-        # Not by a class: it must be there at once to get the letters that follow.
+        # Not by a CSS class: it must have the focus before the next key comes.
         self.display, self.input.can_focus = True, True
         self.set_text(text)
         self.screen.set_focus(self.input)
@@ -181,7 +178,7 @@ class FilterBar(Vertical):
         self.hints.show([])
 
     def set_text(self, text: str) -> None:
-        """Another text, without telling."""
+        """Set the text without a `Changed` message."""
         self._setting = text
         self.input.value = text
         self.input.cursor_position = len(text)
@@ -201,7 +198,7 @@ class FilterBar(Vertical):
     @on(Input.Submitted, "#filter")
     def _submitted(self, event: Input.Submitted) -> None:
         event.stop()
-        # Letters typed right behind it may be in the line by now: what counts is what Enter was pressed on.
+        # The input may have newer keys by now: what counts is the text when Enter was pressed.
         text = event.value.strip()
         if self._resolved(text)[1] is None:
             self.history.add(text)
@@ -234,7 +231,7 @@ class FilterBar(Vertical):
             self._hint()
 
     def _hint(self) -> str | None:
-        """Validate, and say what could follow. What is meant, None if it is no filter."""
+        """Show the fault or the completions. Returns the filter that the text means, None if it is not valid."""
         from ..model.rows import is_slow
 
         text = self.input.value
@@ -258,14 +255,14 @@ class FilterBar(Vertical):
             lines.append([(" ok", "ok"), (slow or word, "muted")])
         first = max(0, min(self._chosen - CANDIDATES + 2, len(self._candidates) - CANDIDATES))
         for i, each in enumerate(self._candidates[first : first + CANDIDATES], first):
-            role = "cell" if i == self._chosen else "name"
+            role: Role = "cell" if i == self._chosen else "name"
             lines.append([(" > " if i == self._chosen else "   ", "key"), (fit(visible(each.text), 28), role),
                           (f" {visible(each.meaning)}", "muted")])  # fmt: skip
         self.hints.show(lines)
         return None if self.fault is not None else wanted
 
     def _resolved(self, text: str) -> tuple[str, FilterError | None]:
-        """What a text means, and what is wrong with it."""
+        """The filter that a text means, and its fault."""
         from ....decoder.filter import FilterError
         from ..model.filter_terms import resolve_filter
 

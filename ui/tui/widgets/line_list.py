@@ -15,7 +15,7 @@ from textual.strip import Strip
 
 from ...safe import fit
 from ..keys import bindings
-from ..model.columns import Cell
+from .palette import Cell, Role
 from .styled import StyledWidget
 
 
@@ -31,7 +31,7 @@ class Lines(Protocol):
     def state(self, position: int, width: int) -> object:
         """What the row is drawn from, to be compared: a row with another state is redrawn."""
 
-    def tint(self, position: int) -> str:
+    def tint(self, position: int) -> Role:
         """The role of the whole row's background; "" for none."""
 
 
@@ -64,7 +64,7 @@ class LineList(ScrollView, StyledWidget, can_focus=True):
         self.following = False
         self._drawn: dict[int, object] = {}
         self._base = Style()
-        self._styles: dict[tuple[int, str], Style] = {}
+        self._styles: dict[tuple[int, Role], Style] = {}
         self._kept: list[Style] = []
         self._shown = -1
 
@@ -79,7 +79,7 @@ class LineList(ScrollView, StyledWidget, can_focus=True):
         self._base, self._styles, self._kept = self.rich_style, {}, []
         return super().render_lines(crop)
 
-    def _style(self, base: Style, role: str) -> Style:
+    def _style(self, base: Style, role: Role) -> Style:
         found = self._styles.get((id(base), role))
         if found is None:
             found = self._styles[id(base), role] = base + self.palette.of(role)
@@ -218,7 +218,7 @@ class TableLines:
     def state(self, position: int, width: int) -> object:
         return self.rows[position]
 
-    def tint(self, position: int) -> str:
+    def tint(self, position: int) -> Role:
         return ""
 
 

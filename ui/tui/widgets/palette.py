@@ -8,6 +8,7 @@ colour alone: every state has its glyph and word in the text.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from rich.style import Style
 from textual.theme import Theme
@@ -23,6 +24,15 @@ VERMILION = "#ff8f66"
 YELLOW = "#f0e442"
 GREEN = "#5fd0a8"
 PINK = "#e59fc4"
+
+
+Role = Literal[
+    "", "muted", "title", "label", "ok", "error", "waiting", "undecoded", "name", "number", "string", "masked", "cursor",
+    "cursor_away", "cell", "span", "key", "warning", "lit", "marked",
+]  # fmt: skip
+"""A field of `Palette`; "" is plain text."""
+Cell = tuple[str, Role]
+"""A text, which must be `safe.visible`, and the role that it is drawn in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +59,8 @@ class Palette:
     lit: Style
     marked: Style
 
-    def of(self, role: str) -> Style:
-        """The style of a role by its name; the empty name is plain text."""
+    def of(self, role: Role) -> Style:
+        """The style of a role."""
         style: Style = getattr(self, role) if role else Style()
         return style
 

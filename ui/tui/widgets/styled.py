@@ -1,7 +1,6 @@
-"""Widgets and texts that are drawn by line: what they have in common, the one-line bars of a screen (texts in roles, cut to the
-width, drawn only when they changed), lines of column titles, and graphs of letters.
+"""Widgets that are drawn by line from texts with roles: one-line bars, tabs, titles, panes of text; and graphs of block characters.
 
-`AsciiFilter` (``--ascii``) makes everything on the screen ASCII, whatever drew it: frames, scroll bars, graphs, and texts.
+`AsciiFilter` (``--ascii``) turns everything on the screen into ASCII: frames, scroll bars, graphs and texts.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from rich.style import Style
 from textual import events
 from textual.color import Color
 from textual.filter import LineFilter
+from textual.geometry import Region
 from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
@@ -25,20 +25,20 @@ from ..keys import Words
 from .palette import DARK, Palette
 
 if TYPE_CHECKING:
-    from ..model.columns import Cell
+    from .palette import Cell
 
 class StyledWidget(Widget):
     """A widget whose styles come from `palette`, by role."""
 
     @property
     def palette(self) -> Palette:
-        """That of the theme that is on now."""
+        """The palette of the current theme."""
         found: Palette = getattr(self.app, "palette", DARK)
         return found
 
 
 class Bar(StyledWidget):
-    """One line of cells, the last ones of which stand at the right edge."""
+    """One line of cells: some at the left edge, some at the right."""
 
     DEFAULT_CSS = "Bar { height: 1; background: $panel; }"
 
@@ -65,14 +65,14 @@ class Bar(StyledWidget):
 
 
 class KeyBar(Bar):
-    """The keys of the screen; those that no longer fit are left out, help and quit at the right edge stay."""
+    """The keys of the screen. Those that do not fit are left out, but not help and quit at the right edge."""
 
     def __init__(self) -> None:
         super().__init__()
         self._pairs: Words = ()
 
     def keys(self, *pairs: tuple[str, str]) -> None:
-        """Pairs of (key, what it does); the last two stand at the right."""
+        """Show pairs of (key, word); the last two at the right edge."""
         self._pairs = pairs
         self.refresh()
 
@@ -95,7 +95,7 @@ def _key(key: str, word: str) -> list[Cell]:
 
 
 class TabLine(StyledWidget):
-    """The views by number; the one that is shown stands out, and a count may follow a name."""
+    """The views by number, with the current one marked. A count may follow a name."""
 
     DEFAULT_CSS = "TabLine { height: 1; background: $panel; }"
 
@@ -114,7 +114,7 @@ class TabLine(StyledWidget):
         self._places: list[tuple[int, int, int]] = []
 
     def count(self, number: int, cell: Cell) -> None:
-        """Say something behind a view's name."""
+        """Show a count after a view's name."""
         if self._counts.get(number) != cell:
             self._counts[number] = cell
             self.refresh()
@@ -153,7 +153,7 @@ class TitleLine(StyledWidget):
         self.text = ""
 
     def show(self, text: str) -> None:
-        """Another text."""
+        """Show another text."""
         if text != self.text:
             self.text = text
             self.refresh()
@@ -164,7 +164,7 @@ class TitleLine(StyledWidget):
 
 
 class TextPane(StyledWidget):
-    """Lines of cells that a view works out for the size it has: `draw(width, height)`."""
+    """Lines of cells, cut to the width."""
 
     DEFAULT_CSS = "TextPane { height: 1fr; }"
 
@@ -173,17 +173,15 @@ class TextPane(StyledWidget):
         self.lines: list[list[Cell]] = []
 
     def show(self, lines: list[list[Cell]]) -> None:
-        """Other lines; only those that changed are painted again."""
+        """Show other lines. Only those that changed are redrawn."""
         old, self.lines = self.lines, lines
         for y in range(max(len(old), len(lines))):
             if (old[y] if y < len(old) else None) != (lines[y] if y < len(lines) else None):
                 self.refresh_line(y)
 
     def refresh_line(self, y: int) -> None:
-        """Paint a line again."""
+        """Redraw a line."""
         if 0 <= y < self.size.height:
-            from textual.geometry import Region
-
             self.refresh(Region(0, y, self.size.width, 1))
 
     def render_line(self, y: int) -> Strip:
@@ -197,7 +195,7 @@ EIGHTHS = " ▁▂▃▄▅▆▇█"
 
 
 def bars(values: Sequence[float], width: int, height: int, top: float | None = None) -> list[str]:
-    """`height` lines of `width` cells, the highest first; each value is the mean of what falls into its cell's width.
+    """A bar chart of `height` lines of `width` cells, the highest line first; a column for each value.
 
     `top`: the value of a full column, by default the highest one.
     """
@@ -249,7 +247,7 @@ def _letter(letter: str) -> str:
 
 
 class AsciiFilter(LineFilter):
-    """The last thing that sees a line before the terminal does."""
+    """Turns each line into ASCII before it goes to the terminal."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
         return [Segment(ascii_text(s.text), s.style, s.control) for s in segments]
