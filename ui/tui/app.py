@@ -13,7 +13,6 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
-from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -82,7 +81,6 @@ class BarnabasApp(App[None]):
         settings: Settings | None = None,
         theme: str = "",
         ascii: bool = False,
-        path: Path | None = None,
     ):
         self.settings = settings or Settings()
         # Under NO_COLOR the terminal keeps its own colours, and bold, reverse and underline tell states apart.
@@ -189,7 +187,6 @@ class BarnabasApp(App[None]):
             self.current.describe()
 
     def work(self) -> None:
-        """Run `_work` until nothing is left."""
         if hasattr(self, "_working"):
             self._working.resume()
 
@@ -252,7 +249,6 @@ class BarnabasApp(App[None]):
             self.work()
 
     def show_exchanges(self, text: str = "", number: int | None = None) -> None:
-        """The first view, with a filter or with the cursor on an exchange; "" and None change neither."""
         # The screen that asks for it is taken away: not while it is at work.
         self.call_later(self._show_exchanges, text, number)
 
@@ -264,7 +260,6 @@ class BarnabasApp(App[None]):
         screen.show_filter(text, number)  # type: ignore[attr-defined]
 
     def clear_filter(self) -> None:
-        """The first view, with all exchanges."""
         self.call_later(self._clear_filter)
 
     def _clear_filter(self) -> None:
@@ -273,7 +268,6 @@ class BarnabasApp(App[None]):
             self.current.action_clear()  # type: ignore[attr-defined]
 
     def open_exchange(self, view: RowView, position: int, left: Callable[[int | None], None] | None = None) -> None:
-        """Show an exchange in detail."""
         from .exchange.detail import DetailScreen
 
         self.push_screen(DetailScreen(self.session.capture, view, position), left)
@@ -281,7 +275,6 @@ class BarnabasApp(App[None]):
     # --- frames that are held ------------------------------------------------------------------------------
 
     def held_changed(self) -> None:
-        """Show the queue of held frames as it is now."""
         current = self.current
         if current is None or self.screen is not current:
             return
@@ -318,7 +311,6 @@ class BarnabasApp(App[None]):
         self.action_prompt()
 
     def use_theme(self, name: str) -> None:
-        """Another theme, by its name."""
         self.palette = THEMES[name][0]
         self.theme = THEMES[name][1].name
         for screen in self.screen_stack:

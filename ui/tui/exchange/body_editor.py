@@ -401,7 +401,7 @@ def _whole_struct(of: StructPlan, given: Any, path: str) -> dict[str, Any]:
 
 
 class ValueBox(ModalScreen[str | None]):
-    """Asks for a text for which `wrong(text)` is ""; None when cancelled. `names` are suggested."""
+    """Asks for a text for which `fault_of(text)` is ""; None when cancelled. `names` are suggested."""
 
     DEFAULT_CSS = """
     ValueBox { align: center middle; }
@@ -412,16 +412,16 @@ class ValueBox(ModalScreen[str | None]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", "Back", show=False)]
 
     def __init__(
-        self, title: str, kind: str, text: str, wrong: Callable[[str], str], names: Sequence[str] = ()
+        self, title: str, expected: str, text: str, fault_of: Callable[[str], str], names: Sequence[str] = ()
     ) -> None:
         super().__init__()
-        self.headline, self.kind, self.text, self._wrong, self._names = visible(title), kind, text, wrong, names
+        self.headline, self.expected, self.text, self._fault_of, self._names = visible(title), expected, text, fault_of, names
         self._fault = Static("", markup=False)
 
     def compose(self) -> ComposeResult:
         suggester = SuggestFromList(self._names, case_sensitive=False) if self._names else None
         # An Input draws its text as it is, and the value comes from the traffic.
-        about = Static(f"{self.headline}\n{visible(self.kind)}", markup=False)
+        about = Static(f"{self.headline}\n{visible(self.expected)}", markup=False)
         box = Vertical(about, Input(visible(self.text), suggester=suggester), self._fault)
         box.border_title, box.border_subtitle = "Another value", "Enter: take it  Esc: back"
         yield box
@@ -431,11 +431,11 @@ class ValueBox(ModalScreen[str | None]):
 
     @on(Input.Changed)
     def _look(self, event: Input.Changed) -> None:
-        self._show_fault(self._wrong(event.value))
+        self._show_fault(self._fault_of(event.value))
 
     @on(Input.Submitted)
     def _done(self, event: Input.Submitted) -> None:
-        fault = self._wrong(event.value)
+        fault = self._fault_of(event.value)
         if fault:
             self._show_fault(fault)
         else:
@@ -488,7 +488,7 @@ class EditTree(FieldTree):
         plan, old = of, self.body.values[field.path]
         first = visible(format_value(plan, old))
 
-        def wrong(text: str) -> str:
+        def fault_of(text: str) -> str:
             try:
                 parse_value(plan, text)
             except BadValue as error:
@@ -501,4 +501,4 @@ class EditTree(FieldTree):
 
         names = [fact.name for fact in facts.errors().values()] if is_error_code(plan) else []
         self.post_message(self.Asking())
-        self.app.push_screen(ValueBox(field.path, expected_input(plan), first, wrong, names), answered)
+        self.app.push_screen(ValueBox(field.path, expected_input(plan), first, fault_of, names), answered)

@@ -11,7 +11,6 @@ import gc
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -108,21 +107,6 @@ class Schemas(NamedTuple):
 NO_SCHEMAS = Schemas()
 
 
-@dataclass(slots=True)
-class RecordField:
-    """As `Field`, of a line below a records field. Byte ranges count from the first byte of the records. `hidden`: the
-    bytes with keys and values."""
-
-    depth: int
-    name: str
-    value: str = ""
-    role: Role = ""
-    span: tuple[int, int] | None = None
-    below: int = 0
-    folded: bool = False
-    hidden: tuple[int, int] | None = None
-
-
 def content(data: bytes | None, values_shown: bool, schemas: Schemas = NO_SCHEMAS, is_key: bool = False) -> str:
     """Bytes as text: their number; with `values_shown` their value, and its format unless it is plain text
     (`decoder.values`)."""
@@ -146,9 +130,10 @@ def content(data: bytes | None, values_shown: bool, schemas: Schemas = NO_SCHEMA
     return f"{visible(shown)}{more} ({found.kind}{schema}{note})"
 
 
-def record_fields(data: bytes, values_shown: bool = False, schemas: Schemas = NO_SCHEMAS) -> list[RecordField]:
-    """The lines of a records field. Damaged bytes become a line; no exception is raised."""
-    lines: list[RecordField] = []
+def record_fields(data: bytes, values_shown: bool = False, schemas: Schemas = NO_SCHEMAS) -> list[Field]:
+    """The fields inside of a records field. Byte ranges count from the first byte of the records. Damaged bytes become a
+    field; no exception is raised."""
+    lines: list[Field] = []
     reached = 0
     try:
         for i, entry in enumerate(records.batches(data)):
@@ -157,7 +142,7 @@ def record_fields(data: bytes, values_shown: bool = False, schemas: Schemas = NO
             if isinstance(entry, records.Partial):
                 missing = "" if entry.missing is None else f", {entry.missing} bytes are missing"
                 text = f"cut by the broker at its byte limit{missing}: consumers fetch it again"
-                lines.append(RecordField(0, f"partial {i}", text, "muted", (entry.start, entry.end)))
+                lines.append(Field(0, f"partial {i}", text, "muted", span=(entry.start, entry.end)))
                 lines[first].hidden = (entry.start, entry.end)
                 continue
             if isinstance(entry, records.Batch):
@@ -168,23 +153,23 @@ def record_fields(data: bytes, values_shown: bool = False, schemas: Schemas = NO
             lines.extend(_records(entry, values_shown, schemas))
             lines[first].below = len(lines) - first - 1
     except records.RecordsError as fault:
-        lines.append(RecordField(0, "(damaged)", visible(str(fault)), "undecoded", (reached, len(data))))
+        lines.append(Field(0, "(damaged)", visible(str(fault)), "undecoded", span=(reached, len(data))))
         lines[-1].hidden = (reached, len(data))
     return lines
 
 
-def _batch_line(i: int, batch: records.Batch) -> RecordField:
+def _batch_line(i: int, batch: records.Batch) -> Field:
     kind = [batch.codec_name if batch.codec else "uncompressed"]
     kind += ["transactional"] * batch.transactional + ["control"] * batch.control
     text = f"offsets {batch.base_offset}..{batch.last_offset}, {batch.record_count} records, {', '.join(kind)}"
     text = f"{text}, crc ok" if batch.crc_ok else f"! CRC BAD, {text}"
     role: Role = "muted" if batch.crc_ok else "error"
-    return RecordField(
-        0, f"batch {i}", text, role, (batch.start, batch.end), hidden=(batch.start + HEADER_SIZE, batch.end)
+    return Field(
+        0, f"batch {i}", text, role, span=(batch.start, batch.end), hidden=(batch.start + HEADER_SIZE, batch.end)
     )
 
 
-def _batch_header(batch: records.Batch) -> Iterator[RecordField]:
+def _batch_header(batch: records.Batch) -> Iterator[Field]:
     flags = [batch.codec_name, f"{batch.timestamp_type} time"]
     flags += ["transactional"] * batch.transactional + ["control"] * batch.control
     if batch.crc_ok:
@@ -207,35 +192,35 @@ def _batch_header(batch: records.Batch) -> Iterator[RecordField]:
         ("record_count", 4, f"{batch.record_count}"),
     )
     at = batch.start
-    yield RecordField(1, "batch header", f"{HEADER_SIZE} bytes", "muted", (at, at + HEADER_SIZE), len(layout), True)
+    yield Field(1, "batch header", f"{HEADER_SIZE} bytes", "muted", span=(at, at + HEADER_SIZE), below=len(layout), folded=True)
     for name, width, value in layout:
         role: Role = "error" if name == "crc" and not batch.crc_ok else "number"
-        yield RecordField(2, name, value, role, (at, at + width))
+        yield Field(2, name, value, role, span=(at, at + width))
         at += width
 
 
-def _message_line(i: int, message: records.Message) -> RecordField:
+def _message_line(i: int, message: records.Message) -> Field:
     codec = f", {message.codec_name}" if message.codec else ""
     crc = "crc ok" if message.crc_ok else f"! CRC BAD, the bytes give 0x{message.crc_computed:08x}"
     text = f"offset {message.offset}, magic {message.magic}{codec}, {crc}"
     # The header ends with the timestamp of magic 1; keys and values are behind it.
     start = message.start + (18 if message.magic == 0 else 26)
     role: Role = "muted" if message.crc_ok else "error"
-    return RecordField(0, f"message {i}", text, role, (message.start, message.end), hidden=(start, message.end))
+    return Field(0, f"message {i}", text, role, span=(message.start, message.end), hidden=(start, message.end))
 
 
-def _records(entry: records.Batch | records.Message, values_shown: bool, schemas: Schemas) -> list[RecordField]:
-    lines: list[RecordField] = []
+def _records(entry: records.Batch | records.Message, values_shown: bool, schemas: Schemas) -> list[Field]:
+    lines: list[Field] = []
     where = _uncompressed_spans(entry)
     try:
         for i, record in enumerate(entry.records(limit=_MOST_OUTPUT)):
             if i == _MOST_RECORDS:
                 count = entry.record_count if isinstance(entry, records.Batch) else "the"
-                lines.append(RecordField(1, "…", f"{_MOST_RECORDS} of {count} records shown", "muted"))
+                lines.append(Field(1, "…", f"{_MOST_RECORDS} of {count} records shown", "muted"))
                 break
             lines.extend(_record(record, values_shown, where[i] if i < len(where) else (entry.start, entry.end), schemas))
     except records.RecordsError as fault:
-        lines.append(RecordField(1, "(damaged)", visible(str(fault)), "undecoded", (entry.start, entry.end)))
+        lines.append(Field(1, "(damaged)", visible(str(fault)), "undecoded", span=(entry.start, entry.end)))
     return lines
 
 
@@ -252,27 +237,27 @@ def _uncompressed_spans(entry: records.Batch | records.Message) -> list[tuple[in
     return found
 
 
-def _record(record: records.Record, values_shown: bool, span: tuple[int, int], schemas: Schemas) -> list[RecordField]:
+def _record(record: records.Record, values_shown: bool, span: tuple[int, int], schemas: Schemas) -> list[Field]:
     key = content(record.key, values_shown, schemas, is_key=True)
     value = content(record.value, values_shown, schemas)
     brief = f"key {key[:40]}  value {value[:60]}"
     if record.control is not None:
         brief = f"{record.control.name} marker"
-    line = RecordField(1, f"record {record.offset}", brief, "muted", span, folded=True)
+    line = Field(1, f"record {record.offset}", brief, "muted", span=span, folded=True)
     lines = [
         line,
-        RecordField(2, "offset", f"{record.offset}", "number", span),
-        RecordField(2, "timestamp", "none" if record.timestamp is None else _moment(record.timestamp), "number", span),
-        RecordField(2, "key", key, "masked" if not values_shown else "string", span),
-        RecordField(2, "value", value, "masked" if not values_shown else "string", span),
+        Field(2, "offset", f"{record.offset}", "number", span=span),
+        Field(2, "timestamp", "none" if record.timestamp is None else _moment(record.timestamp), "number", span=span),
+        Field(2, "key", key, "masked" if not values_shown else "string", span=span),
+        Field(2, "value", value, "masked" if not values_shown else "string", span=span),
     ]
     if record.control is not None:
         epoch = record.control.coordinator_epoch
         text = record.control.name + ("" if epoch is None else f", coordinator epoch {epoch}")
-        lines.append(RecordField(2, "control", text, "number", span))
+        lines.append(Field(2, "control", text, "number", span=span))
     for name, header in record.headers:
         label = visible(name) if isinstance(name, str) else "0x" + name.hex()
-        lines.append(RecordField(2, f'header "{label}"', content(header, values_shown), "masked", span))
+        lines.append(Field(2, f'header "{label}"', content(header, values_shown), "masked", span=span))
     line.below = len(lines) - 1
     return lines
 
@@ -494,11 +479,14 @@ class Builder:
         parent = self.add(depth, name, f"<{len(data)} bytes>", "masked", path=path, span=span)
         at = len(self.tree.fields)
         for line in record_fields(data, self.values_shown, Schemas(self.schemas, self._topic)):
-            where = None if start is None or line.span is None else (start + line.span[0], start + line.span[1])
-            made = self.add(depth + 1 + line.depth, line.name, line.value, line.role, path=path, span=where)
-            made.below, made.folded = line.below, line.folded
+            line.depth, line.path = depth + 1 + line.depth, path
+            if start is None:
+                line.span = line.hidden = None
+            elif line.span is not None:
+                line.span = start + line.span[0], start + line.span[1]
             if line.hidden and start is not None and not self.values_shown:
                 self.tree.hidden.append((start + line.hidden[0], start + line.hidden[1]))
+            self.tree.fields.append(line)
         self.close(parent, at)
 
 

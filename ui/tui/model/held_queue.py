@@ -126,9 +126,6 @@ class HeldQueue:
     def __len__(self) -> int:
         return len(self.frames)
 
-    def get(self, number: int) -> QueuedFrame | None:
-        return next((frame for frame in self.frames if frame.number == number), None)
-
     def of_row(self, connection: int, correlation: int) -> QueuedFrame | None:
         """What waits of this exchange."""
         key = connection, correlation

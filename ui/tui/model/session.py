@@ -103,7 +103,6 @@ class Session:
         self.control, self.allow_edit, self.grows = control, allow_edit, live and grows
         self.paused = False
         self.log: deque[LogLine] = deque(maxlen=LOG_LINES)
-        self.logged = 0
         self.marks = Marks(capture.path)
         self.chosen: Row | None = None
         """The exchange to be compared with the next one."""
@@ -114,7 +113,6 @@ class Session:
     def add_to_log(self, text: str, warning: bool = False) -> None:
         """Add a line to the log."""
         self.log.append(LogLine(time.time_ns(), visible(text), warning))
-        self.logged += 1
 
     def refresh(self) -> int:
         """Pick up what a live recording has added; the number of new rows."""

@@ -6,7 +6,7 @@ from array import array
 from time import perf_counter
 
 from ....captures import Capture
-from ....captures.recording.index import RECORD, STATE_MASK, STATES, UNDECODED
+from ....captures.recording.index import RECORD, STATE_MASK, STATES
 from ....decoder import State
 
 _CHUNK = 1024
@@ -114,14 +114,13 @@ class Series:
 class ConnectionCount:
     """Counts of one connection. Times in ns, sizes in bytes."""
 
-    __slots__ = ("broker", "client", "client_id", "errors", "first_ns", "last_ns", "number", "received", "requests",
-                 "sent", "slowest_ns", "undecoded")  # fmt: skip
+    __slots__ = ("broker", "client", "client_id", "errors", "first_ns", "number", "received", "requests", "sent", "slowest_ns")
 
     def __init__(self, number: int, client: str, broker: str, time_ns: int) -> None:
         self.number, self.client, self.broker = number, client, broker
         self.client_id: str | None = None
-        self.first_ns = self.last_ns = time_ns
-        self.requests = self.errors = self.undecoded = self.sent = self.received = self.slowest_ns = 0
+        self.first_ns = time_ns
+        self.requests = self.errors = self.sent = self.received = self.slowest_ns = 0
 
 
 class ApiCount:
@@ -180,14 +179,12 @@ class CaptureStatistics:
             seen.requests += 1
             seen.sent += sent
             seen.received += received if response_at >= 0 else 0
-            seen.last_ns = max(seen.last_ns, time_ns)
             seen.first_ns = min(seen.first_ns, time_ns)
             seen.slowest_ns = max(seen.slowest_ns, latency)
             if client_id:
                 seen.client_id = index.string(client_id)
             failed = error != 0
             seen.errors += failed
-            seen.undecoded += bool(flags & UNDECODED)
             if flags & STATE_MASK == _ORPHAN:
                 continue
             self.first_ns = min(self.first_ns or time_ns, time_ns)

@@ -37,7 +37,7 @@ class ExchangesScreen(View):
     def __init__(self) -> None:
         super().__init__()
         self.errors_only = False
-        self._lit = ""
+        self._highlight = ""
         self._began = 0.0
 
     def body(self) -> Iterable[Widget]:
@@ -61,7 +61,7 @@ class ExchangesScreen(View):
         return None if text is None else visible(text)
 
     def _row_tints(self) -> RowTint:
-        rules: list[tuple[str, Role]] = [(self._lit, "lit")] if self._lit else []
+        rules: list[tuple[str, Role]] = [(self._highlight, "lit")] if self._highlight else []
         return RowTints(self.capture, [*rules, *self.barnabas.settings.colours])
 
     # --- what is new ---------------------------------------------------------------------------------------
@@ -217,19 +217,19 @@ class ExchangesScreen(View):
         if row is None:
             return
 
-        def said(text: str | None) -> None:
+        def commented(text: str | None) -> None:
             if text is not None:
                 self.session.marks.set(row, text)
                 self.list.rows_changed()
                 self.describe()
 
-        self.app.push_screen(Ask(f"Comment on #{row.number + 1}", self.session.marks.comment(row) or ""), said)
+        self.app.push_screen(Ask(f"Comment on #{row.number + 1}", self.session.marks.comment(row) or ""), commented)
 
     def action_next_mark(self) -> None:
         self._go(1, lambda row: self.session.marks.comment(row) is not None, "No marked row.")
 
     def action_next(self, step: int) -> None:
-        if self._lit:
+        if self._highlight:
             self._go(step, lambda row: self.list.source.tint_of(row) == "lit", "No highlighted row.")
         else:
             self._go(step, is_problem, "No error here.")
@@ -248,7 +248,7 @@ class ExchangesScreen(View):
         self.notify(nothing, timeout=2)
 
     def action_highlight(self) -> None:
-        self.bar.begin("highlight", self._lit)
+        self.bar.begin("highlight", self._highlight)
 
     # --- the filter ----------------------------------------------------------------------------------------
 
@@ -266,7 +266,7 @@ class ExchangesScreen(View):
     def on_filter_bar_kept(self, event: FilterBar.Kept) -> None:
         self.set_focus(self.list)
         if event.mode == "highlight":
-            self._lit = resolve_filter(event.text, self.bar.saved) if event.text else ""
+            self._highlight = resolve_filter(event.text, self.bar.saved) if event.text else ""
             self.list.source.tint_of = self._row_tints()
             self.list.refresh()
             self.bar.leave(False)
@@ -288,8 +288,8 @@ class ExchangesScreen(View):
         if was_open and lighting:
             self.bar.leave(False)
             return
-        if self._lit and not self.wanted and not self.errors_only:
-            self._lit = ""
+        if self._highlight and not self.wanted and not self.errors_only:
+            self._highlight = ""
             self.list.source.tint_of = self._row_tints()
             self.list.refresh()
         self.errors_only, self.wanted = False, ""

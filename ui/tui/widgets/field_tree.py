@@ -25,13 +25,13 @@ from textual.strip import Strip
 from ...safe import fit
 from ..keys import bindings
 from .palette import Cell, Role
-from .styled import StyledWidget
+from .styled import StyledWidget, scroll_to_line
 
 
 @dataclass(slots=True, eq=False)
 class Field:
     """One line of the tree. `below`: how many of the next fields are inside; `span`: its bytes, (start, end); `later`: makes
-    the fields inside, if they are not made yet."""
+    the fields inside, if they are not made yet; `hidden`: of a record batch, the bytes with keys and values."""
 
     depth: int
     name: str
@@ -44,6 +44,7 @@ class Field:
     error: bool = False
     later: Callable[[], list[Field]] | None = None
     opened: bool = False
+    hidden: tuple[int, int] | None = None
 
     @property
     def has_children(self) -> bool:
@@ -271,11 +272,7 @@ class FieldTree(ScrollView, StyledWidget, can_focus=True):
         """Put the cursor on a line, and scroll to it."""
         line = max(0, min(line, len(self._lines) - 1))
         old, self.cursor = self.cursor, line
-        top, height = self.scroll_offset.y, max(self.size.height, 1)
-        if line < top:
-            self.scroll_to(y=line, animate=False)
-        elif line >= top + height:
-            self.scroll_to(y=line - height + 1, animate=False)
+        scroll_to_line(self, line)
         self.refresh_line(old)
         self.refresh_line(line)
         self.post_message(self.Moved(self))

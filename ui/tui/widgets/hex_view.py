@@ -13,7 +13,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from ..keys import bindings
-from .styled import StyledWidget
+from .styled import StyledWidget, scroll_to_line
 
 Range = tuple[int, int]
 
@@ -92,11 +92,7 @@ class HexView(ScrollView, StyledWidget, can_focus=True):
             return
         at = max(0, min(at, len(self.frame) - 1))
         old, self.cursor = self.cursor, at
-        top, height, line = self.scroll_offset.y, max(self.size.height, 1), at // self.per_line
-        if line < top:
-            self.scroll_to(y=line, animate=False)
-        elif line >= top + height:
-            self.scroll_to(y=line - height + 1, animate=False)
+        scroll_to_line(self, at // self.per_line)
         self._redraw((old, old + 1))
         self._redraw((at, at + 1))
         self.post_message(self.Pointed(at, chosen))

@@ -16,7 +16,7 @@ from textual.strip import Strip
 from ...safe import fit
 from ..keys import bindings
 from .palette import Cell, Role
-from .styled import StyledWidget
+from .styled import StyledWidget, scroll_to_line
 
 
 class Lines(Protocol):
@@ -144,12 +144,7 @@ class LineList(ScrollView, StyledWidget, can_focus=True):
         if not keep_following:
             self.following = False
         old, self.cursor = self.cursor, position
-        height = max(self.size.height, 1)
-        top = self.scroll_offset.y
-        if position < top:
-            self.scroll_to(y=position, animate=False)
-        elif position >= top + height:
-            self.scroll_to(y=position - height + 1, animate=False)
+        scroll_to_line(self, position)
         self.refresh_line(old)
         self.refresh_line(position)
         self.post_message(self.Moved(self))

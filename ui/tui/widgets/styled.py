@@ -17,6 +17,7 @@ from textual.color import Color
 from textual.filter import LineFilter
 from textual.geometry import Region
 from textual.message import Message
+from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -35,6 +36,15 @@ class StyledWidget(Widget):
         """The palette of the current theme."""
         found: Palette = getattr(self.app, "palette", DARK)
         return found
+
+
+def scroll_to_line(widget: ScrollView, line: int) -> None:
+    """Scroll so that a line is on the screen."""
+    top, height = widget.scroll_offset.y, max(widget.size.height, 1)
+    if line < top:
+        widget.scroll_to(y=line, animate=False)
+    elif line >= top + height:
+        widget.scroll_to(y=line - height + 1, animate=False)
 
 
 class Bar(StyledWidget):

@@ -16,6 +16,8 @@ from browsing.hostile import MARK, OFTEN, SEQUENCES, obeyed, record
 from browsing.terminal import terminal
 from harness.story import HOSTILE
 
+from ..awaiting import until
+
 
 def strips(app: BarnabasApp) -> str:
     return "\n".join(strip.text for strip in app.screen._compositor.render_strips(app.size))
@@ -116,8 +118,7 @@ def test_words_of_the_traffic_in_a_message_are_no_markup(story: Capture) -> None
         app = BarnabasApp(story, title="story")
         async with app.run_test(size=(120, 30), notifications=True) as pilot:
             app.notify("[/nope] [red]x[/red]\x1b[7331m\u202e\nsecond")
-            await pilot.pause()
-            return strips(app)
+            return await until(pilot, "second")
 
     text = asyncio.run(go())
     assert r"[/nope] [red]x[/red]\x1b[7331m\u202e" in text and "second" in text
