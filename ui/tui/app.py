@@ -28,8 +28,8 @@ from .keys import bindings, help_words
 from .model.held_queue import HeldQueuePoller
 from .model.session import Session
 from .model.settings import Settings
-from .shell import View
 from .views import PLACES
+from .views.view import View
 from .widgets.palette import THEMES
 from .widgets.styled import AsciiFilter
 

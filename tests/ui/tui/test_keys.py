@@ -36,7 +36,7 @@ def owner(context: str) -> Any:
     if context in fixed:
         return fixed[context]
     if context == "view":
-        return import_module("barnabas.ui.tui.shell").View
+        return import_module("barnabas.ui.tui.views.view").View
     place = next(p for p in PLACES if p.module == context)
     return getattr(import_module(f"barnabas.ui.tui.views.{context}"), place.cls)
 

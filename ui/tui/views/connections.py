@@ -16,10 +16,10 @@ from ..model.columns import duration, size
 from ..model.filter_terms import quoted
 from ..model.rows import row_finder
 from ..model.statistics import ConnectionCount
-from ..shell import View
 from ..widgets.line_list import LineList, Table
 from ..widgets.palette import Cell, Role
 from ..widgets.styled import TitleLine
+from .view import View
 
 _MOST = 2000
 

@@ -17,10 +17,10 @@ from ..model.columns import TITLES, is_problem
 from ..model.filter_terms import PROBLEMS, cell_term, combine, negate, resolve_filter
 from ..model.rows import RowTint, RowTints, RowView, is_slow, row_details, row_finder
 from ..model.session import Session
-from ..shell import View
 from ..widgets.filter_bar import FilterBar
 from ..widgets.line_list import LineList
 from ..widgets.palette import Cell, Role
+from .view import View
 
 if TYPE_CHECKING:
     from ....captures import Row

@@ -14,10 +14,10 @@ from ...times import clock
 from ..keys import bindings
 from ..model.columns import duration
 from ..model.filter_terms import quoted
-from ..shell import View
 from ..widgets.line_list import LineList, Table
 from ..widgets.palette import Cell, Role
 from ..widgets.styled import TextPane, TitleLine
+from .view import View
 
 _REBALANCES = 6
 _RANK = {

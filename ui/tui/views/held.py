@@ -25,12 +25,12 @@ from ..exchange.body_editor import BadValue, EditTree, body_tree, from_yaml, to_
 from ..keys import bindings
 from ..model.columns import duration
 from ..model.held_queue import HeldQueue, Intercept, QueuedFrame
-from ..shell import View
 from ..widgets.field_tree import FieldTree, Tree, field_at
 from ..widgets.hex_view import HexView, Range
 from ..widgets.line_list import LineList, Table
 from ..widgets.palette import Cell
 from ..widgets.styled import TextPane, TitleLine
+from .view import View
 
 AT_THE_EDITOR = 900.0
 """Seconds that a frame is held at least while it is edited as text."""

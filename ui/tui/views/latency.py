@@ -16,10 +16,10 @@ from ..keys import bindings
 from ..model.columns import duration
 from ..model.filter_terms import api_term, combine
 from ..model.statistics import ALL, BUCKETS, ApiCount, Bin, Histogram, bucket_ns
-from ..shell import View
 from ..widgets.line_list import LineList, Table
 from ..widgets.palette import Cell, Role
 from ..widgets.styled import TextPane, TitleLine, bars, side_bar
+from .view import View
 
 GRAPHS: dict[str, Role] = {"rate": "name", "p99": "number", "errors": "error"}
 _LABEL = 9

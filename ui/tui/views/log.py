@@ -8,9 +8,9 @@ from textual.widget import Widget
 
 from ...safe import visible
 from ...times import clock
-from ..shell import View
 from ..widgets.line_list import Table
 from ..widgets.palette import Cell
+from .view import View
 
 
 class LogScreen(View):

@@ -18,10 +18,10 @@ from ...safe import fit, visible
 from ...times import period
 from ..keys import bindings
 from ..model.rows import RowView, row_summary
-from ..shell import View
 from ..widgets.line_list import LineList, Table
 from ..widgets.palette import Cell, Role
 from ..widgets.styled import TextPane, TitleLine
+from .view import View
 
 ROLES: dict[str, Role] = {"high": "error", "medium": "undecoded", "low": "waiting", "info": "muted"}
 

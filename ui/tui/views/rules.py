@@ -13,10 +13,10 @@ from ....proxy.control import Control, ControlError
 from ...safe import fit, visible
 from ..dialogs.dialogs import Confirm, Write
 from ..keys import bindings
-from ..shell import View
 from ..widgets.line_list import LineList, Table
 from ..widgets.palette import Cell
 from ..widgets.styled import TextPane, TitleLine
+from .view import View
 
 EVERY_SECONDS = 1.0
 NEW_RULE = """\

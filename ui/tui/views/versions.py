@@ -16,10 +16,10 @@ from ....decoder.schema import facts
 from ...safe import fit, visible
 from ..keys import bindings
 from ..model.filter_terms import api_term, quoted
-from ..shell import View
 from ..widgets.line_list import LineList, Table
 from ..widgets.palette import Cell, Role
 from ..widgets.styled import TextPane, TitleLine
+from .view import View
 
 _CELL = 18
 _ROLES: dict[Limit, Role] = {Limit.UNKNOWN: "muted", Limit.BROKER: "ok", Limit.CLIENT: ""}

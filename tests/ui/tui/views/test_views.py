@@ -10,11 +10,11 @@ from barnabas import decoder
 from barnabas.captures import Capture, open_capture
 from barnabas.decoder.findings.engine.traffic import ClientConnection, Traffic
 from barnabas.decoder.findings.models.group import Member
-from barnabas.ui.tui.shell import View
 from barnabas.ui.tui.views import PLACES
 from barnabas.ui.tui.views.groups import GroupsScreen, timeline
 from barnabas.ui.tui.views.latency import LatencyScreen
 from barnabas.ui.tui.views.problems import ProblemsScreen
+from barnabas.ui.tui.views.view import View
 from harness.recordings import Fields, RecordingBuilder
 from harness.slices import slow
 from textual.pilot import Pilot

@@ -12,16 +12,16 @@ from textual.containers import Center, Middle
 from textual.widget import Widget
 from textual.widgets import Static
 
-from ..safe import visible
-from .application import AppScreen
-from .keys import bar_words, bindings
-from .model.held_queue import held_cells
-from .model.session import Session
-from .views import PLACES
-from .widgets.styled import Bar, KeyBar, TabLine
+from ...safe import visible
+from ..application import AppScreen
+from ..keys import bar_words, bindings
+from ..model.held_queue import held_cells
+from ..model.session import Session
+from ..widgets.styled import Bar, KeyBar, TabLine
+from . import PLACES
 
 if TYPE_CHECKING:
-    from .widgets.palette import Cell
+    from ..widgets.palette import Cell
 
 
 class View(AppScreen[None]):
