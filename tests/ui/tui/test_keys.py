@@ -11,7 +11,7 @@ import pytest
 from barnabas.captures import Capture
 from barnabas.ui.tui.app import BarnabasApp
 from barnabas.ui.tui.dialogs.help import HelpScreen
-from barnabas.ui.tui.exchange.comparison import CompareScreen
+from barnabas.ui.tui.exchange.comparison import ComparisonScreen
 from barnabas.ui.tui.exchange.conversation import ConversationScreen
 from barnabas.ui.tui.exchange.detail import DetailScreen
 from barnabas.ui.tui.exchange.exchange_list import ExchangeList
@@ -31,7 +31,7 @@ from .driving import drive, exchanges
 def owner(context: str) -> Any:
     fixed = {
         "app": BarnabasApp, "list": ExchangeList, "detail": DetailScreen, "tree": FieldTree, "hex": HexView,
-        "dialogue": ConversationScreen, "compare": CompareScreen, "resend": ResendScreen,
+        "dialogue": ConversationScreen, "compare": ComparisonScreen, "resend": ResendScreen,
     }  # fmt: skip
     if context in fixed:
         return fixed[context]

@@ -21,7 +21,7 @@ def show_conversation(screen: AppScreen[Any], row: Row | None) -> None:
 def compare(screen: AppScreen[Any], row: Row | None) -> None:
     """Choose the first side of a comparison, or with the second one show it. The same row twice: compare with the exchange
     before of its API."""
-    from .comparison import CompareScreen, before_it
+    from .comparison import ComparisonScreen, before_it
 
     if row is None:
         return
@@ -37,7 +37,7 @@ def compare(screen: AppScreen[Any], row: Row | None) -> None:
             screen.notify("There is no exchange of this API before it.", timeout=3)
             return
         first = found
-    screen.app.push_screen(CompareScreen(session.capture, first, row))
+    screen.app.push_screen(ComparisonScreen(session.capture, first, row))
 
 
 def compare_here(screen: AppScreen[Any], row: Row | None) -> None:

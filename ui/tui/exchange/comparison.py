@@ -78,10 +78,10 @@ def widths(width: int) -> tuple[int, int]:
     return name, max((width - name - 4) // 2, 8)
 
 
-class CompareScreen(AppScreen[None]):
+class ComparisonScreen(AppScreen[None]):
     """Row `a` on the left, `b` on the right."""
 
-    DEFAULT_CSS = "CompareScreen { layout: vertical; } CompareScreen PairList { height: 1fr; }"
+    DEFAULT_CSS = "ComparisonScreen { layout: vertical; } ComparisonScreen PairList { height: 1fr; }"
     BINDINGS: ClassVar[list[BindingType]] = bindings("compare")
     AUTO_FOCUS = "PairList"
     context = "compare"

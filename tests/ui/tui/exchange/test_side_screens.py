@@ -8,7 +8,7 @@ from barnabas.captures import Capture
 from barnabas.captures.diff.field_pairs import pairs
 from barnabas.decoder import Message
 from barnabas.decoder.schema import facts
-from barnabas.ui.tui.exchange.comparison import CompareScreen
+from barnabas.ui.tui.exchange.comparison import ComparisonScreen
 from barnabas.ui.tui.exchange.conversation import ConversationScreen
 from barnabas.ui.tui.exchange.detail import DetailScreen
 from textual.pilot import Pilot
@@ -61,7 +61,7 @@ def test_two_exchanges_side_by_side(story: Capture, numbers: dict[str, int]) -> 
         await until(pilot, "is chosen")
         await pilot.press("down", "d")
         text = await until(pilot, "COMPARE")
-        compared = screen(pilot, CompareScreen).list
+        compared = screen(pilot, ComparisonScreen).list
         assert "#3 Produce v9" in text and "#4 Produce v9" in text
         assert "1 of" in text and "6 NOT_LEADER_OR_FOLLOWER" in text and "0 NONE" in text
         await pilot.press("n")
@@ -77,12 +77,12 @@ def test_two_exchanges_side_by_side(story: Capture, numbers: dict[str, int]) -> 
         await pilot.press("N")
         assert compared.cursor == first
         await pilot.press("x")
-        assert screen(pilot, CompareScreen).a.number == numbers["lz4"]
+        assert screen(pilot, ComparisonScreen).a.number == numbers["lz4"]
         await pilot.press("escape")
         # Twice on one: with the one before of its API.
         await pilot.press("d", "d")
         await until(pilot, "COMPARE")
-        chosen = screen(pilot, CompareScreen)
+        chosen = screen(pilot, ComparisonScreen)
         assert (chosen.a.number, chosen.b.number) == (numbers["not_leader"], numbers["lz4"])
         await pilot.press("q", "enter", "d")
         await until(pilot, "COMPARE")
