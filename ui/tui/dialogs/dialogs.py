@@ -10,7 +10,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
-from textual.screen import ModalScreen
+from textual.screen import ModalScreen, ScreenResultType
 from textual.widgets import Input, Static, TextArea
 
 from ...safe import fit, visible
@@ -19,6 +19,18 @@ from ..widgets.palette import Cell
 
 MOST = 14
 """Rows that are shown at once."""
+
+
+class Dialog(ModalScreen[ScreenResultType]):
+    """A box over the screen below. Esc closes it without a result."""
+
+    DEFAULT_CSS = """
+    Dialog { align: center middle; }
+    Dialog > Vertical {
+        width: 90%; max-width: 110; height: auto; max-height: 80%; background: $panel; border: round $primary; }
+    Dialog Input, Dialog Input:focus { border: none; height: 1; background: $panel; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", "Back", show=False)]
 
 
 class ChoiceBox(Vertical):
@@ -75,14 +87,8 @@ class Name(NamedTuple):
     words: str = ""
 
 
-class Find(ModalScreen[str | None]):
+class Find(Dialog[str | None]):
     """Asks for one of many names; None when cancelled."""
-
-    DEFAULT_CSS = """
-    Find { align: center middle; }
-    Find Vertical { width: 90%; max-width: 110; height: auto; background: $panel; border: round $primary; }
-    Find Input, Find Input:focus { border: none; height: 1; background: $panel; }
-    """
 
     def __init__(self, question: str, names: Sequence[Name]):
         super().__init__()
@@ -104,15 +110,10 @@ class Find(ModalScreen[str | None]):
             self.dismiss(self._found[position].name)
 
 
-class Ask(ModalScreen[str | None]):
+class Ask(Dialog[str | None]):
     """Asks for a line of text; None when cancelled."""
 
-    DEFAULT_CSS = """
-    Ask { align: center middle; }
-    Ask Vertical { width: 80%; max-width: 90; height: auto; background: $panel; border: round $primary; }
-    Ask Input { border: none; height: 1; background: $panel; }
-    """
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", "Back", show=False)]
+    DEFAULT_CSS = "Ask > Vertical { width: 80%; max-width: 90; }"
 
     def __init__(self, question: str, text: str = ""):
         super().__init__()
@@ -127,16 +128,15 @@ class Ask(ModalScreen[str | None]):
         self.dismiss(event.value)
 
 
-class Choose(ModalScreen[list[str] | None]):
+class Choose(Dialog[list[str] | None]):
     """Asks for some of several names: Space selects one or not, Enter is done; None when cancelled."""
 
     DEFAULT_CSS = """
-    Choose { align: center middle; }
-    Choose Vertical { width: 40; height: auto; max-height: 80%; background: $panel; border: round $primary; }
+    Choose > Vertical { width: 40; }
     Choose Table { height: auto; max-height: 20; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q", "dismiss", "Back", show=False),
+        Binding("q", "dismiss", "Back", show=False),
         Binding("space", "turn", "Take or leave", show=False),
     ]
 
@@ -168,14 +168,10 @@ class Choose(ModalScreen[list[str] | None]):
         self.dismiss([name for name in self.names if name in self.taken])
 
 
-class Pick(ModalScreen[int | None]):
+class Pick(Dialog[int | None]):
     """Asks for one of several lines: its position; None when cancelled."""
 
-    DEFAULT_CSS = """
-    Pick { align: center middle; }
-    Pick Vertical { width: 90%; max-width: 110; height: auto; max-height: 80%; background: $panel; border: round $primary; }
-    """
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss", "Back", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("q", "dismiss", "Back", show=False)]
 
     def __init__(self, question: str, rows: list[list[Cell]], does: str = "go there"):
         super().__init__()
@@ -196,13 +192,10 @@ class Pick(ModalScreen[int | None]):
         self.dismiss(event.position)
 
 
-class Confirm(ModalScreen[bool]):
+class Confirm(Dialog[bool]):
     """Asks a question to be answered with y or n."""
 
-    DEFAULT_CSS = """
-    Confirm { align: center middle; }
-    Confirm Static { width: auto; max-width: 80%; background: $panel; border: round $warning; padding: 0 2; }
-    """
+    DEFAULT_CSS = "Confirm Static { width: auto; max-width: 80%; background: $panel; border: round $warning; padding: 0 2; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "answer(True)", "Yes", show=False),
         Binding("n,escape,q,enter", "answer(False)", "No", show=False),
@@ -219,12 +212,11 @@ class Confirm(ModalScreen[bool]):
         self.dismiss(answer)
 
 
-class Write(ModalScreen[str | None]):
+class Write(Dialog[str | None]):
     """Asks for a text of many lines: Ctrl-S is done; None when cancelled. `fault`: shown below the text."""
 
     DEFAULT_CSS = """
-    Write { align: center middle; }
-    Write Vertical { width: 90%; height: 80%; background: $panel; border: round $primary; }
+    Write > Vertical { max-width: 100%; height: 80%; }
     Write TextArea { height: 1fr; border: none; }
     Write #fault { height: auto; color: $error; padding: 0 1; }
     """
@@ -246,17 +238,16 @@ class Write(ModalScreen[str | None]):
         self.dismiss(self.query_one(TextArea).text)
 
 
-class Pages(ModalScreen[None]):
+class Pages(Dialog[None]):
     """Shows a text, which must be `safe.visible`."""
 
     DEFAULT_CSS = """
-    Pages { align: center middle; }
     Pages VerticalScroll {
         width: 90%; max-width: 100; height: auto; max-height: 85%; padding: 0 2; background: $panel; border: round $primary;
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,enter,w", "dismiss", "Close", show=False),
+        Binding("q,enter,w", "dismiss", "Close", show=False),
         Binding("j,down", "scroll(1)", "Down", show=False),
         Binding("k,up", "scroll(-1)", "Up", show=False),
     ]

@@ -8,18 +8,17 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from ..keys import Words
 from ..widgets.palette import DARK, Palette
+from .dialogs import Dialog
 
 
-class HelpScreen(ModalScreen[None]):
+class HelpScreen(Dialog[None]):
     """Any of its keys closes it."""
 
     DEFAULT_CSS = """
-    HelpScreen { align: center middle; }
     HelpScreen > VerticalScroll {
         width: auto; max-width: 96%; height: auto; max-height: 90%; padding: 0 2; background: $panel;
         border: round $primary;
@@ -27,7 +26,7 @@ class HelpScreen(ModalScreen[None]):
     HelpScreen Static { width: auto; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,question_mark,enter", "dismiss", "Close", show=False),
+        Binding("q,question_mark,enter", "dismiss", "Close", show=False),
         Binding("j", "down", "Down", show=False),
         Binding("k", "up", "Up", show=False),
     ]

@@ -6,14 +6,12 @@ Intercepts that are made here end with the screen: a queue that nobody looks at 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from rich.text import Text
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from ....decoder.filter import compile
@@ -23,6 +21,7 @@ from ...times import zone_name
 from ..application import AppScreen
 from ..model.held_queue import LEASE_SECONDS
 from ..widgets.palette import DARK, Palette
+from .dialogs import Dialog
 
 SIDES = {"request": (True, False), "response": (False, True), "both": (True, True)}
 LONGEST = 3600.0
@@ -39,16 +38,14 @@ class InterceptRequest(NamedTuple):
     zone: str
 
 
-class InterceptBox(ModalScreen[InterceptRequest | None]):
+class InterceptBox(Dialog[InterceptRequest | None]):
     """Three inputs, checked with every key."""
 
     DEFAULT_CSS = """
-    InterceptBox { align: center middle; }
-    InterceptBox Vertical { width: 90%; max-width: 100; height: auto; background: $panel; border: round $primary; padding: 0 1; }
-    InterceptBox Input, InterceptBox Input:focus { border: none; height: 1; padding: 0; background: $surface; }
+    InterceptBox > Vertical { max-width: 100; padding: 0 1; }
+    InterceptBox Input, InterceptBox Input:focus { padding: 0; background: $surface; }
     InterceptBox Static { height: auto; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", "Back", show=False)]
 
     def __init__(self, text: str, side: str = "request", seconds: float = 30.0):
         super().__init__()

@@ -26,9 +26,9 @@ def compare(screen: AppScreen[Any], row: Row | None) -> None:
     if row is None:
         return
     session = screen.session
-    first, session.chosen = session.chosen, None
+    first, session.compare_with = session.compare_with, None
     if first is None:
-        session.chosen = row
+        session.compare_with = row
         screen.notify(f"#{row.number + 1} is chosen: d on another one compares, d again compares with the one before.", timeout=4)
         return
     if first.number == row.number:
@@ -42,8 +42,8 @@ def compare(screen: AppScreen[Any], row: Row | None) -> None:
 
 def compare_here(screen: AppScreen[Any], row: Row | None) -> None:
     """Compare with the row that was chosen before, else with the exchange before of its API."""
-    if screen.session.chosen is None:
-        screen.session.chosen = row
+    if screen.session.compare_with is None:
+        screen.session.compare_with = row
     compare(screen, row)
 
 

@@ -11,16 +11,14 @@ import difflib
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import yaml
 from rich.text import Text
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.message import Message
-from textual.screen import ModalScreen
 from textual.suggester import SuggestFromList
 from textual.widgets import Input, Static
 
@@ -32,6 +30,7 @@ from ....decoder.reference.explain import meaning
 from ....decoder.schema import facts
 from ....errors import BarnabasError
 from ...safe import visible
+from ..dialogs.dialogs import Dialog
 from ..widgets.field_tree import Field, FieldTree, Tree, headline
 from ..widgets.palette import DARK, Cell, Palette
 
@@ -400,16 +399,14 @@ def _whole_struct(of: StructPlan, given: Any, path: str) -> dict[str, Any]:
 # --- widgets -----------------------------------------------------------------------------------------------
 
 
-class ValueBox(ModalScreen[str | None]):
+class ValueBox(Dialog[str | None]):
     """Asks for a text for which `fault_of(text)` is ""; None when cancelled. `names` are suggested."""
 
     DEFAULT_CSS = """
-    ValueBox { align: center middle; }
-    ValueBox Vertical { width: 90%; max-width: 100; height: auto; background: $panel; border: round $primary; padding: 0 1; }
-    ValueBox Input, ValueBox Input:focus { border: none; height: 1; padding: 0; background: $surface; }
+    ValueBox > Vertical { max-width: 100; padding: 0 1; }
+    ValueBox Input, ValueBox Input:focus { padding: 0; background: $surface; }
     ValueBox Static { height: auto; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", "Back", show=False)]
 
     def __init__(
         self, title: str, expected: str, text: str, fault_of: Callable[[str], str], names: Sequence[str] = ()

@@ -104,7 +104,7 @@ class Session:
         self.paused = False
         self.log: deque[LogLine] = deque(maxlen=LOG_LINES)
         self.marks = Marks(capture.path)
-        self.chosen: Row | None = None
+        self.compare_with: Row | None = None
         """The exchange to be compared with the next one."""
         self.held = HeldQueue(control)
         self._statistics: CaptureStatistics | None = None
