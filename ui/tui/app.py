@@ -22,7 +22,7 @@ from textual.binding import BindingType
 from textual.screen import Screen
 
 from ..safe import visible, visible_lines
-from .application import AppScreen
+from .application import Application, AppScreen
 from .first_frame import Opened, Opening
 from .keys import bindings, help_words
 from .model.held_queue import HeldQueuePoller
@@ -60,7 +60,7 @@ class BarnabasApp(App[None]):
     """
 
     ENABLE_COMMAND_PALETTE = False
-    # Textual gives a line of text a frame while it has the focus; in the one line that it has here, that hides the text.
+    # Textual draws a frame around an `Input` with the focus, which leaves no room for the text where it has one line.
     CSS = "Input, Input:focus, Input.-invalid, Input.-invalid:focus { border: none; height: 1; padding: 0 1; }"
     BINDINGS: ClassVar[list[BindingType]] = bindings("app")
 
@@ -330,6 +330,12 @@ class BarnabasApp(App[None]):
         stop, self._stop = self._stop, None
         if stop is not None:
             stop()
+
+
+if TYPE_CHECKING:
+
+    def _checked(app: BarnabasApp) -> Application:  # `application` relies on it
+        return app
 
 
 def _resume_collection() -> None:

@@ -97,7 +97,7 @@ def test_no_piece_of_work_is_longer_than_a_key_may_wait(tmp_path: Path, monkeypa
                 "problems": ("5",),
             }.items():
                 if what in ("counts", "latency", "problems"):
-                    app.session._survey = app.session._story = None  # all over again
+                    app.session._statistics = app.session._analysis = None  # all over again
                 longest.restart()
                 await pilot.press(*keys)
                 await rest(pilot)

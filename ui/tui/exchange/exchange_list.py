@@ -14,7 +14,7 @@ from ....captures import Row
 from ...safe import fit
 from ...times import heading
 from ..model.columns import USUAL, Column, layout
-from ..model.rows import RowView
+from ..model.rows import RowView, SortOrder
 from ..widgets.line_list import LineList
 from ..widgets.palette import Cell, Role
 from ..widgets.styled import StyledWidget
@@ -42,8 +42,8 @@ class ColumnTitles(StyledWidget):
         segments = [Segment(" ", base)]
         for i, (column, cells) in enumerate(self.lines.columns()):
             title = heading(column.title) if column.field == "time" else column.title
-            if self.lines.sorted_by and self.lines.sorted_by[0] == column.title:
-                title = ("v" if self.lines.sorted_by[1] else "^") + title
+            if self.lines.sorted_by and self.lines.sorted_by.title == column.title:
+                title = ("v" if self.lines.sorted_by.descending else "^") + title
             style = base + self.palette.title if i == self.lines.source.cell else base
             segments += [Segment(fit(title, cells, column.right), style), Segment(" ", base)]
         return Strip(segments).crop_extend(0, width, base)
@@ -105,7 +105,7 @@ class ExchangeList(LineList):
     def __init__(self, view: RowView):
         super().__init__(ExchangeLines(view))
         self.view = view
-        self.sorted_by: tuple[str, bool] | None = None
+        self.sorted_by: SortOrder | None = None
 
     def columns(self) -> tuple[tuple[Column, int], ...]:
         """The columns with their widths, without the cells of the scroll bar and the marker."""

@@ -1,6 +1,6 @@
 """Frames that wait in the proxy for a decision, and what was changed in them at the screen so far. The proxy is asked in a thread.
 
-While nothing is intercepted the proxy is asked seldom; while something is, often enough for a queue to look alive.
+While nothing is intercepted the proxy is asked rarely; while something is, often enough for the queue to look live.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from ....proxy.control import Control
 
 QUIET_SECONDS, BUSY_SECONDS, POLL_SECONDS = 2.0, 0.25, 0.25
-"""Between two questions: while nothing is intercepted, and otherwise; and between two looks whether it is time."""
+"""Seconds between two requests to the proxy, without intercepts and with; and between two checks whether one is due."""
 LEASE_SECONDS = 10.0
-"""After which the proxy takes back what a screen has intercepted that was killed."""
+"""Seconds after which the proxy removes the intercepts of a screen that was killed."""
 Json = dict[str, Any]
 
 
@@ -109,14 +109,14 @@ class QueueChange(NamedTuple):
 
 
 class HeldQueue:
-    """All that waits, the oldest first. `ask` is for a thread, everything else for the thread of the screen."""
+    """The frames that wait, the oldest first. `ask` is called in a thread, everything else in that of the screen."""
 
     def __init__(self, control: Control | None):
         self._control = control
         self.frames: list[QueuedFrame] = []
         self.intercepts: list[Intercept] = []
         self.own: set[int] = set()
-        """Intercepts that this screen has made; they end with it."""
+        """The numbers of the intercepts that this screen has made. They end with it."""
         self.fault = ""
         self._asked = 0.0
         self._asking = False
@@ -127,12 +127,12 @@ class HeldQueue:
         return len(self.frames)
 
     def of_row(self, connection: int, correlation: int) -> QueuedFrame | None:
-        """What waits of this exchange."""
+        """The held frame of an exchange."""
         key = connection, correlation
         return next((frame for frame in self.frames if (frame.connection, frame.correlation_id) == key), None)
 
     def due(self) -> bool:
-        """Whether it is time to ask again; True at most once until `update`."""
+        """Whether the proxy is to be asked now. After True it is False until `update`."""
         if self._control is None or self._asking:
             return False
         every = BUSY_SECONDS if self.intercepts or self.frames else QUIET_SECONDS
@@ -142,11 +142,11 @@ class HeldQueue:
         return True
 
     def soon(self) -> None:
-        """Something was changed: ask at the next occasion."""
+        """Let the proxy be asked at the next check, as something was changed."""
         self._asked = 0.0
 
     def ask(self) -> QueueAnswer:
-        """Ask the proxy."""
+        """Ask the proxy for its intercepts and held frames."""
         from ....proxy.control import ControlError
 
         assert self._control is not None
@@ -175,11 +175,11 @@ class HeldQueue:
         return QueueChange(new, list(known.values()))
 
     def forget(self, number: int) -> None:
-        """It was decided; it is gone before the proxy is asked again."""
+        """Remove a frame that was decided about, before the proxy is asked again."""
         self.frames = [frame for frame in self.frames if frame.number != number]
 
     def take_over(self, number: int) -> None:
-        """An intercept is this screen's from now on. Its lease is renewed in a thread, as an editor may have the terminal."""
+        """Make an intercept this screen's own. Its lease is renewed in a thread, as an editor may have the terminal."""
         self.own.add(number)
         if self._renewing is None:
             self._renewing = threading.Thread(target=self._renew, name="leases", daemon=True)
@@ -198,7 +198,7 @@ class HeldQueue:
                         self.own.discard(number)
 
     def release_own(self) -> None:
-        """Take back this screen's intercepts: nobody would be there to decide."""
+        """Remove this screen's intercepts, as nobody would decide about their frames."""
         self._ended.set()
         own, self.own = self.own, set()
         if not own or self._control is None:
@@ -211,7 +211,7 @@ class HeldQueue:
 
 
 def held_cells(queue: HeldQueue) -> list[Cell]:
-    """For the header: how many frames are held."""
+    """The header's cells: how many frames are held."""
     if not len(queue):
         return [("  intercept ON", "waiting")] if queue.intercepts else []
     oldest = min(queue.frames, key=lambda frame: frame.left())
@@ -219,7 +219,7 @@ def held_cells(queue: HeldQueue) -> list[Cell]:
 
 
 class HeldQueuePoller:
-    """Asks the proxy for the queue while `app` runs. What comes and goes is logged; `changed()`: the queue is another."""
+    """Asks the proxy for the queue while `app` runs, logs frames that come and go, and calls `changed()` when the queue differs."""
 
     def __init__(
         self, app: App[Any], queue: HeldQueue, log: Callable[[str, bool], None], changed: Callable[[], None]

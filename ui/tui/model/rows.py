@@ -14,7 +14,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ....captures import Capture, Row
 from ....decoder import Exchange
@@ -26,6 +26,7 @@ from .columns import api, client_name, duration, result, sizes
 
 if TYPE_CHECKING:
     from ....captures.recording.index import Index
+    from .settings import ColourRule
 
 RowFinder = Callable[[int, int], Iterable[int]]
 """The numbers of the wanted rows among rows start to stop, ascending."""
@@ -159,6 +160,13 @@ class RowView:
         return bisect_left(range(len(self._before)), number, key=lambda i: self._before[len(self._before) - 1 - i])
 
 
+class SortOrder(NamedTuple):
+    """The title of the column that rows are sorted by, and which way."""
+
+    title: str
+    descending: bool
+
+
 SORTS: dict[str, Callable[[Row], Any]] = {
     "No": lambda row: row.number,
     "Time": lambda row: row.time_ns,
@@ -209,8 +217,8 @@ def notes_on(exchange: Exchange) -> list[str]:
     return [note for notes in exchange.marks.every_notes() for note in notes]
 
 
-def sort(view: RowView, capture: Capture, by: tuple[str, bool] | None) -> None:
-    """Order what `view` shows by (column title, descending); None: as in the capture."""
+def sort(view: RowView, capture: Capture, by: SortOrder | None) -> None:
+    """Sort the rows that `view` shows; None: as in the capture."""
     if by is None:
         view.put(None)
         return
@@ -325,8 +333,8 @@ def is_slow(text: str) -> bool:
 class RowTints:
     """The role that a row is drawn in: that of the first filter that selects it. Results are cached."""
 
-    def __init__(self, capture: Capture, rules: Iterable[tuple[str, Role]]):
-        self._rules = [(row_finder(capture, text), role) for text, role in rules]
+    def __init__(self, capture: Capture, rules: Iterable[ColourRule]):
+        self._rules = [(row_finder(capture, rule.filter), rule.role) for rule in rules]
         self._known: dict[Row, Role] = {}
 
     def __call__(self, row: Row) -> Role:

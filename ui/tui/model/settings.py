@@ -20,7 +20,7 @@ import os
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 from ....errors import BarnabasError
 from ..keys import KeyConflict, keymap
@@ -31,15 +31,22 @@ class BadSettings(BarnabasError, ValueError):
     """The file cannot be used; the text says where and what to change."""
 
 
+class ColourRule(NamedTuple):
+    """Rows that a filter selects are drawn in a role."""
+
+    filter: str
+    role: Role
+
+
 @dataclass(frozen=True)
 class Settings:
-    """`keys`: Textual's keymap; `theme`: a name of `THEMES` or ""; `colours`: (filter, role)."""
+    """`keys`: Textual's keymap; `theme`: a name of `THEMES` or ""; `colours`: the first rule that fits counts."""
 
     keys: dict[str, str] = field(default_factory=dict)
     theme: str = ""
     columns: tuple[str, ...] = ()
     filters: dict[str, str] = field(default_factory=dict)
-    colours: tuple[tuple[str, Role], ...] = ()
+    colours: tuple[ColourRule, ...] = ()
 
 
 def default_path() -> Path:
@@ -95,16 +102,16 @@ def parse_settings(text: str) -> Settings:
     return Settings(keys, theme, tuple(columns), filters, tuple(_colours(found.get("colours", []))))
 
 
-def _colours(rules: Any) -> list[tuple[str, Role]]:
+def _colours(rules: Any) -> list[ColourRule]:
     roles = [role for role in get_args(Role) if role]
-    found: list[tuple[str, Role]] = []
+    found: list[ColourRule] = []
     for i, rule in enumerate(rules if isinstance(rules, list) else [rules], 1):
         if not isinstance(rule, dict) or set(rule) != {"filter", "role"}:
             raise BadSettings(f"colour rule {i} needs a filter and a role, and nothing else")
         if rule["role"] not in roles:
             raise BadSettings(f"colour rule {i}: there is no role {rule['role']!r}; there are {', '.join(roles)}")
         _filter(rule["filter"], f"colour rule {i}")
-        found.append((rule["filter"], rule["role"]))
+        found.append(ColourRule(rule["filter"], rule["role"]))
     return found
 
 

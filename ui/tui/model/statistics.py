@@ -6,7 +6,7 @@ from array import array
 from time import perf_counter
 
 from ....captures import Capture
-from ....captures.recording.index import RECORD, STATE_MASK, STATES
+from ....captures.recording.index import RECORD, STATE_MASK, STATES, Index
 from ....decoder import State
 
 _CHUNK = 1024
@@ -165,7 +165,7 @@ class CaptureStatistics:
             if perf_counter() >= until:
                 return
 
-    def _count(self, index, recording: int, start: int, stop: int) -> None:  # type: ignore[no-untyped-def]
+    def _count(self, index: Index, recording: int, start: int, stop: int) -> None:
         connections, apis, everything = self.connections, self.apis, self.apis[ALL]
         for (time_ns, latency, _, response_at, sent, received, _, number, key, _, error, flags, client_id, _) in (
             RECORD.iter_unpack(index.records(start, stop))

@@ -15,11 +15,12 @@ from ..exchange.exchange_list import ColumnTitles, ExchangeList
 from ..keys import bindings
 from ..model.columns import TITLES, is_problem
 from ..model.filter_terms import PROBLEMS, cell_term, combine, negate, resolve_filter
-from ..model.rows import RowTint, RowTints, RowView, is_slow, row_details, row_finder
+from ..model.rows import RowTint, RowTints, RowView, SortOrder, is_slow, row_details, row_finder, sort
 from ..model.session import Session
+from ..model.settings import ColourRule
 from ..widgets.filter_bar import FilterBar
 from ..widgets.line_list import LineList
-from ..widgets.palette import Cell, Role
+from ..widgets.palette import Cell
 from .view import View
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class ExchangesScreen(View):
         return None if text is None else visible(text)
 
     def _row_tints(self) -> RowTint:
-        rules: list[tuple[str, Role]] = [(self._highlight, "lit")] if self._highlight else []
+        rules = [ColourRule(self._highlight, "lit")] if self._highlight else []
         return RowTints(self.capture, [*rules, *self.barnabas.settings.colours])
 
     # --- what is new ---------------------------------------------------------------------------------------
@@ -173,13 +174,13 @@ class ExchangesScreen(View):
             self.notify("Still searching: sort when it is done.", timeout=2)
             return
         now = self.list.sorted_by
-        same = now is not None and now[0] == column.title
-        self._sort((column.title, False) if not same else (column.title, True) if now and not now[1] else None)
+        if now is None or now.title != column.title:
+            self._sort(SortOrder(column.title, descending=False))
+        else:
+            self._sort(None if now.descending else SortOrder(column.title, descending=True))
 
-    def _sort(self, by: tuple[str, bool] | None) -> None:
+    def _sort(self, by: SortOrder | None) -> None:
         here = self._here()
-        from ..model.rows import sort
-
         sort(self.view, self.capture, by)
         self.list.sorted_by = by
         self.list.following = False

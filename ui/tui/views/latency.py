@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from textual import events
 from textual.binding import BindingType
@@ -173,14 +173,14 @@ class LatencyScreen(View):
             self.histogram.show([[(" no latency: no response has come", "muted")]])
             return
         rows = octaves(found.latencies)
-        most = max(count for _, _, count in rows)
+        most = max(row.exchanges for row in rows)
         height = 8
         per = -(-len(rows) // height)
         lines: list[list[Cell]] = []
         for i in range(0, len(rows), per):
             part = rows[i : i + per]
-            count = sum(c for _, _, c in part)
-            label = f" {duration(part[0][0]):>7} to {duration(part[-1][1]):<7}"
+            count = sum(row.exchanges for row in part)
+            label = f" {duration(part[0].start_ns):>7} to {duration(part[-1].end_ns):<7}"
             lines.append(
                 [
                     (label, "muted"),
@@ -245,9 +245,17 @@ class LatencyScreen(View):
         self.barnabas.show_exchanges(text)
 
 
-def octaves(histogram: Histogram) -> list[tuple[int, int, int]]:
-    """(from ns, to ns, count) for every doubling between the fastest and the slowest."""
+class Octave(NamedTuple):
+    """How many exchanges have a latency from `start_ns` to `end_ns`, its double."""
+
+    start_ns: int
+    end_ns: int
+    exchanges: int
+
+
+def octaves(histogram: Histogram) -> list[Octave]:
+    """Counts for every doubling between the fastest and the slowest."""
     per = 8
     counts = [sum(histogram.counts[i : i + per]) for i in range(0, BUCKETS, per)]
     used = [i for i, count in enumerate(counts) if count]
-    return [(bucket_ns(i * per), bucket_ns((i + 1) * per), counts[i]) for i in range(used[0], used[-1] + 1)]
+    return [Octave(bucket_ns(i * per), bucket_ns((i + 1) * per), counts[i]) for i in range(used[0], used[-1] + 1)]

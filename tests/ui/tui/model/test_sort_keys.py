@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from barnabas.captures import Capture
 from barnabas.captures.reading import selection
-from barnabas.ui.tui.model.rows import SORTS, RowView, sort
+from barnabas.ui.tui.model.rows import SORTS, RowView, SortOrder, sort
 
 
 @pytest.mark.parametrize("title", SORTS)
@@ -20,11 +20,11 @@ def test_every_column_orders_as_its_rows_compare(
     for descending in (False, True):
         for wanted in (None, [row.number for row in rows if row.number % 3], []):
             view = RowView(story.rows(), wanted)
-            sort(view, story, (title, descending))
+            sort(view, story, SortOrder(title, descending))
             shown = rows if wanted is None else [rows[n] for n in wanted]
             expected = [row.number for row in sorted(shown, key=SORTS[title], reverse=descending)]
             assert [view.number(i) for i in range(len(view))] == expected, (descending, wanted)
     view = RowView(story.rows())
-    sort(view, story, (title, True))
+    sort(view, story, SortOrder(title, True))
     sort(view, story, None)
     assert [view.number(i) for i in range(len(view))] == [row.number for row in rows]
