@@ -276,7 +276,7 @@ class RequestInterceptor:
             entry.hooked = connection.relay.plugins.keep(connection, original, now, answered)
         if faults is not None:
             note = f"{by}; {faults.note}" if by else faults.note
-            entry.rule, entry.exchange = faults.rule, exchange
+            entry.exchange = exchange
             entry.faults = faults if faults.late else None
             if faults.adapter is not None:
                 version_adaptation.use_adapter(connection, connection.relay.version_negotiation.with_profile(connection, faults.adapter))
@@ -294,7 +294,7 @@ class RequestInterceptor:
             entry.exchange = exchange
         if answered:
             entry.kept = connection.relay.intercepts.keep(connection, frame, now)
-        if (faults is None or not faults.request_damage) and version_adaptation.asked(connection, entry, sent, original, answered, now):
+        if (faults is None or not faults.request_damage) and version_adaptation.adapt_request(connection, entry, sent, original, answered, now):
             return
         if answered:
             if entry.faults is None and entry.kept is None and entry.exchange is None and entry.hooked is None:

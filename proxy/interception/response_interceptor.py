@@ -66,7 +66,7 @@ class ResponseInterceptor:
                 connection.relay.plugins.answered(hooked, frame, now)
             return
         original = frame
-        if isinstance(entry, InFlight) and entry.asked is not None:
+        if isinstance(entry, InFlight) and entry.adaptation is not None:
             adapted = version_adaptation.adapt_response(connection, entry, frame, now)
             if adapted is None:
                 return

@@ -1,4 +1,4 @@
-"""Connections that speak other versions to the client than to the broker (`plugins.versions.adapter`).
+"""Connections whose client and broker use different versions (`plugins.versions.adapter`): carries out what the adapter decides.
 
 Such a connection is followed request by request, as with rules. What its adapter wants to see is held; the rest passes.
 The recording has the client's frames on the client's leg and the broker's on the broker's.
@@ -11,18 +11,16 @@ from typing import TYPE_CHECKING
 
 from ...decoder import Exchange
 from ...plugins.actions.fault_plan import FOREVER, ConnectionCut, CutPoint, FaultPlan
-from ...plugins.versions.adapter import AdaptedRequest, Answer, Close, Forward, Silence, StackedAdapters, VersionAdapter
+from ...plugins.versions.adapter import AdaptedRequest, Answer, Close, Forward, StackedAdapters, VersionAdapter
 from ...plugins.versions.emulated_release import EmulatedRelease
 from ..events import NotTranslated, Undecoded
 from ..interception.frame_editor import API_VERSIONS, HIGHEST_VERSION, KNOWN, framed
 from ..interception.interest.api_version_bitmap import api_version_bitmap
 from ..interception.rules import fault_executor
-from ..relay.correlation import REQUEST, InFlight
+from ..relay.correlation import REQUEST, Adaptation, InFlight
 from .api_versions_probe import ABOUT, ASKING, pending
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from ..relay.interfaces import Connection, HalfConnection
 
 
@@ -33,7 +31,7 @@ _OWN = "asked by the proxy itself"
 
 
 def use_adapter(connection: Connection, adapter: VersionAdapter) -> None:
-    """Let a connection on which no request has passed, or that is followed (`Connection.inline`), speak a adapter."""
+    """Give an adapter to a connection on which no request has passed, or that is followed (`Connection.inline`)."""
     if connection.adapter is adapter:
         return
     connection.adapter = adapter
@@ -42,7 +40,7 @@ def use_adapter(connection: Connection, adapter: VersionAdapter) -> None:
 
 
 def wants(adapter: VersionAdapter | None, api_key: int, api_version: int) -> bool:
-    """Whether a request whose head says this is for the adapter. Raw SASL tokens, which have no head, never are."""
+    """Whether a request with this head is for the adapter. Raw SASL tokens, which have no head, never are."""
     return (
         adapter is not None
         and api_key in KNOWN
@@ -52,11 +50,11 @@ def wants(adapter: VersionAdapter | None, api_key: int, api_version: int) -> boo
 
 
 def refuses_unknown_versions(adapter: VersionAdapter | None) -> bool:
-    """Whether an ApiVersions request of a version that nobody here knows is refused by the adapter."""
+    """Whether the adapter refuses ApiVersions requests of versions that are not known here."""
     return isinstance(adapter.outer if isinstance(adapter, StackedAdapters) else adapter, EmulatedRelease)
 
 
-def passing_requests(connection: Connection, adapter: VersionAdapter) -> Any:
+def passing_requests(connection: Connection, adapter: VersionAdapter) -> bytes:
     """The requests that pass without being held, as an `api_version_bitmap`: those that neither a rule nor the adapter wants."""
     held = connection.relay.editor.held
     if connection.free is None or connection.free[0] is not held:
@@ -76,7 +74,7 @@ def await_offers(connection: Connection, then: Callable[[int], None], now: int) 
     if probe is None:
         return False
     if probe.begin(then):
-        _ask(connection, ABOUT, 0, ASKING, now)
+        _send_own(connection, Adaptation(probe, ABOUT, before=0), ASKING, now)
     return True
 
 
@@ -87,8 +85,8 @@ def ended(connection: Connection) -> None:
         probe.ended()
 
 
-def asked(connection: Connection, entry: InFlight, sent: bytes, original: bytes, answered: bool, now: int) -> bool:
-    """Do with a request what the adapter says; False if it has nothing to say. `sent`: what the broker would get,
+def adapt_request(connection: Connection, entry: InFlight, sent: bytes, original: bytes, answered: bool, now: int) -> bool:
+    """Do with a request what the adapter decides; False if it is not for the adapter. `sent`: what the broker would get,
     `original`: what the client sent, both with sizes. `answered`: whether the client expects a response."""
     adapter = connection.adapter
     if adapter is None or not wants(adapter, entry.api_key, entry.api_version):
@@ -99,7 +97,7 @@ def asked(connection: Connection, entry: InFlight, sent: bytes, original: bytes,
         _report(connection, entry, error)
         return False
     if isinstance(step, Forward):
-        _forward(connection, entry, step, original, answered, now)
+        _forward(connection, adapter, entry, step, original, answered, now)
         return True
     if step.note:
         connection.note(entry.correlation, step.note, now)
@@ -111,21 +109,23 @@ def asked(connection: Connection, entry: InFlight, sent: bytes, original: bytes,
             connection.publish_request(original, now)
     elif isinstance(step, Close):
         _close(connection, entry, step, original, now)
-    elif isinstance(step, Silence) and step.onwards:
+    elif step.onwards:
         connection.publish_request(original, now)
-    elif isinstance(step, Silence):
+    else:
         connection.correlation.wait_for(entry)  # whatever would be answered behind it has to wait
         faults = FaultPlan("", 0, silence=FOREVER, silent=(True, False))
         fault_executor.apply_to_request(connection, faults, sent, original, now)
     return True
 
 
-def _forward(connection: Connection, entry: InFlight, step: Forward, original: bytes, answered: bool, now: int) -> None:
+def _forward(
+    connection: Connection, adapter: VersionAdapter, entry: InFlight, step: Forward, original: bytes, answered: bool, now: int
+) -> None:
     correlation = entry.correlation - (1 << 32) if entry.correlation >> 31 else entry.correlation
-    entry.asked = AdaptedRequest(entry.api_key, entry.api_version, correlation, step.memo)
-    entry.adapter, entry.sent = connection.adapter, int.from_bytes(step.frame[:4], "big")
+    request = AdaptedRequest(entry.api_key, entry.api_version, correlation, step.memo)
+    entry.adaptation = Adaptation(adapter, request, int.from_bytes(step.frame[:4], "big"))
     for place, own in enumerate(step.before):
-        _ask(connection, entry.asked, place, own, now)
+        _send_own(connection, Adaptation(adapter, request, before=place), own, now)
     if answered:
         connection.correlation.wait_for(entry, original)
     frame = framed(step.frame)
@@ -137,13 +137,13 @@ def _forward(connection: Connection, entry: InFlight, step: Forward, original: b
     connection.request.push(frame)
 
 
-def _ask(connection: Connection, about: AdaptedRequest, place: int, own: bytes, now: int) -> None:
+def _send_own(connection: Connection, adaptation: Adaptation, own: bytes, now: int) -> None:
     """Send a request of the adapter's own."""
     connection.own_requests = (connection.own_requests + 1) & 0xFFFFFF
     frame = framed(own[:4] + (OWN_IDS + connection.own_requests).to_bytes(4, "big") + own[8:])
     _, key, version, correlation = REQUEST(frame)
     entry = InFlight(key, version, correlation)
-    entry.asked, entry.before, entry.adapter = about, place, connection.adapter
+    entry.adaptation = adaptation
     connection.correlation.wait_for(entry)
     connection.broker_leg(0, frame, _OWN, now)
     connection.request.push(frame)
@@ -161,22 +161,22 @@ def _close(connection: Connection, entry: InFlight, step: Close, original: bytes
 
 def adapt_response(connection: Connection, entry: InFlight, frame: bytes, now: int) -> bytes | None:
     """A broker's response (with its size) as the client gets it; None if nothing goes to the client."""
-    adapter, about = entry.adapter, entry.asked
-    if adapter is None or about is None:
+    if entry.adaptation is None:
         return frame
-    if entry.before is not None:
+    adapter, request, sent, before = entry.adaptation
+    if before is not None:
         connection.broker_leg(1, frame, _OWN, now)
         try:
-            adapter.response_before(about, entry.before, frame[4:])
+            adapter.response_before(request, before, frame[4:])
         except Exception as error:
             _report(connection, entry, error)
         return None
-    if about.api_key == API_VERSIONS:
-        connection.relay.version_negotiation.on_response(connection.broker, frame[4:], entry.sent & 0xFFFF, adapter)
+    if request.api_key == API_VERSIONS:
+        connection.relay.version_negotiation.on_response(connection.broker, frame[4:], sent & 0xFFFF, adapter)
     try:
-        return framed(adapter.response(about, frame[4:]))
+        return framed(adapter.response(request, frame[4:]))
     except Exception as error:
-        if _same(entry):
+        if _same(entry, sent):
             _report(connection, entry, error)
             return frame  # fail open: it is a response at the client's version
         connection.broker_leg(1, frame, "not given to the client", now)
@@ -188,7 +188,8 @@ def must_end(connection: Connection, half: HalfConnection, entry: int | InFlight
     """Whether a frame that cannot be held must not pass either, as its receiver could not read it: then the connection
     is ended. `entry`: what a response answers, None for a request, whose head is the half's last."""
     if half.direction:
-        if not isinstance(entry, InFlight) or entry.asked is None or (_same(entry) and entry.before is None):
+        adaptation = entry.adaptation if isinstance(entry, InFlight) else None
+        if not isinstance(entry, InFlight) or adaptation is None or (_same(entry, adaptation.sent) and adaptation.before is None):
             return False
         key, version = entry.api_key, entry.api_version
     else:
@@ -199,9 +200,9 @@ def must_end(connection: Connection, half: HalfConnection, entry: int | InFlight
     return True
 
 
-def _same(entry: InFlight) -> bool:
+def _same(entry: InFlight, sent: int) -> bool:
     """Whether the broker has the request at the client's version."""
-    return entry.sent == entry.api_key << 16 | entry.api_version
+    return sent == entry.api_key << 16 | entry.api_version
 
 
 def _end(connection: Connection, key: int, version: int, why: str) -> None:
@@ -217,5 +218,3 @@ def _why(error: Exception) -> str:
     name = type(error).__name__
     return f"{name}: {error}" if str(error) else name
 
-
-__all__ = ["NOTE", "adapt_response", "asked", "await_offers", "ended", "must_end", "passing_requests", "refuses_unknown_versions", "use_adapter", "wants"]

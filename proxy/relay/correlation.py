@@ -19,7 +19,7 @@ import struct
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...decoder.wire.acks import acks_end
 from ...plugins.actions.fault_plan import FaultPlan
@@ -139,27 +139,24 @@ Queue: Callable[[], PlainQueue] = PlainQueue if native is None else native.Queue
 """An empty queue."""
 
 
+class Adaptation(NamedTuple):
+    """A request that went through a version adapter. `request`: the client's; `sent`: api key << 16 | version as the broker has it;
+    `before`: of a request that the adapter sends itself, in front of the client's, its place among those (`Forward.before`)."""
+
+    adapter: VersionAdapter
+    request: AdaptedRequest
+    sent: int = 0
+    before: int | None = None
+
+
 class InFlight:
-    """A request with a response of its own. `answer`: the response made here; `faults`: what is to happen to the response;
-    `exchange`: the request, for rules; `kept`: the request, if its response may be held for a decision; `hooked`: the
-    request for plugins, or the one that a plugin made; `asked`, `before`, `adapter`, `sent`: see `version_adapter`; `weight`: bytes
-    of memory that all of it takes, known when it is put into the queue."""
+    """A request of which more is remembered than a number. `answer`: the response made here; `faults`: what is to happen to the
+    response; `exchange`: the request, for rules; `kept`: the request, if its response may be held for a decision; `hooked`: the
+    request for plugins, or the one that a plugin made; `weight`: bytes of memory that all of it takes, known when it is put into the
+    queue."""
 
     __slots__ = (
-        "adapter",
-        "answer",
-        "api_key",
-        "api_version",
-        "asked",
-        "before",
-        "correlation",
-        "exchange",
-        "faults",
-        "hooked",
-        "kept",
-        "rule",
-        "sent",
-        "weight",
+        "adaptation", "answer", "api_key", "api_version", "correlation", "exchange", "faults", "hooked", "kept", "weight",
     )  # fmt: skip
 
     def __init__(self, api_key: int, api_version: int, correlation: int) -> None:
@@ -171,12 +168,7 @@ class InFlight:
         self.exchange: Exchange | None = None
         self.kept: object | None = None
         self.hooked: object | None = None
-        self.rule = ""
-        self.asked: AdaptedRequest | None = None
-        self.before: int | None = None
-        self.adapter: VersionAdapter | None = None
-        self.sent = 0
-        """Api key << 16 | version as the broker has it."""
+        self.adaptation: Adaptation | None = None
         self.weight = ENTRY_BYTES
 
 
