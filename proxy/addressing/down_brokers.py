@@ -16,7 +16,7 @@ from ..events import Address, BrokersDown, show
 from .resolver import Answer
 
 if TYPE_CHECKING:
-    from ..relay.interfaces import Connection, Relay
+    from ..relay.interfaces import ConnectionInterface, RelayInterface
 
 
 def refused() -> OSError:
@@ -27,7 +27,7 @@ def refused() -> OSError:
 class DownBrokers:
     """The brokers, by the addresses that they advertise and by those that these names stand for."""
 
-    def __init__(self, relay: Relay) -> None:
+    def __init__(self, relay: RelayInterface) -> None:
         self._relay = relay
         self.named: tuple[Address, ...] = ()
         self._resolved: set[Address] = set()
@@ -56,7 +56,7 @@ class DownBrokers:
                 self._end(connection)
 
     @staticmethod
-    def _end(connection: Connection) -> None:
+    def _end(connection: ConnectionInterface) -> None:
         if connection.established:
             connection.close("fin")
         else:

@@ -11,10 +11,10 @@ from .sni_address_map import NamedBrokers
 from .transparent import Unchanged
 
 if TYPE_CHECKING:
-    from ..relay.interfaces import Relay
+    from ..relay.interfaces import RelayInterface
 
 
-def make_address_map(relay: Relay, own: Address, settings: dict[str, Any]) -> AddressMap:
+def make_address_map(relay: RelayInterface, own: Address, settings: dict[str, Any]) -> AddressMap:
     """The one for a relay's settings; `own`: where its bootstrap listener is."""
     secured = settings.get("security")
     suffix = (secured["tls"] or {}).get("sni_suffix") if secured and relay.rewrites else ""

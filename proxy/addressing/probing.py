@@ -13,7 +13,7 @@ from .address_map import reason
 from .resolver import Answer
 
 if TYPE_CHECKING:
-    from ..relay.interfaces import Relay
+    from ..relay.interfaces import RelayInterface
 
 NAMES_SECONDS = 1.0
 """How long a response waits at most for the names in it to be looked up, all together."""
@@ -22,7 +22,7 @@ NAMES_SECONDS = 1.0
 class Prober:
     """Asks for a relay."""
 
-    def __init__(self, relay: Relay) -> None:
+    def __init__(self, relay: RelayInterface) -> None:
         self._relay = relay
 
     def probe(self, broker: Address, answer: Answer) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ...decoder.filter import Filter
 
 if TYPE_CHECKING:
-    from ..relay.interfaces import Connection
+    from ..relay.interfaces import ConnectionInterface
 
 
 @dataclass(slots=True)
@@ -69,7 +69,7 @@ class HeldFrame:
 
     number: int
     intercept: Intercept
-    connection: Connection
+    connection: ConnectionInterface
     direction: int
     api_key: int
     api_version: int

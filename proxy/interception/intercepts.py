@@ -25,7 +25,7 @@ from .request_frames import exchange_of
 
 if TYPE_CHECKING:
     from ..relay.correlation import InFlight
-    from ..relay.interfaces import Connection, HalfConnection, Relay
+    from ..relay.interfaces import ConnectionInterface, HalfConnectionInterface, RelayInterface
 
 HELD_BYTES = 32 << 20
 """Most bytes of frames that wait for a decision, and of requests that are kept for their responses."""
@@ -36,7 +36,7 @@ TEXT = 300
 class Intercepts:
     """All intercepts of the relay, and what they hold. One per relay."""
 
-    def __init__(self, relay: Relay) -> None:
+    def __init__(self, relay: RelayInterface) -> None:
         self._relay = relay
         self._all: dict[int, Intercept] = {}
         self.held: dict[int, HeldFrame] = {}
@@ -126,7 +126,7 @@ class Intercepts:
 
     # -- what the connections ask ----------------------------------------------------------------------------
 
-    def hold_request(self, connection: Connection, frame: bytes, now: int, original: bytes = b"") -> bool:
+    def hold_request(self, connection: ConnectionInterface, frame: bytes, now: int, original: bytes = b"") -> bool:
         """Whether a request (with its size) is held: then the connection's requests wait. `original`: as the client sent
         it, if plugins have changed it."""
         if not self._all or connection.request.paused:
@@ -137,7 +137,7 @@ class Intercepts:
                 return self._hold(intercept, connection, exchange, original or frame, frame, now)
         return False
 
-    def keep(self, connection: Connection, frame: bytes, now: int) -> KeptRequest | None:
+    def keep(self, connection: ConnectionInterface, frame: bytes, now: int) -> KeptRequest | None:
         """The request, if its response may have to be held."""
         key = int.from_bytes(frame[4:6], "big")
         for intercept in self._all.values():
@@ -153,7 +153,7 @@ class Intercepts:
         return None
 
     def hold_response(
-        self, connection: Connection, entry: InFlight, original: bytes, frame: bytes, note: str, now: int
+        self, connection: ConnectionInterface, entry: InFlight, original: bytes, frame: bytes, note: str, now: int
     ) -> bool:
         """Whether a response is held; `frame` is what the client would get."""
         kept = entry.kept
@@ -176,7 +176,7 @@ class Intercepts:
     def _hold(
         self,
         intercept: Intercept,
-        connection: Connection,
+        connection: ConnectionInterface,
         exchange: Exchange,
         original: bytes,
         frame: bytes,
@@ -296,7 +296,7 @@ class Intercepts:
             connection.requests.judge(frame or held.frame, held.original, now)
         self._half_goes_on(half, now)
 
-    def _half_goes_on(self, half: HalfConnection, now: int) -> None:
+    def _half_goes_on(self, half: HalfConnectionInterface, now: int) -> None:
         if half.open and not half.paused:
             half.filter_frames(b"", now)
             self._relay.wake(half)
@@ -322,17 +322,17 @@ class Intercepts:
             connection.publish_request(held.original, now)
         self._half_goes_on(half, now)
 
-    def holds(self, half: HalfConnection) -> bool:
+    def holds(self, half: HalfConnectionInterface) -> bool:
         """Whether a frame of this half waits for a decision."""
         return any(
             each.connection is half.connection and each.direction == half.direction for each in self.held.values()
         )
 
-    def gone(self, connection: Connection) -> None:
+    def gone(self, connection: ConnectionInterface) -> None:
         """The connection ends; nothing of it can go on."""
         for held in [each for each in self.held.values() if each.connection is connection]:
             self._let_go(held, "connection closed")
 
-    def free(self, connection: Connection) -> None:
+    def free(self, connection: ConnectionInterface) -> None:
         """The connection's frames go on as they came."""
         self.release((each for each in self.held.values() if each.connection is connection), "connection changed")

@@ -11,14 +11,14 @@ from ..events import show
 from .frame_editor import PRODUCE, produce_acks
 
 if TYPE_CHECKING:
-    from ..relay.interfaces import Connection
+    from ..relay.interfaces import ConnectionInterface
 
 
 _HEAD = struct.Struct(">hhih").unpack_from
 _SHORT_HEAD = struct.Struct(">hhi").unpack_from
 
 
-def exchange_of(connection: Connection, frame: bytes, now: int) -> Exchange:
+def exchange_of(connection: ConnectionInterface, frame: bytes, now: int) -> Exchange:
     """A request (with its size) as far as it is known."""
     key, version, correlation, length = _HEAD(frame, 4) if len(frame) >= 14 else (*_SHORT_HEAD(frame, 4), -1)
     client_id = frame[14 : 14 + length].decode("utf-8", "replace") if 0 <= length <= len(frame) - 14 else None

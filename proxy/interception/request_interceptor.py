@@ -37,7 +37,7 @@ from .rules import fault_executor
 
 if TYPE_CHECKING:
     from ...plugins.rules.rule_engine import RuleEngine
-    from ..relay.interfaces import Connection, HalfConnection
+    from ..relay.interfaces import ConnectionInterface, HalfConnectionInterface
 
 
 def _signed(correlation: int) -> int:
@@ -47,12 +47,12 @@ def _signed(correlation: int) -> int:
 class RequestInterceptor:
     """What a connection does with its requests: which of them are held, and what becomes of those."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ConnectionInterface) -> None:
         self._connection = connection
         self.plugin_note = ""
         """What plugins did to the request that is on its way just now."""
 
-    def holds(self, half: HalfConnection, data: bytes, at: int, size: int) -> bool:
+    def holds(self, half: HalfConnectionInterface, data: bytes, at: int, size: int) -> bool:
         """Whether the request whose head stands at `at` is held."""
         connection = self._connection
         if size < 8:

@@ -21,13 +21,13 @@ from .request_frames import exchange_of
 from .rules import fault_executor
 
 if TYPE_CHECKING:
-    from ..relay.interfaces import Connection, HalfConnection
+    from ..relay.interfaces import ConnectionInterface, HalfConnectionInterface
 
 SEEN_THROUGH = 4096
 """Bytes of a frame that have to be missing, to be looked at before they are there."""
 
 
-def kept_exchange(connection: Connection, kept: tuple[bytes, int, int], answer: int) -> Exchange:
+def kept_exchange(connection: ConnectionInterface, kept: tuple[bytes, int, int], answer: int) -> Exchange:
     """The exchange that a request has begun which was kept (`correlation.PlainQueue.kept`). `answer`: its response's size."""
     frame, came, size = kept
     exchange = exchange_of(connection, frame, came)
@@ -36,7 +36,7 @@ def kept_exchange(connection: Connection, kept: tuple[bytes, int, int], answer: 
     return exchange
 
 
-def start_header_prefix(half: HalfConnection, kind: str, api_key: int, api_version: int, missing: int) -> None:
+def start_header_prefix(half: HalfConnectionInterface, kind: str, api_key: int, api_version: int, missing: int) -> None:
     """A frame is held; perhaps no rule is about it, and that is seen before it is all there. `missing`: bytes of it."""
     rules = half.connection.relay.editor.rules
     if missing > SEEN_THROUGH and may_have_records(kind, api_key, api_version) and rules.by_header_prefix(api_key):
@@ -46,7 +46,7 @@ def start_header_prefix(half: HalfConnection, kind: str, api_key: int, api_versi
 class ResponseInterceptor:
     """What a connection does with responses that are held, or followed to their end."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ConnectionInterface) -> None:
         self._connection = connection
         self.followed: int | InFlight = 0
         """The request of the response that passes and is followed to its end (`HalfConnection.tail`)."""
@@ -175,7 +175,7 @@ class ResponseInterceptor:
         if correlation is not None:
             connection.note(correlation, "node endpoints made unusable: the response is too large to be held", now)
 
-    def follow(self, half: HalfConnection) -> None:
+    def follow(self, half: HalfConnectionInterface) -> None:
         """The response to the request at the head passes, and is followed to where its node endpoints are, if it can have any."""
         connection = self._connection
         self.followed = connection.correlation.take()
@@ -208,7 +208,7 @@ class ResponseInterceptor:
         connection.in_flight.popleft()
         return False
 
-    def passes(self, rules: RuleEngine, half: HalfConnection, prefix: bytes, held: bytes, now: int) -> bool:
+    def passes(self, rules: RuleEngine, half: HalfConnectionInterface, prefix: bytes, held: bytes, now: int) -> bool:
         """Whether no rule is about a response of which this is the prefix, so that it may pass. `held`: what is there of it."""
         connection = self._connection
         kept = connection.in_flight.kept()

@@ -15,13 +15,13 @@ from ..relay.interfaces import HookedRequest
 from .rules import fault_executor
 
 if TYPE_CHECKING:
-    from ..relay.interfaces import Connection
+    from ..relay.interfaces import ConnectionInterface
 
 
 class ResponseOrderer:
     """The client's side of one connection."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ConnectionInterface) -> None:
         self._connection = connection
         self.hooked: HookedRequest | None = None
         """The request for plugins, of the response that is on its way just now."""

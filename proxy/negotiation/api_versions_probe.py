@@ -26,7 +26,7 @@ from ..ring.clock import now_ns
 
 if TYPE_CHECKING:
     from ..events import Address
-    from ..relay.interfaces import Connection, Relay, VersionNegotiation
+    from ..relay.interfaces import ConnectionInterface, RelayInterface, VersionNegotiationInterface
 
 ANSWERED_WITHIN = 3_000_000_000
 """Nanoseconds for a broker to answer ApiVersions."""
@@ -40,7 +40,7 @@ ABOUT = AdaptedRequest(API_VERSIONS, 0, 0)
 _LARGEST = 1 << 20
 
 
-def possible(relay: Relay) -> bool:
+def possible(relay: RelayInterface) -> bool:
     """Whether connections of the proxy's own need nothing that only a client's has."""
     return relay.security is None and relay.interception is None
 
@@ -48,7 +48,7 @@ def possible(relay: Relay) -> bool:
 class ApiVersionsProbe:
     """One question. `relay.version_negotiation` hears the answer; everyone in `waiting` is called when it is over, answered or not."""
 
-    def __init__(self, relay: Relay, broker: Address, at: SocketAddress) -> None:
+    def __init__(self, relay: RelayInterface, broker: Address, at: SocketAddress) -> None:
         self._relay = relay
         self._broker = broker
         self._at = at
@@ -141,7 +141,7 @@ class ApiVersionsProbe:
 class VersionsPending:
     """Stands in for the adapter of a connection until it is known what its broker offers."""
 
-    def __init__(self, negotiation: VersionNegotiation, connection: Connection) -> None:
+    def __init__(self, negotiation: VersionNegotiationInterface, connection: ConnectionInterface) -> None:
         self._negotiation = negotiation
         self._connection = connection
         self._then: Callable[[int], None] | None = None

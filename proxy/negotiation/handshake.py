@@ -31,7 +31,7 @@ from .security import ServerContexts, TlsConfig, client_context, restore
 from .tls import TlsFault, TlsSocket
 
 if TYPE_CHECKING:
-    from ..relay.interfaces import Connection, Relay
+    from ..relay.interfaces import ConnectionInterface, RelayInterface
 
 RENEW_AT = (0.80, 0.90)
 """The part of a session after which to log in again: some jitter, as Kafka's own clients have it."""
@@ -47,7 +47,7 @@ _HANDSHAKE = facts.api_key("SaslHandshake")
 class Security:
     """What the connections of a relay share."""
 
-    def __init__(self, relay: Relay, settings: dict[str, Any]) -> None:
+    def __init__(self, relay: RelayInterface, settings: dict[str, Any]) -> None:
         self.relay = relay
         tls, sasl = restore(settings)
         self.tls: TlsConfig | None = tls
@@ -57,12 +57,12 @@ class Security:
         self._salted: dict[tuple[str, bytes, int], bytes] = {}
         self._told: set[tuple[str, int]] = set()
         self._reminded = 0.0
-        self.paused: set[Connection] = set()
+        self.paused: set[ConnectionInterface] = set()
         """Connections that wait for a moment to log in again."""
 
     # -- from accept to the first byte -----------------------------------------------------------------------
 
-    def accepted(self, connection: Connection) -> None:
+    def accepted(self, connection: ConnectionInterface) -> None:
         """A client has connected. Whatever is wrong with it, the listener goes on accepting."""
         if self.relay.interception is not None:
             connection.local_host = connection.broker[0]  # where the client meant to connect to
@@ -75,7 +75,7 @@ class Security:
             self.relay.emit(RelayFault(connection.number, f"{type(error).__name__}: {error}"))
             connection.close("fin")
 
-    def _accept(self, connection: Connection, server: ServerContexts) -> None:
+    def _accept(self, connection: ConnectionInterface, server: ServerContexts) -> None:
         connection.client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         tls = TlsSocket(
             connection.client,
@@ -89,7 +89,7 @@ class Security:
         self.relay.attend(tls.fileno(), partial(self._greet, connection, tls, server))
         self._greet(connection, tls, server)
 
-    def _greet(self, connection: Connection, tls: TlsSocket, server: ServerContexts) -> None:
+    def _greet(self, connection: ConnectionInterface, tls: TlsSocket, server: ServerContexts) -> None:
         server.name = ""
         try:
             done = tls.shake()
@@ -109,12 +109,12 @@ class Security:
                     connection.broker, connection.tried = wanted, None
             self._connect(connection)
 
-    def _connect(self, connection: Connection) -> None:
+    def _connect(self, connection: ConnectionInterface) -> None:
         connection.stage = ""
         connection.started = time.monotonic()
         connection.look_up()
 
-    def connected(self, connection: Connection) -> bool:
+    def connected(self, connection: ConnectionInterface) -> bool:
         """The connection to the broker stands. True: `Connection.stand` is called when the rest is done."""
         sock = connection.upstream
         if sock is None or (self._client is None and self.sasl is None):
@@ -137,12 +137,12 @@ class Security:
         self._secure(connection, tls)
         return True
 
-    def _host_of(self, connection: Connection) -> str:
+    def _host_of(self, connection: ConnectionInterface) -> str:
         """What the broker's certificate has to be for. In transparent mode, where only the broker's address is known,
         it is the name that the client asked for, if it asked for one."""
         return connection.broker[0] if self.relay.interception is None else connection.local_host
 
-    def _secure(self, connection: Connection, tls: TlsSocket) -> None:
+    def _secure(self, connection: ConnectionInterface, tls: TlsSocket) -> None:
         if connection.failed or connection.closed:
             return  # an edge of the broker's socket, which stays until the client's first words were read
         try:
@@ -156,13 +156,13 @@ class Security:
         elif done:
             self._begin_login(connection)
 
-    def _tell_tls(self, connection: Connection, side: str, why: str) -> None:
+    def _tell_tls(self, connection: ConnectionInterface, side: str, why: str) -> None:
         peer = connection.peer if side == "client" else connection.broker
         self.relay.emit(TlsFailed(connection.number, side, peer, why))
 
     # -- the login -------------------------------------------------------------------------------------------
 
-    def _begin_login(self, connection: Connection) -> None:
+    def _begin_login(self, connection: ConnectionInterface) -> None:
         if connection.upstream is None or self.sasl is None:
             return
         connection.stage = "the broker does not answer the login: is this its SASL listener?"
@@ -170,7 +170,7 @@ class Security:
         self.relay.attend(connection.upstream.fileno(), login.go_on)
         login.begin()
 
-    def logged_in(self, connection: Connection, lifetime_ms: int, steps: list[tuple[int, bytes]]) -> None:
+    def logged_in(self, connection: ConnectionInterface, lifetime_ms: int, steps: list[tuple[int, bytes]]) -> None:
         """The broker has accepted the login: let bytes flow."""
         assert self.sasl is not None
         if lifetime_ms:
@@ -185,7 +185,7 @@ class Security:
             connection.stand()
             self._record(connection, steps)
 
-    def login_failed(self, connection: Connection, why: str) -> None:
+    def login_failed(self, connection: ConnectionInterface, why: str) -> None:
         assert self.sasl is not None
         if connection.closed:
             return
@@ -196,7 +196,7 @@ class Security:
         else:
             connection.give_up("login")
 
-    def _record(self, connection: Connection, steps: list[tuple[int, bytes]]) -> None:
+    def _record(self, connection: ConnectionInterface, steps: list[tuple[int, bytes]]) -> None:
         """The login goes into the recording as frames of the broker leg, without its secrets."""
         text = b"the proxy logs in"
         for direction, frame in steps:
@@ -206,7 +206,7 @@ class Security:
 
     # -- later -----------------------------------------------------------------------------------------------
 
-    def overdue(self, connection: Connection) -> None:
+    def overdue(self, connection: ConnectionInterface) -> None:
         """A connection has not come to stand in time."""
         if not connection.stage:
             connection.unreachable(TimeoutError("timed out"))
@@ -217,7 +217,7 @@ class Security:
             self.relay.emit(UpstreamFailed(connection.number, connection.broker, connection.stage))
             connection.give_up("login" if "login" in connection.stage else "tls")
 
-    def tick(self, now: float, connections: Collection[Connection]) -> None:
+    def tick(self, now: float, connections: Collection[ConnectionInterface]) -> None:
         """About once a second."""
         if self.tls is not None and self.tls.brokers and self.tls.broker_insecure and now - self._reminded > REMIND_SECONDS:
             self._reminded = now
@@ -252,14 +252,14 @@ class Security:
                 self.paused.discard(connection)
                 connection.close("fin")
 
-    def _resume(self, connection: Connection) -> None:
+    def _resume(self, connection: ConnectionInterface) -> None:
         connection.stage = ""
         self.paused.discard(connection)
         connection.draining = self.relay.draining
         self.relay.established(connection)
 
 
-def _between_frames(connection: Connection) -> bool:
+def _between_frames(connection: ConnectionInterface) -> bool:
     """Whether closing now cuts no frame in two."""
     halves = connection.request, connection.response
     return all(half.at_boundary() and not half.pending for half in halves)
@@ -268,7 +268,7 @@ def _between_frames(connection: Connection) -> bool:
 class Login:
     """One login on one connection to a broker."""
 
-    def __init__(self, security: Security, connection: Connection, sock: socket.socket, said: Conversation) -> None:
+    def __init__(self, security: Security, connection: ConnectionInterface, sock: socket.socket, said: Conversation) -> None:
         self._security = security
         self._connection = connection
         self._sock = sock

@@ -21,7 +21,7 @@ from ..relay.correlation import REQUEST, Adaptation, InFlight
 from .api_versions_probe import ABOUT, ASKING, pending
 
 if TYPE_CHECKING:
-    from ..relay.interfaces import Connection, HalfConnection
+    from ..relay.interfaces import ConnectionInterface, HalfConnectionInterface
 
 
 OWN_IDS = 0x7F000000
@@ -30,7 +30,7 @@ NOTE = "as the client's version has it"
 _OWN = "asked by the proxy itself"
 
 
-def use_adapter(connection: Connection, adapter: VersionAdapter) -> None:
+def use_adapter(connection: ConnectionInterface, adapter: VersionAdapter) -> None:
     """Give an adapter to a connection on which no request has passed, or that is followed (`Connection.inline`)."""
     if connection.adapter is adapter:
         return
@@ -54,7 +54,7 @@ def refuses_unknown_versions(adapter: VersionAdapter | None) -> bool:
     return isinstance(adapter.outer if isinstance(adapter, StackedAdapters) else adapter, EmulatedRelease)
 
 
-def passing_requests(connection: Connection, adapter: VersionAdapter) -> bytes:
+def passing_requests(connection: ConnectionInterface, adapter: VersionAdapter) -> bytes:
     """The requests that pass without being held, as an `api_version_bitmap`: those that neither a rule nor the adapter wants."""
     held = connection.relay.editor.held
     if connection.free is None or connection.free[0] is not held:
@@ -68,7 +68,7 @@ def passing_requests(connection: Connection, adapter: VersionAdapter) -> bytes:
     return connection.free[1]
 
 
-def await_offers(connection: Connection, then: Callable[[int], None], now: int) -> bool:
+def await_offers(connection: ConnectionInterface, then: Callable[[int], None], now: int) -> bool:
     """Whether a request has to wait until it is known what the broker offers; `then` goes on with it."""
     probe = pending(connection.adapter)
     if probe is None:
@@ -78,14 +78,14 @@ def await_offers(connection: Connection, then: Callable[[int], None], now: int) 
     return True
 
 
-def ended(connection: Connection) -> None:
+def ended(connection: ConnectionInterface) -> None:
     """The broker has ended the connection."""
     probe = pending(connection.adapter)
     if probe is not None:
         probe.ended()
 
 
-def adapt_request(connection: Connection, entry: InFlight, sent: bytes, original: bytes, answered: bool, now: int) -> bool:
+def adapt_request(connection: ConnectionInterface, entry: InFlight, sent: bytes, original: bytes, answered: bool, now: int) -> bool:
     """Do with a request what the adapter decides; False if it is not for the adapter. `sent`: what the broker would get,
     `original`: what the client sent, both with sizes. `answered`: whether the client expects a response."""
     adapter = connection.adapter
@@ -119,7 +119,7 @@ def adapt_request(connection: Connection, entry: InFlight, sent: bytes, original
 
 
 def _forward(
-    connection: Connection, adapter: VersionAdapter, entry: InFlight, step: Forward, original: bytes, answered: bool, now: int
+    connection: ConnectionInterface, adapter: VersionAdapter, entry: InFlight, step: Forward, original: bytes, answered: bool, now: int
 ) -> None:
     correlation = entry.correlation - (1 << 32) if entry.correlation >> 31 else entry.correlation
     request = AdaptedRequest(entry.api_key, entry.api_version, correlation, step.memo)
@@ -137,7 +137,7 @@ def _forward(
     connection.request.push(frame)
 
 
-def _send_own(connection: Connection, adaptation: Adaptation, own: bytes, now: int) -> None:
+def _send_own(connection: ConnectionInterface, adaptation: Adaptation, own: bytes, now: int) -> None:
     """Send a request of the adapter's own."""
     connection.own_requests = (connection.own_requests + 1) & 0xFFFFFF
     frame = framed(own[:4] + (OWN_IDS + connection.own_requests).to_bytes(4, "big") + own[8:])
@@ -149,7 +149,7 @@ def _send_own(connection: Connection, adaptation: Adaptation, own: bytes, now: i
     connection.request.push(frame)
 
 
-def _close(connection: Connection, entry: InFlight, step: Close, original: bytes, now: int) -> None:
+def _close(connection: ConnectionInterface, entry: InFlight, step: Close, original: bytes, now: int) -> None:
     """An answer without bytes stands in the queue, and the end comes with its turn. Nothing more is read until then."""
     connection.request.paused = True
     connection.request.waits += 1
@@ -159,7 +159,7 @@ def _close(connection: Connection, entry: InFlight, step: Close, original: bytes
     connection.answers.stand_in(entry, original, now)
 
 
-def adapt_response(connection: Connection, entry: InFlight, frame: bytes, now: int) -> bytes | None:
+def adapt_response(connection: ConnectionInterface, entry: InFlight, frame: bytes, now: int) -> bytes | None:
     """A broker's response (with its size) as the client gets it; None if nothing goes to the client."""
     if entry.adaptation is None:
         return frame
@@ -184,7 +184,7 @@ def adapt_response(connection: Connection, entry: InFlight, frame: bytes, now: i
         return None
 
 
-def must_end(connection: Connection, half: HalfConnection, entry: int | InFlight | None, why: str) -> bool:
+def must_end(connection: ConnectionInterface, half: HalfConnectionInterface, entry: int | InFlight | None, why: str) -> bool:
     """Whether a frame that cannot be held must not pass either, as its receiver could not read it: then the connection
     is ended. `entry`: what a response answers, None for a request, whose head is the half's last."""
     if half.direction:
@@ -205,12 +205,12 @@ def _same(entry: InFlight, sent: int) -> bool:
     return sent == entry.api_key << 16 | entry.api_version
 
 
-def _end(connection: Connection, key: int, version: int, why: str) -> None:
+def _end(connection: ConnectionInterface, key: int, version: int, why: str) -> None:
     connection.relay.emit(NotTranslated(connection.number, key, version, why))
     connection.close("fin")
 
 
-def _report(connection: Connection, entry: InFlight, error: Exception) -> None:
+def _report(connection: ConnectionInterface, entry: InFlight, error: Exception) -> None:
     connection.relay.emit(Undecoded(connection.number, entry.api_key, entry.api_version, _why(error)))
 
 

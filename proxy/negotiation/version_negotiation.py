@@ -20,7 +20,7 @@ from .version_adaptation import use_adapter
 
 if TYPE_CHECKING:
     from ..addressing.resolver import SocketAddress
-    from ..relay.interfaces import Connection, Relay
+    from ..relay.interfaces import ConnectionInterface, RelayInterface
 
 Offers = Mapping[int, tuple[int, int]]
 RECHECK_SECONDS = 60.0
@@ -48,7 +48,7 @@ class VersionsConfig:
 class VersionNegotiation:
     """One for all connections of a relay. `settings`: of `VersionsConfig`; None for none."""
 
-    def __init__(self, relay: Relay, settings: dict[str, Any] | None) -> None:
+    def __init__(self, relay: RelayInterface, settings: dict[str, Any] | None) -> None:
         self._relay = relay
         config = VersionsConfig.from_settings(settings) if settings else VersionsConfig()
         self._emulated = EmulatedRelease(config.profile, config.translate) if config.profile is not None else None
@@ -58,16 +58,16 @@ class VersionNegotiation:
         self._closed_once: set[Address] = set()
         self._answered_brokers: set[Address] = set()
         self._probes: dict[Address, ApiVersionsProbe] = {}
-        self.make: Callable[[Connection], VersionAdapter | None] = self._make
+        self.make: Callable[[ConnectionInterface], VersionAdapter | None] = self._make
         """The adapter of a connection that begins."""
 
-    def begin(self, connection: Connection) -> None:
+    def begin(self, connection: ConnectionInterface) -> None:
         """A connection stands, and no byte of its client has been read."""
         adapter = self.make(connection)
         if adapter is not None:
             use_adapter(connection, adapter)
 
-    def _make(self, connection: Connection) -> VersionAdapter | None:
+    def _make(self, connection: ConnectionInterface) -> VersionAdapter | None:
         emulated = self._emulated
         if not self._translate:
             return emulated
@@ -80,7 +80,7 @@ class VersionNegotiation:
         release = emulated.profile.release
         return StackedAdapters(emulated, TranslatingAdapter(served, None if release is None else shown(served, release.name)))
 
-    def renew(self, connection: Connection) -> None:
+    def renew(self, connection: ConnectionInterface) -> None:
         """A connection has learned what its broker offers, or that it does not say."""
         adapter = self.make(connection)
         connection.adapter = connection.free = None
@@ -91,7 +91,7 @@ class VersionNegotiation:
         """Whether it is known, or believed, what a broker offers."""
         return broker in self._offers
 
-    def _known(self, connection: Connection) -> Offers | None:
+    def _known(self, connection: ConnectionInterface) -> Offers | None:
         broker = connection.broker
         until = self._recheck_at.get(broker)
         if until is not None and time.monotonic() > until:
@@ -103,7 +103,7 @@ class VersionNegotiation:
                 self._offers.pop(broker, None)
         return self._offers.get(broker)
 
-    def probe(self, connection: Connection, done: Callable[[], None]) -> None:
+    def probe(self, connection: ConnectionInterface, done: Callable[[], None]) -> None:
         """Ask the broker of a connection what it offers, on another one. `done` is called when that is over."""
         upstream = connection.upstream
         if connection.broker not in self._probes and upstream is not None:
@@ -128,7 +128,7 @@ class VersionNegotiation:
         if wanted and possible(self._relay) and broker not in self._offers and broker not in self._probes:
             self._probe(broker, at)
 
-    def with_profile(self, connection: Connection, emulated: EmulatedRelease) -> VersionAdapter:
+    def with_profile(self, connection: ConnectionInterface, emulated: EmulatedRelease) -> VersionAdapter:
         """What a connection speaks when a rule wants a profile for it."""
         inner = connection.adapter
         if isinstance(inner, StackedAdapters):

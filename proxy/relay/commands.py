@@ -16,7 +16,7 @@ from ..interception.rules.live_rules import NoSuchRule, RuleEntry, RuleExists
 from ..supervisor.channel import Channel
 
 if TYPE_CHECKING:
-    from .interfaces import Relay
+    from .interfaces import RelayInterface
 
 Answer = dict[str, Any]
 
@@ -24,7 +24,7 @@ Answer = dict[str, Any]
 class Commands:
     """What the relay does when it is told to."""
 
-    def __init__(self, relay: Relay, channel: Channel | None) -> None:
+    def __init__(self, relay: RelayInterface, channel: Channel | None) -> None:
         self._relay = relay
         self._channel = channel
         self._waits: dict[int, int] = {}  # id of a request for hits -> its number among the rules' waits

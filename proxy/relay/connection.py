@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from ...plugins.actions.fault_plan import FaultPlan
     from ...plugins.versions.adapter import VersionAdapter
     from ..addressing.node_endpoint_scanner import NodeEndpointScanner
-    from .interfaces import Relay
+    from .interfaces import RelayInterface
 
 if TYPE_CHECKING or not MOVES:
     Link = object
@@ -66,7 +66,7 @@ def _is_reset(sock: socket.socket) -> bool:
 class Connection(Link):
     """From `accept` to the end of both directions."""
 
-    def __init__(self, relay: Relay, number: int, client: socket.socket, peer: Address, broker: Address) -> None:
+    def __init__(self, relay: RelayInterface, number: int, client: socket.socket, peer: Address, broker: Address) -> None:
         self.relay = relay
         self.number = number
         self.client = client
@@ -285,7 +285,7 @@ class Connection(Link):
 
     # -- frames ----------------------------------------------------------------------------------------------
 
-    def holds(self, half: interfaces.HalfConnection, data: bytes, at: int, size: int) -> bool:
+    def holds(self, half: interfaces.HalfConnectionInterface, data: bytes, at: int, size: int) -> bool:
         """Whether the frame whose head stands at `at` is held."""
         wanted = self.responses.holds(data, at, size) if half.direction else self.requests.holds(half, data, at, size)
         if wanted and size + 4 > self.relay.hold_limit:
@@ -295,7 +295,7 @@ class Connection(Link):
             return False
         return wanted
 
-    def held_frame(self, half: interfaces.HalfConnection, frame: bytes, now: int) -> None:
+    def held_frame(self, half: interfaces.HalfConnectionInterface, frame: bytes, now: int) -> None:
         """A held frame is complete."""
         if half.direction:
             self.responses.held(frame, now)
@@ -303,7 +303,7 @@ class Connection(Link):
         else:
             self.requests.held(frame, now)
 
-    def passes_by_prefix(self, half: interfaces.HalfConnection, prefix: bytes, held: bytes, now: int) -> bool:
+    def passes_by_prefix(self, half: interfaces.HalfConnectionInterface, prefix: bytes, held: bytes, now: int) -> bool:
         """Whether no rule is about a frame of which this is the header prefix, so that it may pass. `held`: what is
         there of it."""
         rules = self.relay.editor.rules
@@ -314,7 +314,7 @@ class Connection(Link):
         except Exception:
             return False  # whoever reads it when it is all there tells what is wrong with it
 
-    def too_large_to_hold(self, half: interfaces.HalfConnection) -> None:
+    def too_large_to_hold(self, half: interfaces.HalfConnectionInterface) -> None:
         """A frame is too large to be held."""
         entry = None
         if half.direction and half.tail is not None:
@@ -333,7 +333,7 @@ class Connection(Link):
         """See `RequestInterceptor`."""
         return self.requests.passing()
 
-    def follow(self, half: interfaces.HalfConnection) -> None:
+    def follow(self, half: interfaces.HalfConnectionInterface) -> None:
         """See `ResponseInterceptor`."""
         self.responses.follow(half)
 
@@ -372,7 +372,7 @@ class Connection(Link):
 
     # -- trouble ---------------------------------------------------------------------------------------------
 
-    def not_kafka(self, half: interfaces.HalfConnection, now: int) -> None:
+    def not_kafka(self, half: interfaces.HalfConnectionInterface, now: int) -> None:
         """Give up on frames in both directions; bytes go on as they come."""
         head, half.foreign = half.foreign or b"", None
         known = foreign_protocol(head)
@@ -407,7 +407,7 @@ class Connection(Link):
         if close:
             self.abort()
 
-    def sink_failed(self, half: interfaces.HalfConnection) -> None:
+    def sink_failed(self, half: interfaces.HalfConnectionInterface) -> None:
         """A socket takes no more bytes because its peer is gone. What the peer sent before still counts."""
         if self.state is not ConnectionState.OPEN:
             return

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..events import ConnectionsFull, FewFiles, FilesUsedUp, IdleClosed
 from ..settings.limits import Limits
-from .interfaces import Connection, Relay
+from .interfaces import ConnectionInterface, RelayInterface
 
 FEW = 1000
 """Without --max-connections: warn when there are files for fewer connections than this."""
@@ -25,7 +25,7 @@ _NEXT_FILES = 4
 class Guard:
     """Keeps the limits in a relay."""
 
-    def __init__(self, relay: Relay, settings: dict[str, Any]) -> None:
+    def __init__(self, relay: RelayInterface, settings: dict[str, Any]) -> None:
         self.limits = Limits(**settings)
         self._relay = relay
         self._moved: dict[int, tuple[int, float]] = {}
@@ -84,7 +84,7 @@ class Guard:
             files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
             self._relay.emit(FilesUsedUp(len(self._relay.connections), files))
 
-    def tick(self, now: float, connections: Collection[Connection]) -> None:
+    def tick(self, now: float, connections: Collection[ConnectionInterface]) -> None:
         """About once a second: close what is idle."""
         longest = self.limits.idle_seconds
         if not longest:

@@ -32,7 +32,7 @@ from .io.splicing import BEGINNING, LEAST, Splicer
 from .states import HalfConnectionState, follow
 
 if TYPE_CHECKING:
-    from .interfaces import Connection
+    from .interfaces import ConnectionInterface
 
 TURN = 4
 """Chunks one half-connection may move before the others get their turn."""
@@ -101,14 +101,14 @@ class HalfConnection(State):
 
     __slots__ = ("splicer",)
 
-    connection: Connection
+    connection: ConnectionInterface
     direction: int
     source: socket.socket
     sink: socket.socket
     state: int
     last_id: int | None
 
-    def __init__(self, connection: Connection, direction: Direction) -> None:
+    def __init__(self, connection: ConnectionInterface, direction: Direction) -> None:
         self.connection = connection
         self.direction = int(direction)
         self.state = HalfConnectionState.WAITING

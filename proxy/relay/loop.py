@@ -142,9 +142,9 @@ class Relay:
         self.connections: dict[int, Connection] = {}
         """By their numbers, which are never used twice."""
         self.timers = Timers()
-        self._ready: list[interfaces.HalfConnection] = []
-        self._waiting_for_room: list[interfaces.HalfConnection] = []
-        self._crowded: list[interfaces.Connection] = []
+        self._ready: list[interfaces.HalfConnectionInterface] = []
+        self._waiting_for_room: list[interfaces.HalfConnectionInterface] = []
+        self._crowded: list[interfaces.ConnectionInterface] = []
         self._last_snapshot = 0.0
         self._snapshot_due = False
         self._parent = Parent()
@@ -217,10 +217,10 @@ class Relay:
         else:
             self.security.accepted(connection)
 
-    def await_connect(self, connection: interfaces.Connection, sock: socket.socket) -> None:
+    def await_connect(self, connection: interfaces.ConnectionInterface, sock: socket.socket) -> None:
         self.attend(sock.fileno(), connection.connected)
 
-    def established(self, connection: interfaces.Connection) -> None:
+    def established(self, connection: interfaces.ConnectionInterface) -> None:
         """Both sockets stand: let bytes flow."""
         upstream = connection.upstream
         if upstream is None:
@@ -230,12 +230,12 @@ class Relay:
         request.readable = response.readable = True
         self._ready += (response, request)
 
-    def suspend(self, connection: interfaces.Connection) -> None:
+    def suspend(self, connection: interfaces.ConnectionInterface) -> None:
         """Nothing is in flight: take the broker's socket from the halves until `established` is called again."""
         if connection.upstream is not None:
             self.sockets.suspend(connection.upstream.fileno())
 
-    def gone(self, connection: interfaces.Connection) -> None:
+    def gone(self, connection: interfaces.ConnectionInterface) -> None:
         self.connections.pop(connection.number, None)
         self._counted()
         self.acceptor.freed()
@@ -245,7 +245,7 @@ class Relay:
         if self.mover is not None:
             self.mover.share = self.hold_limit // max(len(self.connections), 1)
 
-    def crowded(self, connection: interfaces.Connection) -> bool:
+    def crowded(self, connection: interfaces.ConnectionInterface) -> bool:
         """Whether a connection's next requests have to wait: too much of those that are in flight is kept, of all connections,
         and it has more than its share. Then its half is woken when that has changed."""
         if not self._too_much(connection):
@@ -254,7 +254,7 @@ class Relay:
             self._crowded.append(connection)
         return True
 
-    def _too_much(self, connection: interfaces.Connection) -> bool:
+    def _too_much(self, connection: interfaces.ConnectionInterface) -> bool:
         if connection.in_flight.memory() * len(self.connections) <= self.hold_limit:
             return False
         kept = sum(each.in_flight.memory() for each in self.connections.values())
@@ -270,14 +270,14 @@ class Relay:
             else:
                 self.wake(connection.request)
 
-    def wake(self, half: interfaces.HalfConnection) -> None:
+    def wake(self, half: interfaces.HalfConnectionInterface) -> None:
         """What kept this half from reading may be over."""
         if half.readable:
             self._ready.append(half)
 
     # -- lossless observers ----------------------------------------------------------------------------------
 
-    def wait_for_room(self, half: interfaces.HalfConnection) -> None:
+    def wait_for_room(self, half: interfaces.HalfConnectionInterface) -> None:
         """A reader that must not lose anything is behind: read nothing until it has caught up."""
         self._waiting_for_room.append(half)
         self.writer.blocked(True)
@@ -384,12 +384,12 @@ class Relay:
                 last.end()
         self.lingering = [last for last in self.lingering if not last.over]
 
-    def fault(self, connection: interfaces.Connection, error: Exception) -> None:
+    def fault(self, connection: interfaces.ConnectionInterface, error: Exception) -> None:
         """Something is wrong in here: it may cost one connection, never the relay."""
         self.emit(RelayFault(connection.number, _described(error)))
         connection.abort()
 
-    def drained(self, half: interfaces.HalfConnection) -> None:
+    def drained(self, half: interfaces.HalfConnectionInterface) -> None:
         """The sink takes bytes again: first what waits, then the source may go on."""
         half.flush()
         if not half.pending and half.open:

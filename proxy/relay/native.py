@@ -19,10 +19,10 @@ from .half_connection import MOVES
 from .io import polling
 
 if TYPE_CHECKING:
-    from .interfaces import Relay
+    from .interfaces import RelayInterface
 
 
-def make_mover(relay: Relay) -> Any:
+def make_mover(relay: RelayInterface) -> Any:
     """`pump(half)`: as `HalfConnection.pump`, or None if that has to do it; `scan` and `note`: what is in a chunk that was received.
     None where there is no accelerator."""
     if native is None or not MOVES:

@@ -10,7 +10,7 @@ from ..events import Address, RulesKept, RulesReplaced
 from ..supervisor.child import PACKET
 
 if TYPE_CHECKING:
-    from .interfaces import Relay
+    from .interfaces import RelayInterface
 
 DRAIN_SECONDS = 5.0
 
@@ -18,7 +18,7 @@ DRAIN_SECONDS = 5.0
 class SupervisorCommands:
     """The relay's end of the control socket."""
 
-    def __init__(self, relay: Relay) -> None:
+    def __init__(self, relay: RelayInterface) -> None:
         self._relay = relay
         self._unsent: list[tuple[dict[str, Any], socket.socket | None]] = []
 

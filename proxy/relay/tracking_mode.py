@@ -19,13 +19,13 @@ from ..interception.frame_editor import HIGHEST_VERSION, KNOWN, PRODUCE, produce
 from .correlation import ANY_API
 
 if TYPE_CHECKING:
-    from .interfaces import Connection
+    from .interfaces import ConnectionInterface
 
 HEAD_KEPT = 128
 """Bytes of the last request that are kept to see whether it gets a response."""
 
 
-def switch(connection: Connection, inline: bool) -> None:
+def switch(connection: ConnectionInterface, inline: bool) -> None:
     """Follow every request from now on, or no longer."""
     inline = inline or connection.between_brokers or connection.adapter is not None
     if connection.inline == inline or connection.closed:
@@ -49,7 +49,7 @@ def switch(connection: Connection, inline: bool) -> None:
         connection.correlation.mark_unsure()
 
 
-def _settled(connection: Connection) -> bool:
+def _settled(connection: ConnectionInterface) -> bool:
     """Whether the last response's id is known: its head is not just passing in pieces."""
     return not connection.response.split_head
 

@@ -17,7 +17,7 @@ from ..ring.clock import now_ns
 from ..ring.ring import NONE, Kind
 
 if TYPE_CHECKING:
-    from .interfaces import Connection
+    from .interfaces import ConnectionInterface
 
 LINGER_SECONDS = 0.5
 LIMIT = 64 * 1024
@@ -30,7 +30,7 @@ _BUFFER = memoryview(bytearray(LIMIT))
 class UnreachableBroker:
     """Reads from a client until it has said something whole, or its time is over."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ConnectionInterface) -> None:
         self._connection = connection
         self._framer = Framer()
         self._read = 0

@@ -19,7 +19,7 @@ from .forkserver_client import LOAD_SECONDS, ForkServerClient, HostProcess
 from .host import RUNNING
 
 if TYPE_CHECKING:
-    from ...relay.interfaces import Relay
+    from ...relay.interfaces import RelayInterface
 
 AGAIN_SECONDS = 1.0
 """Between two attempts to have a forkserver."""
@@ -41,7 +41,7 @@ class HostListener(Protocol):
 class HostManager:
     """See the module."""
 
-    def __init__(self, relay: Relay, config: PluginsConfig, listener: HostListener) -> None:
+    def __init__(self, relay: RelayInterface, config: PluginsConfig, listener: HostListener) -> None:
         self._relay = relay
         self._config = config
         self._listener = listener

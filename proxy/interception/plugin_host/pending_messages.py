@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from .messages import HookCall, Verdict
 
 if TYPE_CHECKING:
-    from ...relay.interfaces import Connection, HalfConnection
+    from ...relay.interfaces import ConnectionInterface, HalfConnectionInterface
 
 Then = Callable[[Verdict, int], None]
 """Is called with the verdict and the time."""
@@ -23,8 +23,8 @@ class PendingMessage:
 
     call: HookCall
     data: bytes
-    connection: Connection
-    half: HalfConnection
+    connection: ConnectionInterface
+    half: HalfConnectionInterface
     then: Then
     deadline: float
     asks: int = 0
@@ -64,7 +64,7 @@ class PendingMessages:
             self.bytes -= len(question.data)
         return question
 
-    def of(self, connection: Connection) -> list[PendingMessage]:
+    def of(self, connection: ConnectionInterface) -> list[PendingMessage]:
         return [each for each in self.pending.values() if each.connection is connection]
 
     def restart(self) -> None:

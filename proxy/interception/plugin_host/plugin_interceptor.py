@@ -29,7 +29,7 @@ from .pending_messages import PendingMessage, PendingMessages, Then
 from .plugin_requests import PluginRequestQueue
 
 if TYPE_CHECKING:
-    from ...relay.interfaces import Connection, HalfConnection, Relay
+    from ...relay.interfaces import ConnectionInterface, HalfConnectionInterface, RelayInterface
 
 WAITING_BYTES = 48 << 20
 """Most bytes of messages that wait, and of those that hooks only hear of; what is beyond passes."""
@@ -41,7 +41,7 @@ _AS_IT_CAME = Verdict()
 class PluginInterceptor:
     """See the module. One per relay; `begin` before clients come."""
 
-    def __init__(self, relay: Relay, settings: dict[str, Any]) -> None:
+    def __init__(self, relay: RelayInterface, settings: dict[str, Any]) -> None:
         config = PluginsConfig.restore(settings)
         self._relay = relay
         self._budget = config.budget
@@ -104,7 +104,7 @@ class PluginInterceptor:
 
     # -- requests --------------------------------------------------------------------------------------------
 
-    def hold_request(self, connection: Connection, frame: bytes, now: int) -> bool:
+    def hold_request(self, connection: ConnectionInterface, frame: bytes, now: int) -> bool:
         """Whether a request (with its size) waits for its hooks."""
         key = int.from_bytes(frame[4:6], "big")
         if key not in self._requests or connection.correlation.unsure:
@@ -112,7 +112,7 @@ class PluginInterceptor:
         call = HookCall("request", connection.number, now, len(frame) - 4)
         return self._ask(call, frame[4:], connection, connection.request, partial(self._requested, connection, frame))
 
-    def _requested(self, connection: Connection, original: bytes, verdict: Verdict, now: int) -> None:
+    def _requested(self, connection: ConnectionInterface, original: bytes, verdict: Verdict, now: int) -> None:
         """The hooks have decided about a request."""
         if verdict.delay_ns:
             then = partial(self._requested, connection, original, verdict._replace(delay_ns=0))
@@ -133,7 +133,7 @@ class PluginInterceptor:
             connection.requests.plugin_note = verdict.note if frame is not original else ""
             connection.requests.past_plugins(frame, original, now)
 
-    def keep(self, connection: Connection, frame: bytes, now: int, answered: bool, hooks: bool = True) -> HookedRequest | None:
+    def keep(self, connection: ConnectionInterface, frame: bytes, now: int, answered: bool, hooks: bool = True) -> HookedRequest | None:
         """The request, if a hook is for its response or for the exchange. `answered`: whether a response will come;
         `hooks`: whether the hook for it is to see it."""
         key = int.from_bytes(frame[4:6], "big")
@@ -149,7 +149,7 @@ class PluginInterceptor:
     # -- responses -------------------------------------------------------------------------------------------
 
     def hold_response(
-        self, connection: Connection, hooked: HookedRequest, original: bytes | None, frame: bytes, note: str, now: int
+        self, connection: ConnectionInterface, hooked: HookedRequest, original: bytes | None, frame: bytes, note: str, now: int
     ) -> bool:
         """Whether a response waits for its hooks. `original`: as the broker sent it, None if it was made here."""
         if not hooked.response:
@@ -160,7 +160,7 @@ class PluginInterceptor:
 
     def _responded(
         self,
-        connection: Connection,
+        connection: ConnectionInterface,
         hooked: HookedRequest,
         original: bytes | None,
         frame: bytes,
@@ -189,7 +189,7 @@ class PluginInterceptor:
         connection.answers.give(original, frame, note, now)
         self.notify(connection, hooked, frame, now)
 
-    def notify(self, connection: Connection, hooked: HookedRequest, frame: bytes, now: int) -> None:
+    def notify(self, connection: ConnectionInterface, hooked: HookedRequest, frame: bytes, now: int) -> None:
         """An exchange is complete (`frame`: the response as the client got it, empty: there is none)."""
         host = self.hosts.current
         if not hooked.exchange or host is None:
@@ -202,7 +202,7 @@ class PluginInterceptor:
 
     # -- questions -------------------------------------------------------------------------------------------
 
-    def _ask(self, call: HookCall, data: bytes, connection: Connection, half: HalfConnection, then: Then) -> bool:
+    def _ask(self, call: HookCall, data: bytes, connection: ConnectionInterface, half: HalfConnectionInterface, then: Then) -> bool:
         if self._gone:
             return False
         if self._pending.bytes + len(data) > WAITING_BYTES:
@@ -319,7 +319,7 @@ class PluginInterceptor:
 
     # -- connections -----------------------------------------------------------------------------------------
 
-    def learn(self, connection: Connection, api_key: int, api_version: int, frame: bytes) -> None:
+    def learn(self, connection: ConnectionInterface, api_key: int, api_version: int, frame: bytes) -> None:
         """A response (with size) that names topics or offers versions: also hosts that start later get it."""
         if api_key not in (METADATA, API_VERSIONS):
             return
@@ -331,11 +331,11 @@ class PluginInterceptor:
         if self.hosts.current is not None:
             self.hosts.current.send(head, frame[4:])
 
-    def opened(self, connection: Connection) -> None:
+    def opened(self, connection: ConnectionInterface) -> None:
         if self.hosts.current is not None:
             self.hosts.current.send(_opened(connection))
 
-    def gone(self, connection: Connection) -> None:
+    def gone(self, connection: ConnectionInterface) -> None:
         """A connection has ended: nothing of it can go on."""
         for question in self._pending.of(connection):
             self._pending.take(question.number)
@@ -343,7 +343,7 @@ class PluginInterceptor:
         if self.hosts.current is not None:
             self.hosts.current.send({"do": "closed", "connection": connection.number})
 
-    def free(self, connection: Connection) -> None:
+    def free(self, connection: ConnectionInterface) -> None:
         """A connection carries no Kafka any more: what waits goes on as it came."""
         for question in self._pending.of(connection):
             self._go_on(question)
@@ -353,6 +353,6 @@ class PluginInterceptor:
         self.hosts.close()
 
 
-def _opened(connection: Connection) -> dict[str, Any]:
+def _opened(connection: ConnectionInterface) -> dict[str, Any]:
     client, broker = show(connection.peer), show(connection.broker)
     return {"do": "opened", "connection": connection.number, "client": client, "broker": broker}

@@ -17,7 +17,7 @@ from ...ring.clock import now_ns
 from .messages import AskRequest
 
 if TYPE_CHECKING:
-    from ...relay.interfaces import Connection, Relay
+    from ...relay.interfaces import ConnectionInterface, RelayInterface
 
 FIRST, LAST = 0xB000_0000, 0xBFFF_FFFF
 """Their correlation ids, as unsigned numbers."""
@@ -37,7 +37,7 @@ class ResponseListener(Protocol):
 class PluginRequestQueue:
     """All of them. One per relay."""
 
-    def __init__(self, relay: Relay, listener: ResponseListener) -> None:
+    def __init__(self, relay: RelayInterface, listener: ResponseListener) -> None:
         self._relay = relay
         self._listener = listener
         self._waiting: list[PluginRequest] = []
@@ -80,7 +80,7 @@ class PluginRequestQueue:
         connection.broker_leg(0, whole, f"plugin {asked.by!r} asks", now_ns())
         half.push(whole)
 
-    def _free(self, connection: Connection) -> int:
+    def _free(self, connection: ConnectionInterface) -> int:
         taken = {entry_id(entry) for entry in connection.in_flight}
         while True:
             found, self._next = self._next, FIRST if self._next >= LAST else self._next + 1
@@ -96,7 +96,7 @@ class PluginRequestQueue:
             self._over(asked)
             self._listener.answer(asked.host, asked.number, asked.question, "", frame[4:])
 
-    def gone(self, connection: Connection) -> None:
+    def gone(self, connection: ConnectionInterface) -> None:
         """A connection ends."""
         for asked in [each for each in self._waiting if each.connection is connection]:
             self._fail(asked, "the connection has ended", ended=True)

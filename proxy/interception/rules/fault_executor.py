@@ -16,14 +16,14 @@ from ...ring.clock import now_ns
 from .impaired_sockets import BlackholeSocket, ThrottledSocket
 
 if TYPE_CHECKING:
-    from ...relay.interfaces import Connection, HalfConnection
+    from ...relay.interfaces import ConnectionInterface, HalfConnectionInterface
 
 SENT_WITHIN = 5.0
 """Seconds for what stands before a cut to be taken by its receiver."""
 LOOK_AGAIN_NS = 2_000_000
 
 
-def wait(half: HalfConnection, ns: int, then: Callable[[int], None], since: int | None = None, size: int = 0) -> None:
+def wait(half: HalfConnectionInterface, ns: int, then: Callable[[int], None], since: int | None = None, size: int = 0) -> None:
     """Stop a half for so long, then call `then` with the time and let the half go on. `since`: when that began, with what
     was done in between being part of it; None: now. `size`: bytes of frames that are held meanwhile."""
     if since is not None:
@@ -31,7 +31,7 @@ def wait(half: HalfConnection, ns: int, then: Callable[[int], None], since: int 
     half.connection.relay.timers.after(ns, pause(half, then, size))
 
 
-def pause(half: HalfConnection, then: Callable[[int], None], size: int = 0) -> Callable[[], None]:
+def pause(half: HalfConnectionInterface, then: Callable[[int], None], size: int = 0) -> Callable[[], None]:
     """Stop a half until the function that this returns is called: that calls `then` with the time and lets the half go on."""
     connection = half.connection
     half.paused = True
@@ -50,7 +50,7 @@ def pause(half: HalfConnection, then: Callable[[int], None], size: int = 0) -> C
     return over
 
 
-def go_on(half: HalfConnection, now: int) -> None:
+def go_on(half: HalfConnectionInterface, now: int) -> None:
     """The half goes on, if nothing else stops it."""
     connection = half.connection
     if half.waits or not half.open or connection.relay.intercepts.holds(half):
@@ -73,7 +73,7 @@ def _nothing(now: int) -> None:
     pass
 
 
-def cut(connection: Connection, how: ConnectionCut, half: HalfConnection) -> None:
+def cut(connection: ConnectionInterface, how: ConnectionCut, half: HalfConnectionInterface) -> None:
     """End the connection, as soon as what the half has to send is sent."""
     deadline = time.monotonic() + SENT_WITHIN
 
@@ -88,7 +88,7 @@ def cut(connection: Connection, how: ConnectionCut, half: HalfConnection) -> Non
     look()
 
 
-def apply_to_request(connection: Connection, faults: FaultPlan, frame: bytes, original: bytes, now: int) -> bool:
+def apply_to_request(connection: ConnectionInterface, faults: FaultPlan, frame: bytes, original: bytes, now: int) -> bool:
     """What happens before a request goes on; whether it does not go on after that."""
     if faults.rates != (0, 0):
         pace(connection, faults.rates)
@@ -114,7 +114,7 @@ def apply_to_request(connection: Connection, faults: FaultPlan, frame: bytes, or
     return False
 
 
-def silence(connection: Connection, faults: FaultPlan, then: Callable[[int], None], size: int = 0) -> None:
+def silence(connection: ConnectionInterface, faults: FaultPlan, then: Callable[[int], None], size: int = 0) -> None:
     """Let nothing pass for a while, then call `then` and go on."""
     if faults.silent[1]:
         wait(connection.response, faults.silence, _nothing)
@@ -124,7 +124,7 @@ def silence(connection: Connection, faults: FaultPlan, then: Callable[[int], Non
         then(now_ns())
 
 
-def pace(connection: Connection, rates: tuple[int, int]) -> None:
+def pace(connection: ConnectionInterface, rates: tuple[int, int]) -> None:
     """Limit the bytes a second of the connection's directions."""
     relay = connection.relay
     for half, rate in zip((connection.request, connection.response), rates, strict=True):
@@ -134,14 +134,14 @@ def pace(connection: Connection, rates: tuple[int, int]) -> None:
             half.sink.rate = rate
             continue
 
-        def later(seconds: float, half: HalfConnection = half) -> None:
+        def later(seconds: float, half: HalfConnectionInterface = half) -> None:
             relay.timers.after(int(seconds * 1e9), lambda: relay.drained(half))
 
         half.sink = ThrottledSocket(half.sink, rate, later)  # type: ignore[assignment]
 
 
 def respond(
-    connection: Connection, faults: FaultPlan, exchange: Exchange, original: bytes | None, frame: bytes, note: str, now: int
+    connection: ConnectionInterface, faults: FaultPlan, exchange: Exchange, original: bytes | None, frame: bytes, note: str, now: int
 ) -> None:
     """Give the client its response as the faults wants it. `original`: the broker's, None if it was made here. With sizes."""
     if faults.response_delay:
@@ -157,7 +157,7 @@ def respond(
 
 
 def _respond(
-    connection: Connection, faults: FaultPlan, exchange: Exchange, original: bytes | None, frame: bytes, note: str, now: int
+    connection: ConnectionInterface, faults: FaultPlan, exchange: Exchange, original: bytes | None, frame: bytes, note: str, now: int
 ) -> None:
     at = faults.cut.at if faults.cut is not None else None
     data = damaged(frame, faults.damage) if faults.damage else frame

@@ -23,7 +23,7 @@ from ...ring.wakeup import hush, sound
 from ...supervisor.worker_shared_state import Board
 
 if TYPE_CHECKING:
-    from ..interfaces import Relay
+    from ..interfaces import RelayInterface
 
 
 class Entry(NamedTuple):
@@ -37,7 +37,7 @@ class Entry(NamedTuple):
 class Acceptor:
     """Listeners and what comes in at them. `bells`: what calls each worker, in their order; none without others."""
 
-    def __init__(self, relay: Relay, board: Board, bells: list[int]) -> None:
+    def __init__(self, relay: RelayInterface, board: Board, bells: list[int]) -> None:
         self._relay = relay
         self._board = board
         self._bells = bells

@@ -8,7 +8,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 
-from ..interfaces import Connection, HalfConnection
+from ..interfaces import ConnectionInterface, HalfConnectionInterface
 from . import polling
 
 
@@ -18,7 +18,7 @@ class Sockets:
 
     def __init__(self, forgotten: Callable[[int], None] | None) -> None:
         self.poll = polling.make_poll(self._interest)
-        self.ends: dict[int, tuple[HalfConnection, HalfConnection]] = {}
+        self.ends: dict[int, tuple[HalfConnectionInterface, HalfConnectionInterface]] = {}
         self.others: dict[int, Callable[[int], None]] = {}
         self._forgotten = forgotten
 
@@ -38,7 +38,7 @@ class Sockets:
         if not known:
             self.poll.register(fd, polling.ALL)
 
-    def stand(self, connection: Connection, upstream: socket.socket) -> None:
+    def stand(self, connection: ConnectionInterface, upstream: socket.socket) -> None:
         """Both sockets of a connection are ends of its halves from now on."""
         request, response = connection.request, connection.response
         self.others.pop(upstream.fileno(), None)

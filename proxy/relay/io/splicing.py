@@ -18,7 +18,7 @@ from ...ring.ring import Kind
 from .pipes import PIPE_BYTES, Pipe, Pipes
 
 if TYPE_CHECKING:
-    from ..interfaces import HalfConnection
+    from ..interfaces import HalfConnectionInterface
 
 LEAST = 64 * 1024
 """Fewer bytes cost less when they are copied."""
@@ -36,7 +36,7 @@ class Splicer:
 
     __slots__ = ("_half", "_pipe", "_pipes", "kept", "piped", "was_large")
 
-    def __init__(self, half: HalfConnection, pipes: Pipes) -> None:
+    def __init__(self, half: HalfConnectionInterface, pipes: Pipes) -> None:
         self._half = half
         self._pipes = pipes
         self._pipe: Pipe | None = None
