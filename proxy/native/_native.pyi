@@ -99,7 +99,8 @@ class Mover:
 
     def scan(self, half: HalfConnectionFields, offset: int, count: int, /) -> tuple[int, int, bool]:
         """Of `count` bytes in the ring that were received and not sent yet: (place of the first frame or NONE, how many may pass as
-        they are, whether the rest waits for more of its frame; otherwise it is for `filter_frames`)."""
+        they are, whether the rest waits for more of its frame; otherwise it is for `filter_frames`). ValueError if the bytes are not in
+        the ring, also from `note`."""
 
     def note(self, half: HalfConnectionFields, offset: int, count: int, /) -> int:
         """Of bytes in the ring that have passed: the place of the first frame, or NONE."""

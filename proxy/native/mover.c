@@ -3,7 +3,7 @@
    `Mover.turn` waits for events and calls `half_pump` for each; that receives into the ring, looks at the frames (frame_scanner.c),
    sends, and publishes the chunk. It does what `HalfConnection.pump` and the loop of `Relay` do, and leaves everything else to them
    (LEFT), at any chunk: the state of a half-connection is the same for both (half_connection.c).
-   A Mover holds references to what it was made with. Of errors in a connection `fault` is told; only what cannot be told is raised. */
+   A Mover holds references to what it was made with. Errors in a connection go to `fault`; only its own are raised. */
 #define _GNU_SOURCE
 #include "mover.h"
 #include "constants.h"
@@ -183,14 +183,21 @@ static int move_chunk(Mover *mover, HalfConnection *half, Connection *connection
     return length(half->pending) ? REST : MORE;
 }
 
-int half_pump(Mover *mover, HalfConnection *half) {
-    if (!half->connection || !PyObject_TypeCheck(half->connection, Connection_type))
-        return LEFT;
-    Connection *connection = (Connection *)half->connection;
-    if (!connection->in_flight || !PyObject_TypeCheck(connection->in_flight, Queue_type))
-        return LEFT;
+/* The connection of a half-connection, with a queue that the frame scanner can read; NULL, without an exception: it has none. */
+static Connection *connection_of(PyObject *half) {
+    if (!PyObject_TypeCheck(half, HalfConnection_type))
+        return NULL;
+    Connection *connection = (Connection *)((HalfConnection *)half)->connection;
+    if (!connection || !PyObject_TypeCheck(connection, Connection_type) || !connection->in_flight ||
+        !PyObject_TypeCheck(connection->in_flight, Queue_type))
+        return NULL;
     PyObject *watch = ((Queue *)connection->in_flight)->watch;
-    if (!watch || !PyBytes_CheckExact(watch))
+    return watch && PyBytes_CheckExact(watch) ? connection : NULL;
+}
+
+int half_pump(Mover *mover, HalfConnection *half) {
+    Connection *connection = connection_of((PyObject *)half);
+    if (!connection)
         return LEFT;
     int state = MORE;
     Py_INCREF(half); /* what is called may end the connection */
@@ -241,7 +248,7 @@ static PyObject *Mover_pump(PyObject *self, PyObject *half) {
 #define ENDS (EPOLLRDHUP | EPOLLHUP | EPOLLERR)
 #define EVENTS 256
 
-/* Tell of an error that a half made; 0, or -1 if that cannot be told. */
+/* Hand an error of a half to `fault`; 0, or -1 if that fails. */
 static int at_fault(Mover *mover, HalfConnection *half) {
     PyObject *type, *error, *trace;
     PyErr_Fetch(&type, &error, &trace);
@@ -249,12 +256,12 @@ static int at_fault(Mover *mover, HalfConnection *half) {
     if (trace)
         PyException_SetTraceback(error, trace);
     mover->called = 1;
-    PyObject *told = PyObject_CallFunctionObjArgs(mover->fault, half->connection, error, NULL);
+    PyObject *result = PyObject_CallFunctionObjArgs(mover->fault, half->connection, error, NULL);
     Py_XDECREF(type);
     Py_XDECREF(error);
     Py_XDECREF(trace);
-    Py_XDECREF(told);
-    return told ? 0 : -1;
+    Py_XDECREF(result);
+    return result ? 0 : -1;
 }
 
 /* What an event means for the half-connections of its socket; what is left of it for Python. -1: an exception is set. */
@@ -409,16 +416,22 @@ static int Mover_clear(PyObject *self) {
 
 static void Mover_dealloc(PyObject *self) { object_free(self, Mover_clear); }
 
-/* A part of the ring that a half-connection has received: half-connection, offset, count. 0: an exception is set */
-static int part_of(PyObject *const *a, Py_ssize_t given, Part *part) {
-    if (given != 3 || !PyObject_TypeCheck(a[0], HalfConnection_type) || !((HalfConnection *)a[0])->connection ||
-        !PyObject_TypeCheck(((HalfConnection *)a[0])->connection, Connection_type)) {
+/* A part of the ring that a half-connection has received: half-connection, offset, count. 0: an exception is set. */
+static int part_of(const Mover *mover, PyObject *const *a, Py_ssize_t given, Part *part) {
+    if (given != 3 || !connection_of(a[0]) || !mover->pen) {
         PyErr_SetString(PyExc_TypeError, "expected a half-connection and 2 numbers");
         return 0;
     }
     *part = (Part){.offset = PyLong_AsLongLong(a[1]), .count = PyLong_AsLongLong(a[2]), .first = -1};
     part->cut = part->count;
-    return !PyErr_Occurred();
+    if (PyErr_Occurred())
+        return 0;
+    int64_t size = (int64_t)mover->pen->size;
+    if (part->offset < 0 || part->offset > size || part->count < 0 || part->count > size - part->offset) {
+        PyErr_SetString(PyExc_ValueError, "the bytes are not in the ring");
+        return 0;
+    }
+    return 1;
 }
 
 /* scan(half, offset, count) -> (place of the first frame or NONE, how much may pass as it is, whether to keep the rest until more
@@ -426,7 +439,7 @@ static int part_of(PyObject *const *a, Py_ssize_t given, Part *part) {
 static PyObject *Mover_scan(PyObject *self, PyObject *const *a, Py_ssize_t given) {
     Mover *mover = (Mover *)self;
     Part part;
-    if (!part_of(a, given, &part))
+    if (!part_of(mover, a, given, &part))
         return NULL;
     HalfConnection *half = (HalfConnection *)a[0];
     Connection *connection = (Connection *)half->connection;
@@ -440,7 +453,7 @@ static PyObject *Mover_scan(PyObject *self, PyObject *const *a, Py_ssize_t given
 /* note(half, offset, count) -> place of the first frame or NONE, in bytes that have passed */
 static PyObject *Mover_note(PyObject *self, PyObject *const *a, Py_ssize_t given) {
     Part part;
-    if (!part_of(a, given, &part))
+    if (!part_of((Mover *)self, a, given, &part))
         return NULL;
     HalfConnection *half = (HalfConnection *)a[0];
     if (note_frames((Mover *)self, half, (Connection *)half->connection, &part) < 0)

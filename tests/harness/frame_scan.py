@@ -15,7 +15,7 @@ from barnabas.proxy.ring.ring import NONE
 
 MOST = 100_000
 _SLOTS_AT, _SLOTS = 4096, 16
-_DATA_AT, _DATA = _SLOTS_AT + 64 * _SLOTS, 1 << 20
+_DATA_AT, RING_BYTES = _SLOTS_AT + 64 * _SLOTS, 1 << 20
 EMPTY = api_version_bitmap(())
 
 
@@ -65,10 +65,10 @@ class FrameScan:
         assert native is not None
         kept = (EMPTY, (), (), ()) if rules is None else (rules.selection, rules.quiet, *rules.prefix_readers)
         editor = SimpleNamespace(scan_rules=ScanRules(passing or EMPTY, *kept))
-        memory = bytearray(_DATA_AT + _DATA)
+        memory = bytearray(_DATA_AT + RING_BYTES)
         self._data = memoryview(memory)[_DATA_AT:]
-        pen = native.RingPen(memory, _SLOTS_AT, _SLOTS, _DATA_AT, _DATA, [])
-        self._mover = native.Mover(pen, self._data, deque().append, socket.socket, False, True, most, editor, bulk)
+        pen = native.RingPen(memory, _SLOTS_AT, _SLOTS, _DATA_AT, RING_BYTES, [])
+        self.mover = native.Mover(pen, self._data, deque().append, socket.socket, False, True, most, editor, bulk)
         self.queue = native.Queue()
         self.queue.watch = watch
         connection = _Connection()
@@ -90,23 +90,24 @@ class FrameScan:
 
     def note(self, direction: int, data: bytes) -> Scanned:
         """Bytes that have passed: requests that are watched are put into the queue."""
-        half = self._fresh(direction)
-        first = self._mover.note(half, self._put(data), len(data))
+        half = self.half(direction)
+        first = self.mover.note(half, self._put(data), len(data))
         assert first in (0, NONE)
         return Scanned(len(data), half.last_id, False, half.left)
 
     def _scan(self, direction: int, data: bytes) -> Scanned:
-        half = self._fresh(direction)
-        _, cut, waits = self._mover.scan(half, self._put(data), len(data))
+        half = self.half(direction)
+        _, cut, waits = self.mover.scan(half, self._put(data), len(data))
         return Scanned(cut, half.last_id, waits, half.left)
 
-    def _fresh(self, direction: int) -> Any:
+    def half(self, direction: int) -> Any:
+        """A half-connection at the beginning of a frame."""
         half = self._halves[direction]
         half.left, half.last_id, half.opaque = 0, None, False
         return half
 
     def _put(self, data: bytes) -> int:
         """At the end of the memory, so that a sanitizer sees what is read behind it."""
-        at = _DATA - len(data)
+        at = RING_BYTES - len(data)
         self._data[at:] = data
         return at

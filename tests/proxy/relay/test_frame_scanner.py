@@ -28,7 +28,7 @@ from barnabas.proxy.interception.interest.api_version_bitmap import api_version_
 from barnabas.proxy.interception.interest.response_interest import ResponseInterest
 from barnabas.proxy.native.accelerator import native
 from barnabas.proxy.relay.correlation import PlainQueue
-from harness.frame_scan import MOST, FrameScan
+from harness.frame_scan import MOST, RING_BYTES, FrameScan
 from harness.slices import thin
 from harness.wire import with_size
 from torture.decoder import sanitized
@@ -292,3 +292,21 @@ def test_nothing_is_read_that_is_not_there(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert "skipped" not in done.stdout
+
+
+@needs_native
+@pytest.mark.parametrize(("offset", "count"), [(-1, 4), (0, -1), (0, RING_BYTES + 1), (RING_BYTES + 1, 0), (RING_BYTES, 1), (1 << 62, 1 << 62)])
+def test_bytes_outside_the_ring_are_refused(offset: int, count: int) -> None:
+    scan = FrameScan()
+    for method in (scan.mover.scan, scan.mover.note):
+        with pytest.raises(ValueError, match="not in the ring"):
+            method(scan.half(0), offset, count)
+
+
+@needs_native
+def test_a_half_connection_without_a_queue_is_refused() -> None:
+    scan = FrameScan()
+    scan.connection.in_flight = None
+    for method in (scan.mover.scan, scan.mover.note):
+        with pytest.raises(TypeError):
+            method(scan.half(0), 0, 0)
