@@ -18,6 +18,7 @@ from ...decoder.codec.plan import SIZES, FieldPlan, StructPlan, plan
 from ...decoder.native.accelerator import description
 from ...decoder.native.accelerator import native as decoder_native
 from ...decoder.schema import facts
+from ...decoder.wire.stream_walk import StreamWalk
 from ..native.accelerator import native
 
 ENDPOINTS = "node_endpoints"
@@ -32,7 +33,7 @@ _LEAST = 30
 _SHORT_INT = struct.Struct(">HI").unpack_from
 _ENDING = struct.Struct(">HHH").unpack_from
 Need = Generator[int, bytes, None]
-"""Asks for bytes: positive, so many of them; negative, so many to be passed over."""
+"""See `StreamWalk`."""
 
 
 def ends_clean(api_key: int, data: Any, end: int, size: int) -> bool:
@@ -66,43 +67,23 @@ class PlainNodeEndpointScanner:
 
     def __init__(self, api_key: int, api_version: int) -> None:
         root, self.tagged = _shape(api_key, api_version)
-        self._walk = _until_endpoints(root)
-        self._wanted = next(self._walk)
-        self._got = b""
+        self._walk = StreamWalk(_until_endpoints(root))
 
     @property
     def skipping(self) -> int:
         """How many of the next bytes need not be fed, but may be given to `skip`."""
-        return max(-self._wanted, 0)
+        return self._walk.skipping
 
     def skip(self, count: int) -> None:
         """`count` bytes pass unseen, at most `skipping`."""
-        self._wanted += count
-        if not self._wanted:
-            self._wanted = self._walk.send(b"")
+        self._walk.skip(count)
 
     def feed(self, data: bytes | memoryview) -> int:
         """The place in `data` where the endpoints begin (the tag section, where they are tagged), -1 if not yet.
 
         Nothing may be fed after that. Never raises: whatever the bytes are, it goes on to the end of the frame.
         """
-        at = 0
-        try:
-            while at < len(data):
-                if self._wanted < 0:
-                    passed = min(-self._wanted, len(data) - at)
-                    at += passed
-                    self.skip(passed)
-                    continue
-                part = bytes(data[at : at + self._wanted - len(self._got)])
-                at += len(part)
-                self._got += part
-                if len(self._got) == self._wanted:
-                    got, self._got = self._got, b""
-                    self._wanted = self._walk.send(got)
-        except StopIteration:
-            return at
-        return -1
+        return self._walk.feed(data)
 
 
 @cache

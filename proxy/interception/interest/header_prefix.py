@@ -18,13 +18,14 @@ from typing import Any
 from ....decoder.codec.message import is_error_code
 from ....decoder.codec.plan import SIZES, FieldPlan, Plan, StructPlan, plan
 from ....decoder.errors import DecodeError
+from ....decoder.wire.stream_walk import StreamWalk
 
 MOST = 1 << 20
 """Bytes of a prefix; a message that has more is not followed."""
 PrefixReaders = tuple[tuple[tuple[Callable[[bytes, int], Any], int] | None, ...] | None, ...]
 """By api key and version: (reader of `asked_paths`, header version), where a prefix does for the message."""
 Steps = Generator[int, bytes, bool]
-"""Asks for bytes: positive, so many of them; negative, so many are passed over. True: nothing that is asked for follows."""
+"""See `StreamWalk`. True: nothing that is asked for follows."""
 
 
 @cache
@@ -75,48 +76,28 @@ def _empty(field: FieldPlan) -> bytes:
 
 class HeaderPrefix:
     """One message. `feed` it the frame's bytes in order, its size first. `frame`: the prefix, with its own size, when `feed`
-    has said that it is there."""
+    has said that it is there. `failed`: it is no such message, or has no end to be seen from here."""
 
     def __init__(self, kind: str, api_key: int, api_version: int) -> None:
         self.frame = b""
+        self.failed = False
         self._out = bytearray()
         self._end = bytearray()
         self._request = kind == "request"
-        self._walk = self._message(plan(kind, api_key, api_version))
-        self._wanted = next(self._walk)
-        self._got = b""
-        self.failed = False
-        """It is no such message, or has no end to be seen from here."""
+        self._walk = StreamWalk(self._message(plan(kind, api_key, api_version)))
 
     def feed(self, data: bytes | bytearray | memoryview) -> bool:
         """Whether the prefix is there. Nothing may be fed after that, or once it has `failed`."""
-        at = 0
         try:
-            while at < len(data):
-                if self._wanted < 0:
-                    passed = min(-self._wanted, len(data) - at)
-                    at += passed
-                    self._wanted += passed
-                    if not self._wanted:
-                        self._wanted = self._walk.send(b"")
-                    continue
-                part = bytes(data[at : at + self._wanted - len(self._got)])
-                at += len(part)
-                self._got += part
-                if len(self._got) == self._wanted:
-                    got, self._got = self._got, b""
-                    self._wanted = self._walk.send(got)
-                    if len(self._out) + self._wanted > MOST:
-                        raise ValueError("too large")
-        except StopIteration as end:
-            if end.value:
-                body = bytes(self._out[4:] + self._end)
-                self.frame = len(body).to_bytes(4, "big") + body
-                return True
-            self.failed = True
+            ended = self._walk.feed(data) >= 0
+            self.failed = (ended and not self._walk.result) or len(self._out) + self._walk.wanted > MOST
         except (ValueError, IndexError):
             self.failed = True
-        return False
+        if self.failed or not ended:
+            return False
+        body = bytes(self._out[4:] + self._end)
+        self.frame = len(body).to_bytes(4, "big") + body
+        return True
 
     def _message(self, of: Plan) -> Steps:
         yield from self._take(4)
@@ -131,6 +112,8 @@ class HeaderPrefix:
     def _take(self, count: int) -> Generator[int, bytes, bytes]:
         if not count:
             return b""
+        if len(self._out) + count > MOST:
+            raise ValueError("too large")
         data = yield count
         self._out += data
         return data
