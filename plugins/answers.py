@@ -120,7 +120,7 @@ class _Making:
     place: Place
 
     def here(self, array: str) -> bool:
-        """Whether the error stands in the entries of an array."""
+        """Whether the error is in the entries of an array."""
         return array in self.place.arrays
 
     def below(self, struct: StructPlan) -> bool:

@@ -1,7 +1,7 @@
 """Fetch requests that always say which topics they are about, while a rule or a plugin's match asks for topics (KIP-227).
 
-In a fetch session a client repeats only what changes, so most of its requests name no topic, and a rule could not tell whether
-it means them. Nobody has to remember what a session holds if there is none: a request that would begin one (id 0, epoch 0) goes
+In a fetch session a client repeats only what changes, so most of its requests name no topic, and a rule cannot decide whether
+it matches them. Nobody has to remember what a session holds if there is none: a request that would begin one (id 0, epoch 0) goes
 on as one without a session (epoch -1, `FetchMetadata.FINAL_EPOCH`), the broker answers with session id 0, and the client sends
 complete requests from then on. A session that stands already is forgotten as brokers forget them: its next request is answered
 with FETCH_SESSION_ID_NOT_FOUND, once, and the client begins anew.
@@ -71,7 +71,7 @@ def _in_front(version: int) -> tuple[int, bool]:
 
 def epoch_offset(data: bytes, at: int = 0) -> int | None:
     """Where the epoch of a Fetch request (with its size, at `at`) stands, if it begins a session; None if it does not, or
-    if that is not to be seen at a glance."""
+    if that cannot be seen from its first bytes."""
     version = int.from_bytes(data[at + 6 : at + 8], "big")
     if not SINCE <= version <= _LATEST:
         return None

@@ -1,4 +1,4 @@
-"""What every action is: read from what the user gave, checked against the rule's filter, and turned into a faults."""
+"""What every action is: read from what the user gave, checked against the rule's filter, and added to the fault plan of an exchange."""
 
 from __future__ import annotations
 
@@ -77,11 +77,11 @@ class Action(ABC):
     @classmethod
     @abstractmethod
     def read(cls, fields: Mapping[str, InputValue], wanted: Filter) -> Self:
-        """From what the user gave; `InvalidInput` says what cannot be. `wanted`: the rule's filter."""
+        """From what the user gave; InvalidInput names what is not possible. `wanted`: the rule's filter."""
 
     @abstractmethod
     def add_to(self, faults: FaultPlan, exchange: Exchange, context: ActionContext) -> None:
-        """Put into `faults` what is to happen, and a note that says so."""
+        """Add to `faults` what is to happen, and a note about it."""
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:

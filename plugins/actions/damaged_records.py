@@ -66,8 +66,8 @@ def _with_crc(own: bytearray) -> None:
 
 
 def _crc(own: bytearray, entry: Entry, chance: random.Random, count: int) -> None:
-    invalid = entry.crc_computed ^ 1 << chance.randrange(8)
-    own[CRC_AT[entry.magic] : CRC_AT[entry.magic] + 4] = invalid.to_bytes(4, "big")
+    wrong = entry.crc_computed ^ 1 << chance.randrange(8)
+    own[CRC_AT[entry.magic] : CRC_AT[entry.magic] + 4] = wrong.to_bytes(4, "big")
 
 
 def _magic(own: bytearray, entry: Entry, chance: random.Random, count: int) -> None:
@@ -125,7 +125,7 @@ def _length(area: bytes, chance: random.Random, fixed: bool, count: int) -> byte
 NEEDS = {
     "record-count": "only batches of format 2 say how many records they hold",
 }
-"""What kinds need to be there, as it is said where it is not."""
+"""What a kind needs, for the note where it is missing."""
 
 KINDS: dict[str, Callable[[bytes, random.Random, bool, int], bytes]] = {
     "crc": lambda area, chance, fixed, count: _each(_crc, area, chance, False, count),

@@ -15,8 +15,8 @@ from .fault_plan import FOREVER, ConnectionCut, CutPoint, FaultPlan
 
 @dataclass(frozen=True, slots=True)
 class Drop(Action):
-    """``drop: response``: the broker does what was asked and the client waits in vain; ``drop: request``: neither hears of
-    it again. Later frames of the connection pass: clients that find a response missing give the connection up."""
+    """``drop: response``: the broker executes the request and the client waits in vain; ``drop: request``: it goes nowhere.
+    Later frames of the connection pass: clients that miss a response give the connection up."""
 
     KEYS: ClassVar[tuple[str, ...]] = ("drop",)
 
@@ -85,7 +85,7 @@ class Blackhole(Action):
 
 @dataclass(frozen=True, slots=True)
 class Disconnect(Action):
-    """``disconnect: before-response``: the connection is cut; see `At`. ``how: fin`` or ``rst``."""
+    """``disconnect: before-response``: the connection is cut; see `CutPoint`. ``how: fin`` or ``rst``."""
 
     KEYS: ClassVar[tuple[str, ...]] = ("disconnect", "how")
 

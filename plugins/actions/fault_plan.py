@@ -20,11 +20,11 @@ FOREVER = -1
 
 
 class NothingToChange(Exception):
-    """A change that found nothing to change: what did not happen, and why, as the hit says it."""
+    """A change that found nothing to change; the text says what did not happen, and why."""
 
 
 class Change(NamedTuple):
-    """A change of the response. `note`: which of the faults's notes says it."""
+    """A change of the response. `note`: its place in the plan's notes."""
 
     make: ResponseEdit
     note: int
@@ -38,7 +38,7 @@ class CutPoint(StrEnum):
     MID_REQUEST = "mid-request"
     """the broker gets the first half of the request's bytes"""
     BEFORE_RESPONSE = "before-response"
-    """the broker has done what was asked, and the client is not told"""
+    """the broker has executed the request, and the client gets no response"""
     MID_RESPONSE = "mid-response"
     """the client gets the first half of the response's bytes"""
     AFTER_RESPONSE = "after-response"
@@ -77,7 +77,7 @@ def damaged(frame: bytes, steps: list[DamageStep]) -> bytes:
 
 @dataclass(slots=True)
 class FaultPlan:
-    """What happens to an exchange, and how that is told. `hits`: how often the rule has fired, this time included."""
+    """What happens to an exchange, and the notes about it. `hits`: how often the rule has fired, this time included."""
 
     rule: str
     hits: int
@@ -107,7 +107,7 @@ class FaultPlan:
     silent: tuple[bool, bool] = (True, True)
     """Which directions that is about: requests, responses."""
     adapter: EmulatedRelease | None = None
-    """What the connection speaks with its client from this request on."""
+    """The versions that the client is offered from this request on."""
     rates: tuple[int, int] = (0, 0)
     """Bytes a second that the connection may send from now on: requests, responses; 0: as many as it likes."""
 

@@ -60,7 +60,7 @@ def inside(part: MessagePart, field: FieldPlan, values: tuple[Any, ...], topics:
 
 
 def _pair(plan: StructPlan, values: tuple[Any, ...], pair: TopicPartition, topics: Topics | None) -> TopicPartition:
-    """What a struct says of the topic-partition it is about, added to what those around it said."""
+    """The topic-partition of the structs around a struct, with what the struct itself adds."""
     for field, value in zip(plan.fields, values, strict=False):
         if field.array or field.struct is not None:
             continue

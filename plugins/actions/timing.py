@@ -97,7 +97,7 @@ def _older(api_key: int, version: int) -> bool:
 
 def expects_delayed_response(exchange: Exchange) -> bool:
     """Whether the client takes its broker for one before KIP-219: by the versions it was offered, or, of a client that has not
-    asked, by the version that it speaks."""
+    asked, by the version of its request."""
     offered = exchange.about.range(PRODUCE) if exchange.about is not None else None
     if offered is not None:
         return _older(PRODUCE, offered[1])

@@ -1,4 +1,4 @@
-"""Actions on versions: what the client of a connection is told of them from the request on that the rule fires for."""
+"""Actions on versions: which ones the client of a connection is offered, from the request on that the rule fires for."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .fault_plan import FaultPlan
 
 @dataclass(frozen=True, slots=True)
 class Pretend(Action):
-    """``pretend: "0.10.2"``: to the client of this connection the broker is of that release (`versions.profile`). A `cap`
+    """``pretend: "0.10.2"``: the client of this connection sees a broker of that release (`versions.profile`). A `cap`
     beside it lowers some of its versions."""
 
     KEYS: ClassVar[tuple[str, ...]] = ("pretend", "cap")

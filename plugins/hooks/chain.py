@@ -25,7 +25,7 @@ Fault = Callable[[Plugin, str, BaseException], None]
 Warn = Callable[[Plugin, str, str], None]
 """(plugin, API, what clients will not get over)."""
 Watch = Callable[[Plugin | None, str], None]
-"""Is told which hook runs from now on; None: none does."""
+"""Called with the hook that runs from now on; None: none does."""
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ class Chain:
     warn: Warn = lambda plugin, api, text: None
 
     async def message(self, hook: str, exchange: Exchange, peer: PeerView | None) -> ChainResult:
-        """The hooks "request" or "response". Whatever one of them does wrong is told, and its message goes on as it came."""
+        """The hooks "request" or "response". A fault of one of them is reported, and its message goes on as it came."""
         passed = ChainResult()
         current: Message | None = None
         for plugin in self.plugins if hook == "request" else reversed(self.plugins):

@@ -69,7 +69,7 @@ def _classes(module: ModuleType, source: Source) -> list[type]:
     if hooked:
         return hooked
     if len(here) == 1:
-        return here  # what it lacks is said by whoever makes it
+        return here  # `Plugin` reports what it lacks
     raise PluginError(f"{source.path}: no class in it has one of the hooks {', '.join(HOOKS)}")
 
 

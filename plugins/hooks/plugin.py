@@ -107,7 +107,7 @@ def _method(instance: object, name: str, shape: str) -> Callable[..., Any] | Non
         inspect.signature(found).bind(*range(arguments))
     except TypeError:
         raise InvalidPlugin(f"the hook is defined as def {name}{shape}", name) from None
-    except ValueError:  # a callable that does not tell
+    except ValueError:  # a callable without a signature
         pass
     method: Callable[..., Any] = found
     return method

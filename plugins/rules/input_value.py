@@ -1,6 +1,6 @@
 """What a user gave for a rule, with the place it stands at: the one reader for YAML, TOML, JSON and Python.
 
-A `InputValue` is a value with its path (``rules[1].do.error``) and, where it came from a text, its line and column. Its
+An `InputValue` is a value with its path (``rules[1].do.error``) and, where it came from a text, its line and column. Its
 methods give values of the wanted kind, or raise `InvalidInput` that names the place, what is possible, and the nearest word.
 Nothing in it is ever executed.
 """
@@ -46,7 +46,7 @@ class InputValue:
     items: dict[str, InputValue] = field(default_factory=dict)
     listed: list[InputValue] = field(default_factory=list)
     duplicate_key: str = ""
-    """A key that stands in the mapping for a second time."""
+    """A key that the mapping has twice."""
 
     # -- structure ---------------------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """What rules can reach at all: versions that a match leaves, matches that are never true, rules that others keep from firing.
 
-All of it is decided from the text of the filters, on the safe side: what is said here is so, and not all that is so is said.
+All of it is decided from the text of the filters, on the safe side: nothing is claimed that is not so, and not everything that is so is found.
 """
 
 from __future__ import annotations

@@ -41,11 +41,11 @@ HEADER_PREFIX_FIELDS = STABLE_FIELDS | {
     "corr", "time", "software", "software.version", "broker.min", "broker.max", "err", "errors", "retriable", "partition.err",
     "topic.err", "throttle", "latency", "paired", "state", "size.req", "size.resp", "size",
 }  # fmt: skip
-"""Fields of filters that can be told without records. Sizes stand in front of all else."""
+"""Fields of filters that a header prefix decides. Sizes come before everything else."""
 
 
 def by_header_prefix(wanted: Filter) -> bool:
-    """Whether a filter says the same of a message and of its `decoder.skeleton`."""
+    """Whether a filter gives the same for a message and for its header prefix."""
     for leaf in tests(wanted.tree):
         if isinstance(leaf, Search):
             return False
@@ -56,7 +56,7 @@ def by_header_prefix(wanted: Filter) -> bool:
 
 
 def _in_header_prefix(path: Path) -> bool:
-    """Whether a path cannot lead into what a skeleton leaves out: records, and tags behind the last ones."""
+    """Whether a path cannot lead into what a header prefix leaves out: records, and tags behind the last ones."""
     if path.side == "response":
         return path.kind is Kind.ERROR or path.steps == "throttle_time_ms"
     return path.kind not in (Kind.BYTES, Kind.STRUCT)
@@ -73,7 +73,7 @@ def stable(wanted: Filter) -> bool:
 
 
 class ActiveRule:
-    """A rule at work."""
+    """A rule with its trigger, and what its filter needs."""
 
     __slots__ = ("apis", "by_header_prefix", "random", "rule", "selects", "stable", "trigger", "whole_fetches")
 
@@ -92,7 +92,7 @@ class ActiveRule:
 
 
 class RuleEngine:
-    """The rules of a relay. `seen`: what they have learned of the cluster, kept when the rules change."""
+    """The rules of a relay. `cluster_view`: what they know of the cluster; it is kept when the rules change."""
 
     def __init__(self, rules: Sequence[Rule], cluster_view: ClusterView | None = None, now_ns: int | None = None) -> None:
         begun = time.time_ns() if now_ns is None else now_ns
@@ -130,11 +130,11 @@ class RuleEngine:
         return found
 
     def stable(self, api_key: int) -> bool:
-        """Whether a request that concerns no rule tells the same of all that begin like it on its connection."""
+        """Whether a request that concerns no rule speaks for all that begin like it on its connection."""
         return all(each.stable for each in self._active if api_key in each.apis and not each.rule.late)
 
     def by_header_prefix(self, api_key: int) -> bool:
-        """Whether all rules for an API can do with the `decoder.skeleton` of its messages."""
+        """Whether all rules for an API can be decided by the header prefix of its messages."""
         return all(each.by_header_prefix for each in self._active if api_key in each.apis)
 
     def concerns(self, exchange: Exchange, late: bool = False) -> bool:
@@ -177,8 +177,8 @@ class RuleEngine:
         counts: Mapping[str, tuple[int, int]],
         shared: Mapping[str, RuleCounter] | None = None,
     ) -> RuleEngine:
-        """A book with other rules that has seen the same; rules named in `counts` go on counting from there, and those
-        that were here before keep the time they began at. `shared`: counts that stand elsewhere, by name."""
+        """An engine with other rules and the same view of the cluster; rules named in `counts` go on counting from there,
+        and those that were here before keep their start time. `shared`: counters that workers share, by name."""
         engine = RuleEngine((), self.cluster_view)
         began = {each.rule.name: each.trigger.count.begun_ns for each in self._active}
         now = time.time_ns()
@@ -198,7 +198,7 @@ class RuleEngine:
             self.cluster_view.cluster = cluster_of(message) or self.cluster_view.cluster
 
     def decide(self, exchange: Exchange) -> FaultPlan | None:
-        """What happens to a request: the faults of the first rule that fires; None if it passes.
+        """What happens to a request: the fault plan of the first rule that fires; None if it passes.
 
         A Produce with acks=0 gets no answer from a broker; rules that would answer it leave it alone.
         """

@@ -44,7 +44,7 @@ _OTHERWISE = {False: "UNKNOWN_SERVER_ERROR", True: "REQUEST_TIMED_OUT"}
 
 @cache
 def changes(api_key: int, version: int) -> dict[int, int]:
-    """Code -> what is said in its place to clients that ask at this version; codes that they know are left out."""
+    """Code -> the code that replaces it for clients that ask at this version; codes that they know are left out."""
     newest = _newest(api_key, version)
     if newest is None:
         return {}

@@ -1,7 +1,7 @@
 """Fields of one version as another version can hold them, derived from the schema alone.
 
 A field that the target version lacks may go if the definition calls it ignorable or if it holds its default; anything
-else is a loss, which is told. A field that the source lacks takes its default (`decoder.encode_request` sees to that).
+else is a loss, which is reported. A field that the source lacks takes its default (`decoder.encode_request` sees to that).
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from .fields import Fields
 
 
 class Unbridgeable(BarnabasError):
-    """This request cannot be said at a version that the broker serves; the text says why, `error` what is answered."""
+    """A request cannot be converted to a version that the broker serves; the text says why, `error` is the answer."""
 
     def __init__(self, why: str, error: str = "UNSUPPORTED_VERSION") -> None:
         super().__init__(why)
@@ -111,7 +111,7 @@ def why_droppable(api_key: int, path: str) -> str | None:
 
 
 def why_impossible(api_key: int, source: int, target: int) -> str | None:
-    """Why no request of version `source` can be said at `target`; None if it can."""
+    """Why no request of version `source` can be converted to `target`; None if it can."""
     upward = target > source
     for boundary in boundaries(source, target):
         if reason := _WHY.get((api_key, boundary, upward)):

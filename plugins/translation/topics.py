@@ -30,7 +30,7 @@ def _empty_was_all(fields: Fields, asked: ConversionContext) -> None:
 
 @down("request", "Metadata", 1)
 def _all_is_empty(fields: Fields, asked: ConversionContext) -> None:
-    fields["topics"] = fields["topics"] or []  # none at all cannot be said either: the answer leaves them out
+    fields["topics"] = fields["topics"] or []  # nor can none at all: the answer leaves them out
 
 
 @up("response", "Metadata", 1)

@@ -1,4 +1,4 @@
-"""The translator as a connection's adapter (`plugins.versions.adapter`)."""
+"""The translator as a version adapter (`plugins.versions.adapter`)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class _Memo:
 
 
 class TranslatingAdapter:
-    """Between one client and a broker that serves `served`; `shown` is what clients are told, None for the usual."""
+    """Between one client and a broker that serves `served`; `shown`: the versions that clients are offered, None for the usual ones."""
 
     def __init__(self, served: Ranges, shown: Ranges | None = None) -> None:
         self.translator = Translator(served, shown)

@@ -1,4 +1,4 @@
-"""What clients are told they may use: what the broker serves, and what can be bridged."""
+"""The versions that clients are offered: what the broker serves, and what can be bridged."""
 
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
-"""What a connection speaks to its client, where that is not what the broker speaks. No sockets: frames in, steps out.
+"""Version adapters: a connection whose client and broker use different versions. Sans-IO: frames in, steps out.
 
     client ─► rules, intercepts, plugins ─► VersionAdapter.request ─► broker
     client ◄─ rules, addresses ◄──────── VersionAdapter.response ◄─ broker
 
-So everything else sees the client's own versions. Frames are without their 4 size bytes, header first. A adapter
-belongs to one connection and is called in the order of the frames. What it raises costs that frame alone: see
-`VersionAdapter.request` and `VersionAdapter.response`.
+Everything else sees the client's versions. Frames are without their 4 size bytes, header first. An adapter belongs to one
+connection and is called in the order of the frames. What it raises costs that frame alone: see `VersionAdapter`.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ class Forward:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The broker is not asked: the client gets `frame` when all its requests before have been answered. To a request
-    that gets no response (Produce with acks=0) nothing is said."""
+    """The broker is not asked: the client gets `frame` when all its requests before have been answered. A request without
+    response (Produce with acks=0) gets none."""
 
     frame: bytes
     note: str = ""
@@ -85,7 +84,7 @@ class VersionAdapter(Protocol):
         went out at the client's version; where it did not, nobody could read it, and the connection ends."""
 
     def response_before(self, asked: AdaptedRequest, place: int, frame: bytes) -> None:
-        """The response to the request `Forward.before[place]`. May raise: it is told, and nothing else happens."""
+        """The response to the request `Forward.before[place]`. May raise: that is reported, and nothing else happens."""
 
 
 class StackedAdapters:

@@ -1,4 +1,4 @@
-"""A connection whose client is told other versions than the broker's, and held to them (`profile`).
+"""A broker of another release, or with lower versions, as its client sees it (`profile`).
 
 ApiVersions is answered as a broker of that kind does, and what such a broker would not understand never reaches this one.
 Seen at real brokers: 0.8 closes the connection; 0.9 does not answer, and goes on with the next request; from 0.10 on the
@@ -17,8 +17,8 @@ from .profile import API_VERSIONS, Profile, Range
 
 
 class EmulatedRelease:
-    """The adapter of a profile. It remembers nothing: one serves any number of connections. `translated`: what stands
-    behind it serves all that it says, as translation does."""
+    """The adapter of a profile. It has no state: one serves any number of connections. `translated`: an adapter behind it serves
+    all versions that it offers."""
 
     def __init__(self, profile: Profile, translated: bool = False) -> None:
         self.profile, self.translated = profile, translated
@@ -70,7 +70,7 @@ class EmulatedRelease:
         return found
 
     def response_before(self, asked: AdaptedRequest, place: int, frame: bytes) -> None:
-        raise AssertionError("a emulated sends no requests of its own")
+        raise AssertionError("an emulated release sends no requests of its own")
 
 
 def read(frame: bytes, api_version: int) -> decoder.Message:

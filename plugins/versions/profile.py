@@ -1,4 +1,4 @@
-"""What clients are told of a broker's versions: those of a release, or the broker's own with some of them capped.
+"""The versions that clients are offered: those of a release, or the broker's own with some of them capped.
 
 A profile never gives more than the broker behind it serves; `shortfall` says what it cannot keep.
 """
@@ -125,7 +125,7 @@ class Profile:
         return self.release is None or self.release.serves(api_key, api_version)
 
     def offered(self, api_key: int, low: int, high: int, translated: bool = False) -> Range | None:
-        """What is said of an API of which the broker says `low` to `high`; None if it is left out. `translated`: all of
+        """The range of an API of which the broker offers `low` to `high`; None if it is left out. `translated`: all of
         these are really served."""
         kept_from = low if translated else served_from(api_key, (low, high))
         if self.release is not None:

@@ -26,7 +26,7 @@ Json = dict[str, Any]
 
 
 class ControlError(BarnabasError):
-    """The API refused, or could not be reached. `status`: HTTP's, 0 without an answer; `details`: what it said."""
+    """The API refused, or could not be reached. `status`: HTTP's, 0 without an answer; `details`: the body of its answer."""
 
     def __init__(self, status: int, text: str, details: Json | None = None) -> None:
         super().__init__(text)
@@ -190,7 +190,7 @@ class Control:
         return self._call("GET", "/v1/recording")
 
     def start_recording(self, directory: str, **kept: float) -> Json:
-        """`kept`: rotate_bytes, rotate_seconds, keep_bytes, keep_seconds; as the proxy was started, if not said."""
+        """`kept`: rotate_bytes, rotate_seconds, keep_bytes, keep_seconds; as the proxy was started, if they are not given."""
         return self._call("POST", "/v1/recording/start", body={"directory": str(directory), **kept})
 
     def stop_recording(self) -> Json:

@@ -1,6 +1,6 @@
-"""The frames that wait for a decision, as the control server knows them: shown, edited, answered.
+"""Copies of the frames that wait for a decision, in the control server: shown, edited, answered.
 
-The relay holds the frames; here are copies of them. Editing decodes a copy, changes the fields that are named and
+The relay holds the frames themselves. Editing decodes a copy, changes the fields that are named and
 leaves every other byte as it is.
 """
 
@@ -68,7 +68,7 @@ class HeldFrameCopy:
 
     def octets(self, values: bool) -> dict[str, Any]:
         """Its bytes without the size, for JSON: secrets are masked as in recordings, and so is what records say unless
-        `values`; `hidden` tells where that was."""
+        `values`; `hidden`: where."""
         direction = decoder.Direction.RESPONSE if self.of_response else decoder.Direction.REQUEST
         key, frame = self.fields["api_key"], self.frame[4:]
         try:
@@ -120,7 +120,7 @@ class HeldFrameCopies:
         self._all: dict[int, HeldFrameCopy] = {}
 
     def notice(self, fields: dict[str, Any], data: bytes) -> None:
-        """What the relay tells unasked."""
+        """A notice of the relay: a frame is held, or no longer."""
         if fields["notice"] == "held":
             frame = HeldFrameCopy(fields, data)
             self._all[frame.number] = frame

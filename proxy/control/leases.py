@@ -1,4 +1,4 @@
-"""Intercepts that are somebody's: they end when whoever asked for them is not heard of any more.
+"""Leases of intercepts: an intercept ends when its owner no longer renews it.
 
 A screen that is killed can take nothing back, and what it intercepts would make clients wait for a decision that nobody
 is there to make.

@@ -1,4 +1,4 @@
-"""What aiohttp's servers log: not what is wrong with a client's HTTP, which the client is told."""
+"""What aiohttp's servers log: no faults in a client's HTTP, which the client learns from the answer."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The relay workers, one or several, as the one relay that the handlers know.
 
 What changes rules or intercepts goes to all workers, one change after the other, so that they all have the same; what
-is counted is added up. A connection, and a frame that is held, belongs to the worker that its number tells: numbers
+is counted is added up. A connection, and a frame that is held, belongs to the worker that its number says: numbers
 of `n` workers go up by `n`.
 """
 
@@ -22,11 +22,11 @@ _CHANGES = frozenset(
 _ADDED = {"rules": "name", "intercepts": "id", "plugins": "name"}
 _SUMS = ("held", "passed", "calls", "faults")
 _SHARED = ("matched", "hits")
-"""Counted by all workers together (`tally`); one may have heard of more than another."""
+"""Counted by all workers together (`SharedCounters`); one may be ahead of another."""
 
 
 class Relays:
-    """As a `AsyncChannel`, to all workers. `channels` in the workers' order; `held` hears of frames that are held."""
+    """Like an `AsyncChannel`, to all workers. `channels` in the workers' order; `held` hears of frames that are held."""
 
     def __init__(self, channels: list[AsyncChannel], held: Notice) -> None:
         self._channels = channels
@@ -106,13 +106,13 @@ class Relays:
             total = max(count for count in each if count is not None)
             if total >= hits:
                 return {"hits": total}
-            # Whichever of them it is that fires next tells it.
+            # Whichever fires next answers.
             await _first([channel.ask("wait", within=86400.0, name=name, hits=total + 1) for channel in up])
 
     # -- frames that are held --------------------------------------------------------------------------------
 
     def notice(self, message: dict[str, Any], data: bytes) -> None:
-        """What a worker tells unasked. Each of them holds as many frames as an intercept allows in all: the rest is
+        """A notice of a worker. Each of them holds as many frames as an intercept allows in all: the rest is
         let go here."""
         left = self._left.get(message.get("intercept", -1)) if message["notice"] == "held" else None
         if left is not None:
@@ -138,7 +138,7 @@ class Relays:
     # -- a worker in the place of another --------------------------------------------------------------------
 
     async def renew(self, name: str, sock: socket.socket) -> None:
-        """A worker has begun anew: what the others know, it is told."""
+        """A worker was started again: give it the rules and intercepts of the others."""
         channel = self.channel(name)
         if channel is None:
             sock.close()
@@ -156,10 +156,10 @@ class Relays:
                     if known[2]:
                         await fresh.ask("brokers.down", brokers=known[2])
             except CommandFailed:
-                pass  # it goes on with the rules of the start
+                pass  # it keeps the rules of the start
 
     async def remember(self) -> None:
-        """Note what the only worker has been told; several know it from each other."""
+        """Keep the rules and intercepts of the only worker; several have them from each other."""
         if len(self._channels) == 1:
             with contextlib.suppress(CommandFailed):
                 self._known = await _state_of(self._channels[0])

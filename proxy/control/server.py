@@ -64,7 +64,7 @@ def metrics_source(address: Any) -> Metrics | None:
 
 
 class Server:
-    """The application, and what it hears."""
+    """The HTTP application, and the packets of the supervisor."""
 
     def __init__(self, supervisor: socket.socket, settings: dict[str, Any]) -> None:
         self._supervisor = supervisor

@@ -1,6 +1,6 @@
 """The supervisor's side of the control API: its socket, its token, and the channels to the other processes.
 
-Everything is bound and written before any process starts, so that an address that cannot be had is told at once.
+Everything is bound and written before any process starts, so that an address that cannot be had is reported at once.
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ class ControlStart:
                 socket.send_fds(self.control, [packet], [self._pairs[name][0].fileno()], socket.MSG_DONTWAIT)
 
     def hear(self, event: Event) -> None:
-        """Pass an event on. What the control server does not take in time is counted, and told with the next."""
+        """Pass an event on. What the control server does not take in time is counted, and reported with the next."""
         if self.control is None:
             return
         try:

@@ -1,4 +1,4 @@
-"""What is done to frames that were held: broker addresses in responses, rules on requests and their answers.
+"""Changes of held frames: broker addresses, offered versions, what rules decide.
 
 Frames come and go with their 4 size bytes. Anything the decoder cannot read raises `Unreadable`: the caller
 forwards the original.
@@ -26,11 +26,11 @@ from .interest.header_prefix import PrefixReaders
 from .interest.response_interest import FastReject, ResponseInterest
 
 ADDRESS_APIS = frozenset(facts.api_key(name) for name in ("Metadata", "FindCoordinator", "DescribeCluster"))
-"""Responses that tell a client where brokers are."""
+"""Responses that name brokers to clients."""
 ENDPOINT_APIS = frozenset(facts.api_key(name) for name in ("Produce", "Fetch", "ShareFetch", "ShareAcknowledge"))
 """Responses of bulk APIs that name brokers in a tagged field when a leader has moved (KIP-951)."""
 ADDRESS_REQUESTS = frozenset(facts.api_key(name) for name in ("UpdateMetadata", "LeaderAndIsr"))
-"""Requests by which a controller tells brokers where the others are (before KRaft)."""
+"""Requests that name brokers to brokers, from a controller (before KRaft)."""
 ENDPOINT_LIMIT = 16 * 1024
 """Larger responses of bulk APIs are not held for the sake of that field, but followed to their end (`tail`)."""
 PRODUCE = facts.api_key("Produce")
@@ -183,7 +183,7 @@ class FrameEditor:
             message = decoder.decode_request(data[4:])
         except decoder.DecodeError as error:
             raise Unreadable(str(error)) from None
-        found = list(_told_addresses(message.to_dict()))
+        found = list(_request_addresses(message.to_dict()))
         self._addresses.open_in_order(((node, address) for _, _, node, address in found), True)
         edits: dict[str, Any] = {}
         for host, port, node, address in found:
@@ -277,7 +277,7 @@ _NAMED = (("host", "port"), ("host_name", "port"), ("v0_host", "v0_port"))
 """What the fields of an address are called in requests between brokers."""
 
 
-def _told_addresses(
+def _request_addresses(
     fields: dict[str, Any], path: str = "", node: int = -1
 ) -> Iterator[tuple[str, str, int, tuple[str, int]]]:
     """Every address of a request between brokers: paths of host and port, node id or -1, (host, port)."""
@@ -289,7 +289,7 @@ def _told_addresses(
         if isinstance(value, list):
             for index, item in enumerate(value):
                 if isinstance(item, dict):
-                    yield from _told_addresses(item, f"{path}{name}[{index}].", node)
+                    yield from _request_addresses(item, f"{path}{name}[{index}].", node)
 
 
 def refuses(api_key: int, api_version: int) -> bool:

@@ -180,7 +180,7 @@ class RequestInterceptor:
         _, key, version, correlation = REQUEST(frame)
         entry = InFlight(key, version, correlation)
         if connection.relay.rewrites and refuses(key, version) and not version_adaptation.refuses_unknown_versions(connection.adapter):
-            # Its answer could not be read here, so nobody could tell what the client may use afterwards.
+            # Its response could not be read here, so the versions that the client uses afterwards would be unknown.
             entry.answer = refusal(_signed(correlation))
             connection.note(correlation, f"ApiVersions v{version} is not known here: answered as a broker would", now)
             connection.answers.stand_in(entry, frame, now)
@@ -197,7 +197,7 @@ class RequestInterceptor:
             self.judge(frame, original, now)
 
     def judge(self, frame: bytes, original: bytes, now: int) -> None:
-        """What the rules say to a request, and the request on its way. `original`: as the client sent it."""
+        """Let the rules decide about a request, and send it on. `original`: as the client sent it."""
         connection = self._connection
         _, key, version, _ = REQUEST(frame)
         editor = connection.relay.editor
@@ -257,7 +257,7 @@ class RequestInterceptor:
     def _go(
         self, frame: bytes, original: bytes, exchange: Exchange | None, faults: FaultPlan | None, answered: bool, now: int
     ) -> None:
-        """The request on its way to the broker, or where its faults sends it."""
+        """The request goes to the broker, or wherever its fault plan sends it."""
         connection = self._connection
 
         def again(later: int) -> None:

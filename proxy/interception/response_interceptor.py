@@ -1,4 +1,4 @@
-"""Responses that are held: the proxy's own addresses, versions that are offered, what rules and adapters make of them."""
+"""Responses that are held: the proxy's own addresses, versions that are offered, what rules and version adapters make of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .rules import fault_executor
 if TYPE_CHECKING:
     from ..relay.interfaces import ConnectionInterface, HalfConnectionInterface
 
-SEEN_THROUGH = 4096
+PREFIX_WORTHWHILE = 4096
 """Bytes of a frame that have to be missing, to be looked at before they are there."""
 
 
@@ -39,7 +39,7 @@ def kept_exchange(connection: ConnectionInterface, kept: tuple[bytes, int, int],
 def start_header_prefix(half: HalfConnectionInterface, kind: str, api_key: int, api_version: int, missing: int) -> None:
     """A frame is held; perhaps no rule is about it, and that is seen before it is all there. `missing`: bytes of it."""
     rules = half.connection.relay.editor.rules
-    if missing > SEEN_THROUGH and may_have_records(kind, api_key, api_version) and rules.by_header_prefix(api_key):
+    if missing > PREFIX_WORTHWHILE and may_have_records(kind, api_key, api_version) and rules.by_header_prefix(api_key):
         half.header_prefix = HeaderPrefix(kind, api_key, api_version)
 
 
@@ -89,7 +89,7 @@ class ResponseInterceptor:
     def _known(
         self, entry: int | InFlight, original: bytes, frame: bytes, faults: FaultPlan | None, exchange: Exchange | None, now: int
     ) -> None:
-        """A response whose names of brokers are known, or took too long. `heard`: as the broker sent it."""
+        """A response whose names of brokers are known, or took too long. `original`: as the broker sent it."""
         connection = self._connection
         key, version = key_and_version(entry)
         changed: bytes | None = None
@@ -142,7 +142,7 @@ class ResponseInterceptor:
             connection.correlation.leave_unanswered(entry)  # perhaps not the response that was meant: the next with its id is tried, too
 
     def _as_wanted(self, faults: FaultPlan, exchange: Exchange) -> bytes:
-        """The response as a faults wants it; as it is if that cannot be: with the proxy's addresses, in any case."""
+        """The response as the fault plan wants it; as it is (with the proxy's addresses) if that fails."""
         connection = self._connection
         frame = exchange.response or b""
         try:

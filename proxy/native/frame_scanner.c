@@ -203,7 +203,7 @@ static int says_nothing(const Way *way, const uint8_t *p, uint32_t size) {
     return 1;
 }
 
-/* Whether the response at `p` to a request that was kept is surely of no concern. What cannot be read here, others tell of. */
+/* Whether the response at `p` to a request that was kept is surely of no concern. What cannot be read is reported elsewhere. */
 static int is_quiet(Way *way, const Chunk *c, const Entry *asked, uint32_t size) {
     uint32_t keyver = (uint32_t)(asked->number >> 32);
     const uint8_t *p = c->start + c->at;
@@ -342,7 +342,7 @@ static Chunk frames_of(const Mover *mover, const HalfConnection *half, const Con
     return c;
 }
 
-/* What rules ask of all connections (frame_editor.ScanRules), which the caller gives back; NULL: nobody said so, or an
+/* What rules ask of all connections (frame_editor.ScanRules), which the caller gives back; NULL: there are none, or an
    exception is set. */
 static PyObject *scan_rules_of(const Mover *mover) {
     PyObject *asked = mover->editor ? PyObject_GetAttr(mover->editor, s_scan_rules) : NULL;
@@ -359,7 +359,7 @@ static Py_buffer table_of(PyObject *bytes) {
     return (Py_buffer){.buf = PyBytes_AS_STRING(bytes), .len = PyBytes_GET_SIZE(bytes)};
 }
 
-/* Requests where rules stand, remembered so that answers find their place. Where a adapter is spoken the connection says which
+/* Requests where rules stand, remembered so that answers find their place. Where there is a version adapter the connection says which
    requests pass. 0, or -1 with an exception set, as all of these. */
 int scan_requests(Mover *mover, HalfConnection *half, Connection *connection, Part *part) {
     Chunk c = frames_of(mover, half, connection, part);
@@ -525,7 +525,7 @@ int scan_responses(Mover *mover, HalfConnection *half, const Connection *connect
     return 0;
 }
 
-/* A frame's head that stands in several parts goes on in this one: how many bytes of it belong to heads, or -1. */
+/* A frame's head that came in parts continues in this one: how many bytes of it belong to heads, or -1. */
 static int64_t head_complete(Mover *mover, HalfConnection *half, int64_t at, int64_t count) {
     mover->called = 1;
     PyObject *used = PyObject_CallMethod((PyObject *)half, "head_complete", "OLL", mover->data, (long long)at, (long long)count);

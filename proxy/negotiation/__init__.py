@@ -1,1 +1,1 @@
-"""What stands between the first byte of a connection and its first request: TLS, logins, and which versions the two ends speak."""
+"""What comes before the first request of a connection: TLS, logins, and the versions of both ends."""

@@ -36,7 +36,7 @@ CLOSES, IS_SILENT = "0.8.2", "0.9.0"
 """Which brokers close the connection at an ApiVersions request, and which do not answer it."""
 ASKING = api_versions.request(correlation_id=0, client_id="barnabas")
 ABOUT = AdaptedRequest(API_VERSIONS, 0, 0)
-"""What is asked on a client's connection, as its adapter is told."""
+"""The request that is sent on a client's connection, for the adapter."""
 _LARGEST = 1 << 20
 
 
@@ -46,7 +46,7 @@ def possible(relay: RelayInterface) -> bool:
 
 
 class ApiVersionsProbe:
-    """One question. `relay.version_negotiation` hears the answer; everyone in `waiting` is called when it is over, answered or not."""
+    """One probe. `relay.version_negotiation` gets the response; everyone in `waiting` is called when it is over, answered or not."""
 
     def __init__(self, relay: RelayInterface, broker: Address, at: SocketAddress) -> None:
         self._relay = relay
@@ -212,5 +212,5 @@ def offers_of(release: str) -> dict[int, tuple[int, int]]:
 
 
 def pending(adapter: VersionAdapter | None) -> VersionsPending | None:
-    """The adapter, if it is one that has not learned yet."""
+    """The adapter, if it still waits for the broker's offers."""
     return adapter if isinstance(adapter, VersionsPending) else None

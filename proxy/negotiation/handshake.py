@@ -6,7 +6,7 @@ Each step is driven by events of the one socket it waits for; nothing here block
 beside the loop. Connections that need none of it never come here.
 
 Logging in again (KIP-368): before the session ends, the connection is paused at a frame boundary; when all responses
-have come, the login is said again on the same connection, and the pause ends. A client that is never answered
+have come, the login is repeated on the same connection, and the pause ends. A client that is never answered
 (acks=0 alone) shows no such moment: its connection is closed in order, and it connects again.
 """
 
@@ -207,7 +207,7 @@ class Security:
     # -- later -----------------------------------------------------------------------------------------------
 
     def overdue(self, connection: ConnectionInterface) -> None:
-        """A connection has not come to stand in time."""
+        """A connection was not established in time."""
         if not connection.stage:
             connection.unreachable(TimeoutError("timed out"))
         elif connection.upstream is None:

@@ -1,8 +1,8 @@
-"""Logging in at a broker in the clients' place: what is said, and what the broker's answers mean.
+"""Logging in at a broker on behalf of clients: what is sent, and what the broker's answers mean.
 
 `conversation` is sans-IO: it yields whole request frames, is sent the whole response frames, and returns how long
 the session lasts. It begins with ApiVersions v0, which every broker since 0.10 answers before a login, so that it
-speaks what the broker knows: SaslHandshake v1 and SaslAuthenticate up to v2 (KIP-152, KIP-368), or raw tokens.
+uses what the broker supports: SaslHandshake v1 and SaslAuthenticate up to v2 (KIP-152, KIP-368), or raw tokens.
 
 SCRAM is RFC 5802 and 7677: the server's signature is verified, the iteration count is bounded.
 """
@@ -39,7 +39,7 @@ _HANDSHAKE, _AUTHENTICATE = facts.api_key("SaslHandshake"), facts.api_key("SaslA
 
 
 class LoginRefused(BarnabasError):
-    """The broker, or what it said, made the login impossible; the text is for people and holds no secret."""
+    """The broker, or its answer, made the login impossible; the text is for people and holds no secret."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,12 +50,12 @@ class TlsConfig:
 
     @property
     def clients(self) -> bool:
-        """Whether clients speak TLS to the proxy."""
+        """Whether clients use TLS to the proxy."""
         return self.certificate is not None or self.ca is not None
 
     @property
     def brokers(self) -> bool:
-        """Whether the proxy speaks TLS to brokers."""
+        """Whether the proxy uses TLS to brokers."""
         return self.broker or bool(
             self.broker_ca or self.broker_certificate or self.broker_name or self.broker_insecure
         )
@@ -251,8 +251,8 @@ class ServerContexts:
 
 
 def forgive_names() -> None:
-    """Print no traceback where a client asks for a name that is no text: Python's `ssl` cannot tell `_asked` of it, and the
-    handshake fails, which is told as of any other."""
+    """Print no traceback where a client asks for a name that is no text: Python's `ssl` cannot hand it to `_asked`, and the
+    handshake fails, which is reported like any other."""
     before = sys.unraisablehook
     if getattr(before, "forgives", False):
         return

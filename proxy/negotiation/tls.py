@@ -3,7 +3,7 @@
 `TlsSocket` keeps what the relay's loop relies on:
 
 - `recv_into` that returns fewer bytes than asked for means: the kernel has nothing more, and nothing decrypted is
-  left in here either, so the next edge may be waited for. Where an end or an error is still to be told, the reading
+  left in here either, so the next edge may be waited for. Where an end or an error is still to be reported, the reading
   half is marked (`hangup`), so that it does not trust a short read.
 - `send` takes nothing that it could not hand to the kernel: bytes whose ciphertext waits in here are not reported
   as sent. They come again at the head of the next call, as with any short write.
@@ -41,7 +41,7 @@ class Reader(Protocol):
 
 
 class TlsSocket:
-    """See the module. `broken` hears once why the connection broke after the handshake, unless its end was sent before:
+    """See the module. `broken` is called once with why the connection broke after the handshake, unless its end was sent before:
     Java's TLS 1.3 server often answers one that comes right behind the handshake with a record that nobody can read."""
 
     __slots__ = (
@@ -335,7 +335,7 @@ class TlsSocket:
         return self._sock.fileno()
 
     def close(self) -> None:
-        """Close; without a reset the peer is told so first, as far as the kernel takes it at once."""
+        """Close; without a reset the peer gets a close_notify first, as far as the kernel takes it at once."""
         if not self._reset and not self._notified and not self._unsent:
             try:
                 self._notify()

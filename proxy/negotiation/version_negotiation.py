@@ -1,4 +1,4 @@
-"""Which adapter the connections of a relay speak with their clients (`plugins.versions`), and what brokers offer."""
+"""The version adapters of a relay's connections (`plugins.versions`), and the versions that brokers offer."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 Offers = Mapping[int, tuple[int, int]]
 RECHECK_SECONDS = 60.0
-"""Seconds: what a broker is taken for, or has said where others are translated for it, is looked at again after so long."""
+"""Seconds after which what was assumed of a broker, or what it offered where versions are translated, is checked again."""
 
 
 @dataclass(frozen=True, slots=True)
 class VersionsConfig:
-    """What clients are told of versions. `profile`: other versions than the broker's. `translate`: requests of versions
+    """The versions that clients are offered. `profile`: other versions than the broker's. `translate`: requests of versions
     that the broker does not serve are brought into ones that it does."""
 
     profile: Profile | None = None
@@ -81,21 +81,21 @@ class VersionNegotiation:
         return StackedAdapters(emulated, TranslatingAdapter(served, None if release is None else shown(served, release.name)))
 
     def renew(self, connection: ConnectionInterface) -> None:
-        """A connection has learned what its broker offers, or that it does not say."""
+        """It is known now what the broker of a connection offers, or that it does not answer."""
         adapter = self.make(connection)
         connection.adapter = connection.free = None
         if adapter is not None and not isinstance(adapter, VersionsPending):
             use_adapter(connection, adapter)
 
     def knows(self, broker: Address) -> bool:
-        """Whether it is known, or believed, what a broker offers."""
+        """Whether it is known, or assumed, what a broker offers."""
         return broker in self._offers
 
     def _known(self, connection: ConnectionInterface) -> Offers | None:
         broker = connection.broker
         until = self._recheck_at.get(broker)
         if until is not None and time.monotonic() > until:
-            if possible(self._relay):  # what was believed holds until there is an answer
+            if possible(self._relay):  # what was assumed holds until there is an answer
                 self._recheck_at[broker] = time.monotonic() + RECHECK_SECONDS
                 self.probe(connection, lambda: None)
             else:
@@ -129,7 +129,7 @@ class VersionNegotiation:
             self._probe(broker, at)
 
     def with_profile(self, connection: ConnectionInterface, emulated: EmulatedRelease) -> VersionAdapter:
-        """What a connection speaks when a rule wants a profile for it."""
+        """A connection's adapter when a rule wants a profile for it."""
         inner = connection.adapter
         if isinstance(inner, StackedAdapters):
             if isinstance(inner.outer, EmulatedRelease) and inner.outer.profile == emulated.profile:
@@ -164,7 +164,7 @@ class VersionNegotiation:
             self.compare(self._emulated.profile, found)
 
     def assume(self, broker: Address, release: str) -> None:
-        """A broker does not say what it offers, as none of this release does. What it has said before holds."""
+        """A broker does not answer ApiVersions, like those of this release. What it has answered before holds."""
         if not self._translate:
             return
         if broker in self._answered_brokers:
@@ -181,7 +181,7 @@ class VersionNegotiation:
         self._closed_once ^= {broker}
 
     def compare(self, profile: Profile, found: Offers) -> None:
-        """Tell what of a profile a broker does not serve."""
+        """Report what of a profile a broker does not serve."""
         missing = tuple(each.text for each in profile.shortfall(found))
         if missing:
             self._relay.emit_once(NotHonoured(profile.text, missing))

@@ -22,7 +22,7 @@ Answer = dict[str, Any]
 
 
 class Commands:
-    """What the relay does when it is told to."""
+    """Carries out the commands of the control server and the supervisor."""
 
     def __init__(self, relay: RelayInterface, channel: Channel | None) -> None:
         self._relay = relay
@@ -54,7 +54,7 @@ class Commands:
     # -- the channel -----------------------------------------------------------------------------------------
 
     def notify(self, message: dict[str, Any], data: bytes = b"") -> bool:
-        """Whether the control server is there to hear it."""
+        """Send a notice to the control server; whether it is there."""
         return self._channel is not None and self._channel.send(message, data)
 
     def renew(self, channel: Channel) -> None:

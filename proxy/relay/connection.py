@@ -1,8 +1,8 @@
 """One client connection in the relay, from `accept` to the end of both directions.
 
 It has two halves (`half`), a queue of requests in flight (`correlation`), interceptors for the frames that are held
-(`interception`) and what keeps the order of what the client is given (`response_orderer`). Here: how it begins and ends, what is
-done when something is wrong with it, and what the recording is told of it.
+(`interception`) and an orderer for what the client gets (`response_orderer`). Here: how it begins and ends, what is
+done when something is wrong with it, and what is published for the recording.
 """
 
 from __future__ import annotations
@@ -86,17 +86,17 @@ class Connection(Link):
         self.inline = bool(relay.editor.requests)
         """Whether every request is followed."""
         self.between_brokers = False
-        """Whether a controller tells a broker here where the others are: every request is followed then."""
+        """Whether a controller sends a broker addresses of others here: every request is followed then."""
         self.adapter: VersionAdapter | None = None
-        """What is spoken with the client, if not what the broker speaks; see `version_adapter`."""
+        """If the client and the broker use different versions; see `version_adaptation`."""
         self.free: tuple[frozenset[int], Any] | None = None
-        """The requests that pass at a glance where a adapter is spoken, for the api keys that are held."""
+        """With an adapter: the api keys that are held, and the bitmap of requests that pass by their head."""
         self.own_requests = 0
         """How many requests the proxy has sent here itself."""
         self.asking = 0
         """Requests of plugins' own that wait for their responses here."""
         self.about = PeerInfo()
-        """What both ends have said of themselves, where rules ask for it."""
+        """Software and versions of both ends, where rules ask for them."""
         self.pass_cache = PassCache()
         self.answer_bytes = 0
         """Of answers that wait in the queue."""
@@ -216,7 +216,7 @@ class Connection(Link):
             self.stand()
 
     def stand(self) -> None:
-        """All is said that has to be said before the client's bytes flow."""
+        """TLS and logins are done: the client's bytes may flow."""
         sock = self.upstream
         if sock is None or self.state is not ConnectionState.SECURING:
             return
@@ -274,7 +274,7 @@ class Connection(Link):
         """Nothing will flow: see `decoder.connection.events.NEVER_ESTABLISHED`."""
         if self.state in _DECIDED:
             return
-        # Observers hear of it as of a connection that the broker ended after the client's first words.
+        # Observers see it as a connection that the broker ended after the client's first requests.
         self._enter(ConnectionState.UNREACHED)
         self.failed = failed
         self._announce(json.dumps(json.loads(self.describe()) | {"failed": failed}).encode())
@@ -312,7 +312,7 @@ class Connection(Link):
                 return self.responses.passes(rules, half, prefix, held, now)
             return self.requests.passes(rules, prefix, held, now)
         except Exception:
-            return False  # whoever reads it when it is all there tells what is wrong with it
+            return False  # reported when the whole frame is read
 
     def too_large_to_hold(self, half: interfaces.HalfConnectionInterface) -> None:
         """A frame is too large to be held."""
@@ -423,7 +423,7 @@ class Connection(Link):
         self.close("rst")
 
     def idle(self) -> bool:
-        """Nothing is in flight as far as the heads of the last frames tell."""
+        """Nothing is in flight, by the heads of the last frames."""
         return (
             self.request.last_id == self.response.last_id
             and not self.asking
@@ -478,11 +478,11 @@ class Connection(Link):
 
     def _conclude(self, how: str, by: str) -> None:
         streams = [self.request.position, self.response.position]
-        said = {"how": how, "by": by, "streams": streams}
-        self.relay.writer.write(Kind.CLOSED, self.number, 0, now_ns(), json.dumps(said).encode(), NONE)
+        fields = {"how": how, "by": by, "streams": streams}
+        self.relay.writer.write(Kind.CLOSED, self.number, 0, now_ns(), json.dumps(fields).encode(), NONE)
 
     def _who_ended(self) -> str:
-        """Whose end came first, as far as the halves and the sockets tell; "" when it is the proxy that ends it."""
+        """Whose end came first, as far as the halves and the sockets show; "" when it is the proxy that ends it."""
         ends = ((self.request, self.client, "client"), (self.response, self.upstream, "broker"))
         finished = [side for half, _, side in ends if half.eof]
         if not finished:

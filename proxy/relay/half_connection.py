@@ -41,7 +41,7 @@ OWED_LIMIT = 1 << 20
 KEPT = 4096
 """A response of up to this size that has to be looked at is kept until it is there as a whole."""
 HEAD = (12, 8)
-"""Bytes of a frame, size included, that tell what it is, by direction."""
+"""Bytes of a frame, size included, that say what it is, by direction."""
 PASS, JUMP, SCAN, FILTER = range(4)
 """The ways of a chunk; see `HalfConnection._way`."""
 
@@ -517,8 +517,8 @@ class HalfConnection(State):
         return used
 
     def _head_size(self, data: bytes | memoryview, at: int, end: int) -> int:
-        """How many bytes of the frame at `at` tell what it is, as far as those up to `end` say: for a Produce, whether
-        it gets a response has to be known, too."""
+        """How many bytes of the frame at `at` say what it is, judged by those up to `end`; a Produce's reach to its acks, which
+        decide whether it gets a response."""
         if end - at < 4:
             return 4
         whole: int = SIZE(data, at)[0] + 4

@@ -1,8 +1,8 @@
 """What the parts of a relay know of each other.
 
-The parts (interceptors, negotiation, plugins, addresses, limits) are made with the relay or with a connection, and use of them what
-stands here, no more. The classes that have it all are in `loop`, `connection` and `half_connection`, which import the parts: so imports
-go one way, and a test may stand in for any of these. Attributes without a setter are read only for the parts.
+The parts (interceptors, negotiation, plugins, addresses, limits) are made with the relay or with a connection, and use no more of
+them than this. The classes themselves are in `loop`, `connection` and `half_connection`, which import the parts: so imports go one
+way, and tests can replace any of these. Attributes without a setter are read-only for the parts.
 """
 
 from __future__ import annotations
@@ -252,7 +252,7 @@ class ProberInterface(Protocol):
 
 
 class VersionNegotiationInterface(Protocol):
-    """What brokers offer, and what is spoken with clients: see `negotiation.version_negotiation.VersionNegotiation`."""
+    """What brokers offer, and the adapters of connections: see `negotiation.version_negotiation.VersionNegotiation`."""
 
     def begin(self, connection: ConnectionInterface) -> None: ...
     def answered(self, broker: Address) -> None: ...

@@ -285,7 +285,7 @@ class Relay:
             sound(self._room_bell)  # room was made in between
 
     def _watch_lossless(self, now: float) -> None:
-        """Tell of a reader for which traffic waits in vain."""
+        """Report a reader for which traffic waits in vain."""
         read = self.ring.read_losslessly()
         if not self._waiting_for_room or read != self._stuck[0]:
             self._stuck = (read, now)
@@ -301,7 +301,7 @@ class Relay:
     # -- the loop --------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Until told to stop, or the supervisor is gone."""
+        """Until `stop`, or until the supervisor is gone."""
         poll, ends, others = self.sockets.poll.poll, self.sockets.ends, self.sockets.others
         writer = self.writer
         security, timers, later = self.security, self.timers, self.timers.heap
@@ -473,7 +473,7 @@ class Relay:
         self.sockets.poll.register(channel.fileno(), polling.ALL)
 
     def control_again(self, sock: socket.socket) -> None:
-        """Another control server stands in the place of one that ended."""
+        """Another control server replaces one that ended."""
         channel = Channel(sock)
         self.commands.renew(channel)
         self._attend_commands(channel)

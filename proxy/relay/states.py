@@ -20,7 +20,7 @@ class ConnectionState(Enum):
     BREAKING = auto()
     """One socket takes nothing any more; what its peer sent before still goes to the other side, then both are reset."""
     UNREACHED = auto()
-    """The broker was not reached; the client is told in Kafka's words (`unreachable_broker`)."""
+    """The broker was not reached; the client's first requests are read before it is closed (`unreachable_broker`)."""
     CLOSED = auto()
     """Both sockets are closed."""
 

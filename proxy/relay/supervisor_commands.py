@@ -1,4 +1,4 @@
-"""What the supervisor tells a relay over its control socket, and the listeners that workers hand each other there."""
+"""Commands of the supervisor over a relay's control socket, and the listeners that workers hand each other there."""
 
 from __future__ import annotations
 

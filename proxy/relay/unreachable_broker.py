@@ -1,7 +1,7 @@
-"""A client whose broker cannot be reached: what it tries is read before it is turned away.
+"""A client whose broker cannot be reached: its first requests are read before it is turned away.
 
 The first requests, as far as they come at once or within `LINGER_SECONDS`, go to the observers like any others, so
-that they are recorded, and are told in an event. Nothing is answered. Then the client's connection is closed.
+that they are recorded, and an event names them. Nothing is answered. Then the client's connection is closed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _BUFFER = memoryview(bytearray(LIMIT))
 
 
 class UnreachableBroker:
-    """Reads from a client until it has said something whole, or its time is over."""
+    """Reads from a client until it has sent a whole request, or its time is over."""
 
     def __init__(self, connection: ConnectionInterface) -> None:
         self._connection = connection

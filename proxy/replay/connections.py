@@ -117,7 +117,7 @@ class RecordedConnection:
 
 class Connections:
     """`answered` is given every frame that comes, `lost` a connection that is gone with the calls that waited on it.
-    `folded`: how many halves the recorded connections share; 0 for one each."""
+    `folded`: how many connections the recorded ones share; 0 for one each."""
 
     def __init__(
         self,
@@ -173,7 +173,7 @@ class Connections:
         self._poll.close()
 
     def connection(self, recorded: RecordedConnection, node: int | None) -> TargetConnection:
-        """The connection to a broker for what was said on a recorded one; made if there is none."""
+        """The connection to a broker for a recorded one; made if there is none."""
         folded = self._folded
         connection = self._shared.get((recorded.number % folded, node)) if folded else recorded.connections.get(node)
         if connection is None or connection.ended:
@@ -244,7 +244,8 @@ class Connections:
 
 
 class ConnectionCloser:
-    """`recorded_connections` are the player's, by the recorded connection's number."""
+    """Ends the target's connections when the recorded ones end: at once, or when the answers that the recorded client had are there.
+    `recorded_connections` are the player's, by the recorded connection's number."""
 
     def __init__(self, recorded_connections: Mapping[int, RecordedConnection], net: Connections, report: Report, settings: Settings) -> None:
         self._recorded, self._net, self._report = recorded_connections, net, report

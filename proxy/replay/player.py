@@ -2,7 +2,7 @@
 
 One cursor goes through the steps. At a step that says "the recorded client had this answer by then" it stops until the
 target has answered (`Order.RECORDED`), or only that connection waits (`Order.CONNECTION`); what waits on one connection is
-kept in that connection's backlog, in order. A request that needs an id which another answer has still to tell waits
+kept in that connection's backlog, in order. A request that needs an id from an answer that has not come yet waits
 for that answer in any case. Nothing waits longer than `patience`.
 """
 
@@ -46,7 +46,7 @@ def _cost(step: Step) -> int:
 
 
 class ReadAhead:
-    """`steps` are those that were read and not taken; `exhausted` says that there are no more to read."""
+    """The steps that are read before they are due, bounded by bytes. `steps` are those that were read and not taken; `exhausted` says that there are no more to read."""
 
     def __init__(self, source: Iterator[Step]) -> None:
         self.steps: deque[Step] = deque()
@@ -82,7 +82,9 @@ class Composed(NamedTuple):
 
 
 def compose(call: Call, script: Script, preparer: Preparer, target: Target, report: Report, again: bool) -> Composed:
-    """Raises CannotSend with the reason, and UnknownId for an id that the target has not told yet. `again`: the request was
+    """What is sent for a recorded request: its bytes where nothing has to change, else as the target needs them.
+
+    Raises CannotSend with the reason, and UnknownId for an id that the target has not given yet. `again`: the request was
     counted before."""
     exchange = call.exchange
     script.make_ready(call)

@@ -1,4 +1,4 @@
-"""What no answer of the replay itself tells is asked for: topics at the target, ids of producers, ends of logs."""
+"""Asking the target for what no answer of the replay contains: its topics, ids of producers, ends of logs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Resolver:
         self._share()
 
     def new_topics(self) -> None:
-        """Look at topics that the recording has told of since the last time: create those that are missing, if that was
+        """Look at topics that the recording has named since the last time: create those that are missing, if that was
         asked for, and find out where their logs end."""
         recorded = self._script.recorded
         if recorded.brokers and not self._mapping.brokers:

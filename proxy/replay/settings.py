@@ -16,7 +16,7 @@ class Order(StrEnum):
     CONNECTION = "connection"
     """the answers that its own connection had by then"""
     FREE = "free"
-    """only answers that tell an id it needs"""
+    """only answers with an id it needs"""
 
 
 @dataclass(frozen=True, slots=True)

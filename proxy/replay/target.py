@@ -155,7 +155,7 @@ class Target:
         return {t["name"]: facts.error_name(t["error_code"]) for t in answer["topics"] if t["error_code"]}
 
     def ends(self, topics: Iterable[str]) -> dict[tuple[str, int], int]:
-        """Where the logs of topics end, by (topic, partition); those that cannot be told are left out."""
+        """Where the logs of topics end, by (topic, partition); those that are unknown are left out."""
         wanted: dict[int, dict[str, list[int]]] = {}
         for topic in topics:
             for partition, (leader, _) in self.topics.get(topic, (b"", {}))[1].items():

@@ -24,7 +24,7 @@ class Brokers:
         self._nodes: dict[int, Address] = {}
 
     def of(self, node: int | None) -> Address:
-        """The address of a node, as far as it was told; else the bootstrap broker's."""
+        """The address of a node, if it is known; else the bootstrap broker's."""
         return self._nodes.get(node, self._bootstrap) if node is not None else self._bootstrap
 
     def learn(self, message: Message) -> None:

@@ -1,6 +1,6 @@
 """Limits of the relay: time to connect, idle time, how many connections, how large a frame.
 
-All are kept without a glance at the traffic's hot path: time once a second, the number of connections at `accept`,
+All are kept off the hot path of the traffic: time once a second, the number of connections at `accept`,
 the frame size in the comparison that is made anyway.
 """
 

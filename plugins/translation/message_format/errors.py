@@ -1,4 +1,4 @@
-"""What is said of records that cannot be converted."""
+"""The texts for records that cannot be converted."""
 
 from __future__ import annotations
 

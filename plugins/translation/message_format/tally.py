@@ -1,4 +1,4 @@
-"""What a conversion could not take along, counted so that it can be told."""
+"""Counts of what a conversion could not take along."""
 
 from __future__ import annotations
 

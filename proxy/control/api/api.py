@@ -27,12 +27,12 @@ Handler = Callable[["Api", web.Request], Awaitable[web.StreamResponse]]
 STATUS = {"too large": 413, "missing": 404, "exists": 409, "invalid": 422, "malformed": 400, "busy": 503, "gone": 503, "failed": 500}
 """HTTP status by kind of failure."""
 HEARTBEAT_SECONDS = 10.0
-"""How often a stream that has nothing to tell sends a comment, so that a vanished reader is noticed."""
+"""How often a stream without events sends a comment, so that a vanished reader is noticed."""
 
 
 @dataclass(slots=True)
 class Api:
-    """One control server. `info`: what the supervisor told at the start; `shutdown` asks it to stop the proxy."""
+    """One control server. `info`: from the supervisor; `shutdown` asks it to stop the proxy."""
 
     info: dict[str, Any]
     channels: dict[str, AsyncChannel]

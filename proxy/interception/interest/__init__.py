@@ -1,1 +1,1 @@
-"""Which frames are held at all: told from as few of their bytes as will do."""
+"""Which frames have to be held, decided by as few of their bytes as possible."""

@@ -1,7 +1,7 @@
 """The header prefix of a message that is still coming: everything but its record batches, as soon as the last of these begins.
 
-Large messages are large for their records. All else that they say (topics, partitions, error codes) stands in front of each
-batch, and counts say how many come. So a walk over the bytes as they arrive knows what a message is about long before its end:
+Large messages are large for their records. Everything else (topics, partitions, error codes) comes before each
+batch, and counts say how many follow. So a walk over the bytes as they arrive knows what a message is about long before its end:
 of a Produce of one partition after its first hundred bytes. The result is a whole, small frame of the same API and version, with
 null for records, and without what may follow them: tags, and fields that say of no error. The accelerator has the same (`native.header_prefix`).
 

@@ -59,7 +59,7 @@ def beginning(
             continue
         start, stop = places[leaf.path]
         if leaf.field.type == "records":
-            # Behind the only partition's records nothing else is told: they may be any.
+            # Nothing follows the records of the only partition: they may be any.
             records, size, end = True, 0, start
         elif leaf.field.type in FREE and not leaf.field.array and leaf.field.name not in ASKED | alike:
             free.append((start, stop))

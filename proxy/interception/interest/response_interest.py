@@ -31,7 +31,7 @@ without reader, nothing needs to be read."""
 
 
 class ResponseInterest:
-    """What is kept under the rules of a book. `others`: api keys whose messages others want to see: nothing is kept there."""
+    """What is kept for the rules of an engine. `others`: api keys whose messages others want to see: nothing is kept there."""
 
     def __init__(self, engine: RuleEngine, others: frozenset[int], highest: int) -> None:
         self.apis = engine.kept() - others
@@ -76,7 +76,7 @@ def quiet_test(key: int, version: int, wanted: QuietFilter) -> Any:
         return None
     paths = error_paths(of) if wanted.errors else ()
     paths += paths_of(of, "throttle") if wanted.throttle else ()
-    # Bytes that cannot be read are for others to tell of, so they are read in any case.
+    # Read in any case: bytes that cannot be read have to be reported, elsewhere.
     return reader(of, paths), of.header_version, wanted.latency, wanted.size
 
 

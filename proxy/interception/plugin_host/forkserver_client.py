@@ -34,7 +34,7 @@ class HostProcess:
         self.plugins: list[dict[str, Any]] = []
         self.ready = False
         self.over = False
-        """Whether it has said why it ends."""
+        """Whether it has reported why it ends."""
 
     def send(self, message: dict[str, Any], data: bytes = b"") -> bool:
         return self.channel.send(message, data)
@@ -50,7 +50,7 @@ class ForkServerClient:
 
     def start(self, fresh: bool, without: list[str]) -> HostProcess:
         """A new host. `fresh`: with the files as they are now, otherwise as they were accepted. OSError if the forkserver is
-        gone. It says "ready" or "failed"."""
+        gone. It sends "ready" or "failed"."""
         self._number += 1
         ours, theirs = socket.socketpair()
         for end in (ours, theirs):

@@ -1,4 +1,4 @@
-"""The process that runs plugins: hears questions of the relay, calls the hooks, answers.
+"""The process that runs plugins: gets messages from the relay, calls the hooks, sends verdicts.
 
 The forkserver has forked it, and it may be killed at any time; nothing here has to be saved. See `messages`.
 """
@@ -34,7 +34,7 @@ from .running_hook import RunningHook
 TICK_SECONDS = 1.0
 API_VERSIONS = facts.api_key("ApiVersions")
 RUNNING = [*HOOKS, "state", "restore"]
-"""What the numbers in a cell mean."""
+"""What the numbers in a `RunningHook` mean."""
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 
@@ -57,7 +57,7 @@ class PluginHost:
         self._plugins = plugins
         self._paths = paths
         self._names = list(paths)
-        """Of all plugins, also those that were left out: a cell holds a place in this list."""
+        """Of all plugins, also those that were left out: `RunningHook` holds a place in this list."""
         self._connections: dict[int, PeerView] = {}
         self._topics = Topics()
         self._offers: dict[str, dict[int, int]] = {}
@@ -88,7 +88,7 @@ class PluginHost:
                 if self._ticking is None:
                     self._ticking = self._begin(self._chain.notify("tick", None, None), 0, "notify")
 
-    # -- what the relay says ---------------------------------------------------------------------------------
+    # -- messages of the relay ---------------------------------------------------------------------------------
 
     def _opened(self, message: dict[str, Any], data: bytes) -> None:
         peer = PeerView(message["connection"], message["client"], message["broker"])

@@ -102,7 +102,7 @@ class HostManager:
         without = [] if fresh else list(self.disabled)
         try:
             self.coming = host = self._forkserver.start(fresh, without)
-        except OSError:  # it is gone; `_forkserver_readable` hears of it
+        except OSError:  # it is gone; `_forkserver_readable` finds out
             self.coming = None
             return
         sockets = self._relay.sockets

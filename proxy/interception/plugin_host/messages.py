@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 @dataclass(slots=True)
 class HookCall:
-    """A message for the plugins' hooks; the request's frame stands in front of the response's.
+    """A message for the plugins' hooks: the request's frame, then the response's.
 
     `do`: "request", "response" or "exchanged"; `question`: its number, 0 if nobody waits for a verdict; `request_size`: bytes
     of the request's frame; `response_time_ns`: 0 if there is no response.

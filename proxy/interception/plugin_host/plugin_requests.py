@@ -27,7 +27,7 @@ MOST = 64
 
 
 class ResponseListener(Protocol):
-    """Who tells a host what came of its request (`plugin_interceptor.PluginInterceptor`)."""
+    """Passes the outcome of a request on to the host (`plugin_interceptor.PluginInterceptor`)."""
 
     def answer(
         self, host: int, number: int, question_number: int, error: str, frame: bytes, *, ended: bool = False

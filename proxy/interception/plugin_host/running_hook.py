@@ -14,7 +14,7 @@ _LAYOUT = struct.Struct("=qqqii")
 
 
 class Running(NamedTuple):
-    """What stands in a cell. `begun_ns`: monotonic, 0: no hook runs. `question`: that it is about, 0: none."""
+    """What the memory holds. `begun_ns`: monotonic, 0: no hook runs. `question`: that it is about, 0: none."""
 
     serial: int
     begun_ns: int
@@ -28,7 +28,7 @@ class Running(NamedTuple):
 
 
 class RunningHook:
-    """One host's. Written by the host, read by the relay."""
+    """The memory of one host, which writes it; the relay reads it."""
 
     def __init__(self, fd: int) -> None:
         """Maps it; the descriptor may be closed."""
@@ -38,7 +38,7 @@ class RunningHook:
     @staticmethod
     def create() -> int:
         """A file descriptor of a new one."""
-        return shared_memory("barnabas-cell", mmap.PAGESIZE)
+        return shared_memory("barnabas-running-hook", mmap.PAGESIZE)
 
     def begin(self, plugin: int, hook: int, question: int) -> None:
         self._serial += 1
@@ -55,7 +55,7 @@ class RunningHook:
 
 
 def new_running_hook() -> tuple[RunningHook, int]:
-    """A cell and the descriptor to hand on; close that afterwards."""
+    """A new one and the descriptor to hand on; close that afterwards."""
     fd = RunningHook.create()
     try:
         return RunningHook(fd), fd

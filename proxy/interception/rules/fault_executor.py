@@ -143,7 +143,7 @@ def pace(connection: ConnectionInterface, rates: tuple[int, int]) -> None:
 def respond(
     connection: ConnectionInterface, faults: FaultPlan, exchange: Exchange, original: bytes | None, frame: bytes, note: str, now: int
 ) -> None:
-    """Give the client its response as the faults wants it. `original`: the broker's, None if it was made here. With sizes."""
+    """Give the client its response as the fault plan wants it. `original`: the broker's, None if it was made here. With sizes."""
     if faults.response_delay:
         wait(
             connection.response,

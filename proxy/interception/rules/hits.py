@@ -18,7 +18,7 @@ KEPT = 1000
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One firing of a rule. `hit`: its number, from 1; `note`: what the exchange is told of it, word for word."""
+    """One firing of a rule. `hit`: its number, from 1; `note`: the note on the exchange, word for word."""
 
     hit: int
     time_ns: int

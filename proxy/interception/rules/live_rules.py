@@ -1,7 +1,7 @@
 """The rules of a running relay: their list, where they came from, their counts, and who waits for hits.
 
-Rules come as JSON objects that were validated before (`plugins.rules.rules`): `rule` is what the rule book needs, `source`
-what the user wrote, kept as it is. Every change makes a new `RuleEngine` that goes on counting where the old one was.
+Rules come as JSON objects that were validated before (`plugins.rules.rules`): `rule` is what the engine needs, `source`
+what the user wrote, kept as it is. Every change makes a new `RuleEngine` that goes on counting where the old one stopped.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ...supervisor.shared_counters import SharedCounters, first_serial
 from .hits import Hits
 
 OnHits = Callable[[int], None]
-"""Is told the hits of a rule."""
+"""Called with the hits of a rule."""
 
 
 class NoSuchRule(BarnabasError, LookupError):
@@ -42,7 +42,7 @@ class RuleEntry:
     enabled: bool = True
     origin: str = "api"
     serial: int = 0
-    """Stands for the rule among all workers (`tally`); 0: not given."""
+    """Identifies the rule among all workers; 0: not given."""
     fresh: int = 0
     """What it is to be, if the rule is new or changed."""
 
@@ -56,12 +56,12 @@ class RuleEntry:
 
     def to_dict(self) -> dict[str, Any]:
         """What `from_dict` takes."""
-        said = {"rule": self.rule.to_dict(), "source": self.source, "enabled": self.enabled, "origin": self.origin}
-        return said | {"serial": self.serial}
+        fields = {"rule": self.rule.to_dict(), "source": self.source, "enabled": self.enabled, "origin": self.origin}
+        return fields | {"serial": self.serial}
 
 
 class LiveRules:
-    """All rules in their order. `changed` is called with the new book after every change."""
+    """All rules in their order. `changed` is called with the new engine after every change."""
 
     def __init__(
         self,
@@ -218,7 +218,7 @@ class LiveRules:
     # -- waiting for hits ------------------------------------------------------------------------------------
 
     def wait(self, name: str, hits: int, on_hits: OnHits) -> int | None:
-        """Call `heard` when the rule has so many hits; None if that is so already (and it has been called), else a
+        """Call `on_hits` when the rule has so many hits; None if that is so already (and it has been called), else a
         number for `forget`."""
         self._index(name)
         self._remember()

@@ -43,13 +43,13 @@ class Acceptor:
         self._bells = bells
         self.listeners: list[Entry] = []
         self._again: list[Entry] = []
-        """Where clients may wait although no edge will tell."""
+        """Where clients may wait although no edge will be reported."""
         self._left: dict[Entry, int] = {}
         """Where one was left to another worker since the last tick, and how many all workers had accepted by then."""
         self._overdue: dict[Entry, int] = {}
         """The same, before the last tick."""
         self._step = board.workers
-        # The numbers of all workers are different, and tell which one it is.
+        # The numbers of all workers are different, and say which one it is.
         self._first = board.worker + 1
         self._count = board.begin(board.worker)
         if not board.gathering():

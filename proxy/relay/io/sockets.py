@@ -14,7 +14,7 @@ from . import polling
 
 class Sockets:
     """`ends`: file descriptor -> (the half that reads it, the half that writes to it); `others`: what to call for all
-    others. `forgotten` is told of each that is about to be closed."""
+    others. `forgotten` is called with each that is about to be closed."""
 
     def __init__(self, forgotten: Callable[[int], None] | None) -> None:
         self.poll = polling.make_poll(self._interest)
@@ -28,7 +28,7 @@ class Sockets:
         self.poll.register(fd, polling.READ | (polling.EDGE if edge else 0))
 
     def renew_edge(self, fd: int) -> None:
-        """Be told of a listener again, if clients wait there."""
+        """Get another event for a listener, if clients wait there."""
         self.poll.modify(fd, polling.READ | polling.EDGE)
 
     def attend(self, fd: int, handler: Callable[[], None]) -> None:

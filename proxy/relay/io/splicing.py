@@ -1,7 +1,7 @@
 """The rest of a large frame from socket to socket inside the kernel, where a snap length says that nobody wants it.
 
 The beginning of the frame (`snaplen`) goes through the ring as everything else. What follows goes through a pipe
-(`splice(2)`), unseen, and the ring's readers are told how much it was (`Kind.SKIPPED`). Bytes that the sink does not take
+(`splice(2)`), unseen, and the ring's readers get its size (`Kind.SKIPPED`). Bytes that the sink does not take
 stay in the pipe; a few of them are taken out of it into `pending`, so that everybody who looks there sees a half that
 waits. Where `splice` is missing or refuses, the half copies as before.
 """
