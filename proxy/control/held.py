@@ -7,6 +7,7 @@ leaves every other byte as it is.
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from typing import Any
 
 from ... import decoder
@@ -15,25 +16,25 @@ from ...decoder.codec.present import RECORD_APIS, Range, payload_ranges, present
 from ...decoder.codec.secrets import MASK, mask
 from ...decoder.schema import facts
 from ...plugins.answers import error_response
+from ..interception.held_frames import HeldNotice
 from .async_channel import CommandFailed
 
 
 class HeldFrameCopy:
     """One frame that waits. `frame` and `request` (of a response) come with their sizes."""
 
-    def __init__(self, fields: dict[str, Any], data: bytes) -> None:
-        self.fields = {name: value for name, value in fields.items() if name not in ("notice", "request_size")}
-        size = fields["request_size"]
-        self.request, self.frame = data[:size], data[size:]
-        self.until = time.monotonic() + fields["timeout"]
+    def __init__(self, notice: HeldNotice, data: bytes) -> None:
+        self.notice = notice
+        self.request, self.frame = data[: notice.request_size], data[notice.request_size :]
+        self.until = time.monotonic() + notice.timeout
 
     @property
     def number(self) -> int:
-        return int(self.fields["id"])
+        return self.notice.id
 
     @property
     def of_response(self) -> bool:
-        return str(self.fields["side"]) == "response"
+        return self.notice.side == "response"
 
     def wait_for(self, seconds: float) -> None:
         """It waits for so long from now on."""
@@ -42,7 +43,7 @@ class HeldFrameCopy:
     def message(self) -> Message:
         """The frame decoded; DecodeError if it cannot be."""
         if self.of_response:
-            return decoder.read_response(self.frame[4:], api_key=self.fields["api_key"], api_version=self.fields["api_version"])
+            return decoder.read_response(self.frame[4:], api_key=self.notice.api_key, api_version=self.notice.api_version)
         return decoder.read_request(self.frame[4:])
 
     def asked(self) -> Message:
@@ -51,9 +52,11 @@ class HeldFrameCopy:
 
     def to_dict(self, values: bool, body: bool = True) -> dict[str, Any]:
         """As JSON can hold it; secrets are masked, keys and values of records left out unless `values`."""
+        notice = asdict(self.notice)
+        del notice["request_size"]
         out = {
-            **self.fields,
-            "api": facts.api_name(self.fields["api_key"]),
+            **notice,
+            "api": facts.api_name(self.notice.api_key),
             "size": len(self.frame) - 4,
             "remaining": round(max(self.until - time.monotonic(), 0.0), 3),
             "undecoded": None,
@@ -70,9 +73,9 @@ class HeldFrameCopy:
         """Its bytes without the size, for JSON: secrets are masked as in recordings, and so is what records say unless
         `values`; `hidden`: where."""
         direction = decoder.Direction.RESPONSE if self.of_response else decoder.Direction.REQUEST
-        key, frame = self.fields["api_key"], self.frame[4:]
+        key, frame = self.notice.api_key, self.frame[4:]
         try:
-            frame = mask(direction, key, self.fields["api_version"], frame)
+            frame = mask(direction, key, self.notice.api_version, frame)
             hidden = [] if values else self._payloads(direction)
         except Exception:  # whatever is wrong with it, nobody can say where its secrets are
             hidden = [(4 if self.of_response else 8, len(frame))]
@@ -82,7 +85,7 @@ class HeldFrameCopy:
         return {"frame": covered.hex(), "hidden": [list(each) for each in hidden]}
 
     def _payloads(self, direction: decoder.Direction) -> list[Range]:
-        api, frame = facts.api_name(self.fields["api_key"]), self.frame[4:]
+        api, frame = facts.api_name(self.notice.api_key), self.frame[4:]
         try:
             message = self.message()
         except decoder.DecodeError:
@@ -108,7 +111,7 @@ class HeldFrameCopy:
         except KeyError as unknown:
             raise CommandFailed("invalid", str(unknown.args[0])) from None
         try:
-            return _framed(error_response(self.asked(), code, self.fields["correlation_id"]))
+            return _framed(error_response(self.asked(), code, self.notice.correlation_id))
         except (decoder.DecodeError, decoder.EncodeError) as fault:
             raise CommandFailed("invalid", f"no answer can be made for this request: {fault}") from None
 
@@ -119,13 +122,13 @@ class HeldFrameCopies:
     def __init__(self) -> None:
         self._all: dict[int, HeldFrameCopy] = {}
 
-    def notice(self, fields: dict[str, Any], data: bytes) -> None:
+    def notice(self, message: dict[str, Any], data: bytes) -> None:
         """A notice of the relay: a frame is held, or no longer."""
-        if fields["notice"] == "held":
-            frame = HeldFrameCopy(fields, data)
+        if message["notice"] == "held":
+            frame = HeldFrameCopy(HeldNotice(**message["held"]), data)
             self._all[frame.number] = frame
-        elif fields["notice"] == "released":
-            self._all.pop(fields["id"], None)
+        elif message["notice"] == "released":
+            self._all.pop(message["id"], None)
 
     def drop(self, worker: int, workers: int) -> None:
         """A worker (from 0) has ended, and what it held with it."""

@@ -114,13 +114,14 @@ class Relays:
     def notice(self, message: dict[str, Any], data: bytes) -> None:
         """A notice of a worker. Each of them holds as many frames as an intercept allows in all: the rest is
         let go here."""
-        left = self._left.get(message.get("intercept", -1)) if message["notice"] == "held" else None
+        held = message.get("held", {})
+        left = self._left.get(held.get("intercept", -1))
         if left is not None:
-            self._left[message["intercept"]] = left - 1
+            self._left[held["intercept"]] = left - 1
             if left <= 1:
-                self._notify("intercepts.spent", intercept=message["intercept"])
+                self._notify("intercepts.spent", intercept=held["intercept"])
             if left <= 0:
-                self._notify("decide", held=message["id"], action="resume")
+                self._notify("decide", held=held["id"], action="resume")
                 return
         self._held(message, data)
 

@@ -76,6 +76,16 @@ def framed(frame: bytes) -> bytes:
     return len(frame).to_bytes(4, "big") + frame
 
 
+class NamedBroker(NamedTuple):
+    """A place of a response with a broker's address. `path`: of its struct, with a dot behind it; `node`: its id, -1 if none is
+    there."""
+
+    path: str
+    node: int
+    host: str
+    port: int
+
+
 class ScanRules(NamedTuple):
     """What rules ask of frames, as the accelerator's frame scanner reads it (`frame_scanner.c`)."""
 
@@ -101,7 +111,7 @@ class FrameEditor:
         self.requests = frozenset(rules.interest())
         self.topics: decoder.Topics | None = None
         """Names of topics by their ids, where filters may ask for them."""
-        self._read: tuple[bytes, Any, list[tuple[str, int, str, int]]] | None = None
+        self._read: tuple[bytes, Any, list[NamedBroker]] | None = None
         """The response that was decoded last, with its message and the brokers in it."""
 
     @property
@@ -134,16 +144,12 @@ class FrameEditor:
             return []
         return self._addresses.unknown_names((host, port) for _, _, host, port in found)
 
-    def _brokers(self, data: bytes, api_key: int, api_version: int) -> tuple[Any, list[tuple[str, int, str, int]]]:
-        """A response and the brokers in it: (path, node, host, port)."""
+    def _brokers(self, data: bytes, api_key: int, api_version: int) -> tuple[Any, list[NamedBroker]]:
+        """A response and the brokers in it."""
         read = self._read
         if read is not None and read[0] is data:
             return read[1], read[2]
-        try:
-            # Some brokers leave bytes behind the message; they are kept, and the addresses still have to change.
-            message = decoder.read_response(data[4:], api_key=api_key, api_version=api_version)
-        except decoder.DecodeError as error:
-            raise Unreadable(str(error)) from None
+        message = _read_response(data, api_key, api_version)
         found = [] if api_key in ENDPOINT_APIS and not _endpoints(message) else list(broker_addresses(message))
         self._read = data, message, found
         return message, found
@@ -161,14 +167,11 @@ class FrameEditor:
             own = self._addresses.stands_for((host, port), node, local_host)
             if own is not None:
                 edits[path + "host"], edits[path + "port"] = own
-        try:
-            changed = message.replace(edits).encode() if edits else data[4:]
-        except decoder.EncodeError as error:
-            raise Unreadable(str(error)) from None
+        changed = _edited(message, edits) if edits else data
         if self.topics is not None:
             # Newer requests name topics by id alone, and rules name other brokers: as clients know them.
-            self.rules.learn(Exchange(api_key=api_key, api_version=api_version, response=changed, state=State.PAIRED))
-        return framed(changed) if edits else None
+            self.rules.learn(Exchange(api_key=api_key, api_version=api_version, response=changed[4:], state=State.PAIRED))
+        return changed if edits else None
 
     def with_cluster(self, data: bytes, api_version: int) -> bytes:
         """A Metadata response that was made here, with the brokers that clients have to go on with (`answers.with_cluster`)."""
@@ -190,22 +193,14 @@ class FrameEditor:
             own = self._addresses.stands_for(address, node, local_host)
             if own is not None:
                 edits[host], edits[port] = own
-        if not edits:
-            return None
-        try:
-            return framed(message.replace(edits).encode())
-        except decoder.EncodeError as error:
-            raise Unreadable(str(error)) from None
+        return _edited(message, edits) if edits else None
 
     def cap(self, data: bytes, api_version: int) -> tuple[bytes | None, list[tuple[int, int, int]]]:
         """An ApiVersions response that offers no version whose broker addresses could not be changed here.
 
         None if nothing is to be changed; and (api key, offered, offered now) of what was.
         """
-        try:
-            message = decoder.read_response(data[4:], api_key=API_VERSIONS, api_version=api_version)
-        except decoder.DecodeError as error:
-            raise Unreadable(str(error)) from None
+        message = _read_response(data, API_VERSIONS, api_version)
         edits: dict[str, Any] = {}
         capped = []
         for place, offer in enumerate(message.to_dict()["api_keys"] or ()):  # null from broken brokers: a finding
@@ -218,10 +213,7 @@ class FrameEditor:
                 capped.append((key, high, known))
         if not edits:
             return None, []
-        try:
-            return framed(message.replace(edits).encode()), capped
-        except decoder.EncodeError as error:
-            raise Unreadable(str(error)) from None
+        return _edited(message, edits), capped
 
     def decide(self, exchange: Exchange) -> tuple[FaultPlan | None, bool]:
         """What the rules say to a request, and whether a broker would answer it at all."""
@@ -236,6 +228,21 @@ class FrameEditor:
         return self.rules.judge(exchange)
 
 
+def _read_response(data: bytes, api_key: int, api_version: int) -> decoder.Message:
+    """A response; bytes that some brokers leave behind it are kept, as the addresses still have to change."""
+    try:
+        return decoder.read_response(data[4:], api_key=api_key, api_version=api_version)
+    except decoder.DecodeError as error:
+        raise Unreadable(str(error)) from None
+
+
+def _edited(message: decoder.Message, edits: dict[str, Any]) -> bytes:
+    try:
+        return framed(message.replace(edits).encode())
+    except decoder.EncodeError as error:
+        raise Unreadable(str(error)) from None
+
+
 def _endpoints(message: decoder.Message) -> bool:
     """Whether a response of a bulk API names brokers."""
     root = message.plan.root
@@ -244,17 +251,17 @@ def _endpoints(message: decoder.Message) -> bool:
     )
 
 
-def broker_addresses(message: decoder.Message) -> Iterator[tuple[str, int, str, int]]:
-    """Every place of a response with a host and a port: (path prefix, node id or -1, host, port)."""
+def broker_addresses(message: decoder.Message) -> Iterator[NamedBroker]:
+    """Every place of a response with a host and a port."""
     return _addresses(message.plan.root, message.values, "")
 
 
-def _addresses(struct: StructPlan, values: tuple[Any, ...], path: str) -> Iterator[tuple[str, int, str, int]]:
+def _addresses(struct: StructPlan, values: tuple[Any, ...], path: str) -> Iterator[NamedBroker]:
     # By the plan: the partitions of Metadata, ten thousands of them, are not even looked at.
     names, arrays = _address_fields(struct)
     host, port = (None if at is None else values[at] for at in names[:2])
     if isinstance(host, str) and isinstance(port, int):
-        yield path, -1 if names[2] is None else values[names[2]], host, port
+        yield NamedBroker(path, -1 if names[2] is None else values[names[2]], host, port)
     for at, name, items in arrays:
         for index, item in enumerate(values[at] or ()):
             yield from _addresses(items, item, f"{path}{name}[{index}].")

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ...decoder.filter import Filter
+from ...decoder.wire.frame import Direction
 
 if TYPE_CHECKING:
-    from ..relay.interfaces import ConnectionInterface
+    from ..relay.interfaces import ConnectionInterface, HalfConnectionInterface
 
 
 @dataclass(slots=True)
@@ -63,23 +64,50 @@ class KeptRequest:
         self.budget.bytes -= len(self.frame)  # however its connection forgot it
 
 
-@dataclass(slots=True)
-class HeldFrame:
-    """A frame that waits. `original`: as it came; `frame`: as it would go on."""
+@dataclass(frozen=True, slots=True)
+class HeldNotice:
+    """What the control server gets of a held frame, beside its bytes: the request (of a response), then the frame, with their sizes.
+    `side`: "request" or "response"; `timeout`: seconds; `request_size`: bytes of the request, 0 if the frame is one itself."""
 
-    number: int
-    intercept: Intercept
-    connection: ConnectionInterface
-    direction: int
+    id: int
+    intercept: int
+    connection: int
+    client: str
+    broker: str
+    side: str
     api_key: int
     api_version: int
-    correlation: int
+    correlation_id: int
+    client_id: str | None
+    time_ns: int
+    timeout: float
+    request_size: int
+
+
+@dataclass(slots=True)
+class HeldFrame:
+    """A frame that waits. `original`: as it came; `frame`: as it would go on; `deadline`: of the monotonic clock, in seconds."""
+
+    notice: HeldNotice
+    intercept: Intercept
+    connection: ConnectionInterface
     original: bytes
     frame: bytes
     deadline: float
-    time_ns: int
     note: str = ""
-    request: bytes = b""
+
+    @property
+    def number(self) -> int:
+        return self.notice.id
+
+    @property
+    def direction(self) -> Direction:
+        return Direction.RESPONSE if self.notice.side == "response" else Direction.REQUEST
+
+    @property
+    def half(self) -> HalfConnectionInterface:
+        """The half-connection that waits for it."""
+        return self.connection.response if self.direction else self.connection.request
 
     def fits(self, frame: bytes, answer: bool) -> bool:
         """Whether another frame (with its size) can go on in its place, or (`answer`) go back instead."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ...decoder import Exchange
@@ -20,7 +21,7 @@ from ...decoder.filter import compile, named_zone
 from ..events import InterceptHeld, InterceptReleased
 from ..ring.clock import now_ns
 from .frame_editor import KNOWN
-from .held_frames import HeldFrame, Intercept, KeptRequest
+from .held_frames import HeldFrame, HeldNotice, Intercept, KeptRequest
 from .request_frames import exchange_of
 
 if TYPE_CHECKING:
@@ -189,51 +190,34 @@ class Intercepts:
         if intercept.held >= intercept.most or self.bytes + size > HELD_BYTES or relay.draining:
             intercept.passed += 1
             return False
-        direction = 1 if exchange.response is not None else 0
         self._number += relay.workers
-        held = HeldFrame(
-            self._number,
-            intercept,
-            connection,
-            direction,
-            exchange.api_key,
-            exchange.api_version,
-            exchange.correlation_id,
-            original,
-            frame,
-            time.monotonic() + intercept.timeout,
-            now,
-            note,
-            request,
+        notice = HeldNotice(
+            id=self._number,
+            intercept=intercept.number,
+            connection=connection.number,
+            client=exchange.client,
+            broker=exchange.broker,
+            side="request" if exchange.response is None else "response",
+            api_key=exchange.api_key,
+            api_version=exchange.api_version,
+            correlation_id=exchange.correlation_id,
+            client_id=exchange.client_id,
+            time_ns=now,
+            timeout=intercept.timeout,
+            request_size=len(request),
         )
-        message = {
-            "notice": "held",
-            "id": held.number,
-            "intercept": intercept.number,
-            "connection": connection.number,
-            "client": exchange.client,
-            "broker": exchange.broker,
-            "side": "response" if direction else "request",
-            "api_key": held.api_key,
-            "api_version": held.api_version,
-            "correlation_id": held.correlation,
-            "client_id": exchange.client_id,
-            "time_ns": now,
-            "timeout": intercept.timeout,
-            "request_size": len(request) if direction else 0,
-        }
-        if not relay.commands.notify(message, request + frame):
+        if not relay.commands.notify({"notice": "held", "held": asdict(notice)}, request + frame):
             return False
+        held = HeldFrame(notice, intercept, connection, original, frame, time.monotonic() + intercept.timeout, note)
         self.bytes += size
         intercept.held += 1
         if intercept.left is not None:
             intercept.left -= 1
         self.held[held.number] = held
-        half = connection.response if direction else connection.request
-        half.paused = True
+        held.half.paused = True
         relay.emit(
             InterceptHeld(
-                held.number, connection.number, direction, held.api_key, held.correlation, intercept.number
+                held.number, connection.number, held.direction, notice.api_key, notice.correlation_id, intercept.number
             )
         )
         return True
@@ -270,18 +254,16 @@ class Intercepts:
         del self.held[held.number]
         self.bytes -= len(held.original) + len(held.frame)
         held.intercept.held -= 1
-        half = held.connection.response if held.direction else held.connection.request
-        half.paused = bool(half.waits)
+        held.half.paused = bool(held.half.waits)
         self._relay.commands.notify({"notice": "released", "id": held.number, "how": how})
         self._relay.emit(
             InterceptReleased(
-                held.number, held.connection.number, held.direction, held.api_key, held.correlation, how
+                held.number, held.connection.number, held.direction, held.notice.api_key, held.notice.correlation_id, how
             )
         )
 
     def _go_on(self, held: HeldFrame, how: str, frame: bytes = b"", answer: bytes = b"") -> None:
         connection = held.connection
-        half = connection.response if held.direction else connection.request
         self._let_go(held, how)
         now = now_ns()
         if held.direction:
@@ -294,7 +276,7 @@ class Intercepts:
             connection.answers.answer(held.original, answer, f"{ANSWERED_BY_HAND}, not forwarded", now)
         else:
             connection.requests.judge(frame or held.frame, held.original, now)
-        self._half_goes_on(half, now)
+        self._half_goes_on(held.half, now)
 
     def _half_goes_on(self, half: HalfConnectionInterface, now: int) -> None:
         if half.open and not half.paused:
@@ -310,7 +292,6 @@ class Intercepts:
 
     def _drop(self, held: HeldFrame) -> None:
         connection = held.connection
-        half = connection.response if held.direction else connection.request
         self._let_go(held, "dropped")
         now = now_ns()
         note = DROPPED_BY_HAND
@@ -318,15 +299,13 @@ class Intercepts:
             connection.broker_leg(1, held.original, f"{held.note}, {note}" if held.note else note, now)
             connection.answers.deliver(now)
         else:
-            connection.note(held.correlation & 0xFFFFFFFF, f"{note}, not forwarded", now)
+            connection.note(held.notice.correlation_id & 0xFFFFFFFF, f"{note}, not forwarded", now)
             connection.publish_request(held.original, now)
-        self._half_goes_on(half, now)
+        self._half_goes_on(held.half, now)
 
     def holds(self, half: HalfConnectionInterface) -> bool:
         """Whether a frame of this half waits for a decision."""
-        return any(
-            each.connection is half.connection and each.direction == half.direction for each in self.held.values()
-        )
+        return any(each.half is half for each in self.held.values())
 
     def gone(self, connection: ConnectionInterface) -> None:
         """The connection ends; nothing of it can go on."""

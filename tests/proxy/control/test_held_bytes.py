@@ -10,14 +10,15 @@ from barnabas.decoder import Direction
 from barnabas.decoder.codec.secrets import mask
 from barnabas.decoder.records import Record, encode_batch
 from barnabas.proxy.control.held import HeldFrameCopy
+from barnabas.proxy.interception.held_frames import HeldNotice
 from harness.wire import with_size
 
 CANARY = b"canary-password"
 
 
 def held(frame: bytes, side: str, api_key: int, api_version: int) -> HeldFrameCopy:
-    said = {"id": 1, "side": side, "api_key": api_key, "api_version": api_version, "correlation_id": 1, "timeout": 30.0, "request_size": 0}
-    return HeldFrameCopy(said, with_size(frame))
+    notice = HeldNotice(1, 1, 1, "client:1", "broker:9092", side, api_key, api_version, 1, None, 0, 30.0, 0)
+    return HeldFrameCopy(notice, with_size(frame))
 
 
 def shown(frame: HeldFrameCopy, values: bool = False) -> tuple[bytes, list[tuple[int, int]]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from barnabas import decoder
 from barnabas.captures import Capture
 from barnabas.proxy.control import ControlError
 from barnabas.proxy.control.held import HeldFrameCopy
+from barnabas.proxy.interception.held_frames import HeldNotice
 from barnabas.ui.tui.app import BarnabasApp
 from barnabas.ui.tui.model.held_queue import LEASE_SECONDS
 from barnabas.ui.tui.widgets.field_tree import FieldTree
@@ -193,8 +195,9 @@ def test_secrets_and_records_do_not_stand_in_the_bytes(story: Capture, monkeypat
     """What the control server makes of a log-in, as the screen shows it."""
     proxy = Proxy(1)
     login = decoder.encode_request(36, 1, {"auth_bytes": b"\0user\0canary"}, correlation_id=1)
-    said = proxy.held()[0] | {"api_key": 36, "api_version": 1, "request_size": 0}
-    frame = HeldFrameCopy(said, with_size(login))
+    listed = proxy.held()[0] | {"api_key": 36, "api_version": 1, "request_size": 0}
+    notice = HeldNotice(**{field.name: listed[field.name] for field in fields(HeldNotice)})
+    frame = HeldFrameCopy(notice, with_size(login))
     monkeypatch.setattr(proxy, "held", lambda: [frame.to_dict(False)])
     monkeypatch.setattr(proxy, "held_frame", lambda number: frame.to_dict(False) | frame.octets(False))
 
