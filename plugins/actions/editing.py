@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from ...decoder import DecodeError, EncodeError, Exchange, decode_request
 from ...decoder.codec.message import Message
@@ -128,24 +128,36 @@ class Edit(Action):
 
 
 @dataclass(frozen=True, slots=True)
-class Leader(Action):
-    """``leader: moved`` (or ``none``): Metadata names another broker as the leader of the partitions that the filter
-    means, as a client sees whose metadata is stale; ``none``: no leader, with LEADER_NOT_AVAILABLE."""
+class _Moved(Action):
+    """What `Leader` and `Coordinator` share: one setting, "moved" or "none", and a match that is about one API."""
 
-    KEYS: ClassVar[tuple[str, ...]] = ("leader",)
+    API: ClassVar[int]
 
     to: str
 
     @classmethod
-    def read(cls, fields: Mapping[str, InputValue], wanted: Filter) -> Leader:
-        return cls(_elsewhere(fields["leader"], "leader", METADATA, wanted))
+    def read(cls, fields: Mapping[str, InputValue], wanted: Filter) -> Self:
+        what, api = cls.KEYS[0], facts.api_name(cls.API)
+        word = fields[what].word(what, ("moved", "none"))
+        if wanted.apis() != frozenset({cls.API}):
+            fields[what].invalid(f"{what} is about {api}: the match has to begin with api == {api}")
+        return cls(word)
 
     @property
     def effect(self) -> Effect:
         return Effect.CHANGES_RESPONSE
 
     def to_dict(self) -> dict[str, Any]:
-        return {"leader": self.to}
+        return {self.KEYS[0]: self.to}
+
+
+@dataclass(frozen=True, slots=True)
+class Leader(_Moved):
+    """``leader: moved`` (or ``none``): Metadata names another broker as the leader of the partitions that the filter
+    means, as a client sees whose metadata is stale; ``none``: no leader, with LEADER_NOT_AVAILABLE."""
+
+    KEYS: ClassVar[tuple[str, ...]] = ("leader",)
+    API: ClassVar[int] = METADATA
 
     def add_to(self, faults: FaultPlan, exchange: Exchange, context: ActionContext) -> None:
         faults.change("no leader" if self.to == "none" else "leader moved", partial(self.change, context))
@@ -170,24 +182,12 @@ class Leader(Action):
 
 
 @dataclass(frozen=True, slots=True)
-class Coordinator(Action):
+class Coordinator(_Moved):
     """``coordinator: moved`` (or ``none``): FindCoordinator names another broker, which then answers NOT_COORDINATOR, also
     where it would have said that there is none yet; ``none``: COORDINATOR_NOT_AVAILABLE."""
 
     KEYS: ClassVar[tuple[str, ...]] = ("coordinator",)
-
-    to: str
-
-    @classmethod
-    def read(cls, fields: Mapping[str, InputValue], wanted: Filter) -> Coordinator:
-        return cls(_elsewhere(fields["coordinator"], "coordinator", FIND_COORDINATOR, wanted))
-
-    @property
-    def effect(self) -> Effect:
-        return Effect.CHANGES_RESPONSE
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"coordinator": self.to}
+    API: ClassVar[int] = FIND_COORDINATOR
 
     def add_to(self, faults: FaultPlan, exchange: Exchange, context: ActionContext) -> None:
         faults.change("no coordinator" if self.to == "none" else "coordinator moved", partial(self.change, context))
@@ -213,15 +213,6 @@ class Coordinator(Action):
         if not edits:
             raise NothingToChange("coordinator not moved: no other broker is known, or no key that is meant")
         return message.replace(edits).encode()
-
-
-def _elsewhere(given: InputValue, what: str, api_key: int, wanted: Filter) -> str:
-    word = given.word(what, ("moved", "none"))
-    if wanted.apis() != frozenset({api_key}):
-        given.invalid(
-            f"{what} is about {facts.api_name(api_key)}: the match has to begin with api == {facts.api_name(api_key)}"
-        )
-    return word
 
 
 def _next(nodes: list[int], node: int) -> int:

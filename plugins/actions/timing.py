@@ -26,7 +26,7 @@ DISTRIBUTIONS = ("fixed", "uniform", "normal", "exponential")
 
 @dataclass(frozen=True, slots=True)
 class Delay(Action):
-    """``delay: 200ms``: a frame and all behind it on its connection wait. `shape`: fixed; uniform in ``delay ± jitter``;
+    """``delay: 200ms``: a frame and all behind it on its connection wait. `distribution`: fixed; uniform in ``delay ± jitter``;
     normal with the standard deviation `jitter`; exponential with the mean `delay`. Never less than 0."""
 
     KEYS: ClassVar[tuple[str, ...]] = ("delay", "jitter", "distribution", "of")
@@ -40,15 +40,15 @@ class Delay(Action):
     def read(cls, fields: Mapping[str, InputValue], wanted: Filter) -> Delay:
         delay = fields["delay"].duration("delay")
         jitter = fields["jitter"].duration("jitter") if "jitter" in fields else 0
-        add_to = "uniform" if jitter else "fixed"
+        distribution = "uniform" if jitter else "fixed"
         if "distribution" in fields:
-            add_to = fields["distribution"].word("distribution", DISTRIBUTIONS)
-            if add_to in ("uniform", "normal") and not jitter:
-                fields["distribution"].invalid(f"a {add_to} distribution needs a 'jitter'")
-            if add_to in ("fixed", "exponential") and jitter:
-                fields["jitter"].invalid(f"a {add_to} distribution has no jitter")
+            distribution = fields["distribution"].word("distribution", DISTRIBUTIONS)
+            if distribution in ("uniform", "normal") and not jitter:
+                fields["distribution"].invalid(f"a {distribution} distribution needs a 'jitter'")
+            if distribution in ("fixed", "exponential") and jitter:
+                fields["jitter"].invalid(f"a {distribution} distribution has no jitter")
         of = fields["of"].word("of", SIDES) if "of" in fields else "response"
-        return cls(delay, jitter, add_to, of)
+        return cls(delay, jitter, distribution, of)
 
     @property
     def early(self) -> bool:

@@ -17,7 +17,7 @@ class ProduceLatency:
     def __init__(self, every: float = 10.0) -> None:
         self.every = every
         self.counts: dict[str, list[int]] = {}
-        self.told = time.monotonic()
+        self.reported_at = time.monotonic()
 
     def exchange(self, exchange: Any, ctx: Any) -> None:
         """A request has been answered; with acks=0 there is nothing to measure."""
@@ -32,9 +32,9 @@ class ProduceLatency:
 
     def tick(self, ctx: Any) -> None:
         """About once a second."""
-        if time.monotonic() - self.told < self.every:
+        if time.monotonic() - self.reported_at < self.every:
             return
-        self.told = time.monotonic()
+        self.reported_at = time.monotonic()
         for topic, counts in sorted(self.counts.items()):
             ctx.log(
                 f"{topic}: {sum(counts)} requests, half within {_within(counts, 0.5)}, 99% within {_within(counts, 0.99)}"

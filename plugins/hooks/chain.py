@@ -49,8 +49,8 @@ class ChainResult:
             did = hit_notes.CHANGED if self.frame is not None else hit_notes.DELAYED if self.delay_ns else ""
         else:
             did = _DID.get(self.kind, "")
-        said = [hit_notes.plugin_note(self.by, did)] if self.by and did else []
-        return "; ".join([*said, *self.notes])
+        parts = [hit_notes.plugin_note(self.by, did)] if self.by and did else []
+        return "; ".join([*parts, *self.notes])
 
 
 @dataclass(slots=True)

@@ -30,8 +30,8 @@ class Recipe:
             match = str(rule["match"])
             for name, condition in CONDITIONS.items():
                 value = named.get(name)
-                said = f" and {condition} == {quoted(value)}" if value else ""
-                match = match.replace(f" {{{name}}}", said)
+                condition_text = f" and {condition} == {quoted(value)}" if value else ""
+                match = match.replace(f" {{{name}}}", condition_text)
             found.append(Rule.from_dict(rule | {"match": match}))
         return found
 

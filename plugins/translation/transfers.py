@@ -50,10 +50,10 @@ def _older_records(fields: Fields, asked: ConversionContext, magic: int) -> None
     for partition in each_partition(fields, "topic_data", "partition_data"):
         if partition["records"]:
             partition["records"] = older(partition["records"], magic=magic, tally=tally)
-    _tell(asked, tally)
+    _note_losses(asked, tally)
 
 
-def _tell(asked: ConversionContext, tally: Tally) -> None:
+def _note_losses(asked: ConversionContext, tally: Tally) -> None:
     if tally.headers_lost:
         asked.note(f"{tally.headers_lost} record headers left out: the older message format has none")
     if tally.times_lost:
@@ -112,7 +112,7 @@ def _messages_of(fields: Fields, asked: ConversionContext, magic: int) -> None:
                 asked.further[place] = offset, end
                 asked.note(f"nothing for this client in {place[0]}-{place[1]} before offset {end}")
     if tally.headers_lost:
-        _tell(asked, tally)
+        _note_losses(asked, tally)
 
 
 @up("response", "Fetch", 4)

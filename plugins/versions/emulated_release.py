@@ -53,14 +53,14 @@ class EmulatedRelease:
         fields = message.to_dict()
         if fields["error_code"] or fields["api_keys"] is None:
             return frame
-        told: dict[str, Any] = {"api_keys": self.told(fields["api_keys"])}
+        wanted: dict[str, Any] = {"api_keys": self.offered_entries(fields["api_keys"])}
         features = self.profile.features
         if features is not None and "supported_features" in fields:
-            told |= features.restrict(fields)
-        changed = {name: value for name, value in told.items() if value != fields[name]}
+            wanted |= features.restrict(fields)
+        changed = {name: value for name, value in wanted.items() if value != fields[name]}
         return message.replace(changed).encode() if changed else frame
 
-    def told(self, offers: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def offered_entries(self, offers: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """The entries of an ApiVersions response as the profile has them."""
         found = []
         for offer in offers:

@@ -41,10 +41,10 @@ class Features:
             for each in fields["finalized_features"]
             if each["name"] in levels
         ]
-        restrict: dict[str, Any] = {"supported_features": supported, "finalized_features": finalized}
+        limited: dict[str, Any] = {"supported_features": supported, "finalized_features": finalized}
         if not self.supported:
-            restrict["finalized_features_epoch"] = NO_EPOCH
-        return restrict
+            limited["finalized_features_epoch"] = NO_EPOCH
+        return limited
 
 
 def of_release(release: Release) -> Features:

@@ -119,7 +119,7 @@ class Control:
     def metrics(self) -> str:
         """Prometheus' text."""
         status, body = self._request("GET", "/metrics", None, self._timeout)
-        return body.decode() if status == 200 else str(self._told(status, body))
+        return body.decode() if status == 200 else str(self._error(status, body))
 
     def follow(
         self, filter: str = "", *, since: int | None = None, bodies: bool = False, missed: list[int] | None = None, zone: str = ""
@@ -291,12 +291,12 @@ class Control:
         data = None if body is None else (body if isinstance(body, str) else json.dumps(body)).encode()
         status, answer = self._request(method, path, data, timeout or self._timeout)
         if status >= 400:
-            raise self._told(status, answer)
+            raise self._error(status, answer)
         found: Json = json.loads(answer)
         return found
 
     @staticmethod
-    def _told(status: int, body: bytes) -> ControlError:
+    def _error(status: int, body: bytes) -> ControlError:
         try:
             details = json.loads(body)
             return ControlError(status, str(details["message"]), details)
@@ -317,7 +317,7 @@ class Control:
                 connection.request("GET", path + _query({**query, "since": cursor}), headers=self._headers())
                 response = connection.getresponse()
                 if response.status != 200:
-                    raise self._told(response.status, response.read())
+                    raise self._error(response.status, response.read())
                 failures = 0
                 name, data = "message", ""
                 arrived: int | None = None

@@ -26,7 +26,7 @@ class History:
         self.missed = 0
         """Events that never came here, because they came too fast."""
 
-    def hear(self, packet: bytes) -> Event | None:
+    def add(self, packet: bytes) -> Event | None:
         """Take a packet of the supervisor."""
         message: dict[str, Any] = json.loads(packet)
         if "missed" in message:

@@ -96,7 +96,7 @@ class Server:
 
     # -- the supervisor --------------------------------------------------------------------------------------
 
-    def _hear(self) -> None:
+    def _readable(self) -> None:
         for _ in range(64):
             try:
                 packet, fds, _, _ = socket.recv_fds(self._supervisor, PACKET, 1)
@@ -112,11 +112,11 @@ class Server:
                 self._done.set()
                 return
             try:
-                event = self._api.history.hear(packet)
+                event = self._api.history.add(packet)
             except (ValueError, KeyError, TypeError):
                 continue  # an event of a kind that is not known here
             if event is not None:
-                self._api.hear(event)
+                self._api.on_event(event)
 
     def _introduced(self, name: str, fd: int) -> None:
         """A process has begun in the place of one that ended."""
@@ -197,7 +197,7 @@ class Server:
         self._listener.setblocking(False)
         site = web.SockSite(runner, self._listener, backlog=128)
         await site.start()
-        loop.add_reader(self._supervisor, self._hear)
+        loop.add_reader(self._supervisor, self._readable)
         await self._done.wait()
         await runner.cleanup()
 

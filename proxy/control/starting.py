@@ -138,8 +138,8 @@ class ControlStart:
         if token:
             token_file = str(self._write(directory / f"{name}.token", token + "\n"))
         access = ControlAccess(url, token, token_file)
-        said = {"url": url, "token_file": token_file, "pid": os.getpid(), "started": time.time()}
-        self._write(directory / f"{name}.json", json.dumps(said) + "\n")
+        description = {"url": url, "token_file": token_file, "pid": os.getpid(), "started": time.time()}
+        self._write(directory / f"{name}.json", json.dumps(description) + "\n")
         return access
 
     def _write(self, path: Path, text: str) -> Path:
@@ -282,10 +282,10 @@ def running(directory: Path | None = None) -> list[ControlAccess]:
     folder = directory or runtime_directory()
     for path in folder.glob("control-*.json"):
         try:
-            said = json.loads(path.read_text())
-            os.kill(int(said["pid"]), 0)
-            token = Path(said["token_file"]).read_text().strip() if said["token_file"] else ""
-            found.append((float(said["started"]), ControlAccess(said["url"], token, said["token_file"])))
+            description = json.loads(path.read_text())
+            os.kill(int(description["pid"]), 0)
+            token = Path(description["token_file"]).read_text().strip() if description["token_file"] else ""
+            found.append((float(description["started"]), ControlAccess(description["url"], token, description["token_file"])))
         except (OSError, ValueError, KeyError):
             continue  # of a proxy that is gone
     return [access for _, access in sorted(found, key=lambda each: -each[0])]

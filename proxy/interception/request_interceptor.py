@@ -5,7 +5,7 @@ A held request is shown to plugins, intercepts and rules, and goes on, changed o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...decoder import Exchange
 from ...decoder.connection.hit_notes import EDITED_BY_HAND
@@ -144,12 +144,12 @@ class RequestInterceptor:
         editor = connection.relay.editor
         return connection.adapter is None and key not in editor.others and key != API_VERSIONS
 
-    def passing(self) -> Any:
+    def passing(self) -> bytes:
         """The requests that pass without being held, as an `api_version_bitmap`."""
         connection = self._connection
         if connection.adapter is not None:
             return version_adaptation.passing_requests(connection, connection.adapter)
-        return connection.relay.editor.scan_rules[0]
+        return connection.relay.editor.scan_rules.passing
 
     def keeps(self, key: int) -> bool:
         """Whether a request of this API passes with its bytes kept for when its response is there."""

@@ -173,13 +173,13 @@ static int way_for(Way *way, PyObject *quiet, uint32_t keyver) {
     *way = (Way){.keyver = keyver, .known = 1};
     Py_ssize_t key = keyver >> 16, version = keyver & 0xFFFF;
     PyObject *row = quiet && key < PyTuple_GET_SIZE(quiet) ? PyTuple_GET_ITEM(quiet, key) : Py_None;
-    PyObject *said = PyTuple_CheckExact(row) && version < PyTuple_GET_SIZE(row) ? PyTuple_GET_ITEM(row, version) : Py_None;
-    if (!PyTuple_CheckExact(said) || PyTuple_GET_SIZE(said) != 4)
+    PyObject *test = PyTuple_CheckExact(row) && version < PyTuple_GET_SIZE(row) ? PyTuple_GET_ITEM(row, version) : Py_None;
+    if (!PyTuple_CheckExact(test) || PyTuple_GET_SIZE(test) != 4)
         return 0;
-    PyObject *reader = PyTuple_GET_ITEM(said, 0);
-    way->header = PyLong_AsLong(PyTuple_GET_ITEM(said, 1));
-    way->patience = PyLong_AsLongLong(PyTuple_GET_ITEM(said, 2));
-    way->largest = PyLong_AsLongLong(PyTuple_GET_ITEM(said, 3));
+    PyObject *reader = PyTuple_GET_ITEM(test, 0);
+    way->header = PyLong_AsLong(PyTuple_GET_ITEM(test, 1));
+    way->patience = PyLong_AsLongLong(PyTuple_GET_ITEM(test, 2));
+    way->largest = PyLong_AsLongLong(PyTuple_GET_ITEM(test, 3));
     if (reader != Py_None)
         way->skim = PyObject_TypeCheck(reader, Reader_type) ? (const Reader *)reader : NULL;
     way->can = !PyErr_Occurred() && (reader == Py_None || (way->skim && way->skim->sinks <= MOST_CODES));
@@ -345,13 +345,13 @@ static Chunk frames_of(const Mover *mover, const HalfConnection *half, const Con
 /* What rules ask of all connections (frame_editor.ScanRules), which the caller gives back; NULL: there are none, or an
    exception is set. */
 static PyObject *scan_rules_of(const Mover *mover) {
-    PyObject *asked = mover->editor ? PyObject_GetAttr(mover->editor, s_scan_rules) : NULL;
-    int whole = asked && PyTuple_Check(asked) && PyTuple_GET_SIZE(asked) == 5;
+    PyObject *rules = mover->editor ? PyObject_GetAttr(mover->editor, s_scan_rules) : NULL;
+    int whole = rules && PyTuple_Check(rules) && PyTuple_GET_SIZE(rules) == 5;
     for (Py_ssize_t i = 0; whole && i < 5; i++)
-        whole = i < 2 ? PyBytes_CheckExact(PyTuple_GET_ITEM(asked, i)) : PyTuple_CheckExact(PyTuple_GET_ITEM(asked, i));
+        whole = i < 2 ? PyBytes_CheckExact(PyTuple_GET_ITEM(rules, i)) : PyTuple_CheckExact(PyTuple_GET_ITEM(rules, i));
     if (whole)
-        return asked;
-    Py_XDECREF(asked);
+        return rules;
+    Py_XDECREF(rules);
     return NULL;
 }
 
@@ -369,9 +369,9 @@ int scan_requests(Mover *mover, HalfConnection *half, Connection *connection, Pa
         return 0;
     }
     int plain = is_none(connection->adapter);
-    PyObject *asked = scan_rules_of(mover), *passing = NULL, *table = NULL;
-    if (asked)
-        passing = plain ? Py_NewRef(PyTuple_GET_ITEM(asked, 0)) : PyObject_CallMethodNoArgs((PyObject *)connection, s_passing);
+    PyObject *rules = scan_rules_of(mover), *passing = NULL, *table = NULL;
+    if (rules)
+        passing = plain ? Py_NewRef(PyTuple_GET_ITEM(rules, 0)) : PyObject_CallMethodNoArgs((PyObject *)connection, s_passing);
     if (passing && plain && connection->pass_cache)
         table = PyObject_GetAttr(connection->pass_cache, s_table);
     int64_t begin = c.at, last = -1;
@@ -382,9 +382,9 @@ int scan_requests(Mover *mover, HalfConnection *half, Connection *connection, Pa
         if (table && PyBytes_CheckExact(table))
             heads = table_of(table);
         if (plain && !c.queue->unsure) {
-            keeping = table_of(PyTuple_GET_ITEM(asked, 1));
+            keeping = table_of(PyTuple_GET_ITEM(rules, 1));
             c.now = part->now;
-            c.prefixes = PyTuple_GET_ITEM(asked, 3);
+            c.prefixes = PyTuple_GET_ITEM(rules, 3);
         }
         done = scan_whole_requests(&c, &heads, &keeping, &last, &part->keep);
     } else if (!PyErr_Occurred()) {
@@ -392,7 +392,7 @@ int scan_requests(Mover *mover, HalfConnection *half, Connection *connection, Pa
     }
     Py_XDECREF(table);
     Py_XDECREF(passing);
-    Py_XDECREF(asked);
+    Py_XDECREF(rules);
     if (!done)
         return -1;
     if (last >= 0)
@@ -486,12 +486,12 @@ int scan_responses(Mover *mover, HalfConnection *half, const Connection *connect
         half->left = c.at - c.end;
         return 0;
     }
-    PyObject *asked = connection->inlined ? scan_rules_of(mover) : NULL;
+    PyObject *rules = connection->inlined ? scan_rules_of(mover) : NULL;
     if (PyErr_Occurred())
         return -1;
     c.now = part->now;
-    c.quiet = asked ? PyTuple_GET_ITEM(asked, 2) : NULL;
-    c.prefixes = asked ? PyTuple_GET_ITEM(asked, 4) : NULL;
+    c.quiet = rules ? PyTuple_GET_ITEM(rules, 2) : NULL;
+    c.prefixes = rules ? PyTuple_GET_ITEM(rules, 4) : NULL;
     int64_t begin = c.at, last;
     int why, found = 0;
     for (;;) {
@@ -505,7 +505,7 @@ int scan_responses(Mover *mover, HalfConnection *half, const Connection *connect
         if (found || c.at >= c.end)
             break;
     }
-    Py_XDECREF(asked);
+    Py_XDECREF(rules);
     if (found < 0)
         return -1;
     if (c.at > begin)

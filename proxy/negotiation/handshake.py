@@ -55,7 +55,7 @@ class Security:
         self._server = ServerContexts(tls) if tls is not None and tls.clients else None
         self._client = client_context(tls) if tls is not None and tls.brokers else None
         self._salted: dict[tuple[str, bytes, int], bytes] = {}
-        self._told: set[tuple[str, int]] = set()
+        self._reported: set[tuple[str, int]] = set()
         self._reminded = 0.0
         self.paused: set[ConnectionInterface] = set()
         """Connections that wait for a moment to log in again."""
@@ -82,7 +82,7 @@ class Security:
             server.at(connection.local_host),
             connection.request,
             server_side=True,
-            broken=lambda why: self._tell_tls(connection, "client", why),
+            broken=lambda why: self._report_tls(connection, "client", why),
         )
         connection.client = tls  # type: ignore[assignment]
         connection.stage = "the client has not finished the TLS handshake"
@@ -94,7 +94,7 @@ class Security:
         try:
             done = tls.shake()
         except TlsFault as fault:
-            self._tell_tls(connection, "client", str(fault))
+            self._report_tls(connection, "client", str(fault))
             connection.close("fin")
             return
         finally:
@@ -129,7 +129,7 @@ class Security:
             connection.response,
             server_side=False,
             server_hostname=self.tls.broker_name or self._host_of(connection),
-            broken=lambda why: self._tell_tls(connection, "broker", why),
+            broken=lambda why: self._report_tls(connection, "broker", why),
         )
         connection.upstream = tls  # type: ignore[assignment]
         connection.stage = "the broker does not finish the TLS handshake: is this its TLS listener?"
@@ -148,7 +148,7 @@ class Security:
         try:
             done = tls.shake()
         except TlsFault as fault:
-            self._tell_tls(connection, "broker", str(fault))
+            self._report_tls(connection, "broker", str(fault))
             connection.give_up("tls")
             return
         if done and self.sasl is None:
@@ -156,7 +156,7 @@ class Security:
         elif done:
             self._begin_login(connection)
 
-    def _tell_tls(self, connection: ConnectionInterface, side: str, why: str) -> None:
+    def _report_tls(self, connection: ConnectionInterface, side: str, why: str) -> None:
         peer = connection.peer if side == "client" else connection.broker
         self.relay.emit(TlsFailed(connection.number, side, peer, why))
 
@@ -175,8 +175,8 @@ class Security:
         assert self.sasl is not None
         if lifetime_ms:
             connection.renew_at = time.monotonic() + lifetime_ms / 1000 * random.uniform(*RENEW_AT)
-        if connection.broker not in self._told:
-            self._told.add(connection.broker)
+        if connection.broker not in self._reported:
+            self._reported.add(connection.broker)
             self.relay.emit(LoggedIn(connection.broker, self.sasl.mechanism, self.sasl.username, lifetime_ms))
         if connection.established:
             self._record(connection, steps)
@@ -211,7 +211,7 @@ class Security:
         if not connection.stage:
             connection.unreachable(TimeoutError("timed out"))
         elif connection.upstream is None:
-            self._tell_tls(connection, "client", connection.stage)
+            self._report_tls(connection, "client", connection.stage)
             connection.close("fin")
         else:
             self.relay.emit(UpstreamFailed(connection.number, connection.broker, connection.stage))
@@ -268,18 +268,18 @@ def _between_frames(connection: ConnectionInterface) -> bool:
 class Login:
     """One login on one connection to a broker."""
 
-    def __init__(self, security: Security, connection: ConnectionInterface, sock: socket.socket, said: Conversation) -> None:
+    def __init__(self, security: Security, connection: ConnectionInterface, sock: socket.socket, dialogue: Conversation) -> None:
         self._security = security
         self._connection = connection
         self._sock = sock
-        self._said = said
+        self._conversation = dialogue
         self._unsent = b""
         self._received = bytearray()
         self._working = False
         self._token = False
         """Whether the frames are raw tokens by now."""
         self._steps: list[tuple[int, bytes]] = []
-        self._asked: tuple[int, int] = (-1, -1)
+        self._last_request: tuple[int, int] = (-1, -1)
         self._over = False
 
     def begin(self) -> None:
@@ -322,7 +322,7 @@ class Login:
 
     def _next(self, answer: bytes | None) -> None:
         try:
-            step = next(self._said) if answer is None else self._said.send(answer)
+            step = next(self._conversation) if answer is None else self._conversation.send(answer)
         except StopIteration as done:
             self._over = True
             self._security.logged_in(self._connection, done.value, self._steps)
@@ -350,9 +350,9 @@ class Login:
     def _note(self, direction: Direction, frame: bytes) -> None:
         """Keep a step for the recording, masked. A raw token has no header and is left out."""
         if direction is Direction.REQUEST:
-            self._token = self._token or self._asked == (_HANDSHAKE, 0)
+            self._token = self._token or self._last_request == (_HANDSHAKE, 0)
             key, version = (int.from_bytes(frame[at : at + 2], "big", signed=True) for at in (0, 2))
-            self._asked = key, version
+            self._last_request = key, version
         if not self._token:
-            masked = secrets.mask(direction, *self._asked, frame)
+            masked = secrets.mask(direction, *self._last_request, frame)
             self._steps.append((int(direction), len(masked).to_bytes(4, "big") + masked))

@@ -72,11 +72,11 @@ def conversation(config: SaslConfig, salted: dict[tuple[str, bytes, int], bytes]
         handshake, authenticate = _supported((yield _framed(api_versions.request(correlation_id=counter, client_id=CLIENT_ID))))
         counter += 1
         answer = yield _request(_HANDSHAKE, handshake, {"mechanism": config.mechanism}, counter)
-        told = _response(answer, _HANDSHAKE, handshake)
-        if told["error_code"]:
-            offered = ", ".join(told["mechanisms"]) or "none"
+        response = _response(answer, _HANDSHAKE, handshake)
+        if response["error_code"]:
+            offered = ", ".join(response["mechanisms"]) or "none"
             raise LoginRefused(
-                f"the broker does not do {config.mechanism} ({facts.error_name(told['error_code'])}): "
+                f"the broker does not do {config.mechanism} ({facts.error_name(response['error_code'])}): "
                 f"it offers {offered}: choose one of them with --sasl-mechanism"
             )
         tokens = _tokens(config, {} if salted is None else salted)
@@ -89,14 +89,14 @@ def conversation(config: SaslConfig, salted: dict[tuple[str, bytes, int], bytes]
             if handshake:
                 counter += 1
                 sent = _request(_AUTHENTICATE, authenticate, {"auth_bytes": token}, counter)
-                told = _response((yield sent), _AUTHENTICATE, authenticate)
-                if told["error_code"]:
+                response = _response((yield sent), _AUTHENTICATE, authenticate)
+                if response["error_code"]:
                     raise LoginRefused(
-                        f"{told.get('error_message') or facts.error_name(told['error_code'])} "
-                        f"({facts.error_name(told['error_code'])})"
+                        f"{response.get('error_message') or facts.error_name(response['error_code'])} "
+                        f"({facts.error_name(response['error_code'])})"
                     )
-                lifetime = told.get("session_lifetime_ms", 0) or lifetime
-                back = told["auth_bytes"]
+                lifetime = response.get("session_lifetime_ms", 0) or lifetime
+                back = response["auth_bytes"]
             else:
                 back = yield len(token).to_bytes(4, "big") + token
             try:
@@ -172,8 +172,8 @@ def _scram(config: SaslConfig, salted: dict[tuple[str, bytes, int], bytes]) -> T
     user = config.username.replace("=", "=3D").replace(",", "=2C")
     bare = f"n={user},r={nonce}"
     first = (yield b"n,," + bare.encode()).decode("utf-8", "replace")
-    said = _attributes(first)
-    server_nonce, salt, count = said.get("r", ""), _base64(said.get("s", "")), said.get("i", "")
+    attributes = _attributes(first)
+    server_nonce, salt, count = attributes.get("r", ""), _base64(attributes.get("s", "")), attributes.get("i", "")
     if not server_nonce.startswith(nonce) or server_nonce == nonce or not salt or not count.isascii() or not count.isdigit():
         raise LoginRefused("the broker's SCRAM challenge is malformed")
     iterations = int(count) if len(count) < 10 else MOST_ITERATIONS + 1

@@ -13,7 +13,7 @@ import os
 import socket
 import struct
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...decoder.connection.api_versions import PeerInfo
 from ...decoder.wire.frame import MAX_FRAME, Direction, foreign_protocol
@@ -89,7 +89,7 @@ class Connection(Link):
         """Whether a controller sends a broker addresses of others here: every request is followed then."""
         self.adapter: VersionAdapter | None = None
         """If the client and the broker use different versions; see `version_adaptation`."""
-        self.free: tuple[frozenset[int], Any] | None = None
+        self.free: tuple[frozenset[int], bytes] | None = None
         """With an adapter: the api keys that are held, and the bitmap of requests that pass by their head."""
         self.own_requests = 0
         """How many requests the proxy has sent here itself."""
@@ -329,7 +329,7 @@ class Connection(Link):
 
     # The accelerator asks a connection for these four.
 
-    def passing(self) -> Any:
+    def passing(self) -> bytes:
         """See `RequestInterceptor`."""
         return self.requests.passing()
 

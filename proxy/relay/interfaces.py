@@ -114,7 +114,7 @@ class ConnectionInterface(Protocol):
     inline: bool
     between_brokers: bool
     adapter: VersionAdapter | None
-    free: tuple[frozenset[int], Any] | None
+    free: tuple[frozenset[int], bytes] | None
     own_requests: int
     asking: int
     answer_bytes: int

@@ -39,7 +39,7 @@ class Server:
         self._tasks: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
         self._numbers = 0
-        self._told: set[tuple[str, int]] = set()
+        self._reported: set[tuple[str, int]] = set()
         self._brokers = Brokers(config.broker) if config.broker else None
         self._recorder: Recorder | None = None
         self._next_port = config.listen[1] + 1 if config.listen[1] else 0
@@ -182,10 +182,10 @@ class Server:
         self._changed = asyncio.Event()
 
     def _hint(self, ask: LiveRequest) -> None:
-        if ask.api == "Fetch" and not self._told:
+        if ask.api == "Fetch" and not self._reported:
             for (topic, partition), count in self._engine.unproduced().items():
-                if (topic, partition) not in self._told and not self._engine.asked["Produce"]:
-                    self._told.add((topic, partition))
+                if (topic, partition) not in self._reported and not self._engine.asked["Produce"]:
+                    self._reported.add((topic, partition))
                     self._emit(WaitsForProducer(topic, partition, count))
 
     # --- misses ------------------------------------------------------------------------------------------------
@@ -200,19 +200,19 @@ class Server:
                 answer = await self._forward(connection, frame, ask)
             except (OSError, TimeoutError) as error:
                 why = reason(error) if isinstance(error, OSError) else "no answer"
-                self._tell(
+                self._report_miss(
                     connection, missed, f"the broker could not be asked either ({why}): the connection is closed"
                 )
                 self._engine.misses[api] += 1
                 return _CLOSE
             self._engine.counts["forwarded"] += 1
-            self._tell(connection, missed, "a real broker answered", warning=False)
+            self._report_miss(connection, missed, "a real broker answered", warning=False)
             return answer
         if ask is not None and missed.rest is not None and missed.bearable:
             return self._engine.encode(ask, missed.rest)
         self._engine.misses[api] += 1
         if ask is not None and missed.rest is not None:
-            self._tell(connection, missed, "an error in its place")
+            self._report_miss(connection, missed, "an error in its place")
             return self._engine.encode(ask, missed.rest)
         silent = ask is not None and ask.api_key == _PRODUCE and ask.fields["acks"] == 0
         answer = None
@@ -221,12 +221,12 @@ class Server:
             answer = refusal(ask.message, correlation_id, f"not in the recording: {missed.what}")
             answer = self._engine.with_live_names(ask, answer)
         if answer is None:
-            self._tell(connection, missed, "the connection is closed")
+            self._report_miss(connection, missed, "the connection is closed")
             return _CLOSE
-        self._tell(connection, missed, "UNKNOWN_SERVER_ERROR")
+        self._report_miss(connection, missed, "UNKNOWN_SERVER_ERROR")
         return answer
 
-    def _tell(self, connection: _Connection, missed: NotRecorded, done: str, warning: bool = True) -> None:
+    def _report_miss(self, connection: _Connection, missed: NotRecorded, done: str, warning: bool = True) -> None:
         near = missed.nearest
         words = describe(near.request, self._engine.recorded.words(near)) if near else ""
         self._emit(Miss(connection.name, missed.what, done, words, near.position if near else None, warning))

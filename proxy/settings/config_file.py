@@ -185,9 +185,9 @@ def _alone(clusters: list[Cluster], key: str) -> None:
             raise cluster.wrong(f"{key} {str(value)!r} is that of cluster {other.name!r}, too: each needs its own")
 
 
-def _syntax(path: Path, said: str) -> str:
+def _syntax(path: Path, message: str) -> str:
     """tomllib's words, with the place in front as everywhere here."""
-    place = re.search(r" \(at line (\d+), column (\d+)\)$", said)
+    place = re.search(r" \(at line (\d+), column (\d+)\)$", message)
     if place is None:
-        return f"{path}: {said.replace(' (at end of document)', ' at the end of the file').lower()}"
-    return f"{path}:{place[1]}:{place[2]}: {said[: place.start()].lower()}"
+        return f"{path}: {message.replace(' (at end of document)', ' at the end of the file').lower()}"
+    return f"{path}:{place[1]}:{place[2]}: {message[: place.start()].lower()}"

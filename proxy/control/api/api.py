@@ -55,7 +55,7 @@ class Api:
         with contextlib.suppress(CommandFailed):
             await self.relay.ask("intercepts.remove", intercept=number)
 
-    def hear(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         """An event of the proxy."""
         self.latest[type(event).__name__] = event
         if isinstance(event, ProcessFailed):

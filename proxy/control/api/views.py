@@ -75,10 +75,10 @@ async def live(api: Api, request: web.Request) -> web.Response:
 
 def _health(api: Api, fine: bool) -> web.Response:
     down = api.down
-    said: dict[str, object] = {"live": api.live, "ready": api.live and not down, "down": down}
+    health: dict[str, object] = {"live": api.live, "ready": api.live and not down, "down": down}
     if not fine:
-        said |= {"error": "gone", "message": f"not running: {', '.join(down)}"}
-    return answer(said, 200 if fine else 503)
+        health |= {"error": "gone", "message": f"not running: {', '.join(down)}"}
+    return answer(health, 200 if fine else 503)
 
 
 _COUNTED = ("connections", "opened", "exchanges", "errors", "undecoded", "request_bytes", "response_bytes")

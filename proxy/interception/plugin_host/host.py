@@ -14,8 +14,9 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -149,31 +150,32 @@ class PluginHost:
         self._plugins[:] = [plugin for plugin in self._plugins if plugin.name != message["plugin"]]
 
     def _save(self, message: dict[str, Any], data: bytes) -> None:
-        """What plugins want to hand over to their next version."""
-        states = {}
+        """What plugins hand over to their next version."""
+        states: dict[str, Any] = {}
+
+        def keep(name: str, state: Callable[[], object]) -> None:
+            states[name] = json.loads(json.dumps(state()))
+
         for plugin in self._plugins:
             if plugin.state is not None:
-                self._task = None
-                self._watch(plugin, "state")
-                try:
-                    states[plugin.name] = json.loads(json.dumps(plugin.state()))
-                except Exception as error:
-                    self._fault(plugin, "state", error)
-                finally:
-                    self._watch(None, "")
+                self._guarded(plugin, "state", partial(keep, plugin.name, plugin.state))
         self._channel.send({"say": "state", "states": states})
 
     def _restore(self, message: dict[str, Any], data: bytes) -> None:
         for plugin in self._plugins:
             if plugin.restore is not None and plugin.name in message["states"]:
-                self._task = None
-                self._watch(plugin, "restore")
-                try:
-                    plugin.restore(message["states"][plugin.name])
-                except Exception as error:
-                    self._fault(plugin, "restore", error)
-                finally:
-                    self._watch(None, "")
+                self._guarded(plugin, "restore", partial(plugin.restore, message["states"][plugin.name]))
+
+    def _guarded(self, plugin: Plugin, hook: str, call: Callable[[], object]) -> None:
+        """Call something of a plugin that no message waits for."""
+        self._task = None
+        self._watch(plugin, hook)
+        try:
+            call()
+        except Exception as error:
+            self._fault(plugin, hook, error)
+        finally:
+            self._watch(None, "")
 
     # -- running ---------------------------------------------------------------------------------------------
 

@@ -34,8 +34,8 @@ class HostListener(Protocol):
     def host_gone(self) -> None:
         """There is none, and none will come by itself."""
 
-    def heard(self, message: dict[str, Any], data: bytes) -> None:
-        """What the host at work says."""
+    def on_message(self, message: dict[str, Any], data: bytes) -> None:
+        """A message of the host at work."""
 
 
 class HostManager:
@@ -140,7 +140,7 @@ class HostManager:
             elif say == "log":
                 self._relay.emit(PluginSaid(message["plugin"], message["text"]))
             elif host is self.current:
-                self._listener.heard(message, data)
+                self._listener.on_message(message, data)
         if host.channel.closed:
             self._forget(host)  # the forkserver reports how it ended
 

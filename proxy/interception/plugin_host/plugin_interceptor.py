@@ -255,9 +255,9 @@ class PluginInterceptor:
             self._relay.emit(PluginLate(self._late - self._late_reported))
             self._late_reported = self._late
 
-    # -- what the host says (`host_manager.HostListener`) -------------------------------------------------------------------
+    # -- messages of the host (`host_manager.HostListener`) -------------------------------------------------------------------
 
-    def heard(self, message: dict[str, Any], data: bytes) -> None:
+    def on_message(self, message: dict[str, Any], data: bytes) -> None:
         for name in message.get("hits", ()):
             self.calls[name] = self.calls.get(name, 0) + 1
         if message["say"] == "verdict":

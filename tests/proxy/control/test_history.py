@@ -19,8 +19,8 @@ def counts(number: int) -> Event:
 def test_cursors_and_kinds() -> None:
     history = History(count=4)
     for number in range(5):
-        history.hear(encode(counts(number)))
-    history.hear(encode(ProcessFailed("meter", 9)))
+        history.add(encode(counts(number)))
+    history.add(encode(ProcessFailed("meter", 9)))
     every, cursor, lost = history.since(0, 100, frozenset())
     assert [each["id"] for each in every] == [3, 4, 5, 6]
     assert (cursor, lost) == (6, 2)
@@ -37,11 +37,11 @@ def test_cursors_and_kinds() -> None:
 def test_an_event_is_kept_in_little_more_than_its_packet() -> None:
     history = History()
     packets = (encode(counts(number)) for number in range(2000))
-    history.hear(next(packets))
+    history.add(next(packets))
     tracemalloc.start()
     try:
         for packet in packets:
-            history.hear(packet)
+            history.add(packet)
         assert tracemalloc.get_traced_memory()[0] / 1999 < PACKET_AND_PLACE
     finally:
         tracemalloc.stop()
