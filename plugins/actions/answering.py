@@ -11,7 +11,7 @@ from ...decoder import EncodeError, Exchange
 from ...decoder.codec.message import Message
 from ...decoder.filter import Filter
 from ...decoder.schema import facts
-from .. import answers
+from .. import responses
 from ..rules.input_value import InputValue
 from ..rules.reach import versions
 from .action import Action, ActionContext, Effect, response_of
@@ -42,13 +42,13 @@ class Error(Action):
         code = fields["error"].error_code()
         forward = "broker" in fields and fields["broker"].word("broker", BROKER) == "executed"
         keys = wanted.apis()
-        if keys is not None and code and not any(answers.carries(key) for key in keys):
+        if keys is not None and code and not any(responses.carries(key) for key in keys):
             names = ", ".join(sorted(facts.api_name(key) for key in keys))
             fields["error"].invalid(f"no response of {names or 'any API that matches'} has an error code at any version")
-        asked = {key: versions(wanted, key) for key in keys or () if answers.carries(key)}
-        if code and asked and not any(answers.carries(key, version) for key, some in asked.items() for version in some):
+        asked = {key: versions(wanted, key) for key in keys or () if responses.carries(key)}
+        if code and asked and not any(responses.carries(key, version) for key, some in asked.items() for version in some):
             key = min(asked)
-            least = min(version for version in facts.api(key).versions.every() if answers.carries(key, version))
+            least = min(version for version in facts.api(key).versions.every() if responses.carries(key, version))
             fields["error"].invalid(
                 f"the response of {facts.api_name(key)} has no error code at the versions that match: it has one from "
                 f"version {least} on"
@@ -77,21 +77,21 @@ class Error(Action):
         if request is None:
             faults.notes.append(f"{name} not given: the request cannot be read")
             return
-        if not answers.carries(request.api_key, request.api_version):
+        if not responses.carries(request.api_key, request.api_version):
             faults.notes.append(f"{name} not given: {exchange.api} v{exchange.api_version} has no error code")
             return
         if self.forward:
             # before all else, as it may replace the whole response
             faults.change(f"{name}, executed by the broker", partial(self.apply, context), first=True)
         else:
-            faults.answer = answers.error_response(request, self.code, exchange.correlation_id, context.cluster_view.cluster)
+            faults.answer = responses.error_response(request, self.code, exchange.correlation_id, context.cluster_view.cluster)
             faults.notes.append(f"{name}, not forwarded")
 
     def apply(self, context: ActionContext, exchange: Exchange, frame: bytes) -> bytes:
         """The broker's response with the error where the rule means it."""
         message, request = response_of(exchange, frame), exchange.request_message
         assert request is not None  # `shape` has read it
-        found = answers.with_errors(
+        found = responses.with_errors(
             message, request, self.code, lambda part: context.selects(exchange, part), context.cluster_view.topics
         )
         if found is None:
@@ -118,7 +118,7 @@ class Respond(Action):
         if keys is None or len(keys) != 1:
             given.invalid("a response is of one API: the match has to say which (api == NAME and ...)")
         (key,) = keys
-        known = answers.response_fields(key)
+        known = responses.response_fields(key)
         for name, item in given.items.items():
             if name not in known:
                 item.invalid(
@@ -147,5 +147,5 @@ class Respond(Action):
         faults.notes.append("answered with the rule's response")
 
     def answer(self, request: Message, correlation_id: int) -> bytes:
-        fields = answers.mirrored(request) | answers.fitting(request.api_key, request.api_version, self.fields)
-        return answers.encoded(request, fields, correlation_id)
+        fields = responses.mirrored(request) | responses.fitting(request.api_key, request.api_version, self.fields)
+        return responses.encoded(request, fields, correlation_id)

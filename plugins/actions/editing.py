@@ -12,7 +12,7 @@ from ...decoder.codec.message import Message
 from ...decoder.codec.plan import API_VERSIONS, StructPlan, plan
 from ...decoder.filter import Filter
 from ...decoder.schema import facts
-from .. import answers, unanswerable
+from .. import responses, unanswerable
 from ..rules.input_value import InputValue, InvalidInput
 from ..rules.reach import versions
 from .action import Action, ActionContext, Effect, response_of
@@ -102,9 +102,9 @@ class Edit(Action):
 
     def change(self, context: ActionContext, exchange: Exchange, frame: bytes) -> bytes:
         message = self.edited(response_of(exchange, frame), exchange, context)
-        if message.plan.api_key == API_VERSIONS and message["error_code"] == answers.UNSUPPORTED_VERSION:
+        if message.plan.api_key == API_VERSIONS and message["error_code"] == responses.UNSUPPORTED_VERSION:
             # who reads such an answer expects version 0
-            return answers.refused_versions(message.plan.version, message.to_dict(), message.header["correlation_id"])
+            return responses.refused_versions(message.plan.version, message.to_dict(), message.header["correlation_id"])
         return message.encode()
 
     def edited(self, message: Message, exchange: Exchange, context: ActionContext) -> Message:

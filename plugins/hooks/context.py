@@ -11,7 +11,7 @@ from ...decoder import Exchange, Message
 from ...decoder.codec.message import shown_value
 from ...decoder.schema import facts
 from ...errors import BarnabasError
-from .. import answers
+from .. import responses
 from ..actions.leaves import leaves
 
 ENTITIES = {"topicName", "groupId", "transactionalId", "producerId", "brokerId"}
@@ -116,10 +116,10 @@ class Context:
             raise HookUsageError("respond: the request cannot be read")
         key, version = request.api_key, request.api_version
         code = 0 if error is None else facts.error_code(error) if isinstance(error, str) else error
-        if code and not answers.carries(key, version):
+        if code and not responses.carries(key, version):
             raise HookUsageError(f"respond: {facts.api_name(key)} v{version} has no error code")
-        body = answers.mirrored(request, code) | dict(fields or {})
-        frame = answers.encoded(request, body, exchange.correlation_id)
+        body = responses.mirrored(request, code) | dict(fields or {})
+        frame = responses.encoded(request, body, exchange.correlation_id)
         self._decide("respond" if self.hook == "request" else "forward", frame)
 
     def drop(self) -> None:

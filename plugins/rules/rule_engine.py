@@ -20,7 +20,7 @@ from ...decoder.schema import facts
 from .. import fetch_sessions
 from ..actions import ActionContext, ClusterView
 from ..actions.fault_plan import FaultPlan
-from ..answers import METADATA, cluster_of
+from ..responses import METADATA, cluster_of
 from .rules import Rule
 from .when import LocalCounter, RuleCounter, Trigger
 

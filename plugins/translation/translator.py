@@ -15,7 +15,7 @@ from ...decoder import DecodeError, EncodeError, Message
 from ...decoder.codec.plan import plan
 from ...decoder.records import RecordsError
 from ...decoder.schema import facts
-from .. import answers
+from .. import responses
 from . import error_codes, version_ranges
 from .fields import Fields, Loss, fitted
 from .fields import error_codes as replace_codes
@@ -186,7 +186,7 @@ class Translator:
 
 def _nothing(message: Message) -> Answered:
     """The answer to a request that asks for nothing."""
-    fields, correlation = answers.mirrored(message), message.header["correlation_id"]
+    fields, correlation = responses.mirrored(message), message.header["correlation_id"]
     frame = decoder.encode_response(message.api_key, message.api_version, fields, correlation_id=correlation)
     return Answered(frame, "it asks for nothing", refusal=False)
 
@@ -194,12 +194,12 @@ def _nothing(message: Message) -> Answered:
 def refused(request: Message, error: str, why: str) -> Answered:
     """A typed error as the answer, in words that this version knows."""
     key, version = request.api_key, request.api_version
-    if not answers.carries(key, version) or (key == PRODUCE and request["acks"] == 0):
+    if not responses.carries(key, version) or (key == PRODUCE and request["acks"] == 0):
         return Answered(b"", why)
     code = facts.error_code(error)
     code = error_codes.changes(key, version).get(code, code)
     try:
-        return Answered(answers.error_response(request, code, request.header["correlation_id"]), why)
+        return Answered(responses.error_response(request, code, request.header["correlation_id"]), why)
     except EncodeError:  # it names nothing that an answer of its version could repeat (Metadata 10 and 11 by id)
         return Answered(b"", why)
 

@@ -15,7 +15,7 @@ from ...decoder.codec.message import Message
 from ...decoder.codec.present import RECORD_APIS, Range, payload_ranges, present
 from ...decoder.codec.secrets import MASK, mask
 from ...decoder.schema import facts
-from ...plugins.answers import error_response
+from ...plugins.responses import error_response
 from ..interception.held_frames import HeldNotice
 from .async_channel import CommandFailed
 

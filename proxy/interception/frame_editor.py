@@ -16,7 +16,7 @@ from ...decoder.codec.plan import StructPlan, plan
 from ...decoder.schema import facts
 from ...decoder.wire.acks import produce_acks as produce_acks
 from ...plugins.actions.fault_plan import FaultPlan
-from ...plugins.answers import with_cluster
+from ...plugins.responses import with_cluster
 from ...plugins.rules.rule_engine import RuleEngine
 from ..addressing.address_map import AddressMap
 from ..addressing.node_endpoint_scanner import ENDPOINTS

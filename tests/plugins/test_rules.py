@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from barnabas.decoder.schema import facts
-from barnabas.plugins import answers
+from barnabas.plugins import responses
 from barnabas.plugins.rules.reach import shadowed
 from barnabas.plugins.rules.rules import InvalidInput, Rule, RuleError, load, parse
 
@@ -240,7 +240,7 @@ def without_errors() -> list[tuple[int, int, int]]:
     """(api key, a version whose response has no error code, the first that has one), from the definitions alone."""
     found = []
     for key in facts.api_keys():
-        carrying = {version: answers.carries(key, version) for version in facts.api(key).versions.every()}
+        carrying = {version: responses.carries(key, version) for version in facts.api(key).versions.every()}
         if any(carrying.values()) and not all(carrying.values()):
             bare = next(version for version, has in carrying.items() if not has)
             found.append((key, bare, min(version for version, has in carrying.items() if has)))

@@ -12,7 +12,7 @@ import pytest
 from barnabas import decoder
 from barnabas.decoder.codec.plan import FieldPlan, StructPlan, plan
 from barnabas.decoder.schema import facts
-from barnabas.plugins import answers
+from barnabas.plugins import responses
 from real.clients import java_programs
 
 CLUSTER_AUTHORIZATION_FAILED = 31
@@ -113,7 +113,7 @@ def test_answers_are_those_of_kafka(release: str, least: int) -> None:
         except decoder.DecodeError:
             count["laid out anew since"] += 1
             continue
-        made = answers.error_response(request, CLUSTER_AUTHORIZATION_FAILED, 1)
+        made = responses.error_response(request, CLUSTER_AUTHORIZATION_FAILED, 1)
         ours = decoder.decode_response(made, api_key=key, api_version=version)
         found += [
             f"{api} v{version} {each}" for each in differences(api, ordered(java.to_dict()), ordered(ours.to_dict()))
@@ -134,5 +134,5 @@ def test_errors_of_parts_stand_with_the_parts() -> None:
         ("INVALID_FETCH_SESSION_EPOCH", "error_code"),
     ):
         code = facts.error_code(error)
-        made = decoder.decode_response(answers.error_response(request, code, 1), api_key=1, api_version=7)
+        made = decoder.decode_response(responses.error_response(request, code, 1), api_key=1, api_version=7)
         assert next(made.errors()) == (where, code)

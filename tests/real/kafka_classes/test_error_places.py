@@ -13,7 +13,7 @@ from barnabas import decoder
 from barnabas.decoder.codec.message import Message, is_error_code
 from barnabas.decoder.codec.plan import plan
 from barnabas.decoder.schema import facts
-from barnabas.plugins import answers
+from barnabas.plugins import responses
 from barnabas.plugins.actions.leaves import leaves, pattern
 from barnabas.plugins.rules.rule_engine import RuleEngine, exchange_of
 from barnabas.plugins.rules.rules import Rule
@@ -63,7 +63,7 @@ def test_errors_of_the_whole_stand_where_kafka_puts_them(release: str, least: in
             continue
         if not list(theirs.errors()) or next(theirs.errors())[1] != code:
             continue  # this release says nothing, or does not know the error
-        made = answers.error_response(one, code, 7)
+        made = responses.error_response(one, code, 7)
         ours = decoder.decode_response(made, api_key=one.api_key, api_version=one.api_version)
         compared += 1
         if places(ours) != places(theirs):
@@ -192,12 +192,12 @@ def test_errors_stand_where_a_broker_puts_them(broker: Cluster, asking: Asking) 
         for code in {code for _, code in said}:
             want = {(path, each) for path, each in said if each == code}
             where = f"{api} v{version} {facts.error_name(code)}"
-            made = answers.error_response(one, code, 7)
+            made = responses.error_response(one, code, 7)
             skipped = decoder.decode_response(made, api_key=one.api_key, api_version=version)
             if errors(skipped) != want:
                 wrong.append(f"{where} skipped: {errors(skipped)}, the broker {want}")
             fine = theirs.replace({path: 0 for path, _ in theirs.errors()})
-            put = answers.with_errors(fine, one, code, lambda part: True)
+            put = responses.with_errors(fine, one, code, lambda part: True)
             executed = None if put is None else decoder.decode_response(put, api_key=one.api_key, api_version=version)
             if executed is None or errors(executed) != want:
                 wrong.append(f"{where} executed: {executed and errors(executed)}, the broker {want}")

@@ -465,7 +465,7 @@ def _body_type(frame: QueuedFrame) -> tuple[str, int, int]:
 
 def answerable(api_key: int, version: int) -> bool:
     """Whether the API's response has an error code at this version."""
-    from ....plugins.answers import carries
+    from ....plugins.responses import carries
 
     try:
         return carries(api_key, version)
