@@ -32,7 +32,7 @@ CLUSTER = ("brokers", "cluster_id", "controller_id")
 
 
 @cache
-def carries(api_key: int, api_version: int | None = None) -> bool:
+def has_error_code(api_key: int, api_version: int | None = None) -> bool:
     """Whether the response of an API (at this version, or at any) has an error code."""
     versions = facts.api(api_key).versions.every() if api_version is None else (api_version,)
     return any(has_errors(plan("response", api_key, version).root) for version in versions)
@@ -48,7 +48,7 @@ def response_fields(api_key: int) -> frozenset[str]:
     )
 
 
-def fitting(api_key: int, api_version: int, fields: Mapping[str, Any]) -> dict[str, Any]:
+def fields_at_version(api_key: int, api_version: int, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Those of the fields that the response has at this version."""
     known = {field.name for field in plan("response", api_key, api_version).root.fields}
     return {name: value for name, value in fields.items() if name in known}
@@ -62,10 +62,10 @@ def error_response(
     `cluster`: what is known of the cluster, as `cluster_of` gives it. A broker that refuses topics in a Metadata response lists
     the brokers all the same, and librdkafka (2.16) gives up every broker that is not listed: it would never ask again.
     """
-    fields = mirrored(request, error_code)
+    fields = mirror_request(request, error_code)
     if request.api_key == METADATA and cluster and not fields.get("error_code"):
-        fields |= fitting(METADATA, request.api_version, cluster)
-    return encoded(request, fields, correlation_id)
+        fields |= fields_at_version(METADATA, request.api_version, cluster)
+    return encode_frame(request, fields, correlation_id)
 
 
 def cluster_of(metadata: Message) -> dict[str, Any]:
@@ -83,10 +83,10 @@ def with_cluster(frame: bytes, api_version: int, cluster: Mapping[str, Any]) -> 
     fields = message.to_dict()
     if fields["brokers"] or fields.get("error_code") or not any(True for _ in message.errors()):
         return frame
-    return message.replace(fitting(METADATA, api_version, cluster)).encode()
+    return message.replace(fields_at_version(METADATA, api_version, cluster)).encode()
 
 
-def encoded(request: Message, fields: Mapping[str, Any], correlation_id: int) -> bytes:
+def encode_frame(request: Message, fields: Mapping[str, Any], correlation_id: int) -> bytes:
     """The response frame to a request, with these fields."""
     key, version = request.api_key, request.api_version
     if key == API_VERSIONS and fields.get("error_code") == UNSUPPORTED_VERSION:
@@ -112,7 +112,7 @@ def _others(version: int) -> tuple[int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Making:
+class _ErrorPlacement:
     """What answers are made of: the request's plan and the error with its place."""
 
     request: StructPlan
@@ -137,11 +137,11 @@ class _Making:
         return {field.name: 0} | ({self.place.field or field.name: self.code} if failed else {})
 
 
-def mirrored(request: Message, error_code: int = 0) -> dict[str, Any]:
+def mirror_request(request: Message, error_code: int = 0) -> dict[str, Any]:
     """The fields of a response that answers everything a request asked; with an error where that stands."""
     response = plan("response", request.api_key, request.api_version).root
     place = error_places.of(request.api_key, request.api_version, error_code)
-    making = _Making(request.plan.root, error_code, place)
+    placement = _ErrorPlacement(request.plan.root, error_code, place)
     given = request.to_dict()
     out = _defaults(response)
     asked = {field.name: field.type for field in request.plan.root.fields}
@@ -152,8 +152,8 @@ def mirrored(request: Message, error_code: int = 0) -> dict[str, Any]:
             continue
         if field.array and field.struct is not None and has_errors(field.struct):
             items: list[dict[str, Any]] = []
-            if not error_code or place.parts or making.here(field.name) or making.below(field.struct):
-                items = _items(making, field, field.struct, request.plan.root, given)
+            if not error_code or place.parts or placement.here(field.name) or placement.below(field.struct):
+                items = _items(placement, field, field.struct, request.plan.root, given)
             # A request that asks for everything (null) is answered with nothing.
             out[field.name] = items or (None if field.nullable else [])
             some = some or _failed(items)
@@ -176,7 +176,7 @@ def _failed(items: list[dict[str, Any]]) -> bool:
 
 
 def _items(
-    making: _Making, field: FieldPlan, wanted: StructPlan, request: StructPlan, given: Mapping[str, Any]
+    placement: _ErrorPlacement, field: FieldPlan, wanted: StructPlan, request: StructPlan, given: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
     """An entry of a response's array for everything that the request lists of its kind."""
     found: list[dict[str, Any]] = []
@@ -187,54 +187,54 @@ def _items(
         if listed.struct is None:
             named = _named(wanted, listed)
             if named is not None:
-                found += [_item(making, field, wanted, None, {}) | {named: value} for value in asked]
+                found += [_item(placement, field, wanted, None, {}) | {named: value} for value in asked]
             continue
         if _shares(wanted, listed.struct):
             place = _partition_name(wanted)
             apart = place is not None and _partition_name(listed.struct) is None
             for item in asked:
-                entry = _item(making, field, wanted, listed.struct, item)
+                entry = _item(placement, field, wanted, listed.struct, item)
                 # Old inter-broker requests list partitions within topics, their responses one flat list.
                 entries = (
                     [entry | {place: each} for each in _numbers(listed.struct, item)] if apart and place else [entry]
                 )
                 found += [each for each in entries if each not in found]  # to delete and to insert: answered once
         elif _only_errors(wanted):
-            found += [_item(making, field, wanted, None, {}) for _ in asked]
+            found += [_item(placement, field, wanted, None, {}) for _ in asked]
         elif any(
             inner.struct is not None and inner.array and _shares(wanted, inner.struct) for inner in listed.struct.fields
         ):
             for item in asked:
-                found += _items(making, field, wanted, listed.struct, item)
+                found += _items(placement, field, wanted, listed.struct, item)
     return found
 
 
 def _item(
-    making: _Making, array: FieldPlan, wanted: StructPlan, asked: StructPlan | None, given: Mapping[str, Any]
+    placement: _ErrorPlacement, array: FieldPlan, wanted: StructPlan, asked: StructPlan | None, given: Mapping[str, Any]
 ) -> dict[str, Any]:
     """An entry of a response's array for an entry of the request (None: a plain value of it)."""
     out = _defaults(wanted)
     types = {field.name: field.type for field in asked.fields if not field.array and field.struct is None} if asked else {}
     own = error_field(wanted) is not None
     # With an error of its own, an entry without one for each of its parts is complete.
-    here = own and (making.here(array.name) or not making.below(wanted))
+    here = own and (placement.here(array.name) or not placement.below(wanted))
     some = False
     for field in wanted.fields:
         if field.tag is not None:
             continue
         if field.array and field.struct is not None and has_errors(field.struct):
-            items = [] if here or asked is None else _items(making, field, field.struct, asked, given)
+            items = [] if here or asked is None else _items(placement, field, field.struct, asked, given)
             out[field.name] = items
             some = some or bool(items)
         elif asked is not None and _same_list(field, asked) is not None:
             out[field.name] = given[field.name]
         elif not field.array and field.struct is not None and has_errors(field.struct):
-            out[field.name] = _defaults(field.struct) | making.codes(field.struct)
+            out[field.name] = _defaults(field.struct) | placement.codes(field.struct)
         elif _identifies(field) and types.get(field.name) == field.type:
             out[field.name] = given[field.name]
         elif asked is not None and _identifies(field) and (other := _alike(field, asked)) is not None:
             out[field.name] = given[other]
-    return out | making.codes(wanted, here or not some)
+    return out | placement.codes(wanted, here or not some)
 
 
 def _identifies(field: FieldPlan) -> bool:
@@ -354,19 +354,19 @@ def with_errors(
     place = error_places.of(response.plan.api_key, response.plan.version, error_code)
     if error_code and place.whole and error_field(response.plan.root) is not None:
         return error_response(request, error_code, response.header["correlation_id"])
-    failing = _Failing(_Making(request.plan.root, error_code, place), selects, topics)
+    inserter = _ErrorInserter(_ErrorPlacement(request.plan.root, error_code, place), selects, topics)
     root = whole_part(response, topics)
-    values = failing.struct(root, "")
-    if values is response.values and error_code and not failing.seen and error_field(response.plan.root) is not None:
+    values = inserter.struct(root, "")
+    if values is response.values and error_code and not inserter.seen and error_field(response.plan.root) is not None:
         return error_response(request, error_code, response.header["correlation_id"])
     return None if values is response.values else response.with_values(values).encode()
 
 
 @dataclass(slots=True)
-class _Failing:
+class _ErrorInserter:
     """Puts an error into the values of a response, and leaves alone, by identity, what does not get it."""
 
-    making: _Making
+    placement: _ErrorPlacement
     selects: Selects
     topics: Topics | None
     seen: bool = False
@@ -375,16 +375,16 @@ class _Failing:
     def struct(self, part: MessagePart, array: str) -> tuple[Any, ...]:
         """The values of a struct; `array`: the array that it is an entry of."""
         _, struct, values = part.around[-1]
-        making = self.making
-        if not making.code:
+        placement = self.placement
+        if not placement.code:
             return self._cleared(part, array)
-        if array and making.here(array):
+        if array and placement.here(array):
             self.seen = True
             return self._failed(struct, values) if self.selects(part) else values
         new = list(values)
         some = False
         for at, field in enumerate(struct.fields):
-            if field.struct is None or values[at] is None or not (making.here(field.name) or making.below(field.struct)):
+            if field.struct is None or values[at] is None or not (placement.here(field.name) or placement.below(field.struct)):
                 continue
             if field.array:
                 some = some or bool(values[at])
@@ -394,15 +394,15 @@ class _Failing:
             else:
                 some = True
                 new[at] = self.struct(inside(part, field, values[at], self.topics), array)
-        if array and not some and error_field(struct) is not None and making.below(struct):
+        if array and not some and error_field(struct) is not None and placement.below(struct):
             self.seen = True
             return self._failed(struct, values) if self.selects(part) else values
         return tuple(new) if any(a is not b for a, b in zip(new, values, strict=True)) else values
 
     def _failed(self, struct: StructPlan, values: tuple[Any, ...]) -> tuple[Any, ...]:
         """An entry that failed: what it is about, the error, and nothing else."""
-        kept = _identity(struct, self.making.request)
-        blank = values_from(struct, _defaults(struct) | self.making.codes(struct))
+        kept = _identity(struct, self.placement.request)
+        blank = values_from(struct, _defaults(struct) | self.placement.codes(struct))
         names = [field.name for field in struct.fields]
         return tuple(
             value if at < len(names) and names[at] in kept else other
@@ -435,7 +435,7 @@ def _identity(struct: StructPlan, request: StructPlan) -> frozenset[str]:
     names = {(field.name, field.type) for each in asked for field in each.fields if not field.array}
     listed = {_named(struct, field) for each in asked for field in each.fields if field.array and not field.struct}
 
-    def tells(field: FieldPlan) -> bool:
+    def identifies(field: FieldPlan) -> bool:
         if field.array:
             return field.entity == "brokerId" or any(_same_list(field, each) is not None for each in asked)
         if field.map_key or field.name in listed or field.entity in ("topicName", "groupId", "transactionalId", "producerId"):
@@ -445,7 +445,7 @@ def _identity(struct: StructPlan, request: StructPlan) -> frozenset[str]:
         alike = (field.name, field.type) in names or any(_alike(field, each) for each in asked)
         return _identifies(field) and alike
 
-    found = {field.name for field in struct.fields if tells(field)}
+    found = {field.name for field in struct.fields if identifies(field)}
     if not any(field.name in found for field in struct.fields if not field.array):
         found |= {field.name for field in struct.fields if _identifies(field)}
     return frozenset(found)

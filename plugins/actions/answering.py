@@ -42,13 +42,13 @@ class Error(Action):
         code = fields["error"].error_code()
         forward = "broker" in fields and fields["broker"].word("broker", BROKER) == "executed"
         keys = wanted.apis()
-        if keys is not None and code and not any(responses.carries(key) for key in keys):
+        if keys is not None and code and not any(responses.has_error_code(key) for key in keys):
             names = ", ".join(sorted(facts.api_name(key) for key in keys))
             fields["error"].invalid(f"no response of {names or 'any API that matches'} has an error code at any version")
-        asked = {key: versions(wanted, key) for key in keys or () if responses.carries(key)}
-        if code and asked and not any(responses.carries(key, version) for key, some in asked.items() for version in some):
+        asked = {key: versions(wanted, key) for key in keys or () if responses.has_error_code(key)}
+        if code and asked and not any(responses.has_error_code(key, version) for key, some in asked.items() for version in some):
             key = min(asked)
-            least = min(version for version in facts.api(key).versions.every() if responses.carries(key, version))
+            least = min(version for version in facts.api(key).versions.every() if responses.has_error_code(key, version))
             fields["error"].invalid(
                 f"the response of {facts.api_name(key)} has no error code at the versions that match: it has one from "
                 f"version {least} on"
@@ -77,7 +77,7 @@ class Error(Action):
         if request is None:
             faults.notes.append(f"{name} not given: the request cannot be read")
             return
-        if not responses.carries(request.api_key, request.api_version):
+        if not responses.has_error_code(request.api_key, request.api_version):
             faults.notes.append(f"{name} not given: {exchange.api} v{exchange.api_version} has no error code")
             return
         if self.forward:
@@ -147,5 +147,5 @@ class Respond(Action):
         faults.notes.append("answered with the rule's response")
 
     def answer(self, request: Message, correlation_id: int) -> bytes:
-        fields = responses.mirrored(request) | responses.fitting(request.api_key, request.api_version, self.fields)
-        return responses.encoded(request, fields, correlation_id)
+        fields = responses.mirror_request(request) | responses.fields_at_version(request.api_key, request.api_version, self.fields)
+        return responses.encode_frame(request, fields, correlation_id)

@@ -116,10 +116,10 @@ class Context:
             raise HookUsageError("respond: the request cannot be read")
         key, version = request.api_key, request.api_version
         code = 0 if error is None else facts.error_code(error) if isinstance(error, str) else error
-        if code and not responses.carries(key, version):
+        if code and not responses.has_error_code(key, version):
             raise HookUsageError(f"respond: {facts.api_name(key)} v{version} has no error code")
-        body = responses.mirrored(request, code) | dict(fields or {})
-        frame = responses.encoded(request, body, exchange.correlation_id)
+        body = responses.mirror_request(request, code) | dict(fields or {})
+        frame = responses.encode_frame(request, body, exchange.correlation_id)
         self._decide("respond" if self.hook == "request" else "forward", frame)
 
     def drop(self) -> None:

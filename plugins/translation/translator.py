@@ -186,7 +186,7 @@ class Translator:
 
 def _nothing(message: Message) -> Answered:
     """The answer to a request that asks for nothing."""
-    fields, correlation = responses.mirrored(message), message.header["correlation_id"]
+    fields, correlation = responses.mirror_request(message), message.header["correlation_id"]
     frame = decoder.encode_response(message.api_key, message.api_version, fields, correlation_id=correlation)
     return Answered(frame, "it asks for nothing", refusal=False)
 
@@ -194,7 +194,7 @@ def _nothing(message: Message) -> Answered:
 def refused(request: Message, error: str, why: str) -> Answered:
     """A typed error as the answer, in words that this version knows."""
     key, version = request.api_key, request.api_version
-    if not responses.carries(key, version) or (key == PRODUCE and request["acks"] == 0):
+    if not responses.has_error_code(key, version) or (key == PRODUCE and request["acks"] == 0):
         return Answered(b"", why)
     code = facts.error_code(error)
     code = error_codes.changes(key, version).get(code, code)

@@ -240,7 +240,7 @@ def without_errors() -> list[tuple[int, int, int]]:
     """(api key, a version whose response has no error code, the first that has one), from the definitions alone."""
     found = []
     for key in facts.api_keys():
-        carrying = {version: responses.carries(key, version) for version in facts.api(key).versions.every()}
+        carrying = {version: responses.has_error_code(key, version) for version in facts.api(key).versions.every()}
         if any(carrying.values()) and not all(carrying.values()):
             bare = next(version for version, has in carrying.items() if not has)
             found.append((key, bare, min(version for version, has in carrying.items() if has)))

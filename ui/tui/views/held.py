@@ -465,10 +465,10 @@ def _body_type(frame: QueuedFrame) -> tuple[str, int, int]:
 
 def answerable(api_key: int, version: int) -> bool:
     """Whether the API's response has an error code at this version."""
-    from ....plugins.responses import carries
+    from ....plugins.responses import has_error_code
 
     try:
-        return carries(api_key, version)
+        return has_error_code(api_key, version)
     except KeyError:
         return False
 
