@@ -23,7 +23,7 @@ class ClusterView:
 
     topics: Topics = field(default_factory=Topics)
     cluster: Mapping[str, Any] = field(default_factory=dict)
-    """As `answers.cluster_of` gives it, of the newest Metadata response."""
+    """As `responses.cluster_of` gives it, of the newest Metadata response."""
 
     @property
     def brokers(self) -> dict[int, tuple[str, int]]:

@@ -174,7 +174,7 @@ class FrameEditor:
         return changed if edits else None
 
     def with_cluster(self, data: bytes, api_version: int) -> bytes:
-        """A Metadata response that was made here, with the brokers that clients have to go on with (`answers.with_cluster`)."""
+        """A Metadata response that was made here, with the brokers that clients have to go on with (`responses.with_cluster`)."""
         try:
             return framed(with_cluster(data[4:], api_version, self.rules.cluster_view.cluster))
         except (decoder.DecodeError, decoder.EncodeError):
