@@ -11,9 +11,7 @@ Schema = dict[str, Any]
 
 def _object(required: Schema, optional: Schema | None = None, more: bool = False) -> Schema:
     return {
-        "type": "object",
-        "properties": required | (optional or {}),
-        "required": list(required),
+        "type": "object", "properties": required | (optional or {}), "required": list(required),
         "additionalProperties": more,
     }
 
@@ -39,50 +37,20 @@ OBJECT: Schema = {"type": "object"}
 ADDRESS: Schema = {"type": "array", "prefixItems": [TEXT, WHOLE], "minItems": 2, "maxItems": 2}
 
 _EXCHANGE = {
-    "id": WHOLE,
-    "time_ns": _or_null("integer"),
-    "conn": WHOLE,
-    "client": TEXT,
-    "broker": TEXT,
-    "api": TEXT,
-    "api_key": WHOLE,
-    "api_version": WHOLE,
-    "correlation_id": WHOLE,
-    "client_id": _or_null("string"),
-    "request_size": _or_null("integer"),
-    "response_size": _or_null("integer"),
-    "latency_ns": _or_null("integer"),
-    "state": {"enum": ["paired", "no_response", "orphan", "pending"]},
-    "error": _or_null("string"),
-    "undecoded": _or_null("string"),
-    "request": _or_null("object"),
-    "response": _or_null("object"),
+    "id": WHOLE, "time_ns": _or_null("integer"), "conn": WHOLE, "client": TEXT, "broker": TEXT, "api": TEXT,
+    "api_key": WHOLE, "api_version": WHOLE, "correlation_id": WHOLE, "client_id": _or_null("string"),
+    "request_size": _or_null("integer"), "response_size": _or_null("integer"), "latency_ns": _or_null("integer"),
+    "state": {"enum": ["paired", "no_response", "orphan", "pending"]}, "error": _or_null("string"),
+    "undecoded": _or_null("string"), "request": _or_null("object"), "response": _or_null("object"),
 }
 _MORE_OF_EXCHANGE: Schema = {
-    "notes": _list(TEXT),
-    "changed": YES,
-    "left_out": YES,
-    "surplus_bytes": OBJECT,
-    "embedded": OBJECT,
-    "guess": OBJECT,
+    "notes": _list(TEXT), "changed": YES, "left_out": YES, "surplus_bytes": OBJECT, "embedded": OBJECT, "guess": OBJECT,
 }
 _HELD = {
-    "id": WHOLE,
-    "intercept": WHOLE,
-    "connection": WHOLE,
-    "client": TEXT,
-    "broker": TEXT,
-    "side": {"enum": ["request", "response"]},
-    "api": TEXT,
-    "api_key": WHOLE,
-    "api_version": WHOLE,
-    "correlation_id": WHOLE,
-    "client_id": _or_null("string"),
-    "time_ns": WHOLE,
-    "timeout": NUMBER,
-    "remaining": NUMBER,
-    "size": WHOLE,
-    "undecoded": _or_null("string"),
+    "id": WHOLE, "intercept": WHOLE, "connection": WHOLE, "client": TEXT, "broker": TEXT,
+    "side": {"enum": ["request", "response"]}, "api": TEXT, "api_key": WHOLE, "api_version": WHOLE,
+    "correlation_id": WHOLE, "client_id": _or_null("string"), "time_ns": WHOLE, "timeout": NUMBER, "remaining": NUMBER,
+    "size": WHOLE, "undecoded": _or_null("string"),
 }
 _MANY_RULES: Schema = _list("Rule") | {"maxItems": MOST_RULES}
 _COUNTS = ("connections", "opened", "exchanges", "errors", "undecoded", "request_bytes", "response_bytes")
@@ -94,19 +62,11 @@ SCHEMAS: dict[str, Schema] = {
     "Process": _object({"alive": YES}, {"pid": WHOLE, "code": WHOLE}),
     "Status": _object(
         {
-            "version": TEXT,
-            "started_ns": WHOLE,
-            "uptime": NUMBER,
-            "upstream": ADDRESS,
-            "listen": ADDRESS,
-            "control": TEXT,
-            "processes": {"type": "object", "additionalProperties": ref("Process")},
-            "counts": _object(dict.fromkeys(_COUNTS, WHOLE)),
-            "lost": _object(dict.fromkeys(_LOST, WHOLE)),
+            "version": TEXT, "started_ns": WHOLE, "uptime": NUMBER, "upstream": ADDRESS, "listen": ADDRESS,
+            "control": TEXT, "processes": {"type": "object", "additionalProperties": ref("Process")},
+            "counts": _object(dict.fromkeys(_COUNTS, WHOLE)), "lost": _object(dict.fromkeys(_LOST, WHOLE)),
             "exchanges": _object(dict.fromkeys(("kept", "bytes", "oldest", "newest"), WHOLE)),
-            "recording": {"anyOf": [ref("Recording"), {"type": "null"}]},
-            "rules": WHOLE,
-            "held": WHOLE,
+            "recording": {"anyOf": [ref("Recording"), {"type": "null"}]}, "rules": WHOLE, "held": WHOLE,
             "insecure": _list(TEXT),
         }
     ),
@@ -117,26 +77,16 @@ SCHEMAS: dict[str, Schema] = {
     "Plugins": _object({"plugins": _list("Plugin")}),
     "Plugin": _object(
         {
-            "name": TEXT,
-            "source": TEXT | {"description": "As it was given with --plugin."},
-            "hooks": _list(TEXT),
+            "name": TEXT, "source": TEXT | {"description": "As it was given with --plugin."}, "hooks": _list(TEXT),
             "state": {"enum": ["running", "starting", "disabled", "gone"]},
             "calls": WHOLE | {"description": "How often its hooks were called for a message or an event."},
-            "faults": WHOLE,
-            "last_fault": _or_null("string"),
+            "faults": WHOLE, "last_fault": _or_null("string"),
         }
     ),
     "Connection": _object(
         {
-            "connection": WHOLE,
-            "client": TEXT,
-            "broker": TEXT,
-            "opened_ns": WHOLE,
-            "last_ns": WHOLE,
-            "request_bytes": WHOLE,
-            "response_bytes": WHOLE,
-            "exchanges": WHOLE,
-            "client_id": _or_null("string"),
+            "connection": WHOLE, "client": TEXT, "broker": TEXT, "opened_ns": WHOLE, "last_ns": WHOLE,
+            "request_bytes": WHOLE, "response_bytes": WHOLE, "exchanges": WHOLE, "client_id": _or_null("string"),
             "software": _or_null("string"),
         }
     ),
@@ -161,11 +111,7 @@ SCHEMAS: dict[str, Schema] = {
     ),
     "Event": _object({"id": WHOLE, "time_ns": WHOLE, "event": TEXT, "text": TEXT, "warning": YES}, more=True),
     "Events": _object({"events": _list("Event"), "next": WHOLE, "lost": WHOLE}),
-    "Rule": _object(
-        {"match": TEXT, "do": OBJECT},
-        {"name": TEXT, "when": OBJECT},
-        more=True,
-    ),
+    "Rule": _object({"match": TEXT, "do": OBJECT}, {"name": TEXT, "when": OBJECT}, more=True),
     "Rules": {"anyOf": [ref("Rule"), _MANY_RULES, _object({"rules": _MANY_RULES})]},
     "RuleStanding": _object(
         {"name": TEXT, "enabled": YES, "matched": WHOLE, "hits": WHOLE, "origin": {"enum": ["file", "api"]}, "source": ref("Rule")}
@@ -180,16 +126,8 @@ SCHEMAS: dict[str, Schema] = {
     ),
     "RuleHitLine": _object(
         {
-            "hit": WHOLE,
-            "time_ns": WHOLE,
-            "connection": WHOLE,
-            "client": TEXT,
-            "client_id": _or_null("string"),
-            "broker": TEXT,
-            "api_key": WHOLE,
-            "api": TEXT,
-            "api_version": WHOLE,
-            "correlation_id": WHOLE,
+            "hit": WHOLE, "time_ns": WHOLE, "connection": WHOLE, "client": TEXT, "client_id": _or_null("string"),
+            "broker": TEXT, "api_key": WHOLE, "api": TEXT, "api_version": WHOLE, "correlation_id": WHOLE,
             "done": {"type": "array", "items": TEXT},
             "note": TEXT | {"description": "As it stands in the exchange's `notes` and in recordings."},
             "exchange": _or_null("integer") | {"description": "Of GET /v1/exchanges/{id}; null: not finished, or gone."},
@@ -199,12 +137,8 @@ SCHEMAS: dict[str, Schema] = {
     "Waited": _object({"name": TEXT, "hits": WHOLE, "reached": YES}),
     "Recording": _object(
         {
-            "recording": YES,
-            "directory": _or_null("string"),
-            "segment": _or_null("string"),
-            "paused": YES,
-            "trouble": _or_null("string"),
-            "counts": {"type": "object", "additionalProperties": WHOLE},
+            "recording": YES, "directory": _or_null("string"), "segment": _or_null("string"), "paused": YES,
+            "trouble": _or_null("string"), "counts": {"type": "object", "additionalProperties": WHOLE},
         },
         {"flight": {"anyOf": [ref("Flight"), {"type": "null"}]}},
     ),
@@ -219,13 +153,8 @@ SCHEMAS: dict[str, Schema] = {
     ),
     "Flight": _object(
         {
-            "directory": TEXT,
-            "seconds": _or_null("number"),
-            "bytes": _or_null("integer"),
-            "after": NUMBER,
-            "written": WHOLE,
-            "counted": WHOLE,
-            "writing": _or_null("string"),
+            "directory": TEXT, "seconds": _or_null("number"), "bytes": _or_null("integer"), "after": NUMBER,
+            "written": WHOLE, "counted": WHOLE, "writing": _or_null("string"),
         }
     ),
     "FlightAsked": _object(
@@ -281,8 +210,7 @@ SCHEMAS: dict[str, Schema] = {
     "Drop": _object(
         {},
         {
-            "error": TEXT | {"description": "A Kafka error code's name."},
-            "close": {"enum": ["fin", "rst"]},
+            "error": TEXT | {"description": "A Kafka error code's name."}, "close": {"enum": ["fin", "rst"]},
             "silent": {"const": True, "description": "It goes nowhere, and nothing comes instead."},
         },
     ),

@@ -51,10 +51,8 @@ async def status(api: Api, request: web.Request) -> web.Response:
             "processes": api.processes,
             "counts": {name: observed.get(name, 0) for name in _COUNTED},
             "lost": {
-                "observer_bytes": observed.get("lost_bytes", 0),
-                "observer_chunks": observed.get("lost_chunks", 0),
-                "inspector_bytes": kept["lost_bytes"] if kept else 0,
-                "events": api.history.missed,
+                "observer_bytes": observed.get("lost_bytes", 0), "observer_chunks": observed.get("lost_chunks", 0),
+                "inspector_bytes": kept["lost_bytes"] if kept else 0, "events": api.history.missed,
             },
             "exchanges": {name: kept[name] if kept else 0 for name in ("kept", "bytes", "oldest", "newest")},
             "recording": recording,
