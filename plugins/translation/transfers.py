@@ -10,7 +10,7 @@ from struct import unpack_from
 
 from ...decoder import records
 from .fields import Fields
-from .message_format import Tally, stored
+from .message_format import ConversionCounts, stored
 from .message_format import down as older
 from .message_format import up as newer
 from .steps import ConversionContext, Unbridgeable, down, droppable, each_partition, impossible, means, up
@@ -46,18 +46,18 @@ def _without_times(fields: Fields, asked: ConversionContext) -> None:
 
 
 def _older_records(fields: Fields, asked: ConversionContext, magic: int) -> None:
-    tally = Tally()
+    counts = ConversionCounts()
     for partition in each_partition(fields, "topic_data", "partition_data"):
         if partition["records"]:
-            partition["records"] = older(partition["records"], magic=magic, tally=tally)
-    _note_losses(asked, tally)
+            partition["records"] = older(partition["records"], magic=magic, counts=counts)
+    _note_losses(asked, counts)
 
 
-def _note_losses(asked: ConversionContext, tally: Tally) -> None:
-    if tally.headers_lost:
-        asked.note(f"{tally.headers_lost} record headers left out: the older message format has none")
-    if tally.times_lost:
-        asked.note(f"{tally.times_lost} records without their times: message format 0 has none")
+def _note_losses(asked: ConversionContext, counts: ConversionCounts) -> None:
+    if counts.headers_lost:
+        asked.note(f"{counts.headers_lost} record headers left out: the older message format has none")
+    if counts.times_lost:
+        asked.note(f"{counts.times_lost} records without their times: message format 0 has none")
 
 
 impossible("Produce", 13, _IDS)
@@ -94,7 +94,7 @@ def _messages_of(fields: Fields, asked: ConversionContext, magic: int) -> None:
         for topic in asked.request["topics"]
         for partition in topic["partitions"]
     }
-    tally = Tally()
+    counts = ConversionCounts()
     for topic in fields["responses"]:
         for partition in topic["partitions"]:
             data = partition["records"]
@@ -103,7 +103,7 @@ def _messages_of(fields: Fields, asked: ConversionContext, magic: int) -> None:
                 continue
             place = topic["topic"], partition["partition_index"]
             offset = offsets.get(place, 0)
-            partition["records"] = older(data, magic=magic, first_offset=offset, tally=tally)
+            partition["records"] = older(data, magic=magic, first_offset=offset, counts=counts)
             if last_offset(partition["records"]) >= offset:
                 asked.further.pop(place, None)
             elif (end := _end_of(data)) is not None and end > offset:
@@ -111,8 +111,8 @@ def _messages_of(fields: Fields, asked: ConversionContext, magic: int) -> None:
                 partition["records"] = b""
                 asked.further[place] = offset, end
                 asked.note(f"nothing for this client in {place[0]}-{place[1]} before offset {end}")
-    if tally.headers_lost:
-        _note_losses(asked, tally)
+    if counts.headers_lost:
+        _note_losses(asked, counts)
 
 
 @up("response", "Fetch", 4)

@@ -8,9 +8,8 @@ codecs, no transaction markers, no headers.
 
 from __future__ import annotations
 
+from .conversion import ConversionCounts, ConversionError
 from .down import down
-from .errors import ConversionError
-from .tally import Tally
 from .up import stored, up
 
-__all__ = ["ConversionError", "Tally", "down", "stored", "up"]
+__all__ = ["ConversionCounts", "ConversionError", "down", "stored", "up"]

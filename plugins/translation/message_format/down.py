@@ -9,9 +9,7 @@ from collections.abc import Iterator
 
 from ....decoder.records import Batch, Message, Partial, Record, RecordsError, batches, encode_messages
 from ....decoder.records.codecs import DEFAULT_LIMIT, GZIP, QUICK, ZSTD
-from .errors import converted
-from .reading import records_of
-from .tally import Tally
+from .conversion import ConversionCounts, converted, records_of
 
 
 def down(
@@ -22,7 +20,7 @@ def down(
     max_bytes: int | None = None,
     limit: int = DEFAULT_LIMIT,
     instead_of_zstd: int = GZIP,
-    tally: Tally | None = None,
+    counts: ConversionCounts | None = None,
 ) -> bytes:
     """The records of a Fetch response (any magics, perhaps cut at the end) as a message set of `magic` 0 or 1.
 
@@ -44,13 +42,13 @@ def down(
             if isinstance(entry, Partial):
                 break
             if isinstance(entry, Batch) and magic < 2 and entry.control:
-                if tally is not None:
-                    tally.control_dropped += max(0, entry.record_count)
+                if counts is not None:
+                    counts.control_dropped += max(0, entry.record_count)
                 continue
             if entry.magic <= magic:
                 piece = data[entry.start : entry.end]
             else:
-                piece = _convert(entry, magic, first_offset, limit, instead_of_zstd, tally)
+                piece = _convert(entry, magic, first_offset, limit, instead_of_zstd, counts)
             if max_bytes is not None and len(out) + len(piece) > max_bytes:
                 out += _that_fits(piece, max_bytes - len(out), at_least_one=not out)
                 break
@@ -62,15 +60,15 @@ def down(
 
 
 def _convert(
-    entry: Batch | Message, magic: int, first_offset: int | None, limit: int, instead_of_zstd: int, tally: Tally | None
+    entry: Batch | Message, magic: int, first_offset: int | None, limit: int, instead_of_zstd: int, counts: ConversionCounts | None
 ) -> bytes:
     """The message set of `magic` with the records of one batch, or of one message of magic 1."""
     codec = instead_of_zstd if entry.codec == ZSTD else entry.codec
     records = records_of(entry, limit)
     if not entry.codec and first_offset is not None:
         records = (record for record in records if record.offset >= first_offset)
-    if tally is not None:
-        records = _counted(records, tally, timeless=magic == 0)
+    if counts is not None:
+        records = _counted(records, counts, timeless=magic == 0)
     log_append = entry.timestamp_type == "log_append"
     made = encode_messages(
         records,
@@ -80,16 +78,16 @@ def _convert(
         timestamp=(entry.max_timestamp if isinstance(entry, Batch) else entry.timestamp) if log_append else None,
         level=QUICK.get(codec),
     )
-    if tally is not None and made:
-        tally.zstd_replaced += entry.codec == ZSTD
+    if counts is not None and made:
+        counts.zstd_replaced += entry.codec == ZSTD
     return made
 
 
-def _counted(records: Iterator[Record], tally: Tally, *, timeless: bool) -> Iterator[Record]:
+def _counted(records: Iterator[Record], counts: ConversionCounts, *, timeless: bool) -> Iterator[Record]:
     for record in records:
-        tally.records += 1
-        tally.headers_lost += len(record.headers)
-        tally.times_lost += timeless
+        counts.records += 1
+        counts.headers_lost += len(record.headers)
+        counts.times_lost += timeless
         yield record
 
 

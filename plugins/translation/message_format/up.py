@@ -12,9 +12,7 @@ from typing import Literal, NoReturn
 from ....decoder.records import Batch, Message, Partial, Record, RecordsError, batches, encode_batch, encode_messages
 from ....decoder.records.codecs import DEFAULT_LIMIT, NONE, QUICK
 from ....decoder.records.message import plain_records
-from .errors import ConversionError, converted
-from .reading import read_wrapper, records_of, wrong_crc
-from .tally import Tally
+from .conversion import ConversionCounts, ConversionError, converted, read_wrapper, records_of, wrong_crc
 
 
 def up(
@@ -24,7 +22,7 @@ def up(
     now_ms: int,
     topic_timestamps: Literal["create", "log_append"] = "create",
     limit: int = DEFAULT_LIMIT,
-    tally: Tally | None = None,
+    counts: ConversionCounts | None = None,
 ) -> bytes:
     """The message set of a Produce request (plain messages, wrappers, or both) as one batch of magic 2.
 
@@ -56,8 +54,8 @@ def up(
             written = encode_messages(records, magic=magic, codec=codec, level=QUICK.get(codec))
     except RecordsError as error:
         raise converted(error) from None
-    if tally is not None:
-        tally.records += len(records)
+    if counts is not None:
+        counts.records += len(records)
     return written
 
 

@@ -4,7 +4,7 @@ import pytest
 from aiokafka.record.memory_records import _MemoryRecordsPy as AioRecords
 from barnabas.decoder import records as R
 from barnabas.decoder.records import Record
-from barnabas.plugins.translation.message_format import ConversionError, Tally, down, up
+from barnabas.plugins.translation.message_format import ConversionCounts, ConversionError, down, up
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.record.memory_records import MemoryRecords as KafkaRecords
@@ -27,13 +27,13 @@ def expected(rows, magic):
 @pytest.mark.parametrize("codec", range(5))
 @pytest.mark.parametrize("magic", [0, 1])
 def test_every_codec(magic, codec):
-    tally = Tally()
-    data = down(R.encode_batch(ROWS, codec=codec), magic=magic, tally=tally)
+    counts = ConversionCounts()
+    data = down(R.encode_batch(ROWS, codec=codec), magic=magic, counts=counts)
     entries = list(R.batches(data))
     assert {(e.magic, e.codec, e.crc_ok) for e in entries} == {(magic, 1 if codec == 4 else codec, True)}
     assert len(entries) == (1 if codec else len(ROWS))
     assert rows_of(data) == expected(ROWS, magic)
-    assert tally == Tally(records=40, times_lost=0 if magic else 40, zstd_replaced=int(codec == 4))
+    assert counts == ConversionCounts(records=40, times_lost=0 if magic else 40, zstd_replaced=int(codec == 4))
 
 
 @pytest.mark.parametrize("area", [AioRecords, KafkaRecords], ids=["aiokafka", "kafka-python"])
@@ -79,9 +79,9 @@ def test_transactions_and_headers():
         + R.encode_batch([marker], transactional=True, control=True, producer_id=7, producer_epoch=0)
         + R.encode_batch(ROWS[4:6])
     )
-    tally = Tally()
-    assert rows_of(down(data, magic=1, tally=tally)) == expected(ROWS[:2] + ROWS[4:6], 1)
-    assert tally == Tally(records=4, headers_lost=4, control_dropped=1) and tally.lost
+    counts = ConversionCounts()
+    assert rows_of(down(data, magic=1, counts=counts)) == expected(ROWS[:2] + ROWS[4:6], 1)
+    assert counts == ConversionCounts(records=4, headers_lost=4, control_dropped=1) and counts.lost
     assert down(R.encode_batch([marker], control=True), magic=0) == b""
 
 
@@ -192,10 +192,10 @@ rows_of_any_kind = st.lists(
 )
 def test_any_records_there_and_back(batches, magic):
     rows = [row for part, _ in batches for row in part]
-    tally = Tally()
-    data = down(b"".join(R.encode_batch(part, codec=codec) for part, codec in batches), magic=magic, tally=tally)
+    counts = ConversionCounts()
+    data = down(b"".join(R.encode_batch(part, codec=codec) for part, codec in batches), magic=magic, counts=counts)
     assert rows_of(data) == expected(rows, magic)
-    assert tally.headers_lost == sum(len(row.headers) for row in rows)
+    assert counts.headers_lost == sum(len(row.headers) for row in rows)
     (batch,) = R.batches(up(data, now_ms=0))
     back = [(i, row.timestamp if magic else -1, row.key, row.value) for i, row in enumerate(rows)]
     assert [tuple(r[:4]) for r in batch.records()] == back

@@ -8,7 +8,7 @@ from aiokafka.record.memory_records import _MemoryRecordsPy as AioRecords
 from barnabas.decoder import records as R
 from barnabas.decoder.records import Record
 from barnabas.decoder.schema import facts
-from barnabas.plugins.translation.message_format import ConversionError, Tally, up
+from barnabas.plugins.translation.message_format import ConversionCounts, ConversionError, up
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.record.memory_records import MemoryRecords as KafkaRecords
@@ -39,14 +39,14 @@ def rows_of(data):
 @pytest.mark.parametrize("codec", range(4))
 @pytest.mark.parametrize("magic", [0, 1])
 def test_every_codec(magic, codec):
-    tally = Tally()
-    data = up(R.encode_messages(ROWS, magic=magic, codec=codec), now_ms=NOW, tally=tally)
+    counts = ConversionCounts()
+    data = up(R.encode_messages(ROWS, magic=magic, codec=codec), now_ms=NOW, counts=counts)
     batch = one_batch(data)
     assert rows_of(data) == expected(ROWS, magic)
     assert (batch.codec, batch.record_count, batch.base_offset, batch.last_offset_delta) == (codec, 60, 0, 59)
     assert (batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.attributes & ~7) == (-1, -1, -1, 0)
     assert batch.max_timestamp == (ROWS[-1].timestamp if magic else -1)
-    assert (tally.records, tally.lost) == (60, False)
+    assert (counts.records, counts.lost) == (60, False)
 
 
 @pytest.mark.parametrize("codec", range(4))

@@ -1,13 +1,54 @@
-"""The records of message sets and batches, checked as a broker checks what producers send: every CRC, also inside of wrappers."""
+"""What both directions share: reading stored records as a broker checks what producers send (every CRC, also inside wrappers),
+the errors of a conversion, and what it could not take along."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import NoReturn
 
-from ....decoder.records import Batch, Message, Record, RecordsError, decompress
+from ....decoder.records import Batch, LimitExceeded, Message, Record, RecordsError, decompress
 from ....decoder.records.message import plain_records
-from .errors import ConversionError
+
+
+class ConversionError(RecordsError):
+    """Records that cannot be converted: what is wrong, at which byte of the records given (`offset`, see
+    `RecordsError`), and `error`, the name of the error that Kafka answers with in such a case."""
+
+    def __init__(
+        self, text: str, offset: int | None = None, *, decompressed: bool = False, error: str = "CORRUPT_MESSAGE"
+    ) -> None:
+        super().__init__(text, offset, decompressed=decompressed)
+        self.error = error
+
+
+def converted(error: RecordsError) -> ConversionError:
+    """`error`, which reading or writing has raised, as a ConversionError."""
+    if isinstance(error, ConversionError):
+        return error
+    name = "MESSAGE_TOO_LARGE" if isinstance(error, LimitExceeded) else "CORRUPT_MESSAGE"
+    return ConversionError(error.text, error.offset, decompressed=error.decompressed, error=name)
+
+
+@dataclass(slots=True)
+class ConversionCounts:
+    """Sums over all conversions it was given to. Everything but `records` is a loss, or a change that shows."""
+
+    records: int = 0
+    """Records that were converted (those that could stay as they were do not count)."""
+    headers_lost: int = 0
+    """Record headers: magic 0 and 1 have none."""
+    times_lost: int = 0
+    """Records whose time magic 0 cannot hold."""
+    control_dropped: int = 0
+    """Control records (transaction markers): older formats have none, and their consumers must not see any."""
+    zstd_replaced: int = 0
+    """Batches in zstd, which older formats do not have, that went on in another codec."""
+
+    @property
+    def lost(self) -> bool:
+        """Whether anything was lost that an application could miss."""
+        return bool(self.headers_lost or self.times_lost)
 
 
 def wrong_crc(where: str, offset: int, *, decompressed: bool = False) -> ConversionError:
