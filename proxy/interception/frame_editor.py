@@ -32,7 +32,7 @@ ENDPOINT_APIS = frozenset(facts.api_key(name) for name in ("Produce", "Fetch", "
 ADDRESS_REQUESTS = frozenset(facts.api_key(name) for name in ("UpdateMetadata", "LeaderAndIsr"))
 """Requests that name brokers to brokers, from a controller (before KRaft)."""
 ENDPOINT_LIMIT = 16 * 1024
-"""Larger responses of bulk APIs are not held for the sake of that field, but followed to their end (`tail`)."""
+"""Larger responses of bulk APIs are not held for the sake of that field, but followed to their end (`endpoint_scanner`)."""
 PRODUCE = facts.api_key("Produce")
 METADATA = facts.api_key("Metadata")
 API_VERSIONS = facts.api_key("ApiVersions")

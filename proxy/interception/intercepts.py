@@ -270,12 +270,12 @@ class Intercepts:
             note = held.note
             if frame and frame != held.frame:
                 note = f"{note}, {EDITED_BY_HAND}" if note else EDITED_BY_HAND
-            connection.answers.respond(held.original, frame or held.frame, note, now)
-            connection.answers.deliver(now)
+            connection.response_orderer.respond(held.original, frame or held.frame, note, now)
+            connection.response_orderer.deliver(now)
         elif answer:
-            connection.answers.answer(held.original, answer, f"{ANSWERED_BY_HAND}, not forwarded", now)
+            connection.response_orderer.answer(held.original, answer, f"{ANSWERED_BY_HAND}, not forwarded", now)
         else:
-            connection.requests.judge(frame or held.frame, held.original, now)
+            connection.request_interceptor.judge(frame or held.frame, held.original, now)
         self._half_goes_on(held.half, now)
 
     def _half_goes_on(self, half: HalfConnectionInterface, now: int) -> None:
@@ -297,7 +297,7 @@ class Intercepts:
         note = DROPPED_BY_HAND
         if held.direction:
             connection.broker_leg(1, held.original, f"{held.note}, {note}" if held.note else note, now)
-            connection.answers.deliver(now)
+            connection.response_orderer.deliver(now)
         else:
             connection.note(held.notice.correlation_id & 0xFFFFFFFF, f"{note}, not forwarded", now)
             connection.publish_request(held.original, now)

@@ -183,7 +183,7 @@ class RequestInterceptor:
             # Its response could not be read here, so the versions that the client uses afterwards would be unknown.
             entry.answer = refusal(_signed(correlation))
             connection.note(correlation, f"ApiVersions v{version} is not known here: answered as a broker would", now)
-            connection.answers.stand_in(entry, frame, now)
+            connection.response_orderer.stand_in(entry, frame, now)
             connection.relay.emit_once(Capped(API_VERSIONS, version, facts.api(API_VERSIONS).versions.high or 0))
             return
         plugins = connection.relay.plugins
@@ -222,7 +222,7 @@ class RequestInterceptor:
                 if whole and (asked := exchange.request_message) is not None:
                     other, ended = fetch_sessions.replacement(asked, exchange.correlation_id)
                     if ended is not None:
-                        connection.answers.answer(original, framed(ended), fetch_sessions.ENDED, now)
+                        connection.response_orderer.answer(original, framed(ended), fetch_sessions.ENDED, now)
                         return
                     if other is not None:
                         frame = framed(other)
@@ -284,7 +284,7 @@ class RequestInterceptor:
                 return
             if faults.answer is not None:
                 entry.answer = framed(faults.answer)
-                connection.answers.stand_in(entry, original, now)
+                connection.response_orderer.stand_in(entry, original, now)
                 return
             if faults.request is not None:
                 sent = framed(faults.request)

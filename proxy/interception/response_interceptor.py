@@ -49,13 +49,13 @@ class ResponseInterceptor:
     def __init__(self, connection: ConnectionInterface) -> None:
         self._connection = connection
         self.followed: int | InFlight = 0
-        """The request of the response that passes and is followed to its end (`HalfConnection.tail`)."""
+        """The request of the response that passes and is followed to its end (`HalfConnection.endpoint_scanner`)."""
 
     def held(self, frame: bytes, now: int) -> None:
         """A held response is complete."""
         connection = self._connection
         if not connection.in_flight or entry_id(connection.in_flight[0]) != CORRELATION(frame, 4)[0]:
-            connection.answers.give(None, frame, "", now)  # so many requests came meanwhile that its own was forgotten
+            connection.response_orderer.give(None, frame, "", now)  # so many requests came meanwhile that its own was forgotten
             return
         kept = connection.in_flight.kept()
         entry = connection.correlation.take()
@@ -78,7 +78,7 @@ class ResponseInterceptor:
         unknown = connection.relay.editor.unknown_names(frame, key, version) if names_brokers(key, version) else ()
 
         def go_on(later: int) -> None:
-            connection.answers.hooked = hooked if isinstance(hooked, HookedRequest) else None
+            connection.response_orderer.hooked = hooked if isinstance(hooked, HookedRequest) else None
             self._known(entry, original, frame, faults, exchange, later)
 
         if unknown:
@@ -137,7 +137,7 @@ class ResponseInterceptor:
         elif not isinstance(entry, InFlight) or not connection.relay.intercepts.hold_response(
             connection, entry, original, changed, note, now
         ):
-            connection.answers.respond(original, changed, note, now)
+            connection.response_orderer.respond(original, changed, note, now)
         if unread:
             connection.correlation.leave_unanswered(entry)  # perhaps not the response that was meant: the next with its id is tried, too
 
@@ -154,12 +154,12 @@ class ResponseInterceptor:
             connection.relay.emit(Undecoded(connection.number, exchange.api_key, exchange.api_version, why))
             return framed(frame)
 
-    def held_tail(self, rest: bytes, tail: NodeEndpointScanner) -> bytes:
+    def held_end(self, rest: bytes, endpoint_scanner: NodeEndpointScanner) -> bytes:
         """The end of a response that was too large to be held: any node endpoints in it become unusable."""
         connection = self._connection
         key, version = key_and_version(self.followed)
         try:
-            changed = neutralize_endpoints(rest, tail.tagged)
+            changed = neutralize_endpoints(rest, endpoint_scanner.tagged)
         except ValueError as error:
             connection.relay.emit(Undecoded(connection.number, key, version, f"its end cannot be read: {error}"))
             return rest
@@ -180,7 +180,7 @@ class ResponseInterceptor:
         connection = self._connection
         self.followed = connection.correlation.take()
         key, version = key_and_version(self.followed)
-        half.tail = NodeEndpointScanner(key, version) if key in ENDPOINT_APIS else None
+        half.endpoint_scanner = NodeEndpointScanner(key, version) if key in ENDPOINT_APIS else None
 
     def holds(self, data: bytes, at: int, size: int) -> bool:
         """Whether the response whose head stands at `at` is held."""
@@ -222,13 +222,13 @@ class ResponseInterceptor:
             exchange.marks.sizes = kept[2], size
             if exchange.response_message is None or rules.concerns(exchange, late=True):
                 return False
-        tail: NodeEndpointScanner | None = None
+        endpoint_scanner: NodeEndpointScanner | None = None
         if key << 16 | version in connection.relay.watch:
             if key not in ENDPOINT_APIS:
                 return False
-            tail = NodeEndpointScanner(key, version)
-            if tail.feed(memoryview(held)[4:]) >= 0:
+            endpoint_scanner = NodeEndpointScanner(key, version)
+            if endpoint_scanner.feed(memoryview(held)[4:]) >= 0:
                 return False
         self.followed = connection.correlation.take()
-        half.tail = tail
+        half.endpoint_scanner = endpoint_scanner
         return True

@@ -4,7 +4,7 @@
    scan_requests and scan_responses are for chunks that are not sent yet: they stop in front of the first frame that has to be held.
    note_frames is for chunks that have passed: it remembers requests whose responses may have to be held.
    Nothing here owns memory; tables are borrowed from Python objects that the caller keeps. The functions that call Python methods
-   (`follow`, `held_tail`, `head_complete`, `not_frames`, `passing`) may leave the exceptions of these set. */
+   (`follow`, `held_end`, `head_complete`, `not_frames`, `passing`) may leave the exceptions of these set. */
 #include "mover.h"
 #include "decoder/native/cursor.h"
 #include "constants.h"
@@ -409,8 +409,8 @@ int scan_requests(Mover *mover, HalfConnection *half, Connection *connection, Pa
 static int follow(Mover *mover, HalfConnection *half, const Connection *connection, Part *part, int64_t start) {
     int64_t here = half->left < part->count - start ? half->left : part->count - start;
     uint8_t *data = mover->pen->data + part->offset + start;
-    NodeEndpointScanner *tail = (NodeEndpointScanner *)half->tail;
-    int64_t place = scan_node_endpoints(tail, data, here);
+    NodeEndpointScanner *endpoint_scanner = (NodeEndpointScanner *)half->endpoint_scanner;
+    int64_t place = scan_node_endpoints(endpoint_scanner, data, here);
     part->cut = part->count;
     if (half->left > here) {
         if (place >= 0) { /* the rest is held */
@@ -424,11 +424,11 @@ static int follow(Mover *mover, HalfConnection *half, const Connection *connecti
         half->left = place >= 0 ? 0 : half->left - here;
         return 1;
     }
-    half->tail = Py_NewRef(Py_None);
-    int done = 0, clean = place < 0 || (place < here && data[place] <= !tail->tagged); /* how many endpoints, or tags */
+    half->endpoint_scanner = Py_NewRef(Py_None);
+    int done = 0, clean = place < 0 || (place < here && data[place] <= !endpoint_scanner->tagged); /* how many endpoints, or tags */
     if (!clean) {
         mover->called = 1;
-        PyObject *end = PyObject_CallMethod((PyObject *)connection, "held_tail", "y#O", data + place, (Py_ssize_t)(here - place), tail);
+        PyObject *end = PyObject_CallMethod((PyObject *)connection, "held_end", "y#O", data + place, (Py_ssize_t)(here - place), endpoint_scanner);
         if (end && PyBytes_CheckExact(end) && PyBytes_GET_SIZE(end) == here - place)
             memcpy(data + place, PyBytes_AS_STRING(end), (size_t)(here - place));
         else
@@ -437,7 +437,7 @@ static int follow(Mover *mover, HalfConnection *half, const Connection *connecti
             PyErr_SetString(PyExc_TypeError, "a response has to end with as many bytes as before");
         Py_XDECREF(end);
     }
-    Py_DECREF(tail);
+    Py_DECREF(endpoint_scanner);
     return done;
 }
 
@@ -459,9 +459,9 @@ static int follow_from(Mover *mover, HalfConnection *half, const Connection *con
         return -1;
     int64_t start = c->at + 4 - part->offset;
     c->at += 4 + size;
-    if (is_none(half->tail)) /* it has no endpoints: it passes */
+    if (is_none(half->endpoint_scanner)) /* it has no endpoints: it passes */
         return 0;
-    if (!PyObject_TypeCheck(half->tail, NodeEndpointScanner_type)) {
+    if (!PyObject_TypeCheck(half->endpoint_scanner, NodeEndpointScanner_type)) {
         PyErr_SetString(PyExc_TypeError, "nothing follows this response");
         return -1;
     }
@@ -471,8 +471,8 @@ static int follow_from(Mover *mover, HalfConnection *half, const Connection *con
 
 /* Responses while some are awaited. */
 int scan_responses(Mover *mover, HalfConnection *half, const Connection *connection, Part *part) {
-    if (!is_none(half->tail)) {
-        if (!PyObject_TypeCheck(half->tail, NodeEndpointScanner_type)) {
+    if (!is_none(half->endpoint_scanner)) {
+        if (!PyObject_TypeCheck(half->endpoint_scanner, NodeEndpointScanner_type)) {
             PyErr_SetString(PyExc_TypeError, "what follows a response is no native.NodeEndpointScanner");
             return -1;
         }

@@ -19,7 +19,7 @@ void object_free(PyObject *self, int (*clear)(PyObject *)) {
 }
 
 static PyObject **objects_of(HalfConnection *half, int number) {
-    PyObject **all[] = {&half->connection, &half->source,    &half->sink,    &half->pending, &half->hold, &half->tail,
+    PyObject **all[] = {&half->connection, &half->source,    &half->sink,    &half->pending, &half->hold, &half->endpoint_scanner,
                         &half->header_prefix,   &half->last_head, &half->foreign, &half->part,    &half->carry};
     return number < (int)(sizeof all / sizeof *all) ? all[number] : NULL;
 }
@@ -112,7 +112,7 @@ static PyMemberDef HalfConnection_members[] = {
     MEMBER("connection", connection, T_OBJECT),
     MEMBER("pending", pending, T_OBJECT),
     MEMBER("hold", hold, T_OBJECT),
-    MEMBER("tail", tail, T_OBJECT),
+    MEMBER("endpoint_scanner", endpoint_scanner, T_OBJECT),
     MEMBER("header_prefix", header_prefix, T_OBJECT),
     MEMBER("last_head", last_head, T_OBJECT),
     MEMBER("foreign", foreign, T_OBJECT),

@@ -1,6 +1,6 @@
 /* What follows a bulk response to its node endpoints (KIP-951), in pieces as they come: what `PlainNodeEndpointScanner` of
    proxy/addressing/node_endpoint_scanner.py does, in C.
-   Invariants: what is counted stays below BEYOND, so that nothing overflows; depth stays below TAIL_LEVELS. Memory: a NodeEndpointScanner holds its
+   Invariants: what is counted stays below BEYOND, so that nothing overflows; depth stays below SCAN_LEVELS. Memory: a NodeEndpointScanner holds its
    reader, whose plan `levels` point into. Errors: none while it is fed; TypeError and ValueError when it is made. */
 #include "decoder/native/cursor.h"
 #include "relay.h"
@@ -12,118 +12,118 @@ enum { COUNT, LENGTH, PRESENT, TAGS, TAG, TAG_SIZE };
 
 #define BEYOND ((int64_t)1 << 50) /* more than any frame: nothing that is counted may overflow */
 
-static void begin(NodeEndpointScanner *tail, int what) {
-    tail->what = what;
-    tail->number = 0;
-    tail->shift = 0;
+static void begin(NodeEndpointScanner *scanner, int what) {
+    scanner->what = what;
+    scanner->number = 0;
+    scanner->shift = 0;
 }
 
-static void pass_over(NodeEndpointScanner *tail, int64_t size) {
+static void pass_over(NodeEndpointScanner *scanner, int64_t size) {
     if (size > 0)
-        tail->skip = size < BEYOND - tail->skip ? tail->skip + size : BEYOND;
+        scanner->skip = size < BEYOND - scanner->skip ? scanner->skip + size : BEYOND;
 }
 
 /* A value that is no array and is there. Whether a number has to be read before it goes on. */
-static int begin_value(NodeEndpointScanner *tail, const Field *field) {
+static int begin_value(NodeEndpointScanner *scanner, const Field *field) {
     if (field->type == STRUCT)
-        tail->levels[tail->depth++] = (TailLevel){.plan = field->sub};
+        scanner->levels[scanner->depth++] = (ScanLevel){.plan = field->sub};
     else if (field->type < STRING)
-        pass_over(tail, SIZE[field->type]);
+        pass_over(scanner, SIZE[field->type]);
     else
-        begin(tail, LENGTH);
+        begin(scanner, LENGTH);
     return field->type > UUID && field->type != STRUCT;
 }
 
 /* To the next number, or to the end. */
-static void go_on(NodeEndpointScanner *tail) {
+static void go_on(NodeEndpointScanner *scanner) {
     for (;;) {
-        TailLevel *level = &tail->levels[tail->depth - 1];
+        ScanLevel *level = &scanner->levels[scanner->depth - 1];
         if (level->items) {
             level->items--;
-            if (begin_value(tail, level->array))
+            if (begin_value(scanner, level->array))
                 return;
             continue;
         }
-        if (tail->depth == 1 && level->at == tail->stop) {
-            tail->done = 1;
+        if (scanner->depth == 1 && level->at == scanner->stop) {
+            scanner->done = 1;
             return;
         }
         if (level->at == level->plan->untagged) {
-            begin(tail, TAGS);
+            begin(scanner, TAGS);
             return;
         }
         const Field *field = &level->plan->fields[level->at++];
         level->array = field;
         if (field->array || (field->type == STRUCT && field->nullable)) {
-            begin(tail, field->array ? COUNT : PRESENT);
+            begin(scanner, field->array ? COUNT : PRESENT);
             return;
         }
-        if (begin_value(tail, field))
+        if (begin_value(scanner, field))
             return;
     }
 }
 
 /* The number is whole. */
-static void take_number(NodeEndpointScanner *tail) {
-    int64_t number = tail->number;
-    TailLevel *level = &tail->levels[tail->depth - 1];
-    switch (tail->what) {
+static void take_number(NodeEndpointScanner *scanner) {
+    int64_t number = scanner->number;
+    ScanLevel *level = &scanner->levels[scanner->depth - 1];
+    switch (scanner->what) {
     case COUNT:
         if (level->array->type < STRING)
-            pass_over(tail, (number - 1) * SIZE[level->array->type]);
+            pass_over(scanner, (number - 1) * SIZE[level->array->type]);
         else if (number > 1)
             level->items = number - 1;
-        go_on(tail);
+        go_on(scanner);
         return;
     case PRESENT:
-        if (number & 0x80 || !begin_value(tail, level->array))
-            go_on(tail);
+        if (number & 0x80 || !begin_value(scanner, level->array))
+            go_on(scanner);
         return;
     case LENGTH:
-        pass_over(tail, number - 1);
-        go_on(tail);
+        pass_over(scanner, number - 1);
+        go_on(scanner);
         return;
     case TAGS:
-        tail->tags = number;
+        scanner->tags = number;
         break;
     case TAG:
-        begin(tail, TAG_SIZE);
+        begin(scanner, TAG_SIZE);
         return;
     default:
-        pass_over(tail, number);
-        tail->tags--;
+        pass_over(scanner, number);
+        scanner->tags--;
     }
-    if (tail->tags) {
-        begin(tail, TAG);
+    if (scanner->tags) {
+        begin(scanner, TAG);
         return;
     }
-    if (tail->header)
-        tail->header = 0;
+    if (scanner->header)
+        scanner->header = 0;
     else
-        tail->depth--;
-    go_on(tail);
+        scanner->depth--;
+    go_on(scanner);
 }
 
-int64_t scan_node_endpoints(NodeEndpointScanner *tail, const uint8_t *data, int64_t size) {
+int64_t scan_node_endpoints(NodeEndpointScanner *scanner, const uint8_t *data, int64_t size) {
     int64_t at = 0;
     while (at < size) {
-        if (tail->skip) {
-            int64_t passed = tail->skip < size - at ? tail->skip : size - at;
+        if (scanner->skip) {
+            int64_t passed = scanner->skip < size - at ? scanner->skip : size - at;
             at += passed;
-            tail->skip -= passed;
-        } else if (!tail->done) {
+            scanner->skip -= passed;
+        } else if (!scanner->done) {
             uint8_t byte = data[at++];
-            if (tail->what == PRESENT)
-                tail->number = byte;
+            if (scanner->what == PRESENT)
+                scanner->number = byte;
             else {
-                tail->number |= (int64_t)(byte & 0x7F) << tail->shift;
-                tail->shift += 7;
-                if (byte >= 0x80 && tail->shift <= 35)
+                scanner->number |= (int64_t)(byte & 0x7F) << scanner->shift;
+                scanner->shift += 7;
+                if (byte >= 0x80 && scanner->shift <= 35)
                     continue;
             }
-            take_number(tail);
+            take_number(scanner);
         }
-        if (tail->done && !tail->skip)
+        if (scanner->done && !scanner->skip)
             return at;
     }
     return -1;
@@ -141,15 +141,15 @@ static PyObject *NodeEndpointScanner_feed(PyObject *self, PyObject *data) {
 }
 
 static PyObject *NodeEndpointScanner_skip(PyObject *self, PyObject *count) {
-    NodeEndpointScanner *tail = (NodeEndpointScanner *)self;
+    NodeEndpointScanner *scanner = (NodeEndpointScanner *)self;
     long long size = PyLong_AsLongLong(count);
     if (size == -1 && PyErr_Occurred())
         return NULL;
-    if (size < 0 || size > tail->skip) {
+    if (size < 0 || size > scanner->skip) {
         PyErr_SetString(PyExc_ValueError, "there is something to be looked at");
         return NULL;
     }
-    tail->skip -= size;
+    scanner->skip -= size;
     Py_RETURN_NONE;
 }
 
@@ -181,7 +181,7 @@ static PyObject *NodeEndpointScanner_new(PyTypeObject *type, PyObject *arguments
     if (!PyArg_ParseTuple(arguments, "O!np", Reader_type, &reader, &stop, &tagged))
         return NULL;
     const Struct *root = ((Reader *)reader)->root;
-    if (stop < 0 || stop > root->untagged || depth_of(root) > TAIL_LEVELS) {
+    if (stop < 0 || stop > root->untagged || depth_of(root) > SCAN_LEVELS) {
         PyErr_SetString(PyExc_ValueError, "this cannot be followed");
         return NULL;
     }

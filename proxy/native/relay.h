@@ -11,14 +11,14 @@ PyObject *header_prefix_of(PyObject *readers, int request, uint32_t keyver, cons
 int header_prefix_ready(PyObject *module);
 
 /* node_endpoint_scanner.c: as proxy/addressing/node_endpoint_scanner.py has it */
-#define TAIL_LEVELS 8
+#define SCAN_LEVELS 8
 
 typedef struct {
     const Struct *plan;
     Py_ssize_t at;      /* the next of its fields */
     const Field *array; /* the last one that was begun */
     int64_t items;      /* of it that are still to come */
-} TailLevel;
+} ScanLevel;
 
 typedef struct {
     PyObject_HEAD
@@ -27,11 +27,11 @@ typedef struct {
     int what, shift, depth;
     Py_ssize_t stop;
     int64_t number, tags, skip;
-    TailLevel levels[TAIL_LEVELS];
+    ScanLevel levels[SCAN_LEVELS];
 } NodeEndpointScanner;
 
 extern PyTypeObject *NodeEndpointScanner_type;
-int64_t scan_node_endpoints(NodeEndpointScanner *tail, const uint8_t *data, int64_t size); /* the place where the endpoints begin, or -1 */
+int64_t scan_node_endpoints(NodeEndpointScanner *endpoint_scanner, const uint8_t *data, int64_t size); /* the place where the endpoints begin, or -1 */
 int node_endpoint_scanner_ready(PyObject *module);
 
 /* ring.c: the writer's side of proxy/ring/ring.py */
@@ -65,7 +65,7 @@ typedef struct {
     int direction, waits, source_fd, sink_fd; /* -1: no plain socket, UNSEEN: not looked at yet */
     long long position, left, hold_left;
     long long last_id; /* -1: none */
-    PyObject *connection, *source, *sink, *pending, *hold, *tail, *header_prefix, *last_head, *foreign, *part, *carry;
+    PyObject *connection, *source, *sink, *pending, *hold, *endpoint_scanner, *header_prefix, *last_head, *foreign, *part, *carry;
 } HalfConnection;
 
 /* What both directions of a connection share; see proxy/relay/connection.py. */

@@ -104,7 +104,7 @@ def adapt_request(connection: ConnectionInterface, entry: InFlight, sent: bytes,
     if isinstance(step, Answer):
         if answered:
             entry.answer = framed(step.frame)
-            connection.answers.stand_in(entry, original, now)
+            connection.response_orderer.stand_in(entry, original, now)
         else:
             connection.publish_request(original, now)
     elif isinstance(step, Close):
@@ -156,7 +156,7 @@ def _close(connection: ConnectionInterface, entry: InFlight, step: Close, origin
     entry.faults = FaultPlan("", 0, cut=ConnectionCut(CutPoint.BEFORE_RESPONSE, step.reset))
     entry.exchange = Exchange(api_key=entry.api_key, api_version=entry.api_version)
     entry.answer = b""
-    connection.answers.stand_in(entry, original, now)
+    connection.response_orderer.stand_in(entry, original, now)
 
 
 def adapt_response(connection: ConnectionInterface, entry: InFlight, frame: bytes, now: int) -> bytes | None:

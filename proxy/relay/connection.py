@@ -78,11 +78,11 @@ class Connection(Link):
         self.upstream: socket.socket | None = None
         self.request = HalfConnection(self, Direction.REQUEST)
         self.response = HalfConnection(self, Direction.RESPONSE)
-        self.answers = ResponseOrderer(self)
-        self.correlation = CorrelationQueue(relay.watch, self.answers.deliver)
+        self.response_orderer = ResponseOrderer(self)
+        self.correlation = CorrelationQueue(relay.watch, self.response_orderer.deliver)
         self.in_flight = self.correlation.entries
-        self.requests = RequestInterceptor(self)
-        self.responses = ResponseInterceptor(self)
+        self.request_interceptor = RequestInterceptor(self)
+        self.response_interceptor = ResponseInterceptor(self)
         self.inline = bool(relay.editor.requests)
         """Whether every request is followed."""
         self.between_brokers = False
@@ -287,21 +287,21 @@ class Connection(Link):
 
     def holds(self, half: interfaces.HalfConnectionInterface, data: bytes, at: int, size: int) -> bool:
         """Whether the frame whose head stands at `at` is held."""
-        wanted = self.responses.holds(data, at, size) if half.direction else self.requests.holds(half, data, at, size)
+        wanted = self.response_interceptor.holds(data, at, size) if half.direction else self.request_interceptor.holds(half, data, at, size)
         if wanted and size + 4 > self.relay.hold_limit:
             self.too_large_to_hold(half)
             if not half.direction:
-                self.requests.remember(data, at)
+                self.request_interceptor.remember(data, at)
             return False
         return wanted
 
     def held_frame(self, half: interfaces.HalfConnectionInterface, frame: bytes, now: int) -> None:
         """A held frame is complete."""
         if half.direction:
-            self.responses.held(frame, now)
-            self.answers.deliver(now)
+            self.response_interceptor.held(frame, now)
+            self.response_orderer.deliver(now)
         else:
-            self.requests.held(frame, now)
+            self.request_interceptor.held(frame, now)
 
     def passes_by_prefix(self, half: interfaces.HalfConnectionInterface, prefix: bytes, held: bytes, now: int) -> bool:
         """Whether no rule is about a frame of which this is the header prefix, so that it may pass. `held`: what is
@@ -309,16 +309,16 @@ class Connection(Link):
         rules = self.relay.editor.rules
         try:
             if half.direction:
-                return self.responses.passes(rules, half, prefix, held, now)
-            return self.requests.passes(rules, prefix, held, now)
+                return self.response_interceptor.passes(rules, half, prefix, held, now)
+            return self.request_interceptor.passes(rules, prefix, held, now)
         except Exception:
             return False  # reported when the whole frame is read
 
     def too_large_to_hold(self, half: interfaces.HalfConnectionInterface) -> None:
         """A frame is too large to be held."""
         entry = None
-        if half.direction and half.tail is not None:
-            entry = self.responses.followed
+        if half.direction and half.endpoint_scanner is not None:
+            entry = self.response_interceptor.followed
         elif half.direction and self.in_flight:
             entry = self.correlation.take()
         what = "response" if half.direction else "request"
@@ -331,19 +331,19 @@ class Connection(Link):
 
     def passing(self) -> bytes:
         """See `RequestInterceptor`."""
-        return self.requests.passing()
+        return self.request_interceptor.passing()
 
     def follow(self, half: interfaces.HalfConnectionInterface) -> None:
         """See `ResponseInterceptor`."""
-        self.responses.follow(half)
+        self.response_interceptor.follow(half)
 
-    def held_tail(self, rest: bytes, tail: NodeEndpointScanner) -> bytes:
+    def held_end(self, rest: bytes, endpoint_scanner: NodeEndpointScanner) -> bytes:
         """See `ResponseInterceptor`."""
-        return self.responses.held_tail(rest, tail)
+        return self.response_interceptor.held_end(rest, endpoint_scanner)
 
     def note_neutralized(self, now: int) -> None:
         """See `ResponseInterceptor`."""
-        self.responses.note_neutralized(now)
+        self.response_interceptor.note_neutralized(now)
 
     # -- the recording ---------------------------------------------------------------------------------------
 

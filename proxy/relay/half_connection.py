@@ -63,6 +63,7 @@ class PlainState:
         "_part",
         "connection",
         "direction",
+        "endpoint_scanner",
         "foreign",
         "hangup",
         "header_prefix",
@@ -79,7 +80,6 @@ class PlainState:
         "sink",
         "source",
         "state",
-        "tail",
         "waits",
     )
 
@@ -120,7 +120,7 @@ class HalfConnection(State):
         """Bytes of the current frame that are still to come (and simply pass)."""
         self.hold: list[bytes] | None = None
         self.hold_left = 0
-        self.tail: NodeEndpointScanner | None = None
+        self.endpoint_scanner: NodeEndpointScanner | None = None
         """Follows the current frame to its end, if that end may have to be changed."""
         self.header_prefix: HeaderPrefix | None = None
         """Of the frame that is held, if it may turn out in the middle of it that it need not be."""
@@ -186,7 +186,7 @@ class HalfConnection(State):
                 want = CHUNK if self.hold_left > CHUNK else CAREFUL_CHUNK
                 if self.left > CAREFUL_CHUNK:
                     # Inside a large frame that passes there is nothing to look at; its last byte is for `filter_frames` again.
-                    jump = self.left if self.tail is None else min(self.left, self.tail.skipping)
+                    jump = self.left if self.endpoint_scanner is None else min(self.left, self.endpoint_scanner.skipping)
                     if jump > CAREFUL_CHUNK:
                         way, want = JUMP, min(CHUNK, jump - 1)
             elif way == SCAN:
@@ -194,7 +194,7 @@ class HalfConnection(State):
                 if relay.lossless:
                     want = CAREFUL_CHUNK + kept
             if not direction:
-                if connection.inline and (connection.answers.owes() > OWED_LIMIT or relay.crowded(connection)):
+                if connection.inline and (connection.response_orderer.owes() > OWED_LIMIT or relay.crowded(connection)):
                     return False
                 if connection.draining:
                     if self._at_frame_start() or self.opaque:
@@ -261,8 +261,8 @@ class HalfConnection(State):
                         self.pending += whole[sent:]
                     if way == JUMP:
                         self.left -= cut
-                        if self.tail is not None:
-                            self.tail.skip(cut)
+                        if self.endpoint_scanner is not None:
+                            self.endpoint_scanner.skip(cut)
                         first = NONE
                     elif way == PASS:
                         first = 0 if self.opaque else relay.mover.note(self, offset, cut)
@@ -304,7 +304,7 @@ class HalfConnection(State):
                 return FILTER
             if connection.in_flight.out_of_order:
                 return FILTER
-            if not connection.in_flight and not self._carry and self.tail is None:
+            if not connection.in_flight and not self._carry and self.endpoint_scanner is None:
                 return PASS
             return SCAN if self._begun and not self._part and not connection.in_flight.objects else FILTER
         if not connection.inline:
@@ -363,23 +363,23 @@ class HalfConnection(State):
                 continue
             if self.left:
                 passed = min(self.left, end - at)
-                if self.tail is not None:
-                    place = self.tail.feed(data[at : at + passed])
+                if self.endpoint_scanner is not None:
+                    place = self.endpoint_scanner.feed(data[at : at + passed])
                     if place >= 0:
                         at += place
                         self.left -= place
                         self._pass(data[start:at], now, first)
                         start, first = at, NONE
-                        self._hold_tail()
+                        self._hold_end()
                         continue
                 self.left -= passed
                 at += passed
                 if not self.left:
-                    self.tail = None
-                    if self.direction and connection.answers.is_next():
+                    self.endpoint_scanner = None
+                    if self.direction and connection.response_orderer.is_next():
                         self._pass(data[start:at], now, first)
                         start, first = at, NONE
-                        connection.answers.deliver(now)
+                        connection.response_orderer.deliver(now)
                         if self.paused:
                             self._carry = data[at:]  # behind an answer that is delayed
                             return
@@ -415,7 +415,7 @@ class HalfConnection(State):
                         return
                 start, first = at, NONE
                 self.hold, self.hold_left = [], size + 4
-            elif self.tail is not None:
+            elif self.endpoint_scanner is not None:
                 # The size goes by; the rest is followed.
                 at += 4
                 self.left = size
@@ -443,26 +443,26 @@ class HalfConnection(State):
         self._pass(held, now, 0)
         return True
 
-    def _hold_tail(self) -> None:
+    def _hold_end(self) -> None:
         """The end of a frame, whose beginning has passed, is held back."""
         if self.left:
             self.hold, self.hold_left, self.left = [], self.left, 0
         else:
-            self.tail = None
+            self.endpoint_scanner = None
 
     def _held(self, now: int) -> None:
         """What was held is complete."""
         self.header_prefix = None
         frame = self.take_held()
-        if self.tail is None:
+        if self.endpoint_scanner is None:
             self.connection.held_frame(self, frame, now)
             return
-        tail, self.tail = self.tail, None
-        changed = self.connection.held_tail(frame, tail)
+        endpoint_scanner, self.endpoint_scanner = self.endpoint_scanner, None
+        changed = self.connection.held_end(frame, endpoint_scanner)
         self.connection.note_neutralized(now)
         self._pass(changed, now, NONE)
         if self.open and self.direction:
-            self.connection.answers.deliver(now)
+            self.connection.response_orderer.deliver(now)
 
     def take_held(self) -> bytes:
         """What is held of a frame, which is held no longer."""
@@ -562,8 +562,8 @@ class HalfConnection(State):
             return
         held = self.take_held()
         self.left, self.hold_left = self.hold_left, 0
-        first = 0 if self.tail is None else NONE
-        self.tail = None
+        first = 0 if self.endpoint_scanner is None else NONE
+        self.endpoint_scanner = None
         self._pass(held, now, first)
 
     def spill(self, now: int) -> None:
@@ -621,7 +621,7 @@ class HalfConnection(State):
         self.enter(HalfConnectionState.ENDED)
         self.spill(now)
         if self.direction and self.open:
-            self.connection.answers.deliver_all(now)
+            self.connection.response_orderer.deliver_all(now)
         if not self.pending and self.open:
             self._pass_end()
 

@@ -45,7 +45,7 @@ if native is not None:
 
         def follow(self, half: Any) -> None:
             self.followed += 1
-            half.tail = None
+            half.endpoint_scanner = None
 
 
 class FrameScan:

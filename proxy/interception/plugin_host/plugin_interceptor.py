@@ -127,11 +127,11 @@ class PluginInterceptor:
         elif verdict.kind == "drop" or (verdict.kind == "respond" and not gets_response(original)):
             connection.publish_request(original, now)
         elif verdict.kind == "respond":
-            connection.answers.answer(original, framed(verdict.frame or b""), "", now)
+            connection.response_orderer.answer(original, framed(verdict.frame or b""), "", now)
         else:
             frame = framed(verdict.frame) if verdict.frame is not None else original
-            connection.requests.plugin_note = verdict.note if frame is not original else ""
-            connection.requests.past_plugins(frame, original, now)
+            connection.request_interceptor.plugin_note = verdict.note if frame is not original else ""
+            connection.request_interceptor.past_plugins(frame, original, now)
 
     def keep(self, connection: ConnectionInterface, frame: bytes, now: int, answered: bool, hooks: bool = True) -> HookedRequest | None:
         """The request, if a hook is for its response or for the exchange. `answered`: whether a response will come;
@@ -186,7 +186,7 @@ class PluginInterceptor:
             return
         if verdict.frame is not None:
             frame = framed(verdict.frame)
-        connection.answers.give(original, frame, note, now)
+        connection.response_orderer.give(original, frame, note, now)
         self.notify(connection, hooked, frame, now)
 
     def notify(self, connection: ConnectionInterface, hooked: HookedRequest, frame: bytes, now: int) -> None:

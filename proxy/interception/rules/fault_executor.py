@@ -57,7 +57,7 @@ def go_on(half: HalfConnectionInterface, now: int) -> None:
         return
     half.paused = False
     if half.direction:
-        connection.answers.deliver(now)
+        connection.response_orderer.deliver(now)
     if half.open and not half.paused:
         half.filter_frames(b"", now)
         connection.relay.wake(half)
@@ -168,7 +168,7 @@ def _respond(
     if data:
         connection.response.last_id = int.from_bytes(frame[4:8], "big")
     if data and not faults.damage and at is None:
-        connection.answers.respond(original, data, note, now)
+        connection.response_orderer.respond(original, data, note, now)
     else:
         if original is not None and data != original:
             connection.broker_leg(1, original, note, now)

@@ -77,7 +77,7 @@ class Splicer:
         if type(half.source) is not socket.socket or type(half.sink) is not socket.socket:
             return 0
         rest = half.left - filtering
-        return rest if half.tail is None else min(half.left - 1, half.tail.skipping)
+        return rest if half.endpoint_scanner is None else min(half.left - 1, half.endpoint_scanner.skipping)
 
     def splice(self, most: int, now: int) -> int | None:
         """Move up to `most` bytes unseen: how many came (0: none for now, or no more ever). None: it cannot be done,
@@ -108,8 +108,8 @@ class Splicer:
             half.ended(now)
             return 0
         half.left -= count
-        if half.tail is not None:
-            half.tail.skip(count)
+        if half.endpoint_scanner is not None:
+            half.endpoint_scanner.skip(count)
         connection.relay.writer.take(_SKIPPED, connection.number, half.direction, now, 0, count, half.position)
         half.position += count
         self.piped = count
