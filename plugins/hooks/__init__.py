@@ -6,7 +6,7 @@ runs plugins, where, and for how long, is decided in `proxy.interception.plugin_
 """
 
 from .context import Ask, Context, PeerView
-from .loading import load
+from .loader import load
 from .plugin import Plugin
 from .sources import PluginError, Source, installed, parse
 

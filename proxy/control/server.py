@@ -25,7 +25,7 @@ from .api.bounds import BODY_BYTES
 from .api.routes import OPEN, ROUTES
 from .async_channel import AsyncChannel, CommandFailed
 from .auth import Guard, Refused
-from .held import HeldFrameCopies
+from .held_frame_copies import HeldFrameCopies
 from .history import History
 from .logs import logger
 from .relays import Relays

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ...captures.replay.report import Report
 from ...captures.replay.script import Call, Step
 from ...decoder.wire.frame import MAX_FRAME
-from .dialing import Dialer, DialFailed, DialThreads
+from .dialer import Dialer, DialFailed, DialThreads
 from .settings import SECOND, Settings
 from .target import Target
 

@@ -24,10 +24,10 @@ from ...captures.replay.script import Call, Script, Step, StepKind, gives
 from ...decoder.codec.message import Message
 from ...decoder.connection.connection import expects_no_response
 from .connections import ConnectionCloser, Connections, PendingCall, RecordedConnection, TargetConnection
-from .dialing import Dialer
-from .resolving import Resolver
+from .dialer import Dialer
+from .resolver import Resolver
 from .responses import ResponseChecker
-from .routing import Router
+from .router import Router
 from .settings import SECOND, Order, Settings
 from .target import Target, TargetFailed
 

@@ -13,7 +13,7 @@ from ...decoder.codec.message import Message
 from ...decoder.codec.message_view import MessageView
 from ...decoder.errors import DecodeError
 from ...decoder.schema import facts
-from .resolving import Resolver
+from .resolver import Resolver
 from .settings import SECOND, Settings
 
 MS = 1_000_000

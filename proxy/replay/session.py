@@ -19,9 +19,9 @@ from ...decoder import Exchange
 from ...decoder.connection.events import ConnectionEvent
 from ..negotiation.sasl import SaslConfig
 from ..negotiation.security import TlsConfig
-from .dialing import Address, Dialer
+from .dialer import Address, Dialer
 from .player import Player
-from .resolving import Resolver
+from .resolver import Resolver
 from .settings import Settings
 from .target import Target
 

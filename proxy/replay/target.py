@@ -11,7 +11,7 @@ from ...decoder.codec.message import Message
 from ...decoder.connection import api_versions
 from ...decoder.schema import facts
 from ...errors import BarnabasError
-from .dialing import Address, Dialer, DialFailed, receive_frame
+from .dialer import Address, Dialer, DialFailed, receive_frame
 
 CLIENT_ID = "barnabas-replay"
 SECONDS = 15.0

@@ -22,7 +22,7 @@ from ..interception.frame_editor import broker_addresses
 from .config import OnMiss, ServeConfig
 from .events import Miss, NameTaken, ProducedOtherwise, ServeEvent, Serving, Trouble, WaitsForProducer
 from .record_text import both
-from .refusing import refusal
+from .refusal import refusal
 from .upstream import Brokers, Upstream, read_answer
 
 _SIZE = struct.Struct(">i")

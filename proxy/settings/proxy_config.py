@@ -8,7 +8,7 @@ from pathlib import Path
 from ...errors import BarnabasError
 from ...plugins.rules.rules import Rule
 from ..addressing.transparent import TransparentConfig
-from ..control.starting import ControlConfig
+from ..control.startup import ControlConfig
 from ..events import Address
 from ..interception.plugin_host.config import PluginsConfig
 from ..metrics.settings import MeterConfig

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ..control.starting import ControlStart
+from ..control.startup import ControlStart
 from ..observers.recording_config import FlightConfig
 from ..observers.settings import InspectorSettings, LiveSettings, ObserverSettings
 from ..ring.merged_rings import RingAccess

@@ -14,7 +14,7 @@ from typing import Any
 from ...plugins.hooks.sources import PluginError
 from ..addressing.address_map import listen, reason
 from ..addressing.transparent import EVERYWHERE, prepare_listener
-from ..control.starting import ControlStart, ControlStartError
+from ..control.startup import ControlStart, ControlStartError
 from ..events import Address, Event, Listening, show
 from ..interception.plugin_host.forkserver_client import check
 from ..metrics.settings import MeterError, Metering

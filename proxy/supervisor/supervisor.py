@@ -26,7 +26,7 @@ from typing import Any
 
 from ...plugins.rules.rules import Rule
 from ..addressing.address_map import reason
-from ..control.starting import ControlStart, insecure
+from ..control.startup import ControlStart, insecure
 from ..events import (
     Address,
     Event,

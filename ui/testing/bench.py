@@ -16,7 +16,7 @@ from ...proxy import Proxy, ProxyConfig
 from ...proxy.control import Control, ControlConfig
 from ...proxy.control.client import ControlError
 from ...proxy.events import show
-from ...proxy.replay.dialing import Dialer
+from ...proxy.replay.dialer import Dialer
 from ...proxy.replay.target import Target, TargetFailed
 from ...proxy.supervisor.fork_server import ForkServer
 

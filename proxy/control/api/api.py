@@ -14,7 +14,7 @@ from aiohttp import web
 from ....decoder.filter import named_zone
 from ...events import Event, ProcessFailed, ProcessStarted, RulesReplaced, WorkerEnded, WorkerStarted
 from ..async_channel import AsyncChannel, CommandFailed
-from ..held import HeldFrameCopies
+from ..held_frame_copies import HeldFrameCopies
 from ..history import History
 from ..leases import Leases
 from ..relays import Relays

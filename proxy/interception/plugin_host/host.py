@@ -26,7 +26,7 @@ from ....decoder.schema import facts
 from ....plugins.hooks import Ask, PeerView, Plugin, PluginError, Source, load
 from ....plugins.hooks.chain import Chain, ChainResult
 from ....plugins.hooks.context import AskFailed, ConnectionEnded, HookEnvironment
-from ....plugins.hooks.loading import described
+from ....plugins.hooks.loader import described
 from ....plugins.hooks.plugin import HOOKS
 from ...supervisor.channel import Channel
 from .messages import AskRequest, HookCall, Verdict

@@ -12,7 +12,7 @@ from barnabas.proxy import ProxyConfig, ProxyError
 from barnabas.proxy.control import Control, ControlConfig, ControlError
 from barnabas.proxy.control.api.routes import OPEN, ROUTES
 from barnabas.proxy.control.auth import Guard, Refused
-from barnabas.proxy.control.starting import running
+from barnabas.proxy.control.startup import running
 from harness.desk import Desk, MakeDesk
 from harness.testbed import Testbed
 

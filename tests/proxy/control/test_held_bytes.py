@@ -9,7 +9,7 @@ from barnabas import decoder
 from barnabas.decoder import Direction
 from barnabas.decoder.codec.secrets import mask
 from barnabas.decoder.records import Record, encode_batch
-from barnabas.proxy.control.held import HeldFrameCopy
+from barnabas.proxy.control.held_frame_copies import HeldFrameCopy
 from barnabas.proxy.interception.held_frames import HeldNotice
 from harness.wire import with_size
 
@@ -52,7 +52,7 @@ def test_where_a_secret_is_that_nobody_can_find_everything_is_masked(monkeypatch
     def broken(*given: Any) -> bytes:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("barnabas.proxy.control.held.mask", broken)
+    monkeypatch.setattr("barnabas.proxy.control.held_frame_copies.mask", broken)
     octets, hidden = shown(held(frame, "request", 36, 1), values=True)
     assert octets == frame[:8] + b"*" * (len(frame) - 8) and hidden == [(8, len(frame))]
 

@@ -12,7 +12,7 @@ from barnabas.captures.replay.mapping import Names
 from barnabas.captures.replay.policy import Policy
 from barnabas.decoder.records import Record, batches, encode_batch
 from barnabas.decoder.schema import facts
-from barnabas.proxy.replay.dialing import DialFailed
+from barnabas.proxy.replay.dialer import DialFailed
 from barnabas.proxy.replay.session import Replay
 from barnabas.proxy.replay.settings import Order, Pace, Settings
 from barnabas.proxy.replay.target import TargetFailed

@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 
 from ....captures.export.text import json_visible
 from ....proxy.control import Control, ControlError
-from ....proxy.control.starting import ControlAccess, running
+from ....proxy.control.startup import ControlAccess, running
 from ... import times
 from ...safe import visible
 from ..common.failure import Failure

@@ -18,7 +18,7 @@ from ....captures.replay.mapping import IdMapping, Names
 from ....captures.replay.policy import Policy
 from ....captures.replay.preparer import Preparer
 from ....captures.replay.report import Report
-from ....proxy.replay.dialing import DialFailed
+from ....proxy.replay.dialer import DialFailed
 from ....proxy.replay.player import Player
 from ....proxy.replay.session import Replay
 from ....proxy.replay.settings import Order, Pace, Settings

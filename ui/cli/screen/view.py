@@ -12,7 +12,7 @@ from ..common.local_time import Local
 from .first_frame import look, screen_options
 
 if TYPE_CHECKING:
-    from ....proxy.control.starting import ControlAccess
+    from ....proxy.control.startup import ControlAccess
     from ...attached_proxy import AttachedProxy
 
 NEWEST = "newest"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from barnabas.decoder.schema import facts
-from barnabas.proxy.replay.dialing import Dialer
+from barnabas.proxy.replay.dialer import Dialer
 from barnabas.proxy.replay.target import Target
 from barnabas.ui.cli.analysis.broker_versions import ask_cluster
 from barnabas.ui.testing.cluster import EmbeddedCluster

@@ -12,7 +12,7 @@ import pytest
 from barnabas import decoder
 from barnabas.captures import Capture
 from barnabas.proxy.control import ControlError
-from barnabas.proxy.control.held import HeldFrameCopy
+from barnabas.proxy.control.held_frame_copies import HeldFrameCopy
 from barnabas.proxy.interception.held_frames import HeldNotice
 from barnabas.ui.tui.app import BarnabasApp
 from barnabas.ui.tui.model.held_queue import LEASE_SECONDS
