@@ -1,4 +1,4 @@
-"""A TLS connection with the manners of a non-blocking socket, so that a half need not know about it.
+"""A socket-like wrapper around a TLS connection, so that a half-connection need not know about TLS.
 
 `TlsSocket` keeps what the relay's loop relies on:
 
