@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -45,6 +46,19 @@ class VersionsConfig:
         return cls(Profile.from_dict(profile) if profile else None, bool(settings["translate"]))
 
 
+@dataclass(slots=True)
+class BrokerVersions:
+    """What is known of one broker. `offers`: None: nothing; `answered`: it has answered ApiVersions itself, else they are assumed;
+    `closed`: it closed the connection when it was asked last; `recheck_at`: when to ask again, in monotonic seconds, 0: never;
+    `probe`: the one under way."""
+
+    offers: Offers | None = None
+    answered: bool = False
+    closed: bool = False
+    recheck_at: float = 0.0
+    probe: ApiVersionsProbe | None = None
+
+
 class VersionNegotiation:
     """One for all connections of a relay. `settings`: of `VersionsConfig`; None for none."""
 
@@ -53,11 +67,7 @@ class VersionNegotiation:
         config = VersionsConfig.from_settings(settings) if settings else VersionsConfig()
         self._emulated = EmulatedRelease(config.profile, config.translate) if config.profile is not None else None
         self._translate = config.translate
-        self._offers: dict[Address, Offers] = {}
-        self._recheck_at: dict[Address, float] = {}
-        self._closed_once: set[Address] = set()
-        self._answered_brokers: set[Address] = set()
-        self._probes: dict[Address, ApiVersionsProbe] = {}
+        self._brokers: defaultdict[Address, BrokerVersions] = defaultdict(BrokerVersions)
         self.make: Callable[[ConnectionInterface], VersionAdapter | None] = self._make
         """The adapter of a connection that begins."""
 
@@ -89,43 +99,42 @@ class VersionNegotiation:
 
     def knows(self, broker: Address) -> bool:
         """Whether it is known, or assumed, what a broker offers."""
-        return broker in self._offers
+        return self._brokers[broker].offers is not None
 
     def _known(self, connection: ConnectionInterface) -> Offers | None:
-        broker = connection.broker
-        until = self._recheck_at.get(broker)
-        if until is not None and time.monotonic() > until:
+        broker = self._brokers[connection.broker]
+        if broker.recheck_at and time.monotonic() > broker.recheck_at:
             if possible(self._relay):  # what was assumed holds until there is an answer
-                self._recheck_at[broker] = time.monotonic() + RECHECK_SECONDS
+                broker.recheck_at = time.monotonic() + RECHECK_SECONDS
                 self.probe(connection, lambda: None)
             else:
-                del self._recheck_at[broker]
-                self._offers.pop(broker, None)
-        return self._offers.get(broker)
+                broker.recheck_at, broker.offers = 0.0, None
+        return broker.offers
 
     def probe(self, connection: ConnectionInterface, done: Callable[[], None]) -> None:
         """Ask the broker of a connection what it offers, on another one. `done` is called when that is over."""
-        upstream = connection.upstream
-        if connection.broker not in self._probes and upstream is not None:
+        broker, upstream = self._brokers[connection.broker], connection.upstream
+        if broker.probe is None and upstream is not None:
             with suppress(OSError):  # it is gone already
                 self._probe(connection.broker, (upstream.family, upstream.getpeername()))
-        if connection.broker in self._probes:
-            self._probes[connection.broker].waiting.append(done)
+        if broker.probe is not None:
+            broker.probe.waiting.append(done)
         else:
             done()
 
     def _probe(self, broker: Address, at: SocketAddress) -> None:
-        probe = self._probes[broker] = ApiVersionsProbe(self._relay, broker, at)
+        probe = self._brokers[broker].probe = ApiVersionsProbe(self._relay, broker, at)
         probe.begin()
 
     def answered(self, broker: Address) -> None:
-        """An inquiry is over."""
-        self._probes.pop(broker, None)
+        """A probe is over."""
+        self._brokers[broker].probe = None
 
     def probe_early(self, broker: Address, at: SocketAddress) -> None:
         """A broker can be reached there: ask it, if it is of use to know what it offers before clients come."""
         wanted = self._emulated is not None or self._translate
-        if wanted and possible(self._relay) and broker not in self._offers and broker not in self._probes:
+        known = self._brokers[broker]
+        if wanted and possible(self._relay) and known.offers is None and known.probe is None:
             self._probe(broker, at)
 
     def with_profile(self, connection: ConnectionInterface, emulated: EmulatedRelease) -> VersionAdapter:
@@ -152,14 +161,13 @@ class VersionNegotiation:
 
     def learned(self, broker: Address, found: Offers) -> None:
         """What a broker offers."""
-        self._answered_brokers.add(broker)
-        self._closed_once.discard(broker)
-        self._recheck_at.pop(broker, None)
-        if self._translate:  # clients that never ask show no upgrade: the broker is asked again some time
-            self._recheck_at[broker] = time.monotonic() + RECHECK_SECONDS
-        if self._offers.get(broker) == found:
+        known = self._brokers[broker]
+        known.answered, known.closed = True, False
+        # clients that never ask show no upgrade: the broker is asked again some time
+        known.recheck_at = time.monotonic() + RECHECK_SECONDS if self._translate else 0.0
+        if known.offers == found:
             return
-        self._offers[broker] = found
+        known.offers = found
         if self._emulated is not None and not self._translate:
             self.compare(self._emulated.profile, found)
 
@@ -167,18 +175,18 @@ class VersionNegotiation:
         """A broker does not answer ApiVersions, like those of this release. What it has answered before holds."""
         if not self._translate:
             return
-        if broker in self._answered_brokers:
-            self._recheck_at[broker] = time.monotonic() + RECHECK_SECONDS
-            return
-        self._relay.emit_once(OffersLearned(broker, 0, release))
-        self._offers[broker] = offers_of(release)
-        self._recheck_at[broker] = time.monotonic() + RECHECK_SECONDS
+        known = self._brokers[broker]
+        known.recheck_at = time.monotonic() + RECHECK_SECONDS
+        if not known.answered:
+            self._relay.emit_once(OffersLearned(broker, 0, release))
+            known.offers = offers_of(release)
 
     def closed_connection(self, broker: Address, release: str) -> None:
         """A broker has closed the connection when it was asked, as brokers of this release do."""
-        if broker in self._closed_once:
+        known = self._brokers[broker]
+        if known.closed:
             self.assume(broker, release)
-        self._closed_once ^= {broker}
+        known.closed = not known.closed
 
     def compare(self, profile: Profile, found: Offers) -> None:
         """Report what of a profile a broker does not serve."""

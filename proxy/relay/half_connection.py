@@ -46,8 +46,6 @@ PASS, JUMP, SCAN, FILTER = range(4)
 """The ways of a chunk; see `HalfConnection._way`."""
 
 SIZE = struct.Struct(">I").unpack_from
-_SIZE_ID = struct.Struct(">II").unpack_from
-"""A frame's size and the four bytes behind it: a response's correlation id, or a request's key and version."""
 
 FLOWING = HalfConnectionState.FLOWING
 _now = now_ns
