@@ -26,7 +26,7 @@ _SHARED = ("matched", "hits")
 
 
 class Relays:
-    """Like an `AsyncChannel`, to all workers. `channels` in the workers' order; `held` hears of frames that are held."""
+    """Like an `AsyncChannel`, to all workers. `channels` in the workers' order; `held` is called with notices of held frames."""
 
     def __init__(self, channels: list[AsyncChannel], held: Notice) -> None:
         self._channels = channels

@@ -72,7 +72,7 @@ class ConnectionFields:
     neutralized, adapter, pass_cache, response."""
 
 class Mover:
-    """Moves the bytes of half-connections whose sockets are of the type `plain`; `fault(connection, error)` hears of exceptions.
+    """Moves the bytes of half-connections whose sockets are of the type `plain`; `fault(connection, error)` is called with exceptions.
     `most`: bytes of a frame. `editor`: whose `scan_rules` says what rules ask (`frame_editor.ScanRules`). `bulk`: an API-version bitmap of
     responses that are followed to their end where they are large. See `proxy.relay.native`."""
 

@@ -25,7 +25,7 @@ class ProxyError(BarnabasError):
 
 @dataclass(frozen=True, slots=True)
 class ProxyConfig:
-    """What to stand between.
+    """The settings of a proxy.
 
     upstream: (host, port) of a bootstrap broker; more_upstreams: the others, if there are several (`bootstrap`). listen: where clients connect; with port 0 every listener gets any
     free port, otherwise brokers get the ports that follow. record: directory for recordings, None to only count.
@@ -33,7 +33,7 @@ class ProxyConfig:
     of a frame are recorded (`captures.recording.recorder`), and where much more follows nobody in here sees it.
     lossless: the relay waits for the observer instead of dropping what it misses; one that reads nothing for lossless_seconds
     meanwhile is ended and replaced. probe: connect to the broker once
-    at the start, to tell early when it cannot be reached. findings: tell what is wrong in the traffic, as it happens
+    at the start, so that an unreachable one is reported early. findings: report problems in the traffic as they happen
     (`events.FindingSeen`), from severity findings_from on ("info", "low", "medium" or "high"). ring_bytes: 0 for the
     default. drain_seconds: how long `stop` waits for responses in flight. transparent: the kernel brings connections
     to brokers here; `upstream` is not used then (`transparent.EVERYWHERE`), and no address is changed. tls, sasl: TLS
@@ -41,8 +41,8 @@ class ProxyConfig:
     (live feed, Prometheus, StatsD). limits: time to connect, idle time, number of connections, size of a frame.
     control: offer the control API. reloadable: the rules may be replaced while the proxy runs (`replace_rules`).
     workers: so many relay processes share the listeners, for machines with many cores. plugins: classes of the user's own
-    that see messages and change them. versions: what clients are told of the broker's versions, and whether others are
-    translated.
+    that see messages and change them. versions: the versions that clients are offered, and whether others are
+    converted.
     """
 
     upstream: Address

@@ -1,6 +1,6 @@
 """Where clients come in: the listeners of one relay.
 
-Several workers have the same listening sockets, and every one of them hears of a new client. The one with the fewest
+Several workers have the same listening sockets, and every one of them gets an event for a new client. The one with the fewest
 connections takes it: Kafka's connections are few, busy and stay for long, so that leaving the choice to chance (as
 the kernel does when each worker binds the port for itself) would leave cores idle; and as the sockets are held by all,
 a worker that dies takes no client with it that was not accepted yet. A worker that does not get to it in time loses

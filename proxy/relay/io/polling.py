@@ -1,7 +1,7 @@
 """What the relay waits with: epoll, edge-triggered and registered once, or `selectors` where there is no epoll.
 
 The relay remembers per half what can be done, so that with epoll no call is needed to change interest. Selectors
-tell again and again what was not done yet (level-triggered): `SelectorPoll` therefore asks the relay before every
+report again and again what was not done yet (level-triggered): `SelectorPoll` therefore asks the relay before every
 wait what each half is waiting for, and leaves out the rest. Sockets that are no half's (a handshake, a listener)
 rest for a moment after each report, so that one that nobody serves yet does not keep the loop busy.
 

@@ -344,10 +344,10 @@ def test_brokers_without_api_versions_are_spoken_for():
     assert shown["Produce"] == (0, 7) and shown["ApiVersions"] == (0, 3) and "JoinGroup" not in shown
 
 
-# --- as a adapter ------------------------------------------------------------------------------------------------------
+# --- as an adapter -----------------------------------------------------------------------------------------------------
 
 
-def test_the_dialect_asks_further_parts_first_and_leaves_tokens_alone():
+def test_the_adapter_asks_further_parts_first_and_leaves_tokens_alone():
     adapter = TranslatingAdapter(served_by(releases.release("0.10.2").offered))
     assert adapter.wants(10, 4) and not adapter.wants(10, 0) and adapter.wants(18, 0)
     step = adapter.request(request("FindCoordinator", 4, {"key_type": 0, "coordinator_keys": ["a", "b"]}))

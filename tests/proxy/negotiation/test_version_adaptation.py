@@ -29,7 +29,7 @@ def head(frame: bytes) -> tuple[int, int, int]:
 
 @dataclass
 class Scripted:
-    """A adapter made of functions; Heartbeats are its business."""
+    """An adapter made of functions; Heartbeats are its business."""
 
     ask: Callable[[bytes], Step]
     back: Callable[[AdaptedRequest, bytes], bytes] = lambda asked, frame: frame
@@ -172,7 +172,7 @@ def test_requests_of_its_own(bed: Bed) -> None:
     assert "ValueError: bad" in bed.events()
 
 
-def test_a_dialect_that_raises(bed: Bed) -> None:
+def test_an_adapter_that_raises(bed: Bed) -> None:
     def fail(*_: object) -> Any:
         raise RuntimeError("out of luck")
 
@@ -217,7 +217,7 @@ def test_produce_without_acks(bed: Bed) -> None:
     assert [head(frame)[:2] for frame in bed.seen] == [(PRODUCE, 3), (HEARTBEAT, 3)]
 
 
-def test_two_dialects_as_one(bed: Bed) -> None:
+def test_two_adapters_as_one(bed: Bed) -> None:
     outer = Scripted(lambda frame: Forward(version(frame, 2)), lambda asked, frame: frame + b" outer")
     inner = Scripted(lambda frame: Forward(version(frame, 4)), lambda asked, frame: frame + b" inner")
     client = bed.speaks(StackedAdapters(outer, inner))
