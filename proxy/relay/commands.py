@@ -1,4 +1,5 @@
-"""Commands to the relay: from the control server by a channel of its own, and from the supervisor.
+"""Commands to the relay: from the control server by a channel of its own, and from the supervisor over the control socket, by which
+workers hand each other listeners, too.
 
 Each is a JSON object with `do`; where it has an `id`, an answer with the same `id` goes back: its fields, or `error`
 (a kind: "missing", "exists", "invalid") and `text`. Nothing here waits. When the control server goes, whatever waits
@@ -7,18 +8,23 @@ for its decisions goes on.
 
 from __future__ import annotations
 
+import json
+import socket
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ...decoder.filter import FilterError
+from ..events import Address, RulesKept, RulesReplaced
 from ..interception.rules.live_rules import NoSuchRule, RuleEntry, RuleExists
 from ..supervisor.channel import Channel
+from ..supervisor.child import PACKET
 
 if TYPE_CHECKING:
     from .interfaces import RelayInterface
 
 Answer = dict[str, Any]
+DRAIN_SECONDS = 5.0
 
 
 class Commands:
@@ -209,3 +215,62 @@ class Commands:
         if not self._relay.intercepts.extend(int(message["held"]), float(message["seconds"])):
             return {"error": "missing", "text": f"held {message['held']} does not wait any more"}
         return {"held": message["held"]}
+
+
+class SupervisorCommands:
+    """The relay's end of the control socket."""
+
+    def __init__(self, relay: RelayInterface) -> None:
+        self._relay = relay
+        self._unshared: list[tuple[socket.socket, Address]] = []
+
+    def readable(self, _: int) -> None:
+        """The control socket can be read."""
+        control = self._relay.control
+        try:
+            packet, fds, _flags, _from = socket.recv_fds(control, PACKET, 4)
+        except BlockingIOError:
+            return
+        except OSError:
+            packet, fds = b"", []
+        if packet:
+            self._execute(json.loads(packet), fds)
+        else:
+            self._relay.stop()
+
+    def _execute(self, message: dict[str, Any], fds: list[int]) -> None:
+        relay = self._relay
+        if message["do"] == "stop":
+            relay.drain(message.get("seconds", DRAIN_SECONDS))
+        elif message["do"] == "reader gone":
+            relay.reader_gone()
+        elif message["do"] == "commands":
+            relay.control_again(socket.socket(fileno=fds[0]))
+        elif message["do"] == "plugins.reload":
+            if relay.plugins is not None:
+                relay.plugins.reload()
+        elif message["do"] == "listen":
+            listener = socket.socket(fileno=fds[0])
+            if relay.draining:
+                listener.close()
+            else:
+                relay.acceptor.add(listener, tuple(message["broker"]))
+        else:
+            answer = relay.commands.do(message)
+            rules = tuple(rule["name"] for rule in answer.get("rules", ()))
+            relay.emit(RulesReplaced(rules) if "error" not in answer else RulesKept(str(answer["text"])))
+
+    def share(self, listener: socket.socket, broker: Address) -> None:
+        """Give a new listener to the other workers, by way of the supervisor. Until they have it, this one serves."""
+        try:
+            packet = json.dumps({"share": broker}).encode()
+            socket.send_fds(self._relay.control, [packet], [listener.fileno()], socket.MSG_DONTWAIT)
+        except OSError:
+            self._unshared.append((listener, broker))  # no room now
+
+    def tick(self) -> None:
+        """About once a second: what could not be handed over yet."""
+        again, self._unshared = self._unshared, []
+        for listener, broker in again:
+            if listener.fileno() >= 0:
+                self.share(listener, broker)

@@ -47,7 +47,7 @@ from ..supervisor.event_sender import EventSender
 from ..supervisor.shared_counters import SharedCounters
 from ..supervisor.worker_shared_state import Board
 from . import interfaces
-from .commands import Commands
+from .commands import Commands, SupervisorCommands
 from .connection import Connection
 from .guard import Guard
 from .io import polling
@@ -56,7 +56,6 @@ from .io.pipes import Pipes
 from .io.sockets import Sockets
 from .io.timers import Timers
 from .native import make_mover, make_turn
-from .supervisor_commands import SupervisorCommands
 from .tracking_mode import switch
 from .unreachable_broker import UnreachableBroker
 
