@@ -21,7 +21,7 @@ KEPT = 4096  # latencies kept per row for the percentiles
 PRINT_EVERY = 5.0
 
 
-class Tally:
+class TrafficTable:
     """Requests, errors and latencies by API and client."""
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class LiveTable:
 
     def __init__(self, capture: Capture, status: Callable[[], str]):
         self._capture, self._status = capture, status
-        self._tally = Tally()
+        self._table = TrafficTable()
         self._at = 0
 
     def run(self, seconds: float | None) -> None:
@@ -91,14 +91,14 @@ class LiveTable:
                 shown = time.monotonic()
                 for text in self._newest():
                     print(text)
-                print(f"-- {self._tally.requests} exchanges, {self._tally.errors} errors  {self._status()}", flush=True)
+                print(f"-- {self._table.requests} exchanges, {self._table.errors} errors  {self._status()}", flush=True)
 
     def _take(self) -> None:
         self._capture.refresh()
         rows = self._capture.rows()
         for number in range(self._at, len(rows)):
             row = rows[number]
-            self._tally.add(
+            self._table.add(
                 api_name(row.api_key) if row.api_key >= 0 else "", row.client_id or "", row.latency_ns, bool(row.error)
             )
         self._at = len(rows)
@@ -111,7 +111,7 @@ class LiveTable:
         return Group(
             Text(self._status(), style="bold"),
             Text(),
-            self._tally.table(),
+            self._table.table(),
             Text(),
             *(Text(text) for text in self._newest()),
         )

@@ -6,13 +6,18 @@ import importlib.util
 import sys
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ....plugins.rules.rules import Rule
 from ....proxy import Proxy, ProxyConfig, ProxyError
 from ..common.failure import Failure
 from ..common.signals import stopping_on_signals
+
+if TYPE_CHECKING:
+    from ...demo.child import Child
+    from ...live import EventListener
 
 BROKERS = 3
 
@@ -49,7 +54,6 @@ def demo(
 
 def _run(directory: Path, headless: bool, seconds: float | None) -> None:
     from ...demo.child import Child, ChildFailed
-    from ...demo.story import RULES
     from ...demo.table import LiveTable
     from ...live import EventListener, open_when_there
     from ..common.address import parse, show
@@ -59,10 +63,10 @@ def _run(directory: Path, headless: bool, seconds: float | None) -> None:
     traffic: Child | None = None
     proxy: Proxy | None = None
     watch: EventListener | None = None
-    story: dict[str, int] = {}
+    clients: dict[str, int] = {}
     try:
         upstream = parse(cluster.line(30)["bootstrap"], "bootstrap")
-        proxy = Proxy(ProxyConfig(upstream=upstream, record=directory, rules=RULES)).start()
+        proxy = Proxy(ProxyConfig(upstream=upstream, record=directory, rules=[_rule()])).start()
         watch = EventListener(proxy)
         print(f"brokers at {show(upstream)}; clients use bootstrap.servers={show(proxy.address)}", flush=True)
         traffic = Child("traffic", show(proxy.address))
@@ -85,17 +89,29 @@ def _run(directory: Path, headless: bool, seconds: float | None) -> None:
         raise Failure(f"the demo cannot start: {error}") from None
     finally:
         print("stopping the clients ...", flush=True)
-        story = _end(traffic)
+        clients = _end(traffic)
         if proxy is not None:
             proxy.stop()
         cluster.stop()
-    _summary(directory, watch, story)
+    _summary(directory, watch, clients)
 
 
-def _end(traffic: object) -> dict[str, int]:
-    from ...demo.child import Child, ChildFailed
+def _rule() -> Rule:
+    """What the demonstration breaks on purpose."""
+    from ...demo.traffic import TOPIC
 
-    if not isinstance(traffic, Child):
+    return Rule.of(
+        f"api == Produce and topic == {TOPIC}",
+        {"error": "NOT_LEADER_OR_FOLLOWER"},
+        name="leader moved",
+        when={"after": 20, "times": 3},
+    )
+
+
+def _end(traffic: Child | None) -> dict[str, int]:
+    from ...demo.child import ChildFailed
+
+    if traffic is None:
         return {}
     try:
         traffic.close_input()
@@ -106,35 +122,35 @@ def _end(traffic: object) -> dict[str, int]:
         traffic.stop()
 
 
-def _summary(directory: Path, watch: object, story: dict[str, int]) -> None:
+def _summary(directory: Path, watch: EventListener | None, clients: dict[str, int]) -> None:
     from ....captures import open_capture
     from ....decoder import ExchangeDone
     from ....decoder.findings import Inspector, Severity
-    from ...demo.table import Tally
+    from ...demo.table import TrafficTable
     from ...live import EventListener
     from ..analysis.finding_lines import findings_console, print_finding
 
-    inspector, severity_counts = Inspector(), Tally()
+    inspector, traffic = Inspector(), TrafficTable()
     undecoded = 0
     with open_capture(directory) as capture:
         for event in capture.events():
             inspector.feed(event)
             if isinstance(event, ExchangeDone):
                 exchange = event.exchange
-                severity_counts.add(exchange.api, exchange.client_id or "", exchange.latency_ns, bool(exchange.error))
+                traffic.add(exchange.api, exchange.client_id or "", exchange.latency_ns, bool(exchange.error))
                 undecoded += exchange.undecoded is not None
     print()
-    severity_counts.print()
-    print(f"\n{severity_counts.requests} exchanges, {severity_counts.errors} with an error code, {undecoded} undecoded", end="")
-    if isinstance(watch, EventListener):
+    traffic.print()
+    print(f"\n{traffic.requests} exchanges, {traffic.errors} with an error code, {undecoded} undecoded", end="")
+    if watch is not None:
         watch.join(2.0)
         print(f", {watch.lost} bytes not observed")
         for name, hits in watch.hits.items():
             print(f"rule {name!r} fired {hits} times")
         for warning in dict.fromkeys(watch.warnings):
             print(f"! {warning}")
-    if story:
-        print("clients: " + ", ".join(f"{count} {what}" for what, count in story.items()))
+    if clients:
+        print("clients: " + ", ".join(f"{count} {what}" for what, count in clients.items()))
     found = inspector.findings()
     shown = [finding for finding in found if finding.severity is not Severity.INFO]
     print(f"\n{len(found)} findings, {len(found) - len(shown)} of them only worth knowing", flush=True)
