@@ -50,8 +50,8 @@ def main() -> int:
     began = time.perf_counter()
     from barnabas import decoder
     from barnabas.proxy.supervisor.fork_server import ForkServer
-    from barnabas.ui.testing.bench import Barnabas
     from barnabas.ui.testing.cluster import EmbeddedCluster
+    from barnabas.ui.testing.fixture import Barnabas
 
     once = {"import": time.perf_counter() - began}
     fork_server = ForkServer() if ForkServer.available and not given.fresh else None

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 import pytest
-from barnabas.ui.testing.bench import Barnabas
+from barnabas.ui.testing.fixture import Barnabas
 
 from real.brokers.broker import Cluster, start_cluster
 from real.brokers.fault_bench import mocked

@@ -12,8 +12,8 @@ import pytest
 
 if TYPE_CHECKING:
     from ...proxy.supervisor.fork_server import ForkServer
-    from .bench import Barnabas
     from .cassette import Cassette
+    from .fixture import Barnabas
     from .kafka import Kafka
 
 Address = tuple[str, int]
@@ -138,9 +138,9 @@ def _barnabas_fork_server() -> Iterator[ForkServer | None]:
 def barnabas(
     request: pytest.FixtureRequest, _barnabas_fork_server: ForkServer | None, _barnabas_cluster: Addresses
 ) -> Iterator[Barnabas]:
-    """A Kafka cluster through a proxy of this test's own: faults, exchanges, expectations (`ui.testing.bench`)."""
-    from .bench import Barnabas
+    """A Kafka cluster through a proxy of this test's own: faults, exchanges, expectations (`ui.testing.fixture`)."""
     from .cluster import OWN_FINDINGS
+    from .fixture import Barnabas
 
     embedded = not (request.config.getoption("--barnabas-broker") or request.config.getoption("--barnabas-kafka"))
     record = request.config.getoption("--barnabas-record")

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from barnabas import decoder
-from barnabas.ui.testing.bench import Barnabas
 from barnabas.ui.testing.cluster import EmbeddedCluster
+from barnabas.ui.testing.fixture import Barnabas
 from harness.waiting import PATIENCE, until
 from harness.wire import with_size
 from real.clients.confluent_client import create_topic

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
-from barnabas.ui.testing.bench import Barnabas
+from barnabas.ui.testing.fixture import Barnabas
 from harness.waiting import PATIENCE
 from real.brokers.fault_bench import cursor, seen
 

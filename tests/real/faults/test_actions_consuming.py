@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from barnabas.ui.testing.bench import Barnabas
+from barnabas.ui.testing.fixture import Barnabas
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from harness.waiting import PATIENCE, until
 from real.brokers.fault_bench import cursor, seen

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from barnabas.ui.testing.bench import Barnabas
+from barnabas.ui.testing.fixture import Barnabas
 from real.brokers.broker import Cluster
 from real.brokers.fault_bench import cursor, in_front_of, new_topic, seen
 from real.clients.reactions import Java, reacting, sent

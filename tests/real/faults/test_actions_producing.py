@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from barnabas.ui.testing.bench import Barnabas
+from barnabas.ui.testing.fixture import Barnabas
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from harness.waiting import PATIENCE, PATIENCE_MS, until

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from barnabas.ui.testing.bench import Barnabas
+from barnabas.ui.testing.fixture import Barnabas
 from confluent_kafka import Consumer, Producer, TopicPartition
 from harness.waiting import PATIENCE
 from real.brokers.broker import Cluster

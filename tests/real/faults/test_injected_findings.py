@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from barnabas.ui.testing.bench import Barnabas
+from barnabas.ui.testing.fixture import Barnabas
 from confluent_kafka import KafkaException, Producer
 from harness.slices import thin
 from real.brokers.fault_bench import settle

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from barnabas.ui.testing.bench import Barnabas
+from barnabas.ui.testing.fixture import Barnabas
 from real.brokers.broker import start_cluster
 from real.brokers.fault_bench import cursor, in_front_of, new_topic, seen
 from real.clients.reactions import Java, reacting, sent

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from barnabas.plugins.rules.recipes import RECIPES, Recipe
-from barnabas.ui.testing.bench import Barnabas
+from barnabas.ui.testing.fixture import Barnabas
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from harness.waiting import PATIENCE
 from real.brokers.fault_bench import mocked

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from barnabas.ui.testing.bench import Barnabas
 from barnabas.ui.testing.cluster import OWN_FINDINGS, EmbeddedCluster
+from barnabas.ui.testing.fixture import Barnabas
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from harness.waiting import PATIENCE, until

@@ -17,7 +17,7 @@ from ..common.failure import Failure, write_text
 from ..common.html_page import page, row, table, text
 from ..common.local_time import Local
 from ..common.output import warn
-from .observed_clients import watch
+from .clients import watch
 from .versions import identity, terminal, who
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from ...safe import visible
 from ..common import address
 from ..common.failure import Failure
 from ..common.output import warn
-from .observed_clients import watch
+from .clients import watch
 
 if TYPE_CHECKING:
     from rich.console import Console

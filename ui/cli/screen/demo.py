@@ -127,7 +127,6 @@ def _summary(directory: Path, watch: EventListener | None, clients: dict[str, in
     from ....decoder import ExchangeDone
     from ....decoder.findings import Inspector, Severity
     from ...demo.table import TrafficTable
-    from ...live import EventListener
     from ..analysis.finding_lines import findings_console, print_finding
 
     inspector, traffic = Inspector(), TrafficTable()

@@ -75,7 +75,7 @@ def ui(
 
         options["schemas"] = schemas_of(schema or [], registry)
     if served:
-        from ...web.served import end_with
+        from ...web.parent import end_with
 
         end_with(served)
         options["locked"] = not allow_edit
