@@ -56,7 +56,7 @@ class EventListener:
         return "  ".join(words)
 
 
-def open_when_there(directory: Path, seconds: float = 10.0) -> Capture:
+def open_when_started(directory: Path, seconds: float = 10.0) -> Capture:
     """The recording in `directory` as soon as it has begun. Raises NotACapture or FileNotFoundError after `seconds`."""
     deadline = time.monotonic() + seconds
     while True:
@@ -82,7 +82,7 @@ def show_live(proxy: Proxy, record: Path, *, title: str) -> EventListener:
         settings = read_settings()
     except BadSettings as error:  # a proxy that runs must not end for the colours of its screen
         settings, fault = Settings(), str(error)
-    with open_when_there(record) as capture:
+    with open_when_started(record) as capture:
         app = BarnabasApp(
             capture, title=title, live=True, status=listener.status, control=control, settings=settings
         )  # fmt: skip

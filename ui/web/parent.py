@@ -9,7 +9,7 @@ import time
 EVERY_SECONDS = 1.0
 
 
-def end_with(server: int) -> None:
+def end_with_parent(server: int) -> None:
     """End this process soon after the process `server`, its parent, has ended."""
     if os.getppid() != server:
         os._exit(1)

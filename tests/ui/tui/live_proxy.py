@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from barnabas.proxy import Proxy
 from barnabas.proxy.control import Control
-from barnabas.ui.live import open_when_there
+from barnabas.ui.live import open_when_started
 from barnabas.ui.tui.app import BarnabasApp
 from confluent_kafka import Consumer
 from textual.pilot import Pilot
@@ -27,7 +27,7 @@ def drive(proxy: Proxy, steps: Steps, size: tuple[int, int] = (120, 40), **optio
     assert proxy.control is not None
     control = Control(proxy.control.access.url, proxy.control.access.token)
     assert proxy.config.record is not None
-    with open_when_there(Path(proxy.config.record)) as capture:
+    with open_when_started(Path(proxy.config.record)) as capture:
         app = BarnabasApp(capture, title="mock", live=True, control=control, **{"allow_edit": True} | options)
 
         async def go() -> None:

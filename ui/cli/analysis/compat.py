@@ -18,7 +18,7 @@ from ..common.html_page import page, row, table, text
 from ..common.local_time import Local
 from ..common.output import warn
 from .clients import watch
-from .versions import identity, terminal, who
+from .versions import client_identity, client_line, terminal
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -118,7 +118,7 @@ def _print(console: Console, found: Report) -> None:
 def _print_client(console: Console, of: ClientReport) -> None:
     from rich.text import Text
 
-    console.print(Text.assemble("\n", (f"{of.verdict.text:<9}", _STYLES[of.verdict]), "  ", (who(of.client), "bold")))
+    console.print(Text.assemble("\n", (f"{of.verdict.text:<9}", _STYLES[of.verdict]), "  ", (client_line(of.client), "bold")))
     console.print(f"  {of.certainty}")
     console.print(f"  {of.client.requests} requests, {seen_when(of.client)}")
     for reason in of.reasons:
@@ -139,7 +139,7 @@ def _as_dict(found: Report) -> dict[str, Any]:
         "counts": {verdict.text: found.count(verdict) for verdict in Verdict},
         "clients": [
             {
-                **identity(of.client),
+                **client_identity(of.client),
                 "verdict": of.verdict.text,
                 "certainty": of.certainty,
                 "reasons": [_reason_dict(reason) for reason in of.reasons],

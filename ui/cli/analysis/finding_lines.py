@@ -35,7 +35,7 @@ def findings_console(stderr: bool = False) -> Console:
     return console
 
 
-def in_one_line(severity: str, id_: str, count: int, seen: str) -> Text:
+def one_line(severity: str, id_: str, count: int, seen: str) -> Text:
     """``high  unsupported-version x12  what was seen``."""
     from rich.text import Text
 

@@ -22,7 +22,7 @@ from ..common.opening import cannot_read
 from ..common.output import counted, print_json, warn
 from ..common.progress import Progress
 from ..common.signals import stopping_on_signals
-from .finding_lines import findings_console, in_one_line, indented, print_finding, severity_counts
+from .finding_lines import findings_console, indented, one_line, print_finding, severity_counts
 
 FOLLOW_SECONDS = 0.5
 _BETWEEN = 256  # events between two readings of the clock
@@ -102,7 +102,7 @@ def _list(as_json: bool) -> None:
     console = findings_console()
     width = max(len(kind.id) for kind in kinds)
     for kind in kinds:
-        line = in_one_line(str(kind.severity), kind.id, 1, "")
+        line = one_line(str(kind.severity), kind.id, 1, "")
         line.right_crop(2)
         line.append(" " * (width - len(kind.id)) + "  " + kind.title)
         console.print(line)
@@ -221,7 +221,7 @@ def _follow(path: Path, wanted: set[str], least: Severity, as_json: bool, inject
                     if as_json:
                         print_json(finding.to_dict())
                         continue
-                    console.print(in_one_line(str(finding.severity), finding.id, finding.count, finding.seen))
+                    console.print(one_line(str(finding.severity), finding.id, finding.count, finding.seen))
                     if number not in known:
                         console.print(indented(finding.remedy, "do: "))
                     known.add(number)

@@ -77,7 +77,7 @@ def terminal() -> Console:
     return console if console.is_terminal else Console(width=1000, highlight=False, emoji=False, markup=False)
 
 
-def who(client: ObservedClient) -> str:
+def client_line(client: ObservedClient) -> str:
     """A client in one line, safe for a terminal."""
     name = f"'{visible(client.client_id)}'" if client.client_id else "(no client id)"
     software = visible(client.software_label) or (client.software.text if client.software else "software not said")
@@ -94,7 +94,7 @@ def _title(client: ObservedClient) -> Text:
         "unknown": "began before the capture",
     }[client.negotiation]
     return Text.assemble(
-        (f"\n{who(client)}", "bold"), f"  {client.connections} connection{'s' * (client.connections != 1)}, {asks}"
+        (f"\n{client_line(client)}", "bold"), f"  {client.connections} connection{'s' * (client.connections != 1)}, {asks}"
     )
 
 
@@ -123,7 +123,7 @@ def _cells(row: MatrixRow) -> tuple[str, ...]:
 
 def _client_dict(client: ObservedClient) -> dict[str, Any]:
     return {
-        **identity(client),
+        **client_identity(client),
         "apis": [
             {
                 "api": row.api,
@@ -141,7 +141,7 @@ def _client_dict(client: ObservedClient) -> dict[str, Any]:
     }
 
 
-def identity(client: ObservedClient) -> dict[str, Any]:
+def client_identity(client: ObservedClient) -> dict[str, Any]:
     """Who a client is and when it was there, for JSON."""
     return {
         "client_id": client.client_id or None,

@@ -114,7 +114,7 @@ def stop_all(proxies: Sequence[Proxy]) -> None:
         thread.join()
 
 
-def way_in(config: ProxyConfig, address: tuple[str, int]) -> str:
+def bootstrap_line(config: ProxyConfig, address: tuple[str, int]) -> str:
     """Where clients begin; `address`: where the proxy listens."""
     if config.transparent:
         return "clients: the brokers' own addresses; bring them here with: barnabas transparent up"
@@ -147,7 +147,7 @@ def _start(cluster: Cluster, talk: bool) -> None:
     advice = feed_advice(proxy.meter, cluster.config.meter)  # leaves the token, whoever reads this or not
     if not talk:
         return
-    lines = [way_in(cluster.config, proxy.address)]
+    lines = [bootstrap_line(cluster.config, proxy.address)]
     if cluster.config.tls is not None:
         lines += client_advice(cluster.config.tls)
     if advice:
@@ -190,10 +190,10 @@ class Findings:
         self._last[event.number] = event
         if not show_it or (before and event.count < 2 * before.count and event.severity == before.severity):
             return  # the last word on a finding that was told: for the summary
-        from ..analysis.finding_lines import findings_console, in_one_line, indented
+        from ..analysis.finding_lines import findings_console, indented, one_line
 
         console = findings_console()
-        line = in_one_line(event.severity, event.id, event.count, event.seen)
+        line = one_line(event.severity, event.id, event.count, event.seen)
         console.print(f"{_now()} {self._prefix}", line, sep="")
         if before is None:
             console.print(indented(event.remedy, "do: ", 16))
@@ -201,7 +201,7 @@ class Findings:
     def summary(self) -> None:
         """What was found in all, the worst first."""
         from ....decoder.findings import Severity
-        from ..analysis.finding_lines import findings_console, in_one_line
+        from ..analysis.finding_lines import findings_console, one_line
 
         console = findings_console()
         if not self._last:
@@ -209,7 +209,7 @@ class Findings:
             return
         console.print(f"{self._prefix}found in this run: {len(self._last)}")
         for event in sorted(self._last.values(), key=lambda e: (-Severity(e.severity).rank, -e.count)):
-            console.print("  ", in_one_line(event.severity, event.id, event.count, event.seen), sep="")
+            console.print("  ", one_line(event.severity, event.id, event.count, event.seen), sep="")
 
 
 class _Heard:

@@ -55,7 +55,7 @@ def demo(
 def _run(directory: Path, headless: bool, seconds: float | None) -> None:
     from ...demo.child import Child, ChildFailed
     from ...demo.table import LiveTable
-    from ...live import EventListener, open_when_there
+    from ...live import EventListener, open_when_started
     from ..common.address import parse, show
 
     print(f"starting {BROKERS} mock brokers ...", flush=True)
@@ -70,7 +70,7 @@ def _run(directory: Path, headless: bool, seconds: float | None) -> None:
         watch = EventListener(proxy)
         print(f"brokers at {show(upstream)}; clients use bootstrap.servers={show(proxy.address)}", flush=True)
         traffic = Child("traffic", show(proxy.address))
-        with open_when_there(directory) as capture:
+        with open_when_started(directory) as capture:
             if headless:
                 LiveTable(capture, watch.status).run(seconds)
             else:

@@ -75,9 +75,9 @@ def ui(
 
         options["schemas"] = schemas_of(schema or [], registry)
     if served:
-        from ...web.parent import end_with
+        from ...web.parent import end_with_parent
 
-        end_with(served)
+        end_with_parent(served)
         options["locked"] = not allow_edit
     if web and plain:
         raise Failure("--web is the screen in a browser, --plain is lines: one of them")
@@ -191,13 +191,13 @@ def _found(url: str, record: Path | None) -> tuple[ControlAccess, AttachedProxy,
 
 
 def _attached(url: str, record: Path | None, allow_edit: bool, plain: bool, options: dict[str, Any]) -> None:
-    from ...live import open_when_there
+    from ...live import open_when_started
     from ...tui.app import BarnabasApp
     from ...tui.plain import plain_lines
     from ..common.opening import cannot_read
 
     _, attached, directory = _found(url, record)
-    with cannot_read(directory), open_when_there(directory) as opened:
+    with cannot_read(directory), open_when_started(directory) as opened:
         if plain:
             plain_lines(opened, follow=True)
             return

@@ -13,7 +13,7 @@ from barnabas.proxy import ProxyConfig
 from barnabas.proxy.negotiation.security import TlsConfig
 from barnabas.ui.cli.common.failure import Failure
 from barnabas.ui.cli.proxy.options import PASSWORD_VARIABLE, SaslOptions
-from barnabas.ui.cli.proxy.running import way_in
+from barnabas.ui.cli.proxy.running import bootstrap_line
 from harness.slices import slow
 from harness.waiting import PATIENCE
 
@@ -63,9 +63,9 @@ def test_the_password_comes_from_a_file_or_the_environment(tmp_path: Path, monke
 
 def test_clients_are_told_where_to_begin() -> None:
     config = ProxyConfig(upstream=("kafka", 9092))
-    assert way_in(config, ("127.0.0.1", 19092)) == "clients: bootstrap.servers=127.0.0.1:19092"
+    assert bootstrap_line(config, ("127.0.0.1", 19092)) == "clients: bootstrap.servers=127.0.0.1:19092"
     config = replace(config, tls=TlsConfig(ca=Path("ca"), sni_suffix="Kafka.Example"))
-    told = way_in(config, ("0.0.0.0", 19092))
+    told = bootstrap_line(config, ("0.0.0.0", 19092))
     assert told.startswith("clients: bootstrap.servers=kafka.example:19092 ") and "broker-ID.kafka.example" in told
 
 
