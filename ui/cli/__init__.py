@@ -30,9 +30,9 @@ def main() -> None:
     gc.disable()  # what is imported stays, and there is much of it
     try:
         if first == "ui" and len(sys.argv) == 3 and not sys.argv[2].startswith("-") and not completing:
-            from .screen.first_frame import look
+            from .screen.first_frame import show_capture
 
-            look(Path(sys.argv[2]))
+            show_capture(Path(sys.argv[2]))
             return
         from .command_line import make_app
 

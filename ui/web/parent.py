@@ -13,7 +13,7 @@ def end_with_parent(server: int) -> None:
     """End this process soon after the process `server`, its parent, has ended."""
     if os.getppid() != server:
         os._exit(1)
-    threading.Thread(target=_watch, args=(server,), name="served", daemon=True).start()
+    threading.Thread(target=_watch, args=(server,), name="parent", daemon=True).start()
 
 
 def _watch(server: int) -> None:

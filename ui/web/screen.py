@@ -1,4 +1,4 @@
-"""A screen in a process of its own, and the packets that Textual's web driver and its server say to each other.
+"""A screen in a process of its own, and the packets between Textual's web driver and its server.
 
 A packet is one byte of kind (``D`` data, ``M`` meta, JSON), the size in four bytes (big-endian), and the payload. What
 comes from the process is for the terminal in the page; before the first packet stands the line ``__GANGLION__``.
@@ -22,7 +22,7 @@ GRACE_SECONDS = 3.0
 """How long a screen may take to end before it is killed."""
 _END_SECONDS = 10.0
 WIDTHS, HEIGHTS = (20, 500), (6, 200)
-_MOST_WORDS = 4096
+_MOST_ERRORS = 4096
 
 
 class ScreenProcess:
@@ -31,8 +31,8 @@ class ScreenProcess:
     def __init__(self, command: Sequence[str]) -> None:
         self._command = command
         self._process: Process | None = None
-        self._words = b""
-        self._hearing: asyncio.Task[None] | None = None
+        self._errors = b""
+        self._errors_task: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[str] | None = None
 
     @property
@@ -53,7 +53,7 @@ class ScreenProcess:
         self._process = await asyncio.create_subprocess_exec(
             *self._command, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=environment, start_new_session=True
         )
-        self._hearing = asyncio.create_task(self._hear())
+        self._errors_task = asyncio.create_task(self._read_errors())
 
     async def output(self, show: Callable[[bytes], Awaitable[None]]) -> None:
         """Hand on what it draws until it ends."""
@@ -81,11 +81,11 @@ class ScreenProcess:
 
     async def resized(self, width: int, height: int) -> None:
         """The page has another size."""
-        await self.tell("resize", width=between(width, WIDTHS), height=between(height, HEIGHTS))
+        await self.send("resize", width=between(width, WIDTHS), height=between(height, HEIGHTS))
 
-    async def tell(self, kind: str, **words: Any) -> None:
+    async def send(self, kind: str, **fields: Any) -> None:
         """Something else: focus, blur, quit."""
-        await self._send(b"M", json.dumps({"type": kind, **words}).encode())
+        await self._send(b"M", json.dumps({"type": kind, **fields}).encode())
 
     async def end(self) -> str:
         """End it, by force if it does not otherwise; what it said when it did not end well, harmless for a terminal.
@@ -101,8 +101,8 @@ class ScreenProcess:
             return ""
         try:
             async with asyncio.timeout(GRACE_SECONDS):
-                await self.tell("quit")
-                await self._rest(process)
+                await self.send("quit")
+                await self._wait(process)
         except TimeoutError:
             pass
         finally:
@@ -113,17 +113,17 @@ class ScreenProcess:
                 pass
         try:
             async with asyncio.timeout(_END_SECONDS):
-                await self._rest(process)
-                if self._hearing is not None:
-                    await self._hearing
+                await self._wait(process)
+                if self._errors_task is not None:
+                    await self._errors_task
         except TimeoutError:
             pass  # somebody else holds its pipes; it has ended all the same
         if process.returncode == 0:
             return ""
-        return "\n".join(map(visible, self._words.decode("utf-8", "replace").splitlines()))
+        return "\n".join(map(visible, self._errors.decode("utf-8", "replace").splitlines()))
 
     @staticmethod
-    async def _rest(process: Process) -> None:
+    async def _wait(process: Process) -> None:
         """Wait for its end. What it still writes is read and thrown away: a full pipe would keep it from ending, and asyncio
         from noticing that it has ended."""
         while process.stdout is not None and await process.stdout.read(1 << 16):
@@ -134,17 +134,17 @@ class ScreenProcess:
         assert self._process is not None, "not started"
         return self._process
 
-    async def _hear(self) -> None:
-        said = self._running().stderr
-        while said is not None and (data := await said.read(4096)):
-            self._words = (self._words + data)[-_MOST_WORDS:]
+    async def _read_errors(self) -> None:
+        errors = self._running().stderr
+        while errors is not None and (data := await errors.read(4096)):
+            self._errors = (self._errors + data)[-_MOST_ERRORS:]
 
     async def _send(self, kind: bytes, payload: bytes) -> None:
-        to = self._running().stdin
-        assert to is not None
+        keys = self._running().stdin
+        assert keys is not None
         try:
-            to.write(kind + len(payload).to_bytes(4, "big") + payload)
-            await to.drain()
+            keys.write(kind + len(payload).to_bytes(4, "big") + payload)
+            await keys.drain()
         except (ConnectionError, RuntimeError):
             pass  # it has ended: `output` says so
 

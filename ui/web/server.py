@@ -59,15 +59,15 @@ class Pages:
 
     async def start(self) -> None:
         """Listen. Raises `OSError`."""
-        app, folder = web.Application(middlewares=[self._guarded]), self.access.folder
-        app.on_response_prepare.append(_careful)
+        app, folder = web.Application(middlewares=[self._authorize]), self.access.folder
+        app.on_response_prepare.append(_security_headers)
         app.on_shutdown.append(self._close_all)
         app.add_routes(
             [
                 web.get("/", self._enter),
                 web.get(folder, self._page),
                 web.get(f"{folder}ws", self._socket),
-                web.get(folder + "{name:page\\.(?:css|js)}", self._part),
+                web.get(folder + "{name:page\\.(?:css|js)}", self._asset),
                 web.static(f"{folder}static", statics(), show_index=False),
             ]
         )
@@ -94,7 +94,7 @@ class Pages:
     # --- requests --------------------------------------------------------------------------------------------
 
     @web.middleware
-    async def _guarded(self, request: web.Request, handler: Callable[..., Any]) -> web.StreamResponse:
+    async def _authorize(self, request: web.Request, handler: Callable[..., Any]) -> web.StreamResponse:
         try:
             self.access.check(request.headers, request.query, request.cookies)
         except Refused as refused:
@@ -119,7 +119,7 @@ class Pages:
         )
         return web.Response(text=page, content_type="text/html")
 
-    async def _part(self, request: web.Request) -> web.Response:
+    async def _asset(self, request: web.Request) -> web.Response:
         name = request.match_info["name"]
         return web.Response(text=_read(name), content_type=_KINDS[name])
 
@@ -138,7 +138,7 @@ class Pages:
             self._sockets.add(socket)
             width, height = request.query.get("width"), request.query.get("height")
             await screen.start(between(width, WIDTHS), between(height, HEIGHTS))
-            both = [asyncio.create_task(screen.output(socket.send_bytes)), asyncio.create_task(_hear(socket, screen))]
+            both = [asyncio.create_task(screen.output(socket.send_bytes)), asyncio.create_task(_messages(socket, screen))]
             try:
                 await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             finally:
@@ -147,10 +147,10 @@ class Pages:
                 await asyncio.gather(*both, return_exceptions=True)
         finally:
             self._sockets.discard(socket)
-            said = await screen.end()
+            errors = await screen.end()
             self._screens.discard(screen)
-        if said and not socket.closed:
-            await socket.send_bytes(b"\x1b[2J\x1b[H" + said.replace("\n", "\r\n").encode())
+        if errors and not socket.closed:
+            await socket.send_bytes(b"\x1b[2J\x1b[H" + errors.replace("\n", "\r\n").encode())
         await socket.close()
         return socket
 
@@ -159,8 +159,8 @@ class Pages:
         await asyncio.gather(*(socket.close(code=1001) for socket in list(self._sockets)), return_exceptions=True)
 
 
-async def _hear(socket: web.WebSocketResponse, screen: ScreenProcess) -> None:
-    """What the page says: lists of a kind and its data, as textual-serve's script writes them."""
+async def _messages(socket: web.WebSocketResponse, screen: ScreenProcess) -> None:
+    """Take the messages of the page: lists of a kind and its data, as textual-serve's script writes them."""
     async for message in socket:
         if message.type is not WSMsgType.TEXT:
             continue
@@ -173,12 +173,12 @@ async def _hear(socket: web.WebSocketResponse, screen: ScreenProcess) -> None:
         elif kind == "resize" and data and isinstance(data[0], dict):
             await screen.resized(data[0].get("width", 0), data[0].get("height", 0))
         elif kind in ("focus", "blur"):
-            await screen.tell(kind)
+            await screen.send(kind)
         elif kind == "ping":
             await socket.send_json(["pong", *data])
 
 
-async def _careful(request: web.Request, response: web.StreamResponse) -> None:
+async def _security_headers(request: web.Request, response: web.StreamResponse) -> None:
     response.headers["Content-Security-Policy"] = POLICY
     response.headers["X-Content-Type-Options"] = "nosniff"
     response.headers["Referrer-Policy"] = "no-referrer"

@@ -264,7 +264,7 @@ def test_what_is_wrong_is_said_where_it_is_written(online: Session, offline: Ses
     assert "passthrough, record and not 'fial'" in offline.output
     assert "not as it is written: missing 1 required positional argument: 'file'" in offline.output
     # What is wrong is a line of the test: nothing is shown of the inside.
-    for inside in ("given.py", "bench.py", "plugin.py"):
+    for inside in ("given.py", "fixture.py", "plugin.py"):
         assert inside not in online.output and inside not in offline.output
 
 

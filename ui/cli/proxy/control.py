@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 from typer.core import TyperGroup
@@ -21,11 +23,12 @@ from ..common.local_time import Local
 from ..common.option_groups import with_option_groups
 from .options import RecordingOptions
 
+Answer = TypeVar("Answer")
 WHICH = ("--url", "--token-file")
 
 
 class _Anywhere(TyperGroup):
-    """Which proxy is meant may be said behind the command as well as in front of it."""
+    """Which proxy is meant may be answer behind the command as well as in front of it."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         end = args.index("--") if "--" in args else len(args)
@@ -52,7 +55,17 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 URL_VARIABLE, TOKEN_VARIABLE = "BARNABAS_CONTROL_URL", "BARNABAS_CONTROL_TOKEN"
-_chosen: dict[str, Any] = {}
+
+
+@dataclass(slots=True)
+class _Target:
+    """Which proxy is meant."""
+
+    url: str = ""
+    token_file: Path | None = None
+
+
+_target = _Target()
 
 
 @app.callback()
@@ -68,18 +81,18 @@ def _which(
         Path | None, typer.Option("--token-file", help=f"Where the token is (or set {TOKEN_VARIABLE}).")
     ] = None,
 ) -> None:
-    _chosen.update(url=url, token_file=token_file)
+    _target.url, _target.token_file = url, token_file
     if context.invoked_subcommand is None:
         status()
 
 
 def access() -> ControlAccess:
     """The proxy that is meant; Failure if there is none."""
-    url, file = str(_chosen.get("url") or ""), _chosen.get("token_file")
+    url, file = _target.url, _target.token_file
     token = os.environ.get(TOKEN_VARIABLE, "")
     if file is not None:
         try:
-            token = Path(file).read_text().strip()
+            token = file.read_text().strip()
         except (OSError, UnicodeDecodeError) as error:
             raise Failure(f"the token cannot be read from {file}: {getattr(error, 'strerror', error)}") from None
     return access_to(url, token, str(file or ""))
@@ -108,7 +121,7 @@ def _control() -> Control:
     return Control(found.url, found.token)
 
 
-def _ask(call: Any) -> Any:
+def _ask(call: Callable[[Control], Answer]) -> Answer:
     try:
         return call(_control())
     except ControlError as error:
@@ -133,31 +146,31 @@ def _json(value: Any) -> None:
 def status(as_json: Annotated[bool, typer.Option("--json", help="As the API says it.")] = False) -> None:
     """How the proxy is, and how to reach its API with curl."""
     found = access()
-    said = _ask(Control.status)
+    answer = _ask(Control.status)
     if as_json:
-        _json(said)
+        _json(answer)
         return
-    counts, lost = said["counts"], said["lost"]
+    counts, lost = answer["counts"], answer["lost"]
     where = "{}:{}"
-    typer.echo(f"barnabas {said['version']}, up {said['uptime']:.0f} s")
-    typer.echo(f"  clients     {where.format(*said['listen'])} for {where.format(*said['upstream'])}")
+    typer.echo(f"barnabas {answer['version']}, up {answer['uptime']:.0f} s")
+    typer.echo(f"  clients     {where.format(*answer['listen'])} for {where.format(*answer['upstream'])}")
     typer.echo(
         f"  traffic     {counts['connections']} connections, {counts['exchanges']} exchanges, {counts['errors']} errors"
     )
     typer.echo(
         f"  not seen    {lost['observer_bytes']} B by the observer, {lost['inspector_bytes']} B by the inspector"
     )
-    recording = said["recording"] or {}
+    recording = answer["recording"] or {}
     typer.echo(f"  recording   {visible(recording.get('directory') or 'no')}")
-    if flown := recording.get("flight"):
+    if recorder := recording.get("flight"):
         typer.echo(
-            f"  flight      {visible(flown['directory'])}: {flown['written']} written, {flown['counted']} only counted"
+            f"  flight      {visible(recorder['directory'])}: {recorder['written']} written, {recorder['counted']} only counted"
         )
-    typer.echo(f"  rules       {said['rules']}, frames held: {said['held']}")
-    dead = [name for name, process in said["processes"].items() if not process["alive"]]
+    typer.echo(f"  rules       {answer['rules']}, frames held: {answer['held']}")
+    dead = [name for name, process in answer["processes"].items() if not process["alive"]]
     if dead:
         typer.echo(f"  ended       {', '.join(dead)}")
-    for each in said["insecure"]:
+    for each in answer["insecure"]:
         typer.echo(f"  insecure    {each}")
     typer.echo("")
     for line in curl_lines(found):
@@ -285,14 +298,14 @@ def record(
     if kept and directory is None:
         raise Failure("--rotate-size, --rotate-time, --keep-size and --keep-time go with a directory to begin with")
     if directory is not None:
-        said = _ask(lambda control: control.start_recording(str(directory.absolute()), **kept))
+        answer = _ask(lambda control: control.start_recording(str(directory.absolute()), **kept))
     elif rotate:
-        said = _ask(Control.rotate_recording)
+        answer = _ask(Control.rotate_recording)
     elif stop:
-        said = _ask(Control.stop_recording)
+        answer = _ask(Control.stop_recording)
     else:
-        said = _ask(Control.recording)
-    typer.echo(f"recording to {visible(said['directory'])}" if said["recording"] else "nothing is being recorded")
+        answer = _ask(Control.recording)
+    typer.echo(f"recording to {visible(answer['directory'])}" if answer["recording"] else "nothing is being recorded")
 
 
 @app.command()
@@ -302,13 +315,13 @@ def flight(
     as_json: Annotated[bool, typer.Option("--json", help="As the API says it.")] = False,
 ) -> None:
     """Write out what the flight recorder holds, and what follows for a while."""
-    said = _ask(lambda control: control.write_flight(label, reason))
+    answer = _ask(lambda control: control.write_flight(label, reason))
     if as_json:
-        _json(said)
-    elif said["flight"] is None:
-        raise Failure(f"no flight recording is written: {visible(said['text'])}")
+        _json(answer)
+    elif answer["flight"] is None:
+        raise Failure(f"no flight recording is written: {visible(answer['text'])}")
     else:
-        typer.echo(f"{visible(said['flight'])}: {visible(said['text'])}")
+        typer.echo(f"{visible(answer['flight'])}: {visible(answer['text'])}")
 
 
 @app.command()

@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from enum import Enum, auto
 from pathlib import Path
 
 from ....plugins.rules.rules import Rule, RuleError, load
@@ -32,15 +33,14 @@ FAILED = 1
 """Exit status of a proxy that has ended by itself because its relays could not be kept running."""
 
 
-class _Hangup:
-    """SIGHUP has come."""
+class _Signal(Enum):
+    """What comes between the events of proxies."""
 
-
-class _FlightAsked:
-    """SIGUSR1 has come."""
-
-
-class _Ended:
+    RELOAD = auto()
+    """SIGHUP."""
+    WRITE_FLIGHT = auto()
+    """SIGUSR1."""
+    ENDED = auto()
     """A proxy has stopped by itself: its control API was asked to, or it has failed."""
 
 
@@ -53,8 +53,10 @@ class Cluster:
     rules: Path | None = None
     proxy: Proxy = field(init=False)
     findings: Findings = field(init=False)
-    said: tuple[float, tuple[int, ...] | None] = (0.0, None)
-    """When counts were printed last, and which."""
+    counts: tuple[int, ...] | None = None
+    """Those that were printed last."""
+    counts_printed: float = 0.0
+    """When, on the monotonic clock."""
 
     def __post_init__(self) -> None:
         self.proxy = Proxy(self.config)
@@ -67,19 +69,19 @@ class Cluster:
 
 def run(clusters: Sequence[Cluster], as_json: bool, quiet: bool, screen: bool) -> None:
     """Start them all, print what happens, and stop them on Ctrl-C or SIGTERM."""
-    talk = not (as_json or quiet or screen)
+    print_addresses = not (as_json or quiet or screen)
     for cluster in clusters:
         _make_directory(cluster)
-    heard = _Heard()
+    incoming = _EventQueue()
     with stopping_on_signals():
         try:
             for cluster in clusters:
-                _start(cluster, talk)
+                _start(cluster, print_addresses)
             if screen:
                 _screen(clusters[0].proxy)
             else:
-                heard.listen(clusters)
-                _lines(clusters, heard, as_json, quiet)
+                incoming.listen(clusters)
+                _print_events(clusters, incoming, as_json, quiet)
         except KeyboardInterrupt:
             if not quiet:
                 print(
@@ -87,7 +89,7 @@ def run(clusters: Sequence[Cluster], as_json: bool, quiet: bool, screen: bool) -
                 )
         finally:
             stop_all([cluster.proxy for cluster in clusters])
-    for cluster, event in heard.rest(clusters):
+    for cluster, event in incoming.rest(clusters):
         if isinstance(event, events.FindingSeen) and not as_json:
             cluster.findings.take(event, not screen)
         elif not isinstance(event, events.Counts) and (event.warning or not quiet) and not screen:
@@ -138,14 +140,14 @@ def feed_advice(meter: Metering | None, config: MeterConfig | None) -> str | Non
     return f"live feed: barnabas feed {show(meter.feed)} (elsewhere, or as another user: with the token in {path})"
 
 
-def _start(cluster: Cluster, talk: bool) -> None:
+def _start(cluster: Cluster, print_addresses: bool) -> None:
     proxy = cluster.proxy
     try:
         proxy.start()
     except ProxyError as error:
         raise Failure(f"{cluster.prefix}{error}") from None
     advice = feed_advice(proxy.meter, cluster.config.meter)  # leaves the token, whoever reads this or not
-    if not talk:
+    if not print_addresses:
         return
     lines = [bootstrap_line(cluster.config, proxy.address)]
     if cluster.config.tls is not None:
@@ -178,7 +180,7 @@ def _make_directory(cluster: Cluster) -> None:
 
 
 class Findings:
-    """The findings of one run, by their number, as they were told last."""
+    """The findings of one run, by their number, as they were reported last."""
 
     def __init__(self, prefix: str = "") -> None:
         self._prefix = prefix
@@ -189,7 +191,7 @@ class Findings:
         before = self._last.get(event.number)
         self._last[event.number] = event
         if not show_it or (before and event.count < 2 * before.count and event.severity == before.severity):
-            return  # the last word on a finding that was told: for the summary
+            return  # a finding that was printed already: for the summary
         from ..analysis.finding_lines import findings_console, indented, one_line
 
         console = findings_console()
@@ -212,24 +214,24 @@ class Findings:
             console.print("  ", one_line(event.severity, event.id, event.count, event.seen), sep="")
 
 
-class _Heard:
+class _EventQueue:
     """The events of all clusters, in the order they came."""
 
     def __init__(self) -> None:
-        self.queue: queue.SimpleQueue[tuple[Cluster, events.Event] | _Hangup | _FlightAsked | _Ended] = queue.SimpleQueue()
+        self.queue: queue.SimpleQueue[tuple[Cluster, events.Event] | _Signal] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
 
     def listen(self, clusters: Sequence[Cluster]) -> None:
         """Take the events of clusters that have started."""
         for cluster in clusters:
-            thread = threading.Thread(target=self._hear, args=(cluster,), name=f"events {cluster.name}", daemon=True)
+            thread = threading.Thread(target=self._receive, args=(cluster,), name=f"events {cluster.name}", daemon=True)
             thread.start()
             self._threads.append(thread)
 
-    def _hear(self, cluster: Cluster) -> None:
+    def _receive(self, cluster: Cluster) -> None:
         for event in cluster.proxy.events():
             self.queue.put((cluster, event))
-        self.queue.put(_Ended())
+        self.queue.put(_Signal.ENDED)
 
     def rest(self, clusters: Sequence[Cluster]) -> Iterator[tuple[Cluster, events.Event]]:
         """What nobody has taken yet, when all have been stopped."""
@@ -243,25 +245,25 @@ class _Heard:
                 yield found
 
 
-def _lines(clusters: Sequence[Cluster], heard: _Heard, as_json: bool, quiet: bool) -> None:
+def _print_events(clusters: Sequence[Cluster], incoming: _EventQueue, as_json: bool, quiet: bool) -> None:
     """Print events as they come, until interrupted or every proxy has been stopped over its control API."""
     running = len(clusters)
     at_terminal = _has_terminal() and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN  # nohup outlives its terminal
-    before = signal.signal(signal.SIGHUP, lambda number, frame: heard.queue.put(_Hangup()))
-    before_flight = signal.signal(signal.SIGUSR1, lambda number, frame: heard.queue.put(_FlightAsked()))
+    before = signal.signal(signal.SIGHUP, lambda number, frame: incoming.queue.put(_Signal.RELOAD))
+    before_flight = signal.signal(signal.SIGUSR1, lambda number, frame: incoming.queue.put(_Signal.WRITE_FLIGHT))
     try:
         while running:
-            found = heard.queue.get()
+            found = incoming.queue.get()
             if isinstance(found, tuple):
                 cluster, event = found
-                _tell(cluster, event, as_json, quiet)
+                _report(cluster, event, as_json, quiet)
                 continue
-            if isinstance(found, _Ended):
+            if found is _Signal.ENDED:
                 running -= 1
                 if any(cluster.proxy.failed for cluster in clusters):
                     return  # whoever supervises this command starts all of it again
                 continue
-            if isinstance(found, _FlightAsked):
+            if found is _Signal.WRITE_FLIGHT:
                 for each in clusters:
                     each.proxy.write_flight(kind="signal", reason="SIGUSR1")
                 continue
@@ -275,7 +277,7 @@ def _lines(clusters: Sequence[Cluster], heard: _Heard, as_json: bool, quiet: boo
         raise
     finally:
         if at_terminal and not _has_terminal():
-            _speak_to_nobody()
+            _discard_output()
         signal.signal(signal.SIGHUP, before)
         signal.signal(signal.SIGUSR1, before_flight)
 
@@ -299,7 +301,7 @@ def hung_up(fd: int) -> bool:
     return any(event & (select.POLLHUP | select.POLLERR) for _, event in poller.poll(0))
 
 
-def _speak_to_nobody() -> None:
+def _discard_output() -> None:
     """What is written to a terminal that is gone fails, so it goes nowhere. Files and pipes stay."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
@@ -330,13 +332,12 @@ def _reload(cluster: Cluster) -> None:
         print(f"{_now()} ! {cluster.prefix}the old rules stay: {failure}", file=sys.stderr, flush=True)
 
 
-def _tell(cluster: Cluster, event: events.Event, as_json: bool, quiet: bool) -> None:
+def _report(cluster: Cluster, event: events.Event, as_json: bool, quiet: bool) -> None:
     if isinstance(event, events.Counts) and not as_json:
         moved = (event.exchanges, event.request_bytes, event.response_bytes, event.connections)
-        last, said = cluster.said
-        if moved == said or time.monotonic() - last < COUNTS_EVERY:
+        if moved == cluster.counts or time.monotonic() - cluster.counts_printed < COUNTS_EVERY:
             return
-        cluster.said = (time.monotonic(), moved)
+        cluster.counts, cluster.counts_printed = moved, time.monotonic()
     if isinstance(event, events.FindingSeen) and not as_json:
         cluster.findings.take(event)
     elif event.warning or not quiet:

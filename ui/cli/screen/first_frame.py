@@ -5,16 +5,28 @@ from __future__ import annotations
 import gc
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from ..common.failure import Failure
 
 if TYPE_CHECKING:
     from ....captures import Capture
+    from ....decoder.values import SchemaSource
     from ...tui.first_frame import Opened
+    from ...tui.model.settings import Settings
 
 
-def look(path: Path, options: dict[str, Any] | None = None) -> None:
+class ScreenOptions(TypedDict, total=False):
+    """Arguments of the screen (`BarnabasApp`) that come from the command line and the user's settings."""
+
+    theme: str
+    ascii: bool
+    settings: Settings
+    schemas: SchemaSource | None
+    locked: bool
+
+
+def show_capture(path: Path, options: ScreenOptions | None = None) -> None:
     """Show the capture at `path` until the user quits; lines where there is no terminal."""
     from ...tui.app import on_terminal, run_opening
 
@@ -45,8 +57,8 @@ def _opened(path: Path) -> Opened:
     return Opened(capture, f"{path}{about}", capture.live or growing, status, growing or not reading)
 
 
-def screen_options(theme: str, ascii: bool, path: Path | None) -> dict[str, Any]:
-    """The options of the screen that come from the command line and the user's settings."""
+def screen_options(theme: str, ascii: bool, path: Path | None) -> ScreenOptions:
+    """The options; Failure for an unknown theme, or settings that cannot be read."""
     from ...tui.model.settings import BadSettings, read_settings
     from ...tui.widgets.palette import THEMES
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..common.failure import Failure
 from ..common.local_time import Local
-from .first_frame import look, screen_options
+from .first_frame import ScreenOptions, screen_options, show_capture
 
 if TYPE_CHECKING:
     from ....proxy.control.startup import ControlAccess
@@ -87,9 +87,9 @@ def ui(
         if web:
             from .web import serve_pages
 
-            serve_pages(context, _heard(feed), host, port, pages)
+            serve_pages(context, _feed_title(feed), host, port, pages)
             return
-        _fed(feed, plain, options)
+        _show_feed(feed, plain, options)
         return
     if attach:
         if capture is not None:
@@ -97,19 +97,19 @@ def ui(
         if web:
             from .web import serve_pages
 
-            context.params["attach"], title = _prepared(attach, record)
+            context.params["attach"], title = _prepare_proxy(attach, record)
             serve_pages(context, title, host, port, pages)
             return
         from ...tui.app import on_terminal
 
-        _attached(attach, record, allow_edit, plain or not on_terminal(), options)
+        _show_proxy(attach, record, allow_edit, plain or not on_terminal(), options)
         return
     if capture is None:
         raise Failure("say what to look at: a recording or pcap file, or --attach newest for a running proxy")
     if record is not None or allow_edit:
         raise Failure("--record and --allow-edit are for --attach: a recording is not changed")
     if not (plain or web):
-        look(capture, options)
+        show_capture(capture, options)
         return
     from ..common.opening import open_or_fail
 
@@ -125,7 +125,7 @@ def ui(
         plain_lines(opened)
 
 
-def _fed(feed: str, plain: bool, options: dict[str, Any]) -> None:
+def _show_feed(feed: str, plain: bool, options: ScreenOptions) -> None:
     from ....proxy.metrics.feed.client import FeedError
     from ...feed_capture import FeedListener
     from ...tui.app import on_terminal, run
@@ -135,16 +135,16 @@ def _fed(feed: str, plain: bool, options: dict[str, Any]) -> None:
     if plain or not on_terminal():
         raise Failure("--feed is for the screen; lines are printed by: barnabas feed")
     try:
-        feeding = FeedListener(where, token)
+        receiver = FeedListener(where, token)
     except FeedError as error:
         raise Failure(str(error)) from None
-    feeding.start()
-    capture = feeding.capture
+    receiver.start()
+    capture = receiver.capture
     with capture:
-        run(capture, title=capture.title, live=True, status=capture.status, stop=feeding.stop, **options)
+        run(capture, title=capture.title, live=True, status=capture.status, stop=receiver.stop, **options)
 
 
-def _heard(feed: str) -> str:
+def _feed_title(feed: str) -> str:
     """What the feed is called; Failure when nothing comes of it, which is better said here than in each page."""
     from ....proxy.events import show
     from ....proxy.metrics.feed.client import FeedError, subscribe
@@ -168,13 +168,13 @@ def _print_keys(changed: dict[str, str]) -> None:
         typer.echo(f"{key.id:<24} {shown(changed.get(key.id, key.keys)):<14} {key.words}")
 
 
-def _prepared(url: str, record: Path | None) -> tuple[str, str]:
+def _prepare_proxy(url: str, record: Path | None) -> tuple[str, str]:
     """The address of the proxy's control API, and what it is; it records then."""
-    found, attached, _ = _found(url, record)
-    return found.url, attached.title
+    found, proxy, _ = _find_proxy(url, record)
+    return found.url, proxy.title
 
 
-def _found(url: str, record: Path | None) -> tuple[ControlAccess, AttachedProxy, Path]:
+def _find_proxy(url: str, record: Path | None) -> tuple[ControlAccess, AttachedProxy, Path]:
     from ....proxy.control import Control, ControlError
     from ...attached_proxy import AttachedProxy, NotRecording
     from ...safe import visible
@@ -182,31 +182,31 @@ def _found(url: str, record: Path | None) -> tuple[ControlAccess, AttachedProxy,
 
     found = access_to("" if url == NEWEST else url)
     try:
-        attached = AttachedProxy(Control(found.url, found.token))
+        proxy = AttachedProxy(Control(found.url, found.token))
         if record is not None:
-            attached.record(record)
-        return found, attached, attached.directory()
+            proxy.record(record)
+        return found, proxy, proxy.directory()
     except (ControlError, NotRecording) as error:
         raise Failure(visible(str(error))) from None
 
 
-def _attached(url: str, record: Path | None, allow_edit: bool, plain: bool, options: dict[str, Any]) -> None:
+def _show_proxy(url: str, record: Path | None, allow_edit: bool, plain: bool, options: ScreenOptions) -> None:
     from ...live import open_when_started
     from ...tui.app import BarnabasApp
     from ...tui.plain import plain_lines
     from ..common.opening import cannot_read
 
-    _, attached, directory = _found(url, record)
+    _, proxy, directory = _find_proxy(url, record)
     with cannot_read(directory), open_when_started(directory) as opened:
         if plain:
             plain_lines(opened, follow=True)
             return
         app = BarnabasApp(
-            opened, title=attached.title, live=True, status=attached.status, stop=attached.stop,
-            control=attached.control, allow_edit=allow_edit, **options,
+            opened, title=proxy.title, live=True, status=proxy.status, stop=proxy.stop,
+            control=proxy.control, allow_edit=allow_edit, **options,
         )  # fmt: skip
-        attached.add_to_log = app.session.add_to_log
-        attached.start()
+        proxy.add_to_log = app.session.add_to_log
+        proxy.start()
         try:
             app.run()
         finally:
