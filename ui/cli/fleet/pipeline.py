@@ -17,7 +17,6 @@ from ..common.output import print_json, warn
 app = typer.Typer(
     help="Turn captures into Parquet tables, with Spark; barnabas report reads them.",
     no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 Source = Annotated[

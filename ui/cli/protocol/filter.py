@@ -18,7 +18,6 @@ from ..common.output import print_json
 app = typer.Typer(
     help="The filter language: its fields, and checking a filter.",
     no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 

@@ -22,7 +22,6 @@ from ..common.failure import Failure
 app = typer.Typer(
     help="The protocol's schema: APIs, versions, fields.",
     no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 

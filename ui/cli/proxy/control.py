@@ -52,7 +52,6 @@ app = typer.Typer(
     cls=_Anywhere,
     help="Look at a running proxy and steer it, over its control API (docs/control.md).",
     invoke_without_command=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
 )
 URL_VARIABLE, TOKEN_VARIABLE = "BARNABAS_CONTROL_URL", "BARNABAS_CONTROL_TOKEN"
 

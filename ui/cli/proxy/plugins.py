@@ -19,7 +19,6 @@ from ..common.output import print_json
 app = typer.Typer(
     help="Plugins: what is installed, and whether one can be loaded.",
     no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 

@@ -30,7 +30,6 @@ PRODUCE = facts.api_key("Produce")
 app = typer.Typer(
     help="Fault rules: check a file, try it on a capture, list ready ones.",
     no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
