@@ -34,11 +34,11 @@ def _root(
 
 
 class _Root(TyperGroup):
-    """What is wrong with a command line is said with its words, which may come from elsewhere: made harmless for a terminal.
-    The help of each command ends with its page of the manual."""
+    """The help of each command ends with its page of the manual. Errors quote words of the command line, which may come from
+    elsewhere: they are made visible."""
 
-    def get_command(self, *given: Any, **named: Any) -> Any:
-        found = super().get_command(*given, **named)
+    def get_command(self, *arguments: Any, **options: Any) -> Any:
+        found = super().get_command(*arguments, **options)
         if found is not None and "format_help" not in vars(found):
             with_manual(found, found.name or "")
         return found
@@ -49,16 +49,16 @@ class _Root(TyperGroup):
         show("")
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
-        with _harmless():
+        with _made_visible():
             return super().make_context(*arguments, **options)
 
     def invoke(self, ctx: Any) -> Any:
-        with _harmless():
+        with _made_visible():
             return super().invoke(ctx)
 
 
 @contextmanager
-def _harmless() -> Iterator[None]:
+def _made_visible() -> Iterator[None]:
     try:
         yield
     except _MISTAKE as error:

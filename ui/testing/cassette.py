@@ -30,14 +30,14 @@ class Cassette:
     served: Served
     unmatched: Outcome = Outcome.FAIL
     unused: Outcome = Outcome.ALLOW
-    _told: tuple[int, int] = (0, 0)
+    _reported: tuple[int, int] = (0, 0)
     """How many misses and differences were faults already."""
 
     def faults(self, ended: bool = True) -> list[str]:
         """Why the test fails: a line for each reason that was not given before; [] when it did what was recorded, as far as it
         has to. `ended`: it has done all that it does, so that what it has not used counts."""
-        served, (misses, differences) = self.served, self._told
-        self._told = len(served.misses), len(served.differences)
+        served, (misses, differences) = self.served, self._reported
+        self._reported = len(served.misses), len(served.differences)
         lines = unmatched_lines(served.misses[misses:]) if self.unmatched is Outcome.FAIL else []
         lines += differing_lines(served.differences[differences:])
         if ended and self.unused is Outcome.FAIL:

@@ -51,24 +51,24 @@ class EmbeddedCluster:
         ready = select.select([child.stdout], [], [], START_SECONDS)[0]
         line = child.stdout.readline() if ready else ""
         if not line:
-            said = self.stop()
-            if "No module named 'confluent_kafka'" in said:
-                said = (
+            errors = self.stop()
+            if "No module named 'confluent_kafka'" in errors:
+                errors = (
                     "the embedded cluster comes out of confluent-kafka: pip install 'barnabas[demo]', or name a broker"
                 )
-            raise ClusterFailed(f"{said or 'the embedded cluster did not start'} (--barnabas-broker HOST:PORT)")
+            raise ClusterFailed(f"{errors or 'the embedded cluster did not start'} (--barnabas-broker HOST:PORT)")
         parts = [address.rpartition(":") for address in json.loads(line)["brokers"]]
         return [(host, int(port)) for host, _, port in parts]
 
     def stop(self) -> str:
-        """End it. What it said on stderr, the last line."""
+        """End it. What it errors on stderr, the last line."""
         child, self._child = self._child, None
         self._addresses = []
         if child is None:
             return ""
         try:
-            _, said = child.communicate(timeout=10)  # its standard input ends, and so does it
+            _, errors = child.communicate(timeout=10)  # its standard input ends, and so does it
         except subprocess.TimeoutExpired:
             child.kill()
-            _, said = child.communicate()
-        return said.strip().rpartition("\n")[2]
+            _, errors = child.communicate()
+        return errors.strip().rpartition("\n")[2]

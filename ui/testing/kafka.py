@@ -203,8 +203,8 @@ def format_storage(node: Node, cluster_id: str, *options: str) -> None:
     command += [f"--cluster-id={cluster_id}", "--config", str(node.properties), *options]  # an id may start with a dash
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=START_SECONDS)
     if done.returncode != 0:
-        said = done.stdout + done.stderr
-        raise KafkaFailed(f"Kafka's StorageTool could not format node {node.node_id}{why_ended(said)}:\n{said}")
+        output = done.stdout + done.stderr
+        raise KafkaFailed(f"Kafka's StorageTool could not format node {node.node_id}{why_ended(output)}:\n{output}")
 
 
 def answers_api_versions(address: tuple[str, int]) -> bool:

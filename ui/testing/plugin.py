@@ -21,7 +21,7 @@ Addresses = Callable[[], list[Address]]
 
 _BENCH: pytest.StashKey[Barnabas] = pytest.StashKey()
 _KAFKA: pytest.StashKey[Kafka] = pytest.StashKey()
-_TOLD = "barnabas_kafka"
+_SHARED_BROKER = "barnabas_kafka"
 """Where a worker of pytest-xdist finds the addresses of the broker that all of them share."""
 ON_MISS = ("fail", "passthrough", "record")
 OUTCOMES = ("fail", "allow")
@@ -72,7 +72,7 @@ def pytest_configure_node(node: Any) -> None:
     """pytest-xdist starts a worker: all of them share a broker that is this process's, as only it sees the last of them end."""
     kafka = _start_kafka(node.config)
     if kafka is not None:
-        node.workerinput[_TOLD] = kafka.addresses
+        node.workerinput[_SHARED_BROKER] = kafka.addresses
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -103,11 +103,11 @@ def _start_kafka(config: pytest.Config) -> Kafka | None:
 @pytest.fixture(scope="session")
 def _barnabas_cluster(pytestconfig: pytest.Config) -> Iterator[Addresses]:
     """The addresses of the cluster's brokers; the embedded one starts when they are asked for."""
-    told = getattr(pytestconfig, "workerinput", {}).get(_TOLD)
+    shared = getattr(pytestconfig, "workerinput", {}).get(_SHARED_BROKER)
     kafka = pytestconfig.stash.get(_KAFKA, None)
     given = pytestconfig.getoption("--barnabas-broker")
-    if told is not None:
-        addresses = [(host, port) for host, port in told]
+    if shared is not None:
+        addresses = [(host, port) for host, port in shared]
         yield lambda: addresses
     elif kafka is not None:
         yield lambda: kafka.addresses

@@ -31,7 +31,7 @@ class _Closed(Exception):
 
 
 @dataclass(slots=True)
-class Asked:
+class ClusterVersions:
     """What a cluster said: its brokers as far as they answered, and what went wrong with the others."""
 
     brokers: list[ObservedBroker] = field(default_factory=list)
@@ -39,9 +39,9 @@ class Asked:
     problems: list[str] = field(default_factory=list)
 
 
-def ask_cluster(address: Address) -> Asked:
+def ask_cluster(address: Address) -> ClusterVersions:
     """Ask a broker, and all those that it names. Raises NoAnswer when the first one cannot be asked."""
-    found = Asked()
+    found = ClusterVersions()
     first, nodes = _ask(address, metadata=True)
     if nodes is None:
         found.problems.append(
@@ -83,11 +83,11 @@ def _conversation(
     address: Address, version: int, metadata: bool
 ) -> tuple[dict[int, tuple[int, int]], dict[int, Address] | None]:
     with socket.create_connection(address, TIMEOUT) as connection:
-        asked = api_versions.request(version, correlation_id=1, client_id=_CLIENT_ID, software=__version__)
-        answer = api_versions.read(_ask_frame(connection, asked), version)
+        request = api_versions.request(version, correlation_id=1, client_id=_CLIENT_ID, software=__version__)
+        answer = api_versions.read(_ask_frame(connection, request), version)
         if answer.again is not None:
-            asked = api_versions.request(answer.again, correlation_id=2, client_id=_CLIENT_ID, software=__version__)
-            answer = api_versions.read(_ask_frame(connection, asked), answer.again)
+            request = api_versions.request(answer.again, correlation_id=2, client_id=_CLIENT_ID, software=__version__)
+            answer = api_versions.read(_ask_frame(connection, request), answer.again)
         ranges, nodes = answer.ranges, None
         if metadata and _METADATA in ranges:
             known = facts.api(_METADATA).versions.every()[-1]

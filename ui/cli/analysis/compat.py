@@ -188,8 +188,8 @@ def markdown(found: Report) -> str:
     lines += ["| verdict | client id | software | address | requests | last seen |", "|---|---|---|---|---|---|"]
     for of in found.clients:
         client = of.client
-        said = _code(client.said) if client.said else _md(_software(client))
-        cells = [of.verdict.text, _code(client.client_id) if client.client_id else "(none)", said, _md(client.host)]
+        software = _code(client.said) if client.said else _md(_software(client))
+        cells = [of.verdict.text, _code(client.client_id) if client.client_id else "(none)", software, _md(client.host)]
         cells += [str(client.requests), moment(client.last_ns)]
         lines.append("| " + " | ".join(cells) + " |")
     for of in found.clients:

@@ -80,8 +80,8 @@ def findings(
 def _wanted(only: list[str] | None, exclude: list[str] | None) -> set[str]:
     """The ids of the detectors to run. Raises Failure for one that does not exist."""
     known = {kind.id for kind in detectors()}
-    asked, left_out = _ids(only, "--only", known), _ids(exclude, "--exclude", known)
-    return (asked if only else known) - left_out
+    chosen, left_out = _ids(only, "--only", known), _ids(exclude, "--exclude", known)
+    return (chosen if only else known) - left_out
 
 
 def _ids(given: list[str] | None, option: str, known: set[str]) -> set[str]:

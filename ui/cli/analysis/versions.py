@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from .broker_versions import Asked
+    from .broker_versions import ClusterVersions
 
 _HOST_PORT = re.compile(r"\[[^\]/]+\]:\d+|[^:/]+:\d+")
 
@@ -43,9 +43,9 @@ def versions(
     A broker is asked with ApiVersions, and so are all those of its cluster. The Kafka release is guessed from what
     they offer.
     """
-    asked = _address(what)
-    if asked is not None:
-        _of_broker(asked, as_json)
+    broker = _address(what)
+    if broker is not None:
+        _of_broker(broker, as_json)
         return
     clients, notes = watch(map(Path, what))
     found = brokers(clients)
@@ -165,18 +165,18 @@ def _of_broker(where: address.Address, as_json: bool) -> None:
     from .broker_versions import NoAnswer, ask_cluster
 
     try:
-        asked = ask_cluster(where)
+        cluster = ask_cluster(where)
     except NoAnswer as error:
         raise Failure(visible(str(error))) from None
     if as_json:
-        found = [{**_broker_dict(b), "node_id": asked.node_ids.get(b.address)} for b in asked.brokers]
-        mixed = bool(_differing(asked.brokers))
-        typer.echo(json.dumps({"brokers": found, "mixed": mixed, "problems": asked.problems}))
+        found = [{**_broker_dict(b), "node_id": cluster.node_ids.get(b.address)} for b in cluster.brokers]
+        mixed = bool(_differing(cluster.brokers))
+        typer.echo(json.dumps({"brokers": found, "mixed": mixed, "problems": cluster.problems}))
         return
     console = terminal()
-    _print_brokers(console, asked.brokers, asked.node_ids)
-    console.print(_offers(asked))
-    warn(asked.problems)
+    _print_brokers(console, cluster.brokers, cluster.node_ids)
+    console.print(_offers(cluster))
+    warn(cluster.problems)
 
 
 def _print_brokers(console: Console, found: list[ObservedBroker], node_ids: dict[str, int]) -> None:
@@ -195,19 +195,19 @@ def _print_brokers(console: Console, found: list[ObservedBroker], node_ids: dict
         )
 
 
-def _offers(asked: Asked) -> Table:
+def _offers(cluster: ClusterVersions) -> Table:
     from rich.table import Table
 
-    differing = _differing(asked.brokers)
+    differing = _differing(cluster.brokers)
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("key", justify="right")
     table.add_column("API", no_wrap=True)
-    names = [visible(broker.address) for broker in asked.brokers] if differing else ["offered"]
+    names = [visible(broker.address) for broker in cluster.brokers] if differing else ["offered"]
     for name in names:
         table.add_column(name)
     table.add_column("known here")
-    for key in sorted({key for broker in asked.brokers for key in broker.offered}):
-        ranges = [_range(broker.offered.get(key)) for broker in asked.brokers[: len(names)]]
+    for key in sorted({key for broker in cluster.brokers for key in broker.offered}):
+        ranges = [_range(broker.offered.get(key)) for broker in cluster.brokers[: len(names)]]
         known = facts.api(key).versions if key in facts.api_keys() else "none"
         table.add_row(str(key), facts.api_name(key), *ranges, str(known), style="yellow" if key in differing else None)
     return table

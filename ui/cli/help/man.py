@@ -73,20 +73,20 @@ def _section(name: str, command: Any) -> Iterator[str]:
         yield from (".PP", _text(paragraph))
     yield from _options(command)
     page = page_of(name)
-    for line, said in page.examples:
-        yield from (".PP", ".nf", f"\\fB{_text(line)}\\fR", ".fi", _text(said))
+    for line, words in page.examples:
+        yield from (".PP", ".nf", f"\\fB{_text(line)}\\fR", ".fi", _text(words))
 
 
 def _rest(page: Page, heading: str) -> Iterator[str]:
     if page.examples:
         yield f"{heading} EXAMPLES"
-        for line, said in page.examples:
-            yield from (".TP", f"\\fB{_text(line)}\\fR", _text(said))
+        for line, words in page.examples:
+            yield from (".TP", f"\\fB{_text(line)}\\fR", _text(words))
     for title, rows in (("EXIT STATUS", page.statuses), ("FILES", page.files), ("ENVIRONMENT", page.environment)):
         if rows:
             yield f"{heading} {title}"
-            for name, said in rows:
-                yield from (".TP", f"\\fB{_text(name)}\\fR", _text(said))
+            for name, words in rows:
+                yield from (".TP", f"\\fB{_text(name)}\\fR", _text(words))
     if page.see:
         yield from (f"{heading} SEE ALSO", _text(", ".join(page.see)))
 
@@ -115,11 +115,11 @@ def _options(command: Any) -> Iterator[str]:
             else (each.metavar or each.name).strip("[]{}").upper()
         )
         value = f" {each.metavar}" if option and each.metavar else ""
-        said = getattr(each, "help", None) or ""
+        words = getattr(each, "help", None) or ""
         usual = each.default if getattr(each, "show_default", False) and not callable(each.default) else None
-        if usual not in (None, "", False, True, ()) and "default" not in said:
-            said += f" Default: {getattr(usual, 'value', usual)}."
-        yield from (".TP", f"\\fB{_text(names)}\\fR\\fI{_text(value)}\\fR", _text(said.strip()))
+        if usual not in (None, "", False, True, ()) and "default" not in words:
+            words += f" Default: {getattr(usual, 'value', usual)}."
+        yield from (".TP", f"\\fB{_text(names)}\\fR\\fI{_text(value)}\\fR", _text(words.strip()))
 
 
 def _paragraphs(command: Any) -> list[str]:

@@ -37,8 +37,8 @@ class Page:
     @property
     def statuses(self) -> list[tuple[str, str]]:
         """Every exit status and what it says, in order."""
-        said = {number: words for number, words in (STATUS | self.status).items() if words}
-        return sorted(said.items(), key=lambda each: int(each[0]))
+        statuses = {number: words for number, words in (STATUS | self.status).items() if words}
+        return sorted(statuses.items(), key=lambda each: int(each[0]))
 
 
 @cache
@@ -57,15 +57,15 @@ def _page(body: str) -> Page:
     for line in filter(None, body.splitlines()):
         word, _, rest = line.partition(" ")
         if line.startswith("  "):
-            command, said = page.examples[-1]
-            page.examples[-1] = command, f"{said} {line.strip()}".strip()
+            command, words = page.examples[-1]
+            page.examples[-1] = command, f"{words} {line.strip()}".strip()
         elif word == "$":
             page.examples.append((rest, ""))
         elif word == "see":
             page.see = rest.split(", ")
         elif word in ("file", "env"):
-            name, _, said = rest.partition(": ")
-            (page.files if word == "file" else page.environment).append((name, said))
+            name, _, words = rest.partition(": ")
+            (page.files if word == "file" else page.environment).append((name, words))
         else:
             page.status[word.rstrip(":")] = rest
     return page
@@ -131,14 +131,14 @@ def show(path: str) -> None:
 
     def columns(rows: list[tuple[str, str]]) -> Any:
         table = Table.grid(padding=(0, 2))
-        for name, said in rows:
-            table.add_row(Text(name, "bold"), Text(said))
+        for name, words in rows:
+            table.add_row(Text(name, "bold"), Text(words))
         return table
 
     if page.examples:
         lines: list[Text] = []
-        for command, said in page.examples:
-            lines += [Text(command, "bold cyan"), Text(f"  {said}")]
+        for command, words in page.examples:
+            lines += [Text(command, "bold cyan"), Text(f"  {words}")]
         panel("Examples", Group(*lines))
     panel("Exit status", columns(page.statuses))
     if page.files:

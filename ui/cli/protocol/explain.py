@@ -132,8 +132,8 @@ def _versions(api: ApiText) -> Iterator[str]:
     """``0-2 since 0.8.0, gone in 4.0``, a line for each run of releases that share their end."""
     for removed, run in groupby(api.versions, key=lambda fact: fact.removed):
         facts = list(run)
-        told = ", ".join(f"{_range(same)} since {since}" if since else f"{_range(same)} in no release" for since, same in _by_since(facts))  # fmt: skip
-        yield f"{told}{f'; gone in {removed}' if removed else ''}"
+        ranges = ", ".join(f"{_range(same)} since {since}" if since else f"{_range(same)} in no release" for since, same in _by_since(facts))  # fmt: skip
+        yield f"{ranges}{f'; gone in {removed}' if removed else ''}"
     if api.flexible:
         yield f"tagged fields (KIP-482) in {api.flexible}"
 
@@ -170,8 +170,8 @@ def _part(title: str, texts_: Iterable[str], marks: bool = True, always: bool = 
         yield from _wrapped(text, "  - " if marks else "  ", "    " if marks else "  ")
 
 
-def _also(see: Iterable[str], alias: Iterable[str], told: Iterable[str]) -> Iterator[str]:
-    left = [word for word in see if word not in set(told)]
+def _also(see: Iterable[str], alias: Iterable[str], above: Iterable[str]) -> Iterator[str]:
+    left = [word for word in see if word not in set(above)]
     if left:
         yield from _part("See also", [", ".join(left)], marks=False)
     names = list(alias)

@@ -109,11 +109,11 @@ def _missed(event: Missed) -> str:
 
 
 def _totals(event: Totals) -> str:
-    asked = sum(rate.requests for rate in event.rates)
+    requests = sum(rate.requests for rate in event.rates)
     failed = sum(rate.errors for rate in event.rates)
     busiest = ", ".join(f"{_api(rate.api_key)} {rate.requests}" for rate in event.rates[:4])
     return (
-        f"{times.moment(time.time_ns())}  {asked}/s, {failed} errors/s, {event.connections} connections, "
+        f"{times.moment(time.time_ns())}  {requests}/s, {failed} errors/s, {event.connections} connections, "
         f"{event.exchanges} exchanges in all" + (f"  ({busiest})" if busiest else "")
     )
 

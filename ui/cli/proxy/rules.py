@@ -166,12 +166,12 @@ def _tried(engine: RuleEngine, capture: Capture) -> Iterator[tuple[int, Exchange
             exchange.topics = engine.cluster_view.topics
         if exchange.response is not None:
             engine.learn(exchange)
-        asked = Exchange(
+        request = Exchange(
             connection=exchange.connection, client=exchange.client, broker=exchange.broker, api_key=exchange.api_key,
             api_version=exchange.api_version, correlation_id=exchange.correlation_id, client_id=exchange.client_id,
             request=exchange.request, request_time_ns=exchange.request_time_ns, topics=exchange.topics, about=exchange.about,
         )  # fmt: skip
-        faults: FaultPlan | None = engine.decide(asked)
+        faults: FaultPlan | None = engine.decide(request)
         if faults is None and exchange.state is State.PAIRED:
             faults = engine.judge(exchange)
         yield number, exchange, faults

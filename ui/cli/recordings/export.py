@@ -266,6 +266,6 @@ def _list() -> None:
         width = max(len(column.name) for column in table.columns)
         for column in table.columns:
             kind = column.type + ("?" if column.null else "")
-            asked = " (with --show-values)" if column.payload else " (by name, or --bodies)" if column.extra else ""
-            typer.echo(f"  {column.name:<{width}}  {kind:<8}  {column.meaning.replace('`', '')}{asked}")
+            option = " (with --show-values)" if column.payload else " (by name, or --bodies)" if column.extra else ""
+            typer.echo(f"  {column.name:<{width}}  {kind:<8}  {column.meaning.replace('`', '')}{option}")
         typer.echo()

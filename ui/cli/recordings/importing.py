@@ -70,7 +70,7 @@ def import_(
                 importer.close(finished=False)
                 raise Failure(f"{visible(str(error.strerror or error))}") from None
         importer.close(finished=not stopped)
-    _say(importer, output, stopped, redact)
+    _print_summary(importer, output, stopped, redact)
     if stopped:
         raise typer.Exit(130)
 
@@ -121,7 +121,7 @@ def _opened(paths: list[Path], keylog: Path | None) -> Iterator[list[Source]]:
             source.close()
 
 
-def _say(importer: Importer, output: Path, stopped: bool, redact: bool) -> None:
+def _print_summary(importer: Importer, output: Path, stopped: bool, redact: bool) -> None:
     counts = importer.counts
     warn(importer.notes)
     if not redact:

@@ -66,11 +66,11 @@ def redact(
     from ....captures.transform.pseudonyms import Pseudonyms
     from ....captures.transform.redact import Redaction
 
-    asked = {
+    chosen = {
         "keys": keys, "values": values, "headers": headers, "topics": topics, "groups": groups,
         "transactions": transactions, "clients": clients, "hosts": hosts, "users": users, "clusters": clusters,
     }  # fmt: skip
-    kinds = frozenset(Kind(name) for name, wanted in asked.items() if wanted)
+    kinds = frozenset(Kind(name) for name, wanted in chosen.items() if wanted)
     if everything or not kinds:
         kinds = frozenset(Kind)
     redaction = Redaction(Pseudonyms(_salt(salt, salt_file)), kinds)

@@ -270,29 +270,29 @@ def print_report(report: Report) -> None:
     """The summary, then differences with examples, then what was left out."""
     if sys.stderr.isatty():
         print(_ERASE, end="", file=sys.stderr, flush=True)
-    document, say = report.to_dict(), typer.echo
+    document, echo = report.to_dict(), typer.echo
     ended = " (ended early)" if report.interrupted else ""
-    say(
+    echo(
         f"{report.sent} requests sent in {report.seconds:.1f} s ({document['requests_per_second']:.0f}/s), "
         f"{report.answered} answered{ended}"
     )
     if document["timing_error_ms"]:
         timing = document["timing_error_ms"]
         held = f"; {report.held_back} waited for answers of the target" if report.held_back else ""
-        say(f"sent late by: median {timing['p50']} ms, 99 % {timing['p99']} ms, most {timing['max']} ms{held}")
-    say(f"{report.equal} answers as recorded, {report.count} differences")
+        echo(f"sent late by: median {timing['p50']} ms, 99 % {timing['p99']} ms, most {timing['max']} ms{held}")
+    echo(f"{report.equal} answers as recorded, {report.count} differences")
     _table("Differences, by field", report.different)
     _table("Failures", report.failed)
     for example in report.differences[:_EXAMPLES]:
         where = f"request {example['request']}, " if "request" in example else ""
-        say(
+        echo(
             visible(
                 f"  {where}{example['api']} {example['path']}: recorded {_short(example['recorded'])}, "
                 f"got {_short(example['got'])}"
             )
         )
     if len(report.differences) > _EXAMPLES:
-        say(f"  ... {len(report.differences) - _EXAMPLES} more with --report FILE")
+        echo(f"  ... {len(report.differences) - _EXAMPLES} more with --report FILE")
     _table("Left out", report.skipped)
     _table("At other versions", report.versions)
     _table("Worth knowing", report.notes)

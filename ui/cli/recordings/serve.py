@@ -23,7 +23,7 @@ from ..common.address import parse
 from ..common.failure import Failure
 from ..common.signals import stopping_on_signals
 
-_LOOK_SECONDS = 0.2
+_POLL_SECONDS = 0.2
 _UNUSED_SHOWN = 20
 
 
@@ -115,9 +115,9 @@ def serve(
     with stopping_on_signals():
         try:
             served.start()
-            asked = _asked_to_stop()
-            while not asked.is_set():
-                event = served.next_event(_LOOK_SECONDS)
+            stop_requested = _stop_event()
+            while not stop_requested.is_set():
+                event = served.next_event(_POLL_SECONDS)
                 if event is not None:
                     _print(event, as_json, quiet)
         except (ServeError, NotACapture) as error:
@@ -136,18 +136,18 @@ def serve(
         raise typer.Exit(1)
 
 
-def _asked_to_stop() -> threading.Event:
+def _stop_event() -> threading.Event:
     """Set by Ctrl-C and SIGTERM from now on: an exception could come when an event is taken and not yet printed. A second
     Ctrl-C interrupts as ever."""
-    asked = threading.Event()
+    stop_requested = threading.Event()
 
     def stop(number: int, frame: FrameType | None) -> None:
-        asked.set()
+        stop_requested.set()
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
     signal.signal(signal.SIGINT, stop)
     signal.signal(signal.SIGTERM, stop)
-    return asked
+    return stop_requested
 
 
 def _print(event: ServeEvent, as_json: bool, quiet: bool) -> None:
