@@ -18,7 +18,7 @@ from textual.pilot import Pilot
 from traffic.packets import as_pcap, as_pcapng, traffic
 
 from ..cli.recordings.test_damaged_captures import CORPUS, RECORDING, flipped, spliced
-from ..cli.recordings.test_damaged_captures_more import RECORDED, with_spoiled_frames
+from ..cli.recordings.test_damaged_frames import RECORDED, with_spoiled_frames
 from .awaiting import until_true
 
 DAMAGED: dict[str, Callable[[], bytes]] = CORPUS | {
