@@ -18,8 +18,6 @@ from barnabas.proxy.events import Event, NotHonoured, OffersLearned
 from barnabas.proxy.negotiation.api_versions_probe import ABOUT
 from barnabas.proxy.negotiation.version_negotiation import VersionNegotiation, VersionsConfig
 from barnabas.proxy.relay.io.timers import Timers
-from barnabas.ui.cli.common.failure import Failure
-from barnabas.ui.cli.proxy.options import VersionOptions
 from harness import wire
 from harness.testbed import Testbed, next_event
 
@@ -186,28 +184,6 @@ def test_a_rule_as_data() -> None:
     rule = Rule.of("client == x", {"pretend": "0.10.2", "cap": {"Fetch": 2}})
     assert rule.to_dict()["do"] == {"pretend": "0.10.2", "cap": {"Fetch": 2}}
     assert Rule.from_dict(rule.to_dict()) == rule
-
-
-@pytest.mark.parametrize(
-    ("pretend", "cap", "said"),
-    [
-        ("0.10.9", [], "--pretend: unknown Kafka release '0.10.9', did you mean 0.10.2?"),
-        ("", ["Fetch"], "--cap: 'Fetch' is no API=VERSION such as Fetch=11"),
-        ("0.9", ["CreateTopics=1"], "--cap: Kafka 0.9.0 has no CreateTopics: leave its cap out"),
-    ],
-)
-def test_options_that_cannot_be(pretend: str, cap: list[str], said: str) -> None:
-    with pytest.raises(Failure) as raised:
-        VersionOptions(cap, pretend).config()
-    assert str(raised.value) == said
-
-
-def test_options() -> None:
-    assert VersionOptions().config() is None
-    assert VersionOptions(translate=True).config() == VersionsConfig(None, True)
-    assert VersionOptions(["Fetch=11", "Produce=7"], "3.9").config() == VersionsConfig(
-        Profile.of("3.9", {"Fetch": 11, "Produce": 7})
-    )
 
 
 @dataclass

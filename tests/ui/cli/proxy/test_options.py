@@ -1,0 +1,313 @@
+"""The options of `barnabas proxy`: what they become, and what is said when they make no sense."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from barnabas.plugins.versions.profile import Profile
+from barnabas.proxy import ProxyConfig
+from barnabas.proxy.metrics import settings as metering
+from barnabas.proxy.metrics.settings import MeterConfig, Metering, leave_token, left_token
+from barnabas.proxy.negotiation.security import TlsConfig
+from barnabas.proxy.negotiation.version_negotiation import VersionsConfig
+from barnabas.proxy.observers.retention import FlightConfig, RecordingConfig
+from barnabas.ui.cli.common import amounts
+from barnabas.ui.cli.common.failure import Failure
+from barnabas.ui.cli.proxy.options import (
+    PASSWORD_VARIABLE,
+    TOKEN_VARIABLE,
+    FlightOptions,
+    MeterOptions,
+    RecordingOptions,
+    SaslOptions,
+    VersionOptions,
+    read_token,
+    snaplen,
+)
+from barnabas.ui.cli.proxy.running import bootstrap_line, feed_advice
+from harness.slices import slow
+from harness.waiting import PATIENCE
+
+# --- TLS and SASL ------------------------------------------------------------------------------------------
+
+CANARY = "canary-3Lm"
+
+
+def proxy(*options: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-P", "-m", "barnabas", "proxy", "--broker", "127.0.0.1:1", "--listen", "127.0.0.1:0"]
+    return subprocess.run(
+        [*command, *options], capture_output=True, text=True, timeout=PATIENCE, env=os.environ | environment
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--tls-cert", "x.pem"], "--tls-key"),
+        slow((["--sni-suffix", "kafka.example"], "--tls-ca")),
+        (["--broker-ca", "missing.pem"], "--broker-ca"),
+        slow((["--sasl-username", "alice"], "--sasl-mechanism")),
+        slow((["--sasl-mechanism", "plain", "--sasl-username", "alice"], "--sasl-password-file")),
+        (["--sasl-mechanism", "PLAIN", "--sasl-username", "a", "--sasl-password-file", "missing"], "cannot be read"),
+        slow((["--sasl-mechanism", "GSSAPI"], "leave --sasl-mechanism out")),
+    ],
+)
+def test_what_cannot_work_is_said_in_a_line(options: list[str], words: str, tmp_path: Path) -> None:
+    done = proxy(*options)
+    assert done.returncode == 2
+    assert words in done.stderr and "Traceback" not in done.stderr
+
+
+def test_the_password_comes_from_a_file_or_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "password"
+    file.write_text(f" {CANARY} \n")
+    monkeypatch.setenv(PASSWORD_VARIABLE, "from the environment")
+    made = SaslOptions("plain", "alice").config()
+    assert made is not None and (made.mechanism, made.secret) == ("PLAIN", "from the environment")
+    assert PASSWORD_VARIABLE not in os.environ  # the proxy's processes do not inherit it
+    made = SaslOptions("PLAIN", "alice", file).config()
+    assert made is not None and made.secret == f" {CANARY} "
+    assert CANARY not in repr(made)
+    assert SaslOptions().config() is None
+    file.write_bytes(b"\xff\xfe")
+    with pytest.raises(Failure, match="no text"):
+        SaslOptions("PLAIN", "alice", file).config()
+
+
+def test_clients_are_told_where_to_begin() -> None:
+    config = ProxyConfig(upstream=("kafka", 9092))
+    assert bootstrap_line(config, ("127.0.0.1", 19092)) == "clients: bootstrap.servers=127.0.0.1:19092"
+    config = replace(config, tls=TlsConfig(ca=Path("ca"), sni_suffix="Kafka.Example"))
+    told = bootstrap_line(config, ("0.0.0.0", 19092))
+    assert told.startswith("clients: bootstrap.servers=kafka.example:19092 ") and "broker-ID.kafka.example" in told
+
+
+def test_what_turns_tls_on() -> None:
+    assert not TlsConfig().clients and not TlsConfig().brokers
+    assert TlsConfig(ca=Path("x")).clients and TlsConfig(certificate=Path("x")).clients
+    assert TlsConfig(broker=True).brokers and TlsConfig(broker_ca=Path("x")).brokers
+    assert TlsConfig(broker_insecure=True).brokers and TlsConfig(broker_name="x").brokers
+
+
+# --- recordings and the flight recorder --------------------------------------------------------------------
+
+MIB, GIB = 1 << 20, 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds", "size"),
+    [
+        ("5m", 300, None), ("90s", 90, None), ("24h", 86400, None), ("7d", 604800, None), ("1.5h", 5400, None),
+        ("512MB", None, 512_000_000), ("1GiB", None, GIB), ("5m,1GB", 300, 10**9), ("1GB, 5m", 300, 10**9),
+    ],
+)  # fmt: skip
+def test_windows(text: str, seconds: float | None, size: int | None) -> None:
+    assert amounts.window(text, "--flight-keep") == (seconds, size)
+
+
+@pytest.mark.parametrize(
+    "text", ["5", "", "5m,", "5m,6m", "1GB,2GB", "-5m", "0s", "5 weeks", "1e99h", "m", "5m,1GB,1h", "d"]
+)
+def test_no_windows(text: str) -> None:
+    with pytest.raises(Failure, match="--flight-keep"):
+        amounts.window(text, "--flight-keep")
+
+
+def test_segments_follow_what_is_kept() -> None:
+    assert RecordingOptions().config() == RecordingConfig()
+    assert RecordingConfig().segment_bytes == 64 * MIB and RecordingConfig().segment_seconds == 3600
+    assert not RecordingConfig().keep
+    kept = RecordingOptions("", "", "10GB", "24h").config()
+    assert (kept.keep.bytes, kept.keep.seconds) == (10**10, 86400)
+    assert (kept.segment_bytes, kept.segment_seconds) == (64 * MIB, 3600)
+    small = RecordingOptions("", "", "80MB", "80s").config()
+    assert (small.segment_bytes, small.segment_seconds) == (10_000_000, 10)
+    asked = RecordingOptions("1MiB", "2s", "80MB", "80s").config()
+    assert (asked.segment_bytes, asked.segment_seconds) == (MIB, 2)
+    assert RecordingConfig(**asked.settings()) == asked
+
+
+@pytest.mark.parametrize(
+    ("rotate_size", "rotate_time", "keep_size", "keep_time", "said"),
+    [
+        ("8GB", "", "10GB", "", "less than two segments"),
+        ("", "1h", "", "90m", "less than two segments"),
+        ("1kB", "", "", "", "too small"),
+        ("", "5ms", "", "", "too short"),
+        ("", "", "100kB", "", "less than two segments"),
+        ("10", "", "", "", "'10' is no size"),
+        ("", "10MB", "", "", "'10MB' is no duration"),
+        ("", "", "24h", "", "'24h' is no size"),
+    ],
+)
+def test_what_makes_no_sense(rotate_size: str, rotate_time: str, keep_size: str, keep_time: str, said: str) -> None:
+    with pytest.raises(Failure, match=said):
+        RecordingOptions(rotate_size, rotate_time, keep_size, keep_time).config()
+
+
+def test_a_flight_recorder(tmp_path: Path) -> None:
+    assert FlightOptions().config() is None
+    plain = FlightOptions(tmp_path).config()
+    assert plain == FlightConfig(tmp_path)
+    assert plain is not None and plain.window == (300, GIB, 10) and plain.pause == 300 and not plain.wakes
+    assert plain.ring.segment_seconds == 30 and plain.ring.keep == (plain.ring.keep.__class__(GIB, 300))
+    full = FlightOptions(tmp_path, "512MB", "0s", ["err"], ["high", "odd-correlation-ids"], "1h", 3).config()
+    assert full is not None and full.window == (None, 512_000_000, 0) and full.pause == 3600 and full.wakes
+    assert full.ring.segment_bytes == 64_000_000 and full.ring.segment_seconds == 60
+    assert FlightConfig.of(full.settings()) == full
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("", "", ["err =="], None, "", None), r"err =="),
+        (("", "", None, ["no-such-finding"], "", None), "no id of a finding"),
+        (("1s", "", None, None, "", None), "2 seconds or more"),
+        (("1kB", "", None, None, "", None), "KiB or more"),
+        (("", "2h", None, None, "", None), "to an hour"),
+        (("", "", None, None, "", 0), "above 0"),
+    ],
+)
+def test_what_makes_no_flight_recorder(tmp_path: Path, given: tuple, said: str) -> None:
+    with pytest.raises(Failure, match=said):
+        FlightOptions(tmp_path, *given).config()
+
+
+@pytest.mark.parametrize("place", range(6))
+def test_options_without_a_flight_recorder(place: int) -> None:
+    given: list = ["", "", None, None, "", None]
+    given[place] = ["5m", "1s", ["err"], ["high"], "1m", 3][place]
+    with pytest.raises(Failure, match="add --flight DIR"):
+        FlightOptions(None, *given).config()
+
+
+def test_snap_lengths() -> None:
+    assert (snaplen(""), snaplen("4KiB"), snaplen("128"), snaplen("128KiB")) == (None, 4096, 128, 128 << 10)
+    for wrong in ("127", "129KiB", "1MiB"):
+        with pytest.raises(Failure, match=f"--snaplen {wrong}: give 128 bytes"):
+            snaplen(wrong)
+
+
+# --- feed and metrics ---------------------------------------------------------------------------------------
+
+@pytest.fixture(autouse=True)
+def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
+    return tmp_path / "barnabas"
+
+
+def test_nothing_asked_for_is_no_meter() -> None:
+    assert MeterOptions().config() is None
+
+
+def test_what_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("secret\n")
+    given = MeterOptions(
+        "127.0.0.1:19095", tmp_path / "token", "[::1]:9400", ["topic"], "stats", "a.b", statsd_tags=True
+    )
+    assert given.config() == MeterConfig(
+        ("127.0.0.1", 19095), "secret", ("::1", 9400), ("topic",), ("stats", 8125), "a.b", True
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"metrics": "h:1", "metrics_by": ["group"]}, "give client or topic"),
+        ({"metrics_by": ["topic"]}, "add --metrics HOST:PORT"),
+        ({"statsd_tags": True}, "add --statsd HOST:PORT"),
+        ({"statsd_prefix": "x", "metrics": "h:1"}, "add --statsd HOST:PORT"),
+        ({"feed_token_file": Path("x")}, "add --feed HOST:PORT"),
+        ({"feed": "h:1", "feed_token_file": Path("/nowhere/token")}, "cannot be read: No such file"),
+        ({"feed": "nonsense"}, "--feed 'nonsense' is no HOST:PORT"),
+    ],
+)
+def test_what_makes_no_sense_of_metrics(given: dict[str, Any], text: str) -> None:
+    with pytest.raises(Failure, match=text):
+        MeterOptions(**given).config()
+
+
+def test_a_token_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert read_token(None) is None
+    monkeypatch.setenv(TOKEN_VARIABLE, "from outside")
+    config = MeterOptions("127.0.0.1:0").config()
+    assert config is not None and config.feed_token == "from outside"
+    (tmp_path / "empty").write_text(" \n")
+    with pytest.raises(Failure, match="holds no token"):
+        read_token(tmp_path / "empty")
+
+
+def test_a_made_token_is_left_for_this_user_only(runtime: Path) -> None:
+    config = MeterConfig(feed=("127.0.0.1", 0))
+    meter = Metering(config)
+    assert meter.feed is not None
+    said = feed_advice(meter, config)
+    meter.close()
+    path = runtime / f"feed-{meter.feed[1]}.token"
+    assert said is not None and str(path) in said
+    assert meter.feed_token not in said
+    assert left_token(meter.feed[1]) == meter.feed_token
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(runtime.stat().st_mode) == 0o700
+    assert left_token(1) is None
+
+
+def test_a_given_token_is_not_left_anywhere(runtime: Path) -> None:
+    config = MeterConfig(feed=("127.0.0.1", 0), feed_token="mine")
+    meter = Metering(config)
+    said = feed_advice(meter, config)
+    meter.close()
+    assert said is not None and "mine" not in said
+    assert not runtime.exists()
+    assert feed_advice(None, None) is None
+
+
+def test_a_folder_that_others_can_write_is_not_trusted(runtime: Path) -> None:
+    runtime.mkdir()
+    os.chmod(runtime, 0o777)
+    assert leave_token(5, "x") is None
+    (runtime / "feed-5.token").write_text("planted")
+    assert left_token(5) is None
+    os.chmod(runtime, 0o700)
+    assert left_token(5) == "planted"
+    assert leave_token(5, "ours") == metering.token_file(5)
+    assert left_token(5) == "ours"
+
+
+def test_a_link_in_place_of_the_folder_is_not_followed(runtime: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    runtime.symlink_to(tmp_path / "elsewhere")
+    assert leave_token(5, "x") is None
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+# --- versions -----------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize(
+    ("pretend", "cap", "said"),
+    [
+        ("0.10.9", [], "--pretend: unknown Kafka release '0.10.9', did you mean 0.10.2?"),
+        ("", ["Fetch"], "--cap: 'Fetch' is no API=VERSION such as Fetch=11"),
+        ("0.9", ["CreateTopics=1"], "--cap: Kafka 0.9.0 has no CreateTopics: leave its cap out"),
+    ],
+)
+def test_versions_that_cannot_be(pretend: str, cap: list[str], said: str) -> None:
+    with pytest.raises(Failure) as raised:
+        VersionOptions(cap, pretend).config()
+    assert str(raised.value) == said
+
+
+def test_versions() -> None:
+    assert VersionOptions().config() is None
+    assert VersionOptions(translate=True).config() == VersionsConfig(None, True)
+    assert VersionOptions(["Fetch=11", "Produce=7"], "3.9").config() == VersionsConfig(
+        Profile.of("3.9", {"Fetch": 11, "Produce": 7})
+    )
