@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-LIVE, WRONG, RECORDINGS, BREAK, KNOWN = (
+LIVE, DIAGNOSIS, RECORDINGS, FAULTS, PROTOCOL = (
     "Live traffic", "What is wrong", "Recordings", "Break and steer", "The protocol",
 )  # fmt: skip
 """The panels of ``barnabas --help``."""
@@ -17,6 +17,7 @@ class _Command(NamedTuple):
     function: str
     panel: str
     settings: dict[str, Any] | None = None
+    """Of its context, for click."""
 
 
 COMMANDS = {
@@ -27,12 +28,12 @@ COMMANDS = {
     "feed": _Command("proxy.feed", "feed", LIVE),
     "transparent": _Command("proxy.transparent", "app", LIVE),
     "config": _Command("proxy.config", "app", LIVE),
-    "findings": _Command("analysis.findings", "findings", WRONG),
-    "versions": _Command("analysis.versions", "versions", WRONG),
-    "compat": _Command("analysis.compat", "compat", WRONG),
-    "explain": _Command("protocol.explain", "explain", WRONG, {"ignore_unknown_options": True}),
-    "diff": _Command("analysis.diff", "diff", WRONG),
-    "crosscheck": _Command("analysis.crosscheck", "crosscheck", WRONG),
+    "findings": _Command("analysis.findings", "findings", DIAGNOSIS),
+    "versions": _Command("analysis.versions", "versions", DIAGNOSIS),
+    "compat": _Command("analysis.compat", "compat", DIAGNOSIS),
+    "explain": _Command("protocol.explain", "explain", DIAGNOSIS, {"ignore_unknown_options": True}),
+    "diff": _Command("analysis.diff", "diff", DIAGNOSIS),
+    "crosscheck": _Command("analysis.crosscheck", "crosscheck", DIAGNOSIS),
     "decode": _Command("recordings.decode", "decode", RECORDINGS),
     "import": _Command("recordings.importing", "import_", RECORDINGS),
     "index": _Command("recordings.index", "index", RECORDINGS),
@@ -44,13 +45,13 @@ COMMANDS = {
     "serve": _Command("recordings.serve", "serve", RECORDINGS),
     "pipeline": _Command("fleet.pipeline", "app", RECORDINGS),
     "report": _Command("fleet.report", "report", RECORDINGS),
-    "rules": _Command("proxy.rules", "app", BREAK),
-    "plugins": _Command("proxy.plugins", "app", BREAK),
-    "control": _Command("proxy.control", "app", BREAK),
-    "translate": _Command("protocol.translate", "translate", KNOWN),
-    "filter": _Command("protocol.filter", "app", KNOWN),
-    "schema": _Command("protocol.schema", "app", KNOWN),
-    "encode": _Command("protocol.frame", "encode", KNOWN),
-    "man": _Command("help.man", "man", KNOWN),
+    "rules": _Command("proxy.rules", "app", FAULTS),
+    "plugins": _Command("proxy.plugins", "app", FAULTS),
+    "control": _Command("proxy.control", "app", FAULTS),
+    "translate": _Command("protocol.translate", "translate", PROTOCOL),
+    "filter": _Command("protocol.filter", "app", PROTOCOL),
+    "schema": _Command("protocol.schema", "app", PROTOCOL),
+    "encode": _Command("protocol.frame", "encode", PROTOCOL),
+    "man": _Command("help.man", "man", PROTOCOL),
 }
 """Every command by its name, in the order of the help."""

@@ -110,7 +110,7 @@ class Traffic:
         try:
             asyncio.run(self.audit())
         except Exception as error:
-            # The demonstration goes on without this client; its fate is told at the end.
+            # The boundary of a thread: the demonstration goes on without this client, and reports it at the end.
             self.counts[f"aiokafka: {type(error).__name__}"] += 1
 
     def run(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -58,9 +58,9 @@ def _exchanges(count: int) -> str:
 class Injected:
     """A fault that is at work. `required`: the test fails if it never fires."""
 
-    def __init__(self, bench: Barnabas, rule: Rule, required: bool) -> None:
+    def __init__(self, barnabas: Barnabas, rule: Rule, required: bool) -> None:
         self.rule, self.required = rule, required
-        self._bench = bench
+        self._barnabas = barnabas
         self._last = 0
         self._touched: list[Json] = []
         self._removed = False
@@ -73,7 +73,7 @@ class Injected:
     def hits(self) -> int:
         """How often it has fired."""
         if not self._removed:
-            self._last = next(each["hits"] for each in self._bench.control.rules() if each["name"] == self.name)
+            self._last = next(each["hits"] for each in self._barnabas.control.rules() if each["name"] == self.name)
         return self._last
 
     @property
@@ -84,10 +84,10 @@ class Injected:
             return self._touched
         deadline = time.monotonic() + LAST_EXCHANGES_SECONDS
         while True:
-            hits = self._bench.control.hits(self.name, limit=HITS)
+            hits = self._barnabas.control.hits(self.name, limit=HITS)
             numbers = [hit["exchange"] for hit in hits if hit["exchange"] is not None]
             if len(numbers) == len(hits) or time.monotonic() > deadline:
-                return [self._bench.control.exchange(number) for number in numbers]
+                return [self._barnabas.control.exchange(number) for number in numbers]
             time.sleep(SETTLE_SECONDS)
 
     def wait(self, hits: int = 1, timeout: float = 10.0) -> int:
@@ -96,7 +96,7 @@ class Injected:
         __tracebackhide__ = True
         if not self._removed:
             try:
-                return self._bench.control.wait_for_hits(self.name, hits, timeout)
+                return self._barnabas.control.wait_for_hits(self.name, hits, timeout)
             except TimeoutError:
                 pass
         found = self.hits
@@ -110,7 +110,7 @@ class Injected:
         if not self._removed:
             self._last, self._touched = self.hits, self.exchanges
             self._removed = True
-            self._bench.control.remove_rule(self.name)
+            self._barnabas.control.remove_rule(self.name)
 
     def __enter__(self) -> Self:
         return self
@@ -125,15 +125,15 @@ class Injected:
 class BrokerDown:
     """A broker that cannot be reached through the proxy until `up`, or the end of a `with`."""
 
-    def __init__(self, bench: Barnabas, node: int, address: Address) -> None:
+    def __init__(self, barnabas: Barnabas, node: int, address: Address) -> None:
         self.node, self.address = node, address
-        self._bench = bench
+        self._barnabas = barnabas
 
     def up(self) -> None:
         """Let clients reach it again. May be called twice."""
-        if self in self._bench.down:
-            self._bench.down.remove(self)
-            self._bench.keep_down()
+        if self in self._barnabas.down:
+            self._barnabas.down.remove(self)
+            self._barnabas.keep_down()
 
     def __enter__(self) -> Self:
         return self
@@ -153,11 +153,13 @@ class Barnabas:
         fork_server: ForkServer | None = None,
         known: Mapping[str, str] | None = None,
         more_upstreams: Sequence[Address] = (),
+        cassette: Cassette | None = None,
     ) -> None:
         """`known`: what is wrong with the cluster itself, as `cluster.OWN_FINDINGS`; no finding of a test. `more_upstreams`: further
-        brokers of the same cluster, so that clients find it while the first one is down."""
+        brokers of the same cluster, so that clients find it while the first one is down. `cassette`: the recording in the place
+        of the cluster, which ends with the proxy."""
         self._known = known or {}
-        self._cassette: Cassette | None = None
+        self._cassette = cassette
         control = ControlConfig(path=directory / "control.sock", directory=directory)
         config = ProxyConfig(
             upstream=upstream, more_upstreams=tuple(more_upstreams), control=control, findings=True, record=record
@@ -169,7 +171,6 @@ class Barnabas:
         self._were_down: set[str] = set()
         self._down_nodes: set[int] = set()
         self._since = 0
-        self._closing: list[Callable[[], Any]] = []
 
     def start(self) -> Self:
         self.proxy.start()
@@ -180,24 +181,15 @@ class Barnabas:
         return self
 
     def stop(self) -> None:
-        """End the proxy, and what the test has started in front of or behind it."""
+        """End the proxy, and the cassette behind it."""
         self.proxy.stop()
-        for close in reversed(self._closing):
-            close()
-
-    def plays(self, cassette: Cassette) -> None:
-        """The cluster is this recording, which ends with the proxy."""
-        self._cassette = cassette
-        self.later(cassette.served.stop)
+        if self._cassette is not None:
+            self._cassette.served.stop()
 
     @property
     def cassette(self) -> Served | None:
         """The recording in the place of the cluster: `misses`, `unused()`, `differences`. None without one."""
         return None if self._cassette is None else self._cassette.served
-
-    def later(self, close: Callable[[], Any]) -> None:
-        """Call this at the end."""
-        self._closing.append(close)
 
     @property
     def bootstrap(self) -> str:
@@ -244,8 +236,8 @@ class Barnabas:
         self.injected.append(found)
         return found
 
-    def not_as_recorded(self, ended: bool = True) -> list[str]:
-        """What the test did otherwise than its cassette allows, and was not told before; see `Cassette.faults`."""
+    def cassette_faults(self, ended: bool = True) -> list[str]:
+        """What the test did otherwise than its cassette allows, and was not reported before; see `Cassette.faults`."""
         return [] if self._cassette is None else self._cassette.faults(ended)
 
     def broker_down(self, node: int) -> BrokerDown:
@@ -394,7 +386,6 @@ class Barnabas:
         if self._cassette is not None:
             lines += self._cassette.report()
         return "\n".join(lines)
-
 
     def _faults_by_exchange(self) -> dict[int, list[str]]:
         """By the exchanges' numbers, the names of the faults that have touched them."""

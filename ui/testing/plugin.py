@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Address = tuple[str, int]
 Addresses = Callable[[], list[Address]]
 
-_BENCH: pytest.StashKey[Barnabas] = pytest.StashKey()
+_FIXTURE: pytest.StashKey[Barnabas] = pytest.StashKey()
 _KAFKA: pytest.StashKey[Kafka] = pytest.StashKey()
 _SHARED_BROKER = "barnabas_kafka"
 """Where a worker of pytest-xdist finds the addresses of the broker that all of them share."""
@@ -145,27 +145,21 @@ def barnabas(
     embedded = not (request.config.getoption("--barnabas-broker") or request.config.getoption("--barnabas-kafka"))
     record = request.config.getoption("--barnabas-record")
     directory = Path(tempfile.mkdtemp(prefix="barnabas-test-"))
-    played: Cassette | None = None
     try:
-        cassette = request.node.get_closest_marker("barnabas_cassette")
-        if cassette is not None:
-            played = _cassette(request, cassette, _barnabas_cluster)
-            upstreams = _addresses(played.served.bootstrap)
-        else:
-            upstreams = _barnabas_cluster()
+        marker = request.node.get_closest_marker("barnabas_cassette")
+        cassette = None if marker is None else _cassette(request, marker, _barnabas_cluster)
+        upstreams = _barnabas_cluster() if cassette is None else _addresses(cassette.served.bootstrap)
         where = Path(record) / request.node.name.replace("/", "_") if record else None
         known = OWN_FINDINGS if embedded else None
-        bench = Barnabas(upstreams[0], directory, where, _barnabas_fork_server, known, upstreams[1:])
-        if played is not None:
-            bench.plays(played)
-        bench.start()
-        request.node.stash[_BENCH] = bench
+        fixture = Barnabas(upstreams[0], directory, where, _barnabas_fork_server, known, upstreams[1:], cassette)
+        fixture.start()
+        request.node.stash[_FIXTURE] = fixture
         try:
-            yield bench
+            yield fixture
         finally:
-            bench.stop()
-            del request.node.stash[_BENCH]
-        if faults := bench.not_as_recorded(ended=False):  # what clients did that fixtures have closed since
+            fixture.stop()
+            del request.node.stash[_FIXTURE]
+        if faults := fixture.cassette_faults(ended=False):  # what clients did that fixtures have closed since
             pytest.fail("\n".join(faults), pytrace=False)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
@@ -223,14 +217,14 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     try:
         result = yield
     except BaseException:
-        if (bench := item.stash.get(_BENCH, None)) is not None:
-            bench.not_as_recorded()  # the report of the failure shows it
+        if (fixture := item.stash.get(_FIXTURE, None)) is not None:
+            fixture.cassette_faults()  # the report of the failure shows it
         raise
-    bench = item.stash.get(_BENCH, None)
-    if bench is not None and (missed := bench.never_hit()):
+    fixture = item.stash.get(_FIXTURE, None)
+    if fixture is not None and (missed := fixture.never_hit()):
         names = ", ".join(map(str, missed))
         pytest.fail(f"never hit: {names}; if that may be, inject it with required=False", pytrace=False)
-    if bench is not None and (faults := bench.not_as_recorded()):
+    if fixture is not None and (faults := fixture.cassette_faults()):
         pytest.fail("\n".join(faults), pytrace=False)
     return result
 
@@ -238,11 +232,11 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
     report = yield
-    bench = item.stash.get(_BENCH, None)
-    if bench is not None and report.when == "call" and report.failed:
+    fixture = item.stash.get(_FIXTURE, None)
+    if fixture is not None and report.when == "call" and report.failed:
         try:
-            text = bench.report()
-        except Exception as error:  # the test's own failure is what counts
+            text = fixture.report()
+        except Exception as error:  # nothing may hide the test's own failure
             text = f"not known: {type(error).__name__}: {error}"
         report.sections.append(("Kafka traffic through barnabas", text))
     return report

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -382,13 +382,9 @@ class FlightOptions:
         from ....proxy.observers.recording_config import FlightConfig
 
         if self.flight is None:
-            for name, given in (
-                ("--flight-keep", self.flight_keep), ("--flight-after", self.flight_after), ("--flight-on", self.flight_on),
-                ("--flight-on-finding", self.flight_on_finding), ("--flight-every", self.flight_every),
-                ("--flight-most", self.flight_most),
-            ):  # fmt: skip
-                if given:
-                    raise Failure(f"{name} goes with a flight recorder: add --flight DIR")
+            for field in fields(self):
+                if getattr(self, field.name):
+                    raise Failure(f"--{field.name.replace('_', '-')} goes with a flight recorder: add --flight DIR")
             return None
         seconds, size = amounts.window(self.flight_keep or "5m", "--flight-keep")
         default, after = FlightConfig(self.flight), self.flight_after.strip()
