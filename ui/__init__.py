@@ -1,1 +1,1 @@
-"""What a person touches: the commands, the terminal screens, the pytest plugin."""
+"""The user interfaces: commands, terminal screens, web pages, the pytest plugin."""

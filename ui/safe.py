@@ -1,4 +1,4 @@
-"""The one gate between traffic and terminal: text from the wire, made harmless and visible.
+"""Text from the wire made safe for a terminal. Everything that is shown passes through here.
 
 A topic, a client id or an error message can hold anything, also sequences that would move the cursor, set the
 clipboard (OSC 52) or turn the reading direction around. Whatever is not printable is shown as the escape that

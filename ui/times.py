@@ -1,4 +1,4 @@
-"""How times are shown and read, everywhere: in UTC, marked by a Z, or in the machine's zone after `--local`.
+"""Format and parse times: in UTC, marked by a Z, or in the machine's zone after `--local`.
 
 A time alone has its date, as ISO 8601 has it; of several in one text or table only the time of day is shown, unless they
 are of different days. Times that are typed without an offset (in filters, `cut --from`) are in the same zone as those shown.

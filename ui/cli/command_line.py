@@ -1,4 +1,4 @@
-"""The command line: the commands' modules made into one."""
+"""The typer application, made of the commands' modules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every command of ``barnabas``: where it is, imported when it is called."""
+"""The table of commands: name, module, function, help panel."""
 
 from __future__ import annotations
 

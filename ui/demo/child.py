@@ -1,4 +1,4 @@
-"""A child process that talks JSON lines on its standard output and ends when its standard input is closed."""
+"""A child process that prints JSON lines and ends when its standard input is closed."""
 
 from __future__ import annotations
 

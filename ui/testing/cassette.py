@@ -1,4 +1,4 @@
-"""A recording in the place of a test's cluster, and what its test has to do with it."""
+"""A recording that replaces the cluster of a test, and when it fails the test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the fixture `barnabas` is: a proxy for one test, faults in it, and assertions on what went through."""
+"""The fixture `barnabas`: a proxy for one test, injected faults, and assertions on the traffic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hooks: options, the fixture `barnabas`, the marker `barnabas_cassette`, reports of failing tests."""
+"""The hooks of the pytest plugin: options, the fixture `barnabas`, the marker `barnabas_cassette`, reports of failing tests."""
 
 from __future__ import annotations
 

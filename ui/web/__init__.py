@@ -1,1 +1,1 @@
-"""The screen in a web browser: a server of pages, and a process of its own for each page that is open."""
+"""The screen in a web browser: a server, and a process for each open page."""

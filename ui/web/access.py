@@ -1,4 +1,4 @@
-"""Who may open a page: whoever has the token of the printed address, and from then on the cookie that it was changed for.
+"""Access to pages: by the token in the printed address, which is exchanged for a cookie.
 
 Pages of other sites can send requests to loopback addresses too. They do not know the token, and besides a foreign
 `Host` (DNS rebinding) and a foreign `Origin` (a websocket of another page) are refused.

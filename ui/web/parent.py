@@ -1,4 +1,4 @@
-"""The screen's side: a process that shows one page, and ends with the server even if that is killed."""
+"""End a page's process when its server has ended, even if that was killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server of the pages: an address with a token, a websocket per page, and never more pages than were allowed.
+"""The server of the pages: an address with a token, a websocket per page, and a limit on pages.
 
 The terminal in the page is the one that textual-serve brings. Nothing is loaded from anywhere else, and the page's
 Content-Security-Policy holds it to that.

@@ -1,1 +1,1 @@
-"""Commands that say what is wrong, or different, in captures."""
+"""Commands that diagnose and compare captures."""

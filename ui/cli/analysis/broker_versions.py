@@ -1,4 +1,4 @@
-"""Asking a broker itself what it offers: ApiVersions, newest first, and Metadata for the rest of its cluster."""
+"""Ask a broker which versions it offers (ApiVersions, newest version first), and Metadata for the rest of its cluster."""
 
 from __future__ import annotations
 

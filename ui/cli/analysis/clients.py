@@ -1,4 +1,4 @@
-"""From captures to the clients in them: the index tells nearly everything, only a few messages are decoded."""
+"""The clients in captures, from the index; only a few messages are decoded."""
 
 from __future__ import annotations
 

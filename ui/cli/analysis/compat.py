@@ -1,4 +1,4 @@
-"""``barnabas compat``: which clients of a capture would work with another Kafka release, and what to do about the rest."""
+"""``barnabas compat``: which clients of a capture work with another Kafka release, and how to fix the others."""
 
 from __future__ import annotations
 

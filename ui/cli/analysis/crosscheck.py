@@ -1,4 +1,4 @@
-"""``barnabas crosscheck``: does Wireshark read the same in these frames?"""
+"""``barnabas crosscheck``: compare how Wireshark and Barnabas read the same frames."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``barnabas diff``: two recordings side by side, what differs first."""
+"""``barnabas diff``: the differences between two recordings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Findings on a terminal: in full with their evidence, or in one line. Plain text where there is no terminal.
+"""Print findings: in full with their evidence, or in one line. Plain text where there is no terminal.
 
 Whatever comes from the traffic goes through `visible`: a client id cannot move the cursor.
 """

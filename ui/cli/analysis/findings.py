@@ -1,4 +1,4 @@
-"""``barnabas findings``: what is wrong in a capture, the worst first, with reasons, remedies and evidence."""
+"""``barnabas findings``: problems in a capture, the worst first, with reasons, remedies and evidence."""
 
 from __future__ import annotations
 

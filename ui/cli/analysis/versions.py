@@ -1,4 +1,4 @@
-"""``barnabas versions``: who speaks which versions, from captures; or what a broker and its cluster offer."""
+"""``barnabas versions``: which versions clients use, from captures, or which versions a broker and its cluster offer."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What commands share: arguments, errors, progress, pages."""
+"""Code shared by commands: arguments, errors, progress, output."""

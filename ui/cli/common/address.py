@@ -1,4 +1,4 @@
-"""Addresses as people write them."""
+"""Parse and format ``host:port``."""
 
 from __future__ import annotations
 

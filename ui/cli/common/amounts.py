@@ -1,4 +1,4 @@
-"""Sizes and durations as they are given on the command line: 512MB, 1.5GiB, 90s, 5m, 24h, 7d."""
+"""Parse sizes and durations from the command line: 512MB, 1.5GiB, 90s, 5m, 24h, 7d."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command reports to the user instead of a traceback."""
+"""Errors that a command reports without a traceback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pages that commands write: one HTML file, everything escaped, no script, nothing loaded from anywhere, light and dark."""
+"""HTML reports: one file, everything escaped, no scripts, no external resources, light and dark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``--local``: the option of every command that shows times, or reads some."""
+"""The option ``--local`` of commands that show or read times."""
 
 from __future__ import annotations
 

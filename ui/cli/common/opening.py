@@ -1,4 +1,4 @@
-"""Opening captures for commands: one place for the errors a user can meet."""
+"""Open captures for commands, with errors for the user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a long reading is: one line on stderr, only on a terminal, only when it takes over a second."""
+"""Progress of long reads: on stderr, on a terminal only, after the first second."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schemas of record values, as commands take them: files and a registry."""
+"""Schemas of record values from ``--schema`` and ``--registry``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands that run until they are told to end."""
+"""Signals for commands that run until they are stopped."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Commands for many captures together: the pipeline and its reports."""
+"""Commands for many captures: the pipeline and its reports."""

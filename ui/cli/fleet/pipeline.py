@@ -1,4 +1,4 @@
-"""``barnabas pipeline``: captures as Parquet tables, made by Spark, or without it."""
+"""``barnabas pipeline``: captures as Parquet tables, with or without Spark."""
 
 from __future__ import annotations
 

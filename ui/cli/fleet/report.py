@@ -1,4 +1,4 @@
-"""``barnabas report``: what a fleet's captures say, from the pipeline's tables or from captures directly."""
+"""``barnabas report``: reports about many captures, from the pipeline's tables or from captures directly."""
 
 from __future__ import annotations
 

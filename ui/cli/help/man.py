@@ -1,4 +1,4 @@
-"""``barnabas man``: the whole manual, or one command's, as a page for man(1), made from the commands themselves."""
+"""``barnabas man``: the manual of all commands, or of one, as a page for man(1)."""
 
 from __future__ import annotations
 

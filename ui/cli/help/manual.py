@@ -1,4 +1,4 @@
-"""What stands behind a command's options in its help: examples, exit status, files, environment, where to read on.
+"""The end of a command's help: examples, exit statuses, files, environment variables, links.
 
 The texts are in ``manual.txt``: ``== NAME`` begins a command, ``$ ...`` is an example and what follows says what it does,
 ``1: ...`` an exit status (``130:`` without words: it never ends with that), ``file`` and ``env`` what it reads and writes,

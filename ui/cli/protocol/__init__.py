@@ -1,1 +1,1 @@
-"""Commands about the protocol itself."""
+"""Commands about the Kafka protocol."""

@@ -1,4 +1,4 @@
-"""``barnabas explain``: what an error code, an API, a KIP or a setting is, and what to do."""
+"""``barnabas explain``: explain an error code, an API, a KIP or a setting."""
 
 from __future__ import annotations
 

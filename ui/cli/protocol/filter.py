@@ -1,4 +1,4 @@
-"""``barnabas filter``: the filter language: its fields, and whether a filter is one."""
+"""``barnabas filter``: list the fields of the filter language, and validate a filter."""
 
 from __future__ import annotations
 

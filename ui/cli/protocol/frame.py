@@ -1,4 +1,4 @@
-"""One message by hand: ``barnabas decode --hex`` and ``barnabas encode``."""
+"""Single messages: ``barnabas decode --hex`` and ``barnabas encode``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``barnabas schema``: what of the protocol is known, and how to learn a new release."""
+"""``barnabas schema``: show the protocol's schema, and import new releases."""
 
 from __future__ import annotations
 

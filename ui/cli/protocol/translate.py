@@ -1,4 +1,4 @@
-"""``barnabas translate``: what ``barnabas proxy --translate`` can bridge between two releases, and what it cannot."""
+"""``barnabas translate``: what ``barnabas proxy --translate`` can and cannot convert between two releases."""
 
 from __future__ import annotations
 

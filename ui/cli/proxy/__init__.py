@@ -1,1 +1,1 @@
-"""Commands for live traffic: the proxy, its configuration, its control, feed, rules and plugins."""
+"""Commands for live traffic: the proxy, its config file, control, feed, rules and plugins."""

@@ -1,4 +1,4 @@
-"""``barnabas control``: look at a running proxy and steer it, over its control API."""
+"""``barnabas control``: inspect and control a running proxy over its control API."""
 
 from __future__ import annotations
 

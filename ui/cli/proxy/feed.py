@@ -1,4 +1,4 @@
-"""``barnabas feed``: the live feed of a running proxy, as lines."""
+"""``barnabas feed``: print the live feed of a running proxy."""
 
 from __future__ import annotations
 

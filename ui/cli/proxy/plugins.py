@@ -1,4 +1,4 @@
-"""``barnabas plugins``: which plugins are installed, and whether one can be loaded."""
+"""``barnabas plugins``: list installed plugins, and check whether a plugin loads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``barnabas proxy``: stand between clients and a cluster."""
+"""``barnabas proxy``: run the proxy between clients and a cluster."""
 
 from __future__ import annotations
 

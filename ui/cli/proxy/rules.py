@@ -1,4 +1,4 @@
-"""``barnabas rules``: fault rules: checking them, trying them on a capture, and ready ones."""
+"""``barnabas rules``: check fault rules, try them on a capture, and print recipes."""
 
 from __future__ import annotations
 

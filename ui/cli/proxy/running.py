@@ -1,4 +1,4 @@
-"""Running proxies in the foreground: their events line by line, findings, signals. One cluster, or several by name."""
+"""Run proxies in the foreground and print their events and findings. One cluster, or several by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``barnabas sniff``: record what passes an interface, without standing in its way."""
+"""``barnabas sniff``: record the traffic of a network interface passively."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``barnabas transparent up`` and ``down``: the nftables rules that bring clients' connections to the proxy."""
+"""``barnabas transparent``: the nftables rules that redirect clients' connections to the proxy."""
 
 from __future__ import annotations
 

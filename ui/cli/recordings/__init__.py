@@ -1,1 +1,1 @@
-"""Commands for recordings: reading, exporting, changing and replaying them."""
+"""Commands for recordings: read, export, transform and replay them."""

@@ -1,4 +1,4 @@
-"""``barnabas cut``: a part of a capture as one of its own."""
+"""``barnabas cut``: copy a part of a capture."""
 
 from __future__ import annotations
 

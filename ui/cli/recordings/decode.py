@@ -1,4 +1,4 @@
-"""``barnabas decode``: a capture as lines for people, or as JSON for programs; or one message given as text."""
+"""``barnabas decode``: print a capture as lines or as JSON, or decode one message given as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``barnabas export``: a table of a capture for other tools, or one exchange as a program, a test, a dump."""
+"""``barnabas export``: a table of a capture for other tools, or one exchange as a program, a test or a dump."""
 
 from __future__ import annotations
 

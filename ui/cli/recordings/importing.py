@@ -1,4 +1,4 @@
-"""``barnabas import``: captures of others become a recording of our own."""
+"""``barnabas import``: convert captures of other tools into a recording."""
 
 from __future__ import annotations
 

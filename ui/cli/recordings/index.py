@@ -1,4 +1,4 @@
-"""``barnabas index``: are the segments of a recording, and their indexes, what was recorded?"""
+"""``barnabas index``: verify the segments and indexes of a recording, and rebuild indexes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``barnabas merge``: several captures in one."""
+"""``barnabas merge``: combine captures into one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``barnabas redact``: a capture that can be shared."""
+"""``barnabas redact``: make a capture that can be shared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``barnabas replay``: send what a capture recorded to a broker again, and compare the answers."""
+"""``barnabas replay``: send recorded requests to a broker again, and compare the responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``barnabas serve``: a recording answers clients in the place of its brokers."""
+"""``barnabas serve``: answer clients from a recording instead of a cluster."""
 
 from __future__ import annotations
 

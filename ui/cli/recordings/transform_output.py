@@ -1,4 +1,4 @@
-"""What ``redact``, ``cut`` and ``merge`` share: options, the directory they write, and the summary."""
+"""Shared by ``redact``, ``cut`` and ``merge``: options, the output directory, and the summary."""
 
 from __future__ import annotations
 

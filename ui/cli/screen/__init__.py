@@ -1,1 +1,1 @@
-"""Commands that open the screen: on a capture, a proxy, in a browser, on the demonstration."""
+"""Commands that open the screen: on a capture, a proxy, the demonstration, or in a browser."""

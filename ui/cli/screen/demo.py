@@ -1,4 +1,4 @@
-"""``barnabas demo``: the whole tool on an embedded cluster, with one command."""
+"""``barnabas demo``: an embedded cluster, clients, and the proxy between them."""
 
 from __future__ import annotations
 

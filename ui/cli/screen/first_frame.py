@@ -1,4 +1,4 @@
-"""A capture on the screen. Nothing that reads captures is imported before the frame of the screen is there."""
+"""Open a capture on the screen. Modules that read captures are imported only after the first frame is drawn."""
 
 from __future__ import annotations
 

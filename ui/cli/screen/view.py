@@ -1,4 +1,4 @@
-"""``barnabas ui``: look at a capture, or at a running proxy, on the screen."""
+"""``barnabas ui``: browse a capture or a running proxy on the screen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``barnabas ui --web``: the same screen in a browser, a process for each page."""
+"""``barnabas ui --web``: the screen in a browser, with a process for each page."""
 
 from __future__ import annotations
 
