@@ -43,10 +43,10 @@ def crosscheck(
     with open_or_fail(capture) as opened:
         try:
             crosscheck = Crosscheck(opened)
-            with Progress(lambda: read, lambda: crosscheck.total, capture.name) as progress:
+            with Progress(capture.name) as progress:
                 for checked in crosscheck.frames():
                     read += checked.size
-                    progress.tick()
+                    progress.show(read, crosscheck.total)
                     count[checked.outcome] += 1
                     fields += checked.compared
                     if as_json:

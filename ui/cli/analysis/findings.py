@@ -129,11 +129,11 @@ class _Inspection:
 
     def everything(self) -> None:
         """Read the capture to its end."""
-        with Progress(lambda: self.events.bytes_read, lambda: self.events.bytes_known, self.path.name) as progress:
+        with Progress(self.path.name) as progress:
             for number, event in enumerate(self._all()):
                 self.take(event)
                 if number % _BETWEEN == 0:
-                    progress.tick()
+                    progress.show(self.events.bytes_read, self.events.bytes_known)
 
     def _all(self) -> Iterator[ConnectionEvent]:
         yield from self.events.read()

@@ -46,9 +46,8 @@ def open_or_fail(path: Path, *, background: bool = False) -> Capture:
 
 
 def _read(capture: Capture) -> None:
-    name = capture.path.name
-    with Progress(lambda: capture.progress[0], lambda: capture.progress[1], name) as progress:
+    with Progress(capture.path.name) as progress:
         while any(file.own is None and file.live for file in capture.segments):
-            progress.tick()
+            progress.show(*capture.progress)
             capture.wait(0.1)
     capture.refresh()

@@ -14,7 +14,7 @@ from ..common.failure import Failure
 from ..common.local_time import Local
 from ..common.opening import cannot_read
 from ..common.output import warn
-from ..common.progress import Bar
+from ..common.progress import Progress
 from ..protocol.filter import compiled
 from .transform_output import (
     AsJson,
@@ -87,8 +87,8 @@ def cut(
     )
     with output_directory(output, [capture], force) as place:
         writer = Writer(place, redact=redact, one_file=output.suffix == ".pcapng")
-        with Bar("cutting", 0) as bar:
-            found = Cut(capture, part, tuple(port or (9092,)), bar.of)
+        with Progress("cutting") as progress:
+            found = Cut(capture, part, tuple(port or (9092,)), progress.show)
             with cannot_read(capture):
                 events = found.events()
                 first = next(events, None)

@@ -172,10 +172,10 @@ def _table(
 
 def _watched(capture: Capture, rows: tables.Rows) -> Iterator[dict[str, Any]]:
     """The rows, with a line about how far it is."""
-    with Progress(lambda: rows.done, lambda: rows.total, capture.path.name) as progress:
+    with Progress(capture.path.name) as progress:
         for number, row in enumerate(rows):
             if number % _BETWEEN == 0:
-                progress.tick()
+                progress.show(rows.done, rows.total)
             yield row
 
 

@@ -14,7 +14,7 @@ from ...safe import visible
 from ..common.failure import Failure
 from ..common.opening import cannot_read
 from ..common.output import counted, warn
-from ..common.progress import Bar
+from ..common.progress import Progress
 from ..common.signals import stopping_on_signals
 from ..protocol.filter import compiled
 
@@ -76,17 +76,17 @@ def import_(
 
 
 def _read(importer: Importer, sources: list[Source]) -> None:
-    """Read all files, with a bar on a terminal."""
+    """Read all files."""
     total = sum(source.known or source.path.stat().st_size for source in sources if source.path != Path("-"))
     done = 0
-    with Bar("reading", total) as bar:
+    with Progress("reading") as progress:
         for source in sources:
             importer.begin(source)
             more = True
             while more:
                 more = importer.advance()
                 read, _ = importer.progress
-                bar.show(done + read, f"{importer.counts['exchanges']:,} exchanges")
+                progress.show(done + read, total, f"{importer.counts['exchanges']:,} exchanges")
             done += importer.progress[0]
 
 

@@ -59,14 +59,12 @@ def _verdicts(files: list[Path], name: str, write: bool) -> Iterator[Verdict]:
     from ....captures.reading.verify import UNREADABLE, Verdict, verify
 
     total = sum(_size(path) for path in files)
-    before = read = 0
+    before = 0
 
     def tick(done: int) -> None:
-        nonlocal read
-        read = before + done
-        progress.tick()
+        progress.show(before + done, total)
 
-    with Progress(lambda: read, lambda: total, name) as progress:
+    with Progress(name) as progress:
         for path in files:
             try:
                 yield verify(path, write, tick)

@@ -12,7 +12,7 @@ from ...safe import visible
 from ..common.failure import Failure
 from ..common.opening import cannot_read
 from ..common.output import counted, warn
-from ..common.progress import Bar
+from ..common.progress import Progress
 from .transform_output import (
     AsJson,
     Force,
@@ -58,9 +58,9 @@ def merge(
                 raise FileNotFoundError(path)
     with output_directory(output, captures, force) as place:
         writer = Writer(place, redact=redact, one_file=output.suffix == ".pcapng", names=[p.name for p in captures])
-        with Bar("merging", 0) as bar:
+        with Progress("merging") as progress:
             with cannot_read(captures[0]):
-                merged = Merge(sources, tuple(port or (9092,)), bar.of)
+                merged = Merge(sources, tuple(port or (9092,)), progress.show)
             for source, event in merged.events():
                 writer.write(event, source)
         writer.close()

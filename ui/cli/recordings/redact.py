@@ -12,7 +12,7 @@ from ...safe import visible
 from ..common.failure import Failure
 from ..common.opening import cannot_read
 from ..common.output import counted, warn
-from ..common.progress import Bar
+from ..common.progress import Progress
 from .transform_output import AsJson, Force, Output, Ports, output_directory, print_summary, summary_line, write_origin
 
 if TYPE_CHECKING:
@@ -104,11 +104,11 @@ def _redact(
     with cannot_read(capture):
         events = EventReader(capture, ports)
     writer = Writer(place, one_file=output.suffix == ".pcapng")
-    with Bar("redacting", events.bytes_known) as bar:
+    with Progress("redacting") as progress:
         for event in chain(events.read(), events.end()):
             for new in redaction.feed(event):
                 writer.write(new)
-            bar.show(events.bytes_read, f"{redaction.counts['records']:,} records")
+            progress.show(events.bytes_read, events.bytes_known, f"{redaction.counts['records']:,} records")
     writer.close()
     verdict = _verified(place, redaction) if verify else None
     if verdict is not None and verdict.left and redaction.everything:
@@ -141,16 +141,17 @@ def _verified(place: Path, redaction: Redaction) -> Verdict:
     verifier = Verifier(pseudonyms.replaced, contents, redaction.frames.kept)
     files = sorted(place.iterdir())
     done = 0
-    with Bar("verifying", 2 * sum(file.stat().st_size for file in files)) as bar:
+    total = 2 * sum(file.stat().st_size for file in files)
+    with Progress("verifying") as progress:
 
         def read(more: int) -> None:
             nonlocal done
             done += more
-            bar.show(done, "bytes")
+            progress.show(done, total, "bytes")
 
         for file in files:
             verifier.file(file, read)
-        verifier.frames(place, lambda at: bar.show(done + at, "frames"))
+        verifier.frames(place, lambda at: progress.show(done + at, total, "frames"))
     return verifier.verdict
 
 

@@ -315,14 +315,15 @@ def test_the_proxy_prints_them_as_they_come(refusing, form, tmp_path):
 
 
 def test_progress_is_a_line_with_bytes_and_time_left():
-    progress = Progress(lambda: 25_000_000, lambda: 100_000_000, "capture\x1b[2J")
-    assert progress.line(2.0) == "capture\\x1b[2J: 25.0 of 100.0 MB 25%, 6 s left"
+    progress = Progress("capture\x1b[2J")
+    assert progress.line(25_000_000, 100_000_000, 2.0) == "capture\\x1b[2J: 25.0 of 100.0 MB 25%, 6 s left"
+    assert progress.line(25_000_000, 0, 2.0, "7 exchanges") == "capture\\x1b[2J: 25.0 MB, 7 exchanges"
 
 
 def test_progress_shows_on_a_terminal_after_a_second(tmp_path):
     program = (
         "import time\nfrom barnabas.ui.cli.common.progress import Progress\n"
-        "with Progress(lambda: 1, lambda: 2, 'x') as p:\n    p.tick()\n    time.sleep(1.1)\n    p.tick()\n"
+        "with Progress('x') as p:\n    p.show(1, 2)\n    time.sleep(1.1)\n    p.show(1, 2)\n"
     )
     (tmp_path / "slow.py").write_text(program)
     quiet = subprocess.run([sys.executable, "slow.py"], cwd=tmp_path, capture_output=True, text=True)
