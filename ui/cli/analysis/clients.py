@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from ....captures import Row
 from ....decoder.compat import ClientTracker, ObservedClient, Request
 from ....decoder.compat.client_tracker import API_VERSIONS, NEWEST_OLD_FORMAT, PRODUCE
+from ...safe import visible
 from ..common.opening import open_or_fail
 
 
@@ -36,3 +38,27 @@ def _request(row: Row) -> Request:
         row.connection, row.client, row.broker, row.client_id, row.api_key, row.api_version,
         row.time_ns, row.error, row.state, row.correlation_id,
     )  # fmt: skip
+
+
+def client_line(client: ClientSeen) -> str:
+    """A client in one line, safe for a terminal."""
+    name = f"'{visible(client.client_id)}'" if client.client_id else "(no client id)"
+    software = visible(client.said) or (client.software.text if client.software else "software not said")
+    return f"{name}  {software}  {client.host or 'address unknown'}"
+
+
+def client_identity(client: ClientSeen) -> dict[str, Any]:
+    """Who a client is and when it was there, for JSON."""
+    return {
+        "client_id": client.client_id or None,
+        "software_name": client.software_name or None,
+        "software_version": client.software_version or None,
+        "software": client.software.text if client.software else None,
+        "address": client.host,
+        "negotiation": str(client.negotiation),
+        "connections": client.connections,
+        "requests": client.requests,
+        "first_seen_ns": client.first_ns,
+        "last_seen_ns": client.last_ns,
+        "old_formats": {str(magic): count for magic, count in sorted(client.formats.items()) if count},
+    }

@@ -16,9 +16,8 @@ from ...times import moment
 from ..common.failure import Failure, write_text
 from ..common.html_page import page, row, table, text
 from ..common.local_time import Local
-from ..common.output import warn
-from .clients import watch
-from .versions import client_identity, client_line, terminal
+from ..common.output import table_console, warn
+from .clients import client_identity, client_line, watch
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -73,7 +72,7 @@ def compat(
         else:
             write_text(md_file, markdown(found), "--md")
     if not as_json and str(md_file) != "-":
-        _print(terminal(), found)
+        _print(table_console(), found)
     warn(notes)
     limit = {FailOn.BREAKS: Verdict.BREAKS, FailOn.MAY_BREAK: Verdict.MAY_BREAK}
     if fail_on is not None and found.worst >= limit[fail_on]:

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ....captures import NotACapture, open_capture
 from ....captures.diff import Difference, Kind, Latency, Level, Report, compare
 from ...safe import visible
-from ..common.failure import Failure, write_text
+from ..common.failure import write_text
 from ..common.html_page import page, row, table, text
-from ..common.output import print_json, warn
-from .versions import terminal
+from ..common.opening import open_or_fail
+from ..common.output import print_json, table_console, warn
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -76,27 +75,16 @@ def diff(
     if html_file is not None:
         write_text(html_file, html(report, by, everything), "--html")
     if not as_json:
-        _print(terminal(), report, by, everything)
+        _print(table_console(), report, by, everything)
     if fail_on is not None and report.worst >= Level[fail_on.name]:
         raise typer.Exit(1)
 
 
 def _compare(a: Path, b: Path) -> Report:
-    opened = []
-    try:
-        for path in (a, b):
-            try:
-                opened.append(open_capture(path))
-            except NotACapture as error:
-                raise Failure(visible(str(error))) from None
-            except OSError as error:
-                raise Failure(f"{path} cannot be read: {error.strerror or error}") from None
-        report = compare(opened[0].exchanges(), opened[1].exchanges(), str(a), str(b))
-        warn(capture.note for capture in opened)
+    with open_or_fail(a) as first, open_or_fail(b) as second:
+        report = compare(first.exchanges(), second.exchanges(), str(a), str(b))
+        warn((first.note, second.note))
         return report
-    finally:
-        for capture in opened:
-            capture.close()
 
 
 def _grouped(report: Report, by: By, everything: bool) -> dict[str, list[Difference]]:

@@ -24,14 +24,14 @@ _STYLES = {"high": "bold red", "medium": "bold yellow", "low": "cyan", "info": "
 _WIDEST = 120
 
 
-def findings_console(stderr: bool = False) -> Console:
+def findings_console() -> Console:
     """Where findings are printed: with colours on a terminal, unless NO_COLOR is set; else without any style, and
     without breaking lines."""
     from rich.console import Console
 
-    console = Console(stderr=stderr, highlight=False, emoji=False, markup=False, soft_wrap=True)
+    console = Console(highlight=False, emoji=False, markup=False, soft_wrap=True)
     if not console.is_terminal or os.environ.get("NO_COLOR"):
-        console = Console(stderr=stderr, highlight=False, emoji=False, markup=False, color_system=None, soft_wrap=True)
+        console = Console(highlight=False, emoji=False, markup=False, soft_wrap=True, color_system=None)
     return console
 
 

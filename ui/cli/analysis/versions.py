@@ -15,8 +15,8 @@ from ....decoder.schema import facts
 from ...safe import visible
 from ..common import address
 from ..common.failure import Failure
-from ..common.output import warn
-from .clients import watch
+from ..common.output import table_console, warn
+from .clients import client_identity, client_line, watch
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -53,7 +53,7 @@ def versions(
         rows = [_client_dict(client) for client in clients]
         typer.echo(json.dumps({"clients": rows, "brokers": [_broker_dict(broker) for broker in found]}))
     else:
-        console = terminal()
+        console = table_console()
         for client in clients:
             console.print(_title(client))
             console.print(_table(client))
@@ -67,21 +67,6 @@ def _address(what: list[str]) -> address.Address | None:
     if len(what) != 1 or not _HOST_PORT.fullmatch(what[0]) or Path(what[0]).exists():
         return None
     return address.parse(what[0], "versions")
-
-
-def terminal() -> Console:
-    """Where tables go: as wide as the terminal, or wide enough for a line each where there is none."""
-    from rich.console import Console
-
-    console = Console(highlight=False, emoji=False, markup=False)
-    return console if console.is_terminal else Console(width=1000, highlight=False, emoji=False, markup=False)
-
-
-def client_line(client: ObservedClient) -> str:
-    """A client in one line, safe for a terminal."""
-    name = f"'{visible(client.client_id)}'" if client.client_id else "(no client id)"
-    software = visible(client.software_label) or (client.software.text if client.software else "software not said")
-    return f"{name}  {software}  {client.host or 'address unknown'}"
 
 
 def _title(client: ObservedClient) -> Text:
@@ -141,23 +126,6 @@ def _client_dict(client: ObservedClient) -> dict[str, Any]:
     }
 
 
-def client_identity(client: ObservedClient) -> dict[str, Any]:
-    """Who a client is and when it was there, for JSON."""
-    return {
-        "client_id": client.client_id or None,
-        "software_name": client.software_name or None,
-        "software_version": client.software_version or None,
-        "software": client.software.text if client.software else None,
-        "address": client.host,
-        "negotiation": str(client.negotiation),
-        "connections": client.connections,
-        "requests": client.requests,
-        "first_seen_ns": client.first_ns,
-        "last_seen_ns": client.last_ns,
-        "old_formats": {str(magic): count for magic, count in sorted(client.formats.items()) if count},
-    }
-
-
 # --- brokers -----------------------------------------------------------------------------------------------
 
 
@@ -173,7 +141,7 @@ def _of_broker(where: address.Address, as_json: bool) -> None:
         mixed = bool(_differing(cluster.brokers))
         typer.echo(json.dumps({"brokers": found, "mixed": mixed, "problems": cluster.problems}))
         return
-    console = terminal()
+    console = table_console()
     _print_brokers(console, cluster.brokers, cluster.node_ids)
     console.print(_offers(cluster))
     warn(cluster.problems)

@@ -22,6 +22,8 @@ def cannot_read(path: Path) -> Iterator[None]:
         raise Failure(visible(str(error))) from None
     except FileNotFoundError:
         raise Failure(f"{visible(str(path))} does not exist; recordings are made by: barnabas proxy --record DIR") from None
+    except BrokenPipeError:
+        raise  # of the output
     except OSError as error:
         raise Failure(f"{visible(str(path))} cannot be read: {error.strerror or error}") from None
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from ...safe import visible
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def json_text(value: Any, indent: int | None = None) -> str:
@@ -33,3 +36,11 @@ def warn(notes: Iterable[str | None]) -> None:
 def counted(number: int, what: str) -> str:
     """``1 finding``, ``2 findings``."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def table_console() -> Console:
+    """Where tables go: as wide as the terminal, or wide enough for a line each where there is none."""
+    from rich.console import Console
+
+    console = Console(highlight=False, emoji=False, markup=False)
+    return console if console.is_terminal else Console(width=1000, highlight=False, emoji=False, markup=False)

@@ -12,7 +12,6 @@ from typing import Annotated, Any
 
 import typer
 
-from ....captures import NotACapture
 from ....captures.replay.dry_run import PlannedRequest, planned_requests
 from ....captures.replay.mapping import IdMapping, Names
 from ....captures.replay.policy import Policy
@@ -26,6 +25,7 @@ from ....proxy.replay.target import TargetFailed
 from ...safe import visible
 from ..common.address import parse
 from ..common.failure import Failure, write_text
+from ..common.opening import cannot_read
 from ..common.option_groups import with_option_groups
 from ..common.output import json_text, warn
 from ..protocol.filter import compiled
@@ -150,22 +150,13 @@ def replay(
         sasl=sasl.config(),
     )
     try:
-        if dry_run:
-            _dry_run(plan, as_json)
-            return
-        found = plan.run(progress_line())
-    except NotACapture as error:
-        raise Failure(visible(str(error))) from None
-    except FileNotFoundError:
-        raise Failure(
-            f"{visible(str(capture))} does not exist; recordings are made by: barnabas proxy --record DIR"
-        ) from None
+        with cannot_read(capture):
+            if dry_run:
+                _dry_run(plan, as_json)
+                return
+            found = plan.run(progress_line())
     except (TargetFailed, DialFailed) as error:
         raise Failure(visible(str(error))) from None
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise Failure(f"{visible(str(capture))} cannot be read: {error.strerror or error}") from None
     _output(found, report, as_json)
     if fail_on is FailOn.DIFFERENCES and found.count:
         raise typer.Exit(1)

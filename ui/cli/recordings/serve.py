@@ -13,7 +13,6 @@ from typing import Annotated
 
 import typer
 
-from ....captures import NotACapture
 from ....captures.serving import Offer
 from ....proxy.serve import Contents, OnMiss, Served, ServeError
 from ....proxy.serve.config import ServeConfig
@@ -21,6 +20,7 @@ from ....proxy.serve.events import ServeEvent
 from ...safe import visible
 from ..common.address import parse
 from ..common.failure import Failure
+from ..common.opening import cannot_read
 from ..common.signals import stopping_on_signals
 
 _POLL_SECONDS = 0.2
@@ -114,16 +114,15 @@ def serve(
     served = Served(config)
     with stopping_on_signals():
         try:
-            served.start()
-            stop_requested = _stop_event()
-            while not stop_requested.is_set():
-                event = served.next_event(_POLL_SECONDS)
-                if event is not None:
-                    _print(event, as_json, quiet)
-        except (ServeError, NotACapture) as error:
+            with cannot_read(capture):
+                served.start()
+                stop_requested = _stop_event()
+                while not stop_requested.is_set():
+                    event = served.next_event(_POLL_SECONDS)
+                    if event is not None:
+                        _print(event, as_json, quiet)
+        except ServeError as error:
             raise Failure(visible(str(error))) from None
-        except OSError as error:
-            raise Failure(f"{capture} cannot be read: {error.strerror or error}") from None
         except KeyboardInterrupt:
             pass
         finally:
