@@ -17,7 +17,7 @@ class ChildFailed(BarnabasError, RuntimeError):
     """The process ended before it said what was awaited."""
 
 
-class Child:
+class ChildProcess:
     """``python -m MODULE ARGS...`` of this package, with our interpreter."""
 
     def __init__(self, module: str, *arguments: str):

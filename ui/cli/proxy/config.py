@@ -14,7 +14,7 @@ from ....proxy.settings.config_file import ConfigError
 from ..common.failure import Failure
 from ..common.option_groups import options_of, with_values
 from .options import ProxyOptions
-from .running import Cluster
+from .running import RunningCluster
 
 app = typer.Typer(help="The config file of the proxy.", no_args_is_help=True)
 
@@ -48,8 +48,8 @@ def _plain(annotation: Any) -> type:
 
 
 def clusters(
-    path: Path, options: ProxyOptions, on_command_line: Set[str], build: Callable[[str, ProxyOptions], Cluster]
-) -> list[Cluster]:
+    path: Path, options: ProxyOptions, on_command_line: Set[str], build: Callable[[str, ProxyOptions], RunningCluster]
+) -> list[RunningCluster]:
     """The clusters of a config file, as `build` makes them. `options`: from the command line; those whose names are in
     `on_command_line` were given there and win. Failure with file and line of what is wrong."""
     try:

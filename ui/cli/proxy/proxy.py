@@ -16,7 +16,7 @@ from ..common.local_time import Local
 from ..common.option_groups import with_option_groups
 from . import config as config_file
 from .options import ProxyOptions, snaplen, tls_config
-from .running import Cluster, load_rules, run
+from .running import RunningCluster, load_rules, run
 
 LISTEN = "127.0.0.1:19092"
 TRANSPARENT_LISTEN = "[::]:19092"
@@ -52,8 +52,8 @@ def proxy(
     """
     print_findings = sys.stdout.isatty() and not (screen or as_json or quiet)
 
-    def cluster(name: str, options: ProxyOptions) -> Cluster:
-        return Cluster(name, proxy_config(options, print_findings), options.rules)
+    def cluster(name: str, options: ProxyOptions) -> RunningCluster:
+        return RunningCluster(name, proxy_config(options, print_findings), options.rules)
 
     if config is None:
         if check:

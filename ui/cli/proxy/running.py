@@ -5,11 +5,8 @@ from __future__ import annotations
 import atexit
 import errno
 import json
-import os
 import queue
-import select
 import signal
-import stat
 import sys
 import threading
 import time
@@ -25,7 +22,7 @@ from ....proxy.negotiation.security import client_advice
 from ... import times
 from ..common.address import show
 from ..common.failure import Failure
-from ..common.signals import stopping_on_signals
+from ..common.signals import discard_output, has_terminal, stopping_on_signals
 from .options import TOKEN_VARIABLE
 
 COUNTS_EVERY = 10.0
@@ -45,7 +42,7 @@ class _Signal(Enum):
 
 
 @dataclass(slots=True)
-class Cluster:
+class RunningCluster:
     """What is run. `name` is empty for the only one; `rules`: the file they came from, to be read again on SIGHUP."""
 
     name: str
@@ -67,7 +64,7 @@ class Cluster:
         return f"{self.name}: " if self.name else ""
 
 
-def run(clusters: Sequence[Cluster], as_json: bool, quiet: bool, screen: bool) -> None:
+def run(clusters: Sequence[RunningCluster], as_json: bool, quiet: bool, screen: bool) -> None:
     """Start them all, print what happens, and stop them on Ctrl-C or SIGTERM."""
     print_addresses = not (as_json or quiet or screen)
     for cluster in clusters:
@@ -140,7 +137,7 @@ def feed_advice(meter: Metering | None, config: MeterConfig | None) -> str | Non
     return f"live feed: barnabas feed {show(meter.feed)} (elsewhere, or as another user: with the token in {path})"
 
 
-def _start(cluster: Cluster, print_addresses: bool) -> None:
+def _start(cluster: RunningCluster, print_addresses: bool) -> None:
     proxy = cluster.proxy
     try:
         proxy.start()
@@ -170,7 +167,7 @@ def load_rules(path: Path | None) -> list[Rule]:
         raise Failure(f"{path} cannot be read: {error.strerror or error}") from None
 
 
-def _make_directory(cluster: Cluster) -> None:
+def _make_directory(cluster: RunningCluster) -> None:
     path = cluster.config.record
     if path is not None:
         try:
@@ -218,22 +215,22 @@ class _EventQueue:
     """The events of all clusters, in the order they came."""
 
     def __init__(self) -> None:
-        self.queue: queue.SimpleQueue[tuple[Cluster, events.Event] | _Signal] = queue.SimpleQueue()
+        self.queue: queue.SimpleQueue[tuple[RunningCluster, events.Event] | _Signal] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
 
-    def listen(self, clusters: Sequence[Cluster]) -> None:
+    def listen(self, clusters: Sequence[RunningCluster]) -> None:
         """Take the events of clusters that have started."""
         for cluster in clusters:
             thread = threading.Thread(target=self._receive, args=(cluster,), name=f"events {cluster.name}", daemon=True)
             thread.start()
             self._threads.append(thread)
 
-    def _receive(self, cluster: Cluster) -> None:
+    def _receive(self, cluster: RunningCluster) -> None:
         for event in cluster.proxy.events():
             self.queue.put((cluster, event))
         self.queue.put(_Signal.ENDED)
 
-    def rest(self, clusters: Sequence[Cluster]) -> Iterator[tuple[Cluster, events.Event]]:
+    def rest(self, clusters: Sequence[RunningCluster]) -> Iterator[tuple[RunningCluster, events.Event]]:
         """What nobody has taken yet, when all have been stopped."""
         if not self._threads:
             self.listen(clusters)
@@ -245,10 +242,10 @@ class _EventQueue:
                 yield found
 
 
-def _print_events(clusters: Sequence[Cluster], incoming: _EventQueue, as_json: bool, quiet: bool) -> None:
+def _print_events(clusters: Sequence[RunningCluster], incoming: _EventQueue, as_json: bool, quiet: bool) -> None:
     """Print events as they come, until interrupted or every proxy has been stopped over its control API."""
     running = len(clusters)
-    at_terminal = _has_terminal() and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN  # nohup outlives its terminal
+    at_terminal = has_terminal() and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN  # nohup outlives its terminal
     before = signal.signal(signal.SIGHUP, lambda number, frame: incoming.queue.put(_Signal.RELOAD))
     before_flight = signal.signal(signal.SIGUSR1, lambda number, frame: incoming.queue.put(_Signal.WRITE_FLIGHT))
     try:
@@ -267,52 +264,19 @@ def _print_events(clusters: Sequence[Cluster], incoming: _EventQueue, as_json: b
                 for each in clusters:
                     each.proxy.write_flight(kind="signal", reason="SIGUSR1")
                 continue
-            if at_terminal and not _has_terminal():
+            if at_terminal and not has_terminal():
                 raise KeyboardInterrupt  # the signal was the terminal's end
             for each in clusters:
                 _reload(each)
     except OSError as error:
-        if error.errno == errno.EIO and at_terminal and not _has_terminal():
+        if error.errno == errno.EIO and at_terminal and not has_terminal():
             raise KeyboardInterrupt from None  # the line that could not be written came before the signal
         raise
     finally:
-        if at_terminal and not _has_terminal():
-            _discard_output()
+        if at_terminal and not has_terminal():
+            discard_output()
         signal.signal(signal.SIGHUP, before)
         signal.signal(signal.SIGUSR1, before_flight)
-
-
-def _has_terminal() -> bool:
-    """Whether there is a terminal to stop this from; one that was closed is gone."""
-    try:
-        # While it is being closed, writing to it fails already and /dev/tty still opens.
-        if any(_is_terminal(stream.fileno()) and hung_up(stream.fileno()) for stream in (sys.stdout, sys.stderr)):
-            return False
-        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
-    except OSError:
-        return False
-    return True
-
-
-def hung_up(fd: int) -> bool:
-    """Whether the other side of a terminal has gone."""
-    poller = select.poll()
-    poller.register(fd, 0)
-    return any(event & (select.POLLHUP | select.POLLERR) for _, event in poller.poll(0))
-
-
-def _discard_output() -> None:
-    """What is written to a terminal that is gone fails, so it goes nowhere. Files and pipes stay."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    for stream in (sys.stdout, sys.stderr):
-        if _is_terminal(stream.fileno()):
-            os.dup2(nowhere, stream.fileno())
-    os.close(nowhere)
-
-
-def _is_terminal(fd: int) -> bool:
-    """Also of one that is gone, which `isatty` takes for none."""
-    return stat.S_ISCHR(os.fstat(fd).st_mode)
 
 
 def _now() -> str:
@@ -320,7 +284,7 @@ def _now() -> str:
     return times.moment(time.time_ns())
 
 
-def _reload(cluster: Cluster) -> None:
+def _reload(cluster: RunningCluster) -> None:
     """Read the rules and the plugins again; what cannot be read leaves the old ones standing."""
     if cluster.config.plugins is not None:
         cluster.proxy.reload_plugins()
@@ -332,7 +296,7 @@ def _reload(cluster: Cluster) -> None:
         print(f"{_now()} ! {cluster.prefix}the old rules stay: {failure}", file=sys.stderr, flush=True)
 
 
-def _report(cluster: Cluster, event: events.Event, as_json: bool, quiet: bool) -> None:
+def _report(cluster: RunningCluster, event: events.Event, as_json: bool, quiet: bool) -> None:
     if isinstance(event, events.Counts) and not as_json:
         moved = (event.exchanges, event.request_bytes, event.response_bytes, event.connections)
         if moved == cluster.counts or time.monotonic() - cluster.counts_printed < COUNTS_EVERY:
@@ -344,7 +308,7 @@ def _report(cluster: Cluster, event: events.Event, as_json: bool, quiet: bool) -
         _print(event, cluster, as_json)
 
 
-def _print(event: events.Event, cluster: Cluster, as_json: bool) -> None:
+def _print(event: events.Event, cluster: RunningCluster, as_json: bool) -> None:
     if as_json:
         whose = {"cluster": cluster.name} if cluster.name else {}
         print(json.dumps({"event": type(event).__name__, **whose, **asdict(event)}), flush=True)

@@ -16,7 +16,7 @@ from ..common.failure import Failure
 from ..common.signals import stopping_on_signals
 
 if TYPE_CHECKING:
-    from ...demo.child import Child
+    from ...demo.child import ChildProcess
     from ...live import EventListener
 
 BROKERS = 3
@@ -53,14 +53,14 @@ def demo(
 
 
 def _run(directory: Path, headless: bool, seconds: float | None) -> None:
-    from ...demo.child import Child, ChildFailed
+    from ...demo.child import ChildFailed, ChildProcess
     from ...demo.table import LiveTable
     from ...live import EventListener, open_when_started
     from ..common.address import parse, show
 
     print(f"starting {BROKERS} mock brokers ...", flush=True)
-    cluster = Child("cluster", str(BROKERS))
-    traffic: Child | None = None
+    cluster = ChildProcess("cluster", str(BROKERS))
+    traffic: ChildProcess | None = None
     proxy: Proxy | None = None
     watch: EventListener | None = None
     clients: dict[str, int] = {}
@@ -69,7 +69,7 @@ def _run(directory: Path, headless: bool, seconds: float | None) -> None:
         proxy = Proxy(ProxyConfig(upstream=upstream, record=directory, rules=[_rule()])).start()
         watch = EventListener(proxy)
         print(f"brokers at {show(upstream)}; clients use bootstrap.servers={show(proxy.address)}", flush=True)
-        traffic = Child("traffic", show(proxy.address))
+        traffic = ChildProcess("traffic", show(proxy.address))
         with open_when_started(directory) as capture:
             if headless:
                 LiveTable(capture, watch.status).run(seconds)
@@ -108,7 +108,7 @@ def _rule() -> Rule:
     )
 
 
-def _end(traffic: Child | None) -> dict[str, int]:
+def _end(traffic: ChildProcess | None) -> dict[str, int]:
     from ...demo.child import ChildFailed
 
     if traffic is None:

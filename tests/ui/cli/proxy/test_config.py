@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 from barnabas import decoder
 from barnabas.ui.cli.command_line import make_app
+from barnabas.ui.cli.common.signals import hung_up
 from barnabas.ui.cli.proxy.config import key_kinds
-from barnabas.ui.cli.proxy.running import hung_up
 from harness.waiting import PATIENCE, until
 from harness.wire import read_frame
 from typer.main import get_command
