@@ -77,23 +77,23 @@ class LiveTable:
         """Until `seconds` are over or Ctrl-C. On a terminal the table is drawn in place, else printed now and then."""
         until = time.monotonic() + seconds if seconds else float("inf")
         if sys.stdout.isatty():
-            with Live(self._picture(), refresh_per_second=4, transient=True) as live:
+            with Live(self._render(), refresh_per_second=4, transient=True) as live:
                 while time.monotonic() < until:
                     time.sleep(0.25)
-                    self._take()
-                    live.update(self._picture())
+                    self._update()
+                    live.update(self._render())
             return
         shown = time.monotonic()
         while time.monotonic() < until:
             time.sleep(min(0.25, max(0.0, until - time.monotonic())))
-            self._take()
+            self._update()
             if time.monotonic() - shown >= PRINT_EVERY:
                 shown = time.monotonic()
                 for text in self._newest():
                     print(text)
                 print(f"-- {self._table.requests} exchanges, {self._table.errors} errors  {self._status()}", flush=True)
 
-    def _take(self) -> None:
+    def _update(self) -> None:
         self._capture.refresh()
         rows = self._capture.rows()
         for number in range(self._at, len(rows)):
@@ -107,7 +107,7 @@ class LiveTable:
         rows = self._capture.rows()
         return [line(rows[number]) for number in range(max(0, len(rows) - NEWEST), len(rows))]
 
-    def _picture(self) -> Group:
+    def _render(self) -> Group:
         return Group(
             Text(self._status(), style="bold"),
             Text(),

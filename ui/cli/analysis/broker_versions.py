@@ -13,7 +13,7 @@ from ....decoder.compat.matrix import broker as broker_seen
 from ....decoder.connection import api_versions
 from ....decoder.schema import facts
 from ....errors import BarnabasError
-from ..common.address import Address, show
+from ....proxy.events import Address, show
 
 TIMEOUT = 5.0
 _METADATA = facts.api_key("Metadata")

@@ -85,7 +85,7 @@ def counts(found: Report) -> str:
     return f"{breaks} break{'s' * (breaks == 1)}, {may} may break, {work} work{'s' * (work == 1)}"
 
 
-def seen_when(client: ObservedClient) -> str:
+def _presence(client: ObservedClient) -> str:
     """When a client was there."""
     return f"from {moment(client.first_ns)} to {moment(client.last_ns)}"
 
@@ -94,7 +94,7 @@ def _software(client: ObservedClient) -> str:
     return visible(client.said) or (client.software.text if client.software else "not said")
 
 
-def often_when(reason: Reason) -> str:
+def _usage(reason: Reason) -> str:
     """``"3 requests, 1 refused, from ... to ..."``"""
     use = reason.use
     if use is None:
@@ -119,9 +119,9 @@ def _print_client(console: Console, of: ClientReport) -> None:
 
     console.print(Text.assemble("\n", (f"{of.verdict.text:<9}", _STYLES[of.verdict]), "  ", (client_line(of.client), "bold")))
     console.print(f"  {of.certainty}")
-    console.print(f"  {of.client.requests} requests, {seen_when(of.client)}")
+    console.print(f"  {of.client.requests} requests, {_presence(of.client)}")
     for reason in of.reasons:
-        often = f" ({often_when(reason)})" if reason.use else ""
+        often = f" ({_usage(reason)})" if reason.use else ""
         console.print(
             Text.assemble("  ", (reason.verdict.text, _STYLES[reason.verdict]), f": {visible(reason.text)}{often}")
         )
@@ -197,7 +197,7 @@ def markdown(found: Report) -> str:
         name = _code(of.client.client_id) if of.client.client_id else "(no client id)"
         lines += ["", f"## {of.verdict.text}: {name}", "", f"{_md(of.certainty)}.", ""]
         lines += [
-            f"- **{r.verdict.text}**: {_md(r.text)}" + (f" ({often_when(r)})" if r.use else "") for r in of.reasons
+            f"- **{r.verdict.text}**: {_md(r.text)}" + (f" ({_usage(r)})" if r.use else "") for r in of.reasons
         ]
         lines += [f"- remedy: {_md(remedy)}" for remedy in of.remedies]
         lines += [f"- note: {_md(note)}" for note in of.notes]
@@ -228,7 +228,7 @@ def _html_row(of: ClientReport) -> str:
 
 def _html_section(of: ClientReport) -> str:
     items = [
-        f"<li>{_mark(r.verdict)}: {text(r.text)}" + (f" <span class=dim>({often_when(r)})</span>" if r.use else "")
+        f"<li>{_mark(r.verdict)}: {text(r.text)}" + (f" <span class=dim>({_usage(r)})</span>" if r.use else "")
         for r in of.reasons
     ]
     items += [f"<li><b>remedy</b>: {text(remedy)}" for remedy in of.remedies]
@@ -236,5 +236,5 @@ def _html_section(of: ClientReport) -> str:
     name = text(of.client.client_id or "(no client id)")
     return (
         f"<section>\n<h2>{name} {_mark(of.verdict)}</h2>\n<p>{text(of.certainty)}. "
-        f"<span class=dim>{seen_when(of.client)}</span></p>\n<ul>\n" + "\n".join(items) + "\n</ul>\n</section>"
+        f"<span class=dim>{_presence(of.client)}</span></p>\n<ul>\n" + "\n".join(items) + "\n</ul>\n</section>"
     )

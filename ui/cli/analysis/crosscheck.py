@@ -18,7 +18,7 @@ from ..common.progress import Progress
 if TYPE_CHECKING:
     from ....captures.foreign.crosscheck import Checked, Difference
 
-_SHOWN = 3
+_PRINTED = 3
 """Differences of one kind of message that are shown."""
 
 
@@ -75,10 +75,10 @@ def _print(message: str, frames: list[Checked]) -> None:
     where = f"packet {first.packet} of {first.file}" + ("" if first.row is None else f", exchange {first.row}")
     print(visible(f"  {message}: {len(frames)}, the first is {where}"))
     print(visible(f"    {first.why}"))
-    for difference in first.differences[:_SHOWN]:
+    for difference in first.differences[:_PRINTED]:
         print(visible(f"    {_line(difference)}"))
-    if len(first.differences) > _SHOWN:
-        print(f"    and {len(first.differences) - _SHOWN} more differences")
+    if len(first.differences) > _PRINTED:
+        print(f"    and {len(first.differences) - _PRINTED} more differences")
 
 
 def _line(difference: Difference) -> str:

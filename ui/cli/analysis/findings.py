@@ -66,18 +66,18 @@ def findings(
         return
     if not captures:
         raise Failure("which capture? Give a recording's directory or a file (or --list for what is looked for)")
-    wanted = _wanted(only, exclude)
+    wanted = _detector_ids(only, exclude)
     if follow:
         if len(captures) > 1:
             raise Failure("--follow takes one capture")
         found = _follow(captures[0], wanted, min_severity, as_json, injected)
     else:
-        found = _whole(captures, wanted, min_severity, as_json, injected)
+        found = _inspect(captures, wanted, min_severity, as_json, injected)
     if fail_on is not None and any(finding.severity.rank >= fail_on.rank for finding in found):
         raise typer.Exit(1)
 
 
-def _wanted(only: list[str] | None, exclude: list[str] | None) -> set[str]:
+def _detector_ids(only: list[str] | None, exclude: list[str] | None) -> set[str]:
     """The ids of the detectors to run. Raises Failure for one that does not exist."""
     known = {kind.id for kind in detectors()}
     chosen, left_out = _ids(only, "--only", known), _ids(exclude, "--exclude", known)
@@ -162,7 +162,7 @@ def _open(path: Path) -> EventReader:
         return EventReader(path)
 
 
-def _whole(paths: list[Path], wanted: set[str], least: Severity, as_json: bool, injected: bool) -> list[Finding]:
+def _inspect(paths: list[Path], wanted: set[str], least: Severity, as_json: bool, injected: bool) -> list[Finding]:
     everything: list[Finding] = []
     documents = []
     inspections = [_Inspection(path, wanted) for path in paths]  # all are opened first: a wrong name is told at once

@@ -12,8 +12,9 @@ import typer
 
 from ....decoder.compat import Limit, MatrixRow, ObservedBroker, ObservedClient, brokers, matrix
 from ....decoder.schema import facts
+from ....proxy.events import Address
 from ...safe import visible
-from ..common import address
+from ..common.address import parse
 from ..common.failure import Failure
 from ..common.output import table_console, warn
 from .clients import client_identity, client_line, watch
@@ -63,10 +64,10 @@ def versions(
     warn(notes)
 
 
-def _address(what: list[str]) -> address.Address | None:
+def _address(what: list[str]) -> Address | None:
     if len(what) != 1 or not _HOST_PORT.fullmatch(what[0]) or Path(what[0]).exists():
         return None
-    return address.parse(what[0], "versions")
+    return parse(what[0], "versions")
 
 
 def _title(client: ObservedClient) -> Text:
@@ -129,7 +130,7 @@ def _client_dict(client: ObservedClient) -> dict[str, Any]:
 # --- brokers -----------------------------------------------------------------------------------------------
 
 
-def _of_broker(where: address.Address, as_json: bool) -> None:
+def _of_broker(where: Address, as_json: bool) -> None:
     from .broker_versions import NoAnswer, ask_cluster
 
     try:

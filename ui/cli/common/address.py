@@ -1,13 +1,12 @@
-"""Parse and format ``host:port``."""
+"""Parse ``host:port``."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
+from ....proxy.events import Address
 from .failure import Failure
-
-Address = tuple[str, int]
 
 
 def parse(text: str, option: str, *, port: int | None = None) -> Address:
@@ -26,9 +25,3 @@ def parse_all(texts: Sequence[str], option: str, *, port: int | None = None) -> 
     """The addresses of an option that may be given several times, each with commas between; no two are the same."""
     found = [parse(each.strip(), option, port=port) for text in texts for each in text.split(",")]
     return list(dict.fromkeys(found))
-
-
-def show(address: Address) -> str:
-    """``host:port``, IPv6 in brackets."""
-    host, port = address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

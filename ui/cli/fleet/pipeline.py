@@ -57,7 +57,7 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip()) or DEFAULT
 
 
-def _clock() -> Callable[[str], None]:
+def _timed_printer() -> Callable[[str], None]:
     begun = time.monotonic()
     return lambda text: print(f"{time.monotonic() - begun:5.1f} s  {visible(text)}", file=sys.stderr, flush=True)
 
@@ -86,7 +86,7 @@ def run(
     from ....captures.spark import PipelineError, pipeline
     from ....captures.tables import MissingLibrary
 
-    progress = _clock()
+    progress = _timed_printer()
     try:
         done = pipeline.run(
             source, output, _master(master, remote), progress, names=_names(tables), dry=dry_run, wheel=wheel
@@ -135,7 +135,7 @@ def stream(
     from ....captures.spark import PipelineError, pipeline
     from ....captures.tables import MissingLibrary
 
-    progress = _clock()
+    progress = _timed_printer()
     try:
         pipeline.stream(
             source, output, _master(master, remote), progress, names=_names(tables), checkpoint=checkpoint, every=every,

@@ -41,8 +41,9 @@ def read_hex(text: str) -> bytes:
         raise Failure(f"--hex: {why}") from None
 
 
-class Wanted(NamedTuple):
-    """What a message given as text is said to be."""
+class MessageSpec(NamedTuple):
+    """What is known of a message given as text. `kind`: "request" or "response"; `release`: whose layout it has, where that
+    differs."""
 
     kind: str
     api: str | None
@@ -51,7 +52,7 @@ class Wanted(NamedTuple):
     release: str | None = None
 
 
-def decode_hex(text: str, wanted: Wanted) -> Message:
+def decode_hex(text: str, wanted: MessageSpec) -> Message:
     """The message in hexadecimal `text`; Failure says what is missing, DecodeError what is wrong with it.
 
     The 4 size bytes may stand in front: they are left out if they fit.
@@ -74,7 +75,7 @@ def decode_hex(text: str, wanted: Wanted) -> Message:
     return previews.decode_response(data, api_key=api_key(api), api_version=version, release=release)
 
 
-def show_frame(text: str, wanted: Wanted, form: str, presenter: Presenter) -> None:
+def show_frame(text: str, wanted: MessageSpec, form: str, presenter: Presenter) -> None:
     """Print the message in `form`: "json", "tree" or "hexmap". What was read of a damaged one is printed too."""
     fault: DecodeError | None = None
     try:

@@ -38,10 +38,10 @@ def read(path: Path) -> list[Rule]:
     try:
         return load(path)
     except RuleError as error:
-        raise Failure(f"{visible(str(error))}{_shown(path, error)}") from None
+        raise Failure(f"{visible(str(error))}{_excerpt(path, error)}") from None
 
 
-def _shown(path: Path, error: RuleError) -> str:
+def _excerpt(path: Path, error: RuleError) -> str:
     """The line that is wrong, with a caret below the place."""
     try:
         line = path.read_text("utf-8", "replace").splitlines()[error.line - 1]
@@ -123,7 +123,7 @@ def try_(
     shown: dict[str, list[str]] = {rule.name: [] for rule in rules}
     total = 0
     with open_or_fail(capture) as opened:
-        for number, exchange, faults in _tried(engine, opened):
+        for number, exchange, faults in _outcomes(engine, opened):
             total += 1
             if faults is None:
                 continue
@@ -152,7 +152,7 @@ def try_(
             typer.echo(f"    and {hits - len(shown[rule.name])} more")
 
 
-def _tried(engine: RuleEngine, capture: Capture) -> Iterator[tuple[int, Exchange, FaultPlan | None]]:
+def _outcomes(engine: RuleEngine, capture: Capture) -> Iterator[tuple[int, Exchange, FaultPlan | None]]:
     """(number, exchange, what would have happened to it) of every exchange with a request."""
     begun = False
     for number, exchange in enumerate(capture.exchanges(), 1):

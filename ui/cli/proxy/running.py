@@ -17,10 +17,10 @@ from pathlib import Path
 
 from ....plugins.rules.rules import Rule, RuleError, load
 from ....proxy import Proxy, ProxyConfig, ProxyError, events
+from ....proxy.events import show
 from ....proxy.metrics.settings import MeterConfig, Metering, leave_token
 from ....proxy.negotiation.security import client_advice
 from ... import times
-from ..common.address import show
 from ..common.failure import Failure
 from ..common.signals import discard_output, has_terminal, stopping_on_signals
 from .options import TOKEN_VARIABLE

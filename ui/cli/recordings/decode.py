@@ -21,7 +21,7 @@ from ..common.opening import open_or_fail
 from ..common.output import warn
 from ..common.schemas import schemas_of
 from ..protocol.filter import compiled
-from ..protocol.frame import Wanted, show_frame
+from ..protocol.frame import MessageSpec, show_frame
 
 
 def decode(
@@ -75,7 +75,7 @@ def decode(
         if as_json + tree + hexmap > 1:
             raise Failure("--json, --tree and --hexmap exclude each other")
         form = "json" if as_json else "hexmap" if hexmap else "tree"
-        what = Wanted("request" if request else "response", api, version, body, release)
+        what = MessageSpec("request" if request else "response", api, version, body, release)
         show_frame(hex_, what, form, Presenter(show_values, schemas=schemas_of(schema or [], registry)))
         return
     if capture is None:

@@ -109,7 +109,7 @@ def export(
     chosen = form or _SUFFIXES.get(output.suffix.lower()) or (As.JSONL if exchange is None else As.TEXT)
     schemas = schemas_of(schema or [], registry)
     if exchange is not None:
-        _one(capture, exchange, chosen, output, force, show_values, schemas)
+        _export_exchange(capture, exchange, chosen, output, force, show_values, schemas)
         return
     if str(chosen) not in _OF_TABLES:
         raise Failure(f"--as {chosen} shows one exchange: say which with --exchange NO")
@@ -119,7 +119,7 @@ def export(
     except ValueError as error:
         hint = "; add --show-values" if "values are asked for" in str(error) else ""
         raise Failure(visible(str(error)) + hint) from None
-    _table(capture, Format(str(chosen)), options, wanted, limit, output, force)
+    _export_table(capture, Format(str(chosen)), options, wanted, limit, output, force)
 
 
 def _columns(
@@ -138,7 +138,7 @@ def _columns(
     return described, [*columns, *(described.column(name) for name in more if described.column(name) not in columns)]
 
 
-def _table(
+def _export_table(
     capture: Path,
     form: Format,
     options: tables.Options,
@@ -160,7 +160,7 @@ def _table(
             except ValueError as error:
                 raise Failure(str(error)) from None
             with _writing(output, force) as file:
-                count = write(file, form, islice(_watched(opened, rows), limit), options.columns)
+                count = write(file, form, islice(_with_progress(opened, rows), limit), options.columns)
             warn((opened.note, *rows.notes))
     except KeyboardInterrupt:
         if str(output) != "-":
@@ -170,7 +170,7 @@ def _table(
         print(f"{count:,} rows of {options.table.name} in {visible(str(output))}", file=sys.stderr)
 
 
-def _watched(capture: Capture, rows: tables.Rows) -> Iterator[dict[str, Any]]:
+def _with_progress(capture: Capture, rows: tables.Rows) -> Iterator[dict[str, Any]]:
     """The rows, with a line about how far it is."""
     with Progress(capture.path.name) as progress:
         for number, row in enumerate(rows):
@@ -194,7 +194,7 @@ class _Sink(io.RawIOBase):
         except BrokenPipeError:
             raise
         except OSError as error:
-            raise _unwritten(self._path, error) from None
+            raise _cannot_write(self._path, error) from None
 
 
 @contextmanager
@@ -204,7 +204,7 @@ def _writing(path: Path, force: bool) -> Iterator[BinaryIO]:
     try:
         file = inner.__enter__()
     except OSError as error:
-        raise _unwritten(path, error) from None
+        raise _cannot_write(path, error) from None
     try:
         yield cast(BinaryIO, _Sink(path, file))
     except BaseException as error:
@@ -212,23 +212,23 @@ def _writing(path: Path, force: bool) -> Iterator[BinaryIO]:
             inner.__exit__(type(error), error, error.__traceback__)
         except OSError as fault:
             if fault is not error:
-                raise _unwritten(path, fault) from None
+                raise _cannot_write(path, fault) from None
         raise
     try:
         inner.__exit__(None, None, None)
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise _unwritten(path, error) from None
+        raise _cannot_write(path, error) from None
 
 
-def _unwritten(path: Path, error: OSError) -> Failure:
+def _cannot_write(path: Path, error: OSError) -> Failure:
     if isinstance(error, OutputExists):
         return Failure(f"{visible(str(path))} is there already: give another name, or --force to replace it")
     return Failure(f"{visible(str(path))} cannot be written: {error.strerror or error}")
 
 
-def _one(
+def _export_exchange(
     path: Path, number: int, form: As, output: Path, force: bool, values: bool, schemas: SchemaSource | None
 ) -> None:
     """Write one exchange."""
@@ -238,7 +238,7 @@ def _one(
         if number > len(opened.rows()):
             raise Failure(f"--exchange {number}: {visible(str(path))} has {len(opened.rows())} exchanges")
         try:
-            text = _shown(opened, number - 1, form, values, schemas)
+            text = _exchange_text(opened, number - 1, form, values, schemas)
         except NoProgram as error:
             raise Failure(f"--exchange {number}: {visible(str(error))}") from None
         except ValueError as error:
@@ -247,7 +247,7 @@ def _one(
             file.write(text.encode("utf-8", "replace"))
 
 
-def _shown(opened: Capture, number: int, form: As, values: bool, schemas: SchemaSource | None) -> str:
+def _exchange_text(opened: Capture, number: int, form: As, values: bool, schemas: SchemaSource | None) -> str:
     """One exchange as text. Raises NoProgram, and ValueError when the file is damaged."""
     if form in (As.PYTHON, As.PYTEST):
         return (program if form is As.PYTHON else case)(opened.exchange(number), values)

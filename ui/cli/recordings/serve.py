@@ -130,7 +130,7 @@ def serve(
             served.stop()
     for event in served.events():
         _print(event, as_json, quiet)
-    _finish(served, as_json, quiet)
+    _print_summary(served, as_json, quiet)
     if served.misses or served.differences or (all_used and served.unused()):
         raise typer.Exit(1)
 
@@ -162,7 +162,7 @@ def _kind(event: ServeEvent) -> str:
     return "".join("_" + c.lower() if c.isupper() else c for c in type(event).__name__).lstrip("_")
 
 
-def _finish(served: Served, as_json: bool, quiet: bool) -> None:
+def _print_summary(served: Served, as_json: bool, quiet: bool) -> None:
     if as_json:
         print(json.dumps({"event": "summary", **served.summary()}), flush=True)
     elif not quiet:

@@ -53,10 +53,11 @@ def demo(
 
 
 def _run(directory: Path, headless: bool, seconds: float | None) -> None:
+    from ....proxy.events import show
     from ...demo.child import ChildFailed, ChildProcess
     from ...demo.table import LiveTable
     from ...live import EventListener, open_when_started
-    from ..common.address import parse, show
+    from ..common.address import parse
 
     print(f"starting {BROKERS} mock brokers ...", flush=True)
     cluster = ChildProcess("cluster", str(BROKERS))
