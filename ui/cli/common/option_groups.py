@@ -15,9 +15,16 @@ from typer.models import OptionInfo
 Group = TypeVar("Group")
 
 
-def option(words: str, metavar: str | None = None, *, show_default: bool = False, panel: str | None = None) -> OptionInfo:
-    """What the help says of an option; `panel`: if not the `PANEL` of its group."""
-    made: OptionInfo = typer.Option(help=words, metavar=metavar, rich_help_panel=panel, show_default=show_default)
+def option(
+    words: str,
+    metavar: str | None = None,
+    *,
+    show_default: bool = False,
+    panel: str | None = None,
+    min: float | None = None,
+) -> OptionInfo:
+    """What the help says of an option, and the least that it may be; `panel`: if not the `PANEL` of its group."""
+    made: OptionInfo = typer.Option(help=words, metavar=metavar, rich_help_panel=panel, show_default=show_default, min=min)
     return made
 
 

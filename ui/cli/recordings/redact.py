@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ...safe import visible
 from ..common.failure import Failure
 from ..common.opening import cannot_read
+from ..common.option_groups import option, with_option_groups
 from ..common.output import counted, warn
 from ..common.progress import Progress
 from .transform_output import AsJson, Force, Output, Ports, output_directory, print_summary, summary_line, write_origin
 
 if TYPE_CHECKING:
+    from ....captures.transform.fields import Kind
     from ....captures.transform.redact import Redaction
     from ....captures.transform.verify import Verdict
     from ....captures.transform.write import Writer
@@ -23,24 +26,37 @@ if TYPE_CHECKING:
 _LEFT_SHOWN = 5
 
 
-def _flag(name: str, text: str) -> Any:
-    return typer.Option(f"--{name}", help=text, rich_help_panel="What to replace (everything, if nothing is named)")
+@dataclass(frozen=True, slots=True)
+class KindOptions:
+    """What is replaced, by the names of `Kind`."""
+
+    PANEL = "What to replace (everything, if nothing is named)"
+
+    keys: Annotated[bool, option("Keys of records.")] = False
+    values: Annotated[bool, option("Values of records.")] = False
+    headers: Annotated[bool, option("Headers of records.")] = False
+    topics: Annotated[bool, option("Topics.")] = False
+    groups: Annotated[bool, option("Groups.")] = False
+    transactions: Annotated[bool, option("Transactional ids.")] = False
+    clients: Annotated[bool, option("Client ids, members, instances.")] = False
+    hosts: Annotated[bool, option("Hosts, addresses (of packets, too) and log directories.")] = False
+    users: Annotated[bool, option("Users and other principals.")] = False
+    clusters: Annotated[bool, option("Cluster ids and racks.")] = False
+    all: Annotated[bool, option("All of these.")] = False
+
+    def kinds(self) -> frozenset[Kind]:
+        """Every kind where none is named."""
+        from ....captures.transform.fields import Kind
+
+        named = frozenset(kind for kind in Kind if getattr(self, kind.value))
+        return named if named and not self.all else frozenset(Kind)
 
 
+@with_option_groups
 def redact(
     capture: Annotated[Path, typer.Argument(help="A recording, or a pcap or pcapng file.", metavar="IN")],
     output: Output,
-    keys: Annotated[bool, _flag("keys", "Keys of records.")] = False,
-    values: Annotated[bool, _flag("values", "Values of records.")] = False,
-    headers: Annotated[bool, _flag("headers", "Headers of records.")] = False,
-    topics: Annotated[bool, _flag("topics", "Topics.")] = False,
-    groups: Annotated[bool, _flag("groups", "Groups.")] = False,
-    transactions: Annotated[bool, _flag("transactions", "Transactional ids.")] = False,
-    clients: Annotated[bool, _flag("clients", "Client ids, members, instances.")] = False,
-    hosts: Annotated[bool, _flag("hosts", "Hosts, addresses (of packets, too) and log directories.")] = False,
-    users: Annotated[bool, _flag("users", "Users and other principals.")] = False,
-    clusters: Annotated[bool, _flag("clusters", "Cluster ids and racks.")] = False,
-    everything: Annotated[bool, _flag("all", "All of these.")] = False,
+    replaced: KindOptions,
     salt: Annotated[
         str | None,
         typer.Option(
@@ -62,18 +78,10 @@ def redact(
     Equal stays equal, sizes and CRCs stay valid, everything still decodes. What cannot be decoded is blanked. Passwords,
     tokens and other secrets of the protocol are masked always.
     """
-    from ....captures.transform.fields import Kind
     from ....captures.transform.pseudonyms import Pseudonyms
     from ....captures.transform.redact import Redaction
 
-    chosen = {
-        "keys": keys, "values": values, "headers": headers, "topics": topics, "groups": groups,
-        "transactions": transactions, "clients": clients, "hosts": hosts, "users": users, "clusters": clusters,
-    }  # fmt: skip
-    kinds = frozenset(Kind(name) for name, wanted in chosen.items() if wanted)
-    if everything or not kinds:
-        kinds = frozenset(Kind)
-    redaction = Redaction(Pseudonyms(_salt(salt, salt_file)), kinds)
+    redaction = Redaction(Pseudonyms(_salt(salt, salt_file)), replaced.kinds())
     with output_directory(output, [capture], force) as place:
         _redact(capture, output, place, redaction, verify, tuple(port or (9092,)), as_json)
 

@@ -6,6 +6,7 @@ import re
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,14 +27,11 @@ from ...safe import visible
 from ..common.address import parse
 from ..common.failure import Failure, write_text
 from ..common.opening import cannot_read
-from ..common.option_groups import with_option_groups
+from ..common.option_groups import option, with_option_groups
 from ..common.output import json_text, warn
 from ..protocol.filter import compiled
 from ..proxy.options import BrokerTlsOptions, SaslOptions, tls_config
 
-_PLAN = "What is sent"
-_NAMES = "Other names at the target"
-_PACE = "When"
 _ERASE = "\r\x1b[K"
 _EXAMPLES = 20
 
@@ -44,77 +42,78 @@ class FailOn(StrEnum):
     DIFFERENCES = "differences"
 
 
+@dataclass(frozen=True, slots=True)
+class PaceOptions:
+    """When requests are sent."""
+
+    PANEL = "When"
+
+    speed: Annotated[str, option("1x, 10x, 0.5x; max; or N/s, requests a second.", "SPEED", show_default=True)] = "1x"
+    order: Annotated[
+        Order,
+        option(
+            "What a request waits for: all answers that were recorded before it; those of its connection; or only "
+            "those that tell an id it needs.",
+            show_default=True,
+        ),
+    ] = Order.RECORDED
+    connections: Annotated[str, option("as-recorded, or a number.", "N", show_default=True)] = "as-recorded"
+    loop: Annotated[int, option("So many times in a row.", min=1, show_default=True)] = 1
+    patience: Annotated[float, option("How long to wait for an answer, in seconds.", min=0.1, show_default=True)] = 10.0
+
+    def settings(self) -> Settings:
+        """Failure for a speed or a number that makes no sense."""
+        return Settings(pace_of(self.speed), self.order, _connections(self.connections), self.patience)
+
+
+@dataclass(frozen=True, slots=True)
+class SelectionOptions:
+    """Which requests are sent."""
+
+    PANEL = "What is sent"
+
+    filter: Annotated[str | None, option("Only requests that this is true of; see: barnabas filter fields.", "FILTER")] = None
+    include_admin: Annotated[bool, option("Also what alters or deletes.")] = False
+    include_internal: Annotated[bool, option("Also what brokers say to each other.")] = False
+    include_sasl: Annotated[bool, option("Also logins as recorded (unless masked).")] = False
+    include_refused: Annotated[
+        bool, option("Also what was refused of Produce requests and joins, and sent again by the client.")
+    ] = False
+    create_topics: Annotated[bool, option("Make topics that the target lacks.")] = False
+
+    def policy(self) -> Policy:
+        """What is sent besides the ordinary."""
+        return Policy(self.include_admin, self.include_internal, self.include_sasl, self.include_refused)
+
+
+@dataclass(frozen=True, slots=True)
+class NameOptions:
+    """Names at the target."""
+
+    PANEL = "Other names at the target"
+
+    topic_map: Annotated[list[str] | None, option("Topic A is B there.", "A=B")] = None
+    group_map: Annotated[list[str] | None, option("Group A is B there.", "A=B")] = None
+    transactional_id_map: Annotated[list[str] | None, option("Likewise.", "A=B")] = None
+    client_id_map: Annotated[list[str] | None, option("Likewise.", "A=B")] = None
+
+    def names(self) -> Names:
+        """Failure for what is no pair."""
+        return Names(
+            _pairs(self.topic_map, "--topic-map"),
+            _pairs(self.group_map, "--group-map"),
+            _pairs(self.transactional_id_map, "--transactional-id-map"),
+            _pairs(self.client_id_map, "--client-id-map"),
+        )
+
+
 @with_option_groups
 def replay(
     capture: Annotated[Path, typer.Argument(help="A segment, a directory of segments, or any pcap or pcapng file.")],
     to: Annotated[str, typer.Option("--to", help="A bootstrap broker of the target.", metavar="HOST:PORT")],
-    speed: Annotated[
-        str,
-        typer.Option(
-            "--speed", help="1x, 10x, 0.5x; max; or N/s, requests a second.", metavar="SPEED", rich_help_panel=_PACE
-        ),
-    ] = "1x",
-    order: Annotated[
-        Order,
-        typer.Option(
-            "--order",
-            help="What a request waits for: all answers that were recorded before it; those of its connection; or only "
-            "those that tell an id it needs.",
-            rich_help_panel=_PACE,
-        ),
-    ] = Order.RECORDED,
-    connections: Annotated[
-        str,
-        typer.Option("--connections", help="as-recorded, or a number.", metavar="N", rich_help_panel=_PACE),
-    ] = "as-recorded",
-    loop: Annotated[int, typer.Option("--loop", help="So many times in a row.", min=1, rich_help_panel=_PACE)] = 1,
-    patience: Annotated[
-        float,
-        typer.Option("--patience", help="How long to wait for an answer, in seconds.", min=0.1, rich_help_panel=_PACE),
-    ] = 10.0,
-    filter_: Annotated[
-        str | None,
-        typer.Option(
-            "--filter",
-            help="Only requests that this is true of; see: barnabas filter fields.",
-            metavar="FILTER",
-            rich_help_panel=_PLAN,
-        ),
-    ] = None,
-    include_admin: Annotated[
-        bool, typer.Option("--include-admin", help="Also what alters or deletes.", rich_help_panel=_PLAN)
-    ] = False,
-    include_internal: Annotated[
-        bool, typer.Option("--include-internal", help="Also what brokers say to each other.", rich_help_panel=_PLAN)
-    ] = False,
-    include_sasl: Annotated[
-        bool, typer.Option("--include-sasl", help="Also logins as recorded (unless masked).", rich_help_panel=_PLAN)
-    ] = False,
-    include_refused: Annotated[
-        bool,
-        typer.Option(
-            "--include-refused",
-            help="Also what was refused of Produce requests and joins, and sent again by the client.",
-            rich_help_panel=_PLAN,
-        ),
-    ] = False,
-    create_topics: Annotated[
-        bool, typer.Option("--create-topics", help="Make topics that the target lacks.", rich_help_panel=_PLAN)
-    ] = False,
-    topic_map: Annotated[
-        list[str] | None, typer.Option("--topic-map", help="Topic A is B there.", metavar="A=B", rich_help_panel=_NAMES)
-    ] = None,
-    group_map: Annotated[
-        list[str] | None, typer.Option("--group-map", help="Group A is B there.", metavar="A=B", rich_help_panel=_NAMES)
-    ] = None,
-    transactional_id_map: Annotated[
-        list[str] | None,
-        typer.Option("--transactional-id-map", help="Likewise.", metavar="A=B", rich_help_panel=_NAMES),
-    ] = None,
-    client_id_map: Annotated[
-        list[str] | None, typer.Option("--client-id-map", help="Likewise.", metavar="A=B", rich_help_panel=_NAMES)
-    ] = None,
-    *,
+    pace: PaceOptions,
+    selection: SelectionOptions,
+    names: NameOptions,
     tls: BrokerTlsOptions,
     sasl: SaslOptions,
     dry_run: Annotated[
@@ -131,21 +130,16 @@ def replay(
     Ids, epochs, offsets, sessions and versions are made the target's own. Logins are left out (the replay logs in by
     itself), and so is what alters or deletes. Ctrl-C ends it early, with a report.
     """
-    wanted = None if filter_ is None else compiled(filter_)
+    wanted = None if selection.filter is None else compiled(selection.filter)
     plan = Replay(
         capture=capture,
         to=parse(to, "--to", port=9092),
-        names=Names(
-            _pairs(topic_map, "--topic-map"),
-            _pairs(group_map, "--group-map"),
-            _pairs(transactional_id_map, "--transactional-id-map"),
-            _pairs(client_id_map, "--client-id-map"),
-        ),
-        policy=Policy(include_admin, include_internal, include_sasl, include_refused),
-        settings=Settings(pace_of(speed), order, _connections(connections), patience),
+        names=names.names(),
+        policy=selection.policy(),
+        settings=pace.settings(),
         wanted=None if wanted is None else wanted.__call__,
-        create_topics=create_topics,
-        rounds=loop,
+        create_topics=selection.create_topics,
+        rounds=pace.loop,
         tls=tls_config(tls),
         sasl=sasl.config(),
     )
