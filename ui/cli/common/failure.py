@@ -21,3 +21,11 @@ def write_text(path: Path, text: str, option: str) -> None:
             file.write(text.encode("utf-8", "replace"))
     except OSError as error:
         raise Failure(f"{option} {visible(str(path))} cannot be written: {error.strerror or error}") from None
+
+
+def make_directory(path: Path) -> None:
+    """Make the directory of a recording. Raises Failure."""
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise Failure(f"cannot record into {path}: {error.strerror or error}; give --record another DIR") from None

@@ -21,7 +21,7 @@ from ....proxy.events import show
 from ....proxy.metrics.settings import MeterConfig, Metering, leave_token
 from ....proxy.negotiation.security import client_advice
 from ... import times
-from ..common.failure import Failure
+from ..common.failure import Failure, make_directory
 from ..common.signals import discard_output, has_terminal, stopping_on_signals
 from .options import TOKEN_VARIABLE
 
@@ -68,7 +68,8 @@ def run(clusters: Sequence[RunningCluster], as_json: bool, quiet: bool, screen: 
     """Start them all, print what happens, and stop them on Ctrl-C or SIGTERM."""
     print_addresses = not (as_json or quiet or screen)
     for cluster in clusters:
-        _make_directory(cluster)
+        if cluster.config.record is not None:
+            make_directory(cluster.config.record)
     incoming = _EventQueue()
     with stopping_on_signals():
         try:
@@ -163,17 +164,6 @@ def load_rules(path: Path | None) -> list[Rule]:
         return load(path)
     except RuleError as error:
         raise Failure(str(error)) from None
-    except OSError as error:
-        raise Failure(f"{path} cannot be read: {error.strerror or error}") from None
-
-
-def _make_directory(cluster: RunningCluster) -> None:
-    path = cluster.config.record
-    if path is not None:
-        try:
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            raise Failure(f"cannot record into {path}: {error.strerror or error}; give --record another DIR") from None
 
 
 class Findings:

@@ -12,7 +12,7 @@ import typer
 
 from ....plugins.rules.rules import Rule
 from ....proxy import Proxy, ProxyConfig, ProxyError
-from ..common.failure import Failure
+from ..common.failure import Failure, make_directory
 from ..common.signals import stopping_on_signals
 
 if TYPE_CHECKING:
@@ -42,10 +42,7 @@ def demo(
     if missing:
         raise Failure(f"the demo needs {' and '.join(missing)}: pip install 'barnabas[demo]'")
     directory = record or Path("recordings") / f"demo-{datetime.now():%Y%m%d-%H%M%S}"
-    try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise Failure(f"cannot record into {directory}: {error.strerror}; give --record another DIR") from None
+    make_directory(directory)
     from ...tui.app import on_terminal
 
     with stopping_on_signals():
