@@ -6,6 +6,7 @@ import json
 import os
 import select
 import subprocess
+import tempfile
 import time
 from typing import Any
 
@@ -22,11 +23,12 @@ class ChildProcess:
 
     def __init__(self, module: str, *arguments: str):
         self.module = module
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  closed by `stop`
         self._process = subprocess.Popen(
             python(f"ui.demo.{module}", *arguments),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=self._errors,
             # Ctrl-C goes to the whole terminal: these processes end by their standard input, in order.
             start_new_session=True,
         )
@@ -47,6 +49,11 @@ class ChildProcess:
         found: dict[str, Any] = json.loads(line)
         return found
 
+    def error(self) -> str:
+        """The last line on its standard error, until `stop`."""
+        self._errors.seek(0)
+        return self._errors.read().decode("utf-8", "replace").strip().rpartition("\n")[2]
+
     def close_input(self) -> None:
         """Ask it to end."""
         if self._process.stdin and not self._process.stdin.closed:
@@ -62,3 +69,4 @@ class ChildProcess:
             self._process.wait()
         if self._process.stdout:
             self._process.stdout.close()
+        self._errors.close()

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import select
-import subprocess
-
 from ...errors import BarnabasError
-from ...proxy.supervisor.interpreter import python
+from ..demo.child import ChildFailed, ChildProcess
 
 START_SECONDS = 30.0
 OWN_FINDINGS = {"malformed-api-versions-fallback": "", "surplus-bytes": "Metadata v13 response"}
@@ -23,7 +19,7 @@ class EmbeddedCluster:
 
     def __init__(self, brokers: int = 3) -> None:
         self._brokers = brokers
-        self._child: subprocess.Popen[str] | None = None
+        self._child: ChildProcess | None = None
         self._addresses: list[tuple[str, int]] = []
 
     @property
@@ -39,36 +35,21 @@ class EmbeddedCluster:
         return self._addresses
 
     def _start(self) -> list[tuple[str, int]]:
-        self._child = child = subprocess.Popen(
-            python("ui.demo.cluster", str(self._brokers)),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            process_group=0,  # Ctrl-C reaches pytest, which ends it in its own time
-        )
-        assert child.stdout is not None
-        ready = select.select([child.stdout], [], [], START_SECONDS)[0]
-        line = child.stdout.readline() if ready else ""
-        if not line:
-            errors = self.stop()
-            if "No module named 'confluent_kafka'" in errors:
-                errors = (
-                    "the embedded cluster comes out of confluent-kafka: pip install 'barnabas[demo]', or name a broker"
-                )
-            raise ClusterFailed(f"{errors or 'the embedded cluster did not start'} (--barnabas-broker HOST:PORT)")
-        parts = [address.rpartition(":") for address in json.loads(line)["brokers"]]
+        self._child = child = ChildProcess("cluster", str(self._brokers))
+        try:
+            brokers = child.line(START_SECONDS)["brokers"]
+        except ChildFailed:
+            error = child.error() or "the embedded cluster did not start"
+            self.stop()
+            if "No module named 'confluent_kafka'" in error:
+                error = "the embedded cluster comes out of confluent-kafka: pip install 'barnabas[demo]', or name a broker"
+            raise ClusterFailed(f"{error} (--barnabas-broker HOST:PORT)") from None
+        parts = [address.rpartition(":") for address in brokers]
         return [(host, int(port)) for host, _, port in parts]
 
-    def stop(self) -> str:
-        """End it. What it errors on stderr, the last line."""
+    def stop(self) -> None:
+        """End it."""
         child, self._child = self._child, None
         self._addresses = []
-        if child is None:
-            return ""
-        try:
-            _, errors = child.communicate(timeout=10)  # its standard input ends, and so does it
-        except subprocess.TimeoutExpired:
-            child.kill()
-            _, errors = child.communicate()
-        return errors.strip().rpartition("\n")[2]
+        if child is not None:
+            child.stop()
