@@ -27,13 +27,6 @@ _POLL_SECONDS = 0.2
 _UNUSED_SHOWN = 20
 
 
-class Timing:
-    """Values of ``--timing``."""
-
-    NOW = "now"
-    RECORDED = "recorded"
-
-
 def serve(
     capture: Annotated[Path, typer.Argument(help="A recording's directory or segment, or any pcap or pcapng file.")],
     listen: Annotated[
@@ -60,7 +53,7 @@ def serve(
         typer.Option(
             "--timing", help="now = answer at once, recorded = after the time it took then.", metavar="now|recorded"
         ),
-    ] = Timing.NOW,
+    ] = "now",
     records: Annotated[
         str,
         typer.Option(
@@ -97,7 +90,7 @@ def serve(
     Ctrl-C ends it; the summary lists the recorded answers that nobody used. Exit status 0, or 1 when requests had no recorded
     answer (misses), or records differed (--contents check), or 2 for errors.
     """
-    if timing not in (Timing.NOW, Timing.RECORDED):
+    if timing not in ("now", "recorded"):
         raise Failure(f"--timing {visible(timing)}: only now and recorded are known")
     if records not in ("produced", "all"):
         raise Failure(f"--records {visible(records)}: only produced and all are known")
@@ -106,7 +99,7 @@ def serve(
         listen=parse(listen, "--listen"),
         on_miss=on_miss,
         broker=None if broker is None else parse(broker, "--broker", port=9092),
-        recorded_times=timing == Timing.RECORDED,
+        recorded_times=timing == "recorded",
         everything=records == "all",
         offer=offer,
         contents=contents,
