@@ -20,7 +20,7 @@ from typing import Any
 
 from barnabas import decoder
 from barnabas.captures.foreign.frame_pieces import FramePieces
-from barnabas.captures.foreign.index_builder import _Taker
+from barnabas.captures.foreign.index_builder import _IndexConsumer
 from barnabas.captures.foreign.scan import Scanner
 from barnabas.captures.foreign.skim import Skimmer
 from barnabas.captures.native.accelerator import native as recording
@@ -292,7 +292,7 @@ def scanning() -> int:
             file.flush()
             encoder = IndexEncoder()
             skimmer = Skimmer(encoder, FramePieces(), lambda pieces: scanner.windows.read(pieces))  # noqa: B023
-            scanner = Scanner(_Taker(encoder, skimmer))
+            scanner = Scanner(_IndexConsumer(encoder, skimmer))
             scanner.windows.begin(file, "capture")
             scanner.windows.advance()
             file.seek(0, os.SEEK_END)

@@ -40,14 +40,14 @@ def _request(row: Row) -> Request:
     )  # fmt: skip
 
 
-def client_line(client: ClientSeen) -> str:
+def client_line(client: ObservedClient) -> str:
     """A client in one line, safe for a terminal."""
     name = f"'{visible(client.client_id)}'" if client.client_id else "(no client id)"
     software = visible(client.said) or (client.software.text if client.software else "software not said")
     return f"{name}  {software}  {client.host or 'address unknown'}"
 
 
-def client_identity(client: ClientSeen) -> dict[str, Any]:
+def client_identity(client: ObservedClient) -> dict[str, Any]:
     """Who a client is and when it was there, for JSON."""
     return {
         "client_id": client.client_id or None,
