@@ -119,9 +119,9 @@ class Outcomes:
         self._by_key: dict[Any, list[tuple[int, RecordedExchange]]] = {}
         self._next: dict[Any, int] = {}
 
-    def add(self, key: Any, code: int, kept: RecordedExchange) -> None:
+    def add(self, key: Any, code: int, exchange: RecordedExchange) -> None:
         """The next recorded outcome of `key`."""
-        self._by_key.setdefault(key, []).append((code, kept))
+        self._by_key.setdefault(key, []).append((code, exchange))
 
     def keys(self) -> list[Any]:
         """Whatever has recorded outcomes."""
@@ -130,9 +130,9 @@ class Outcomes:
     def errors_to_come(self) -> list[RecordedExchange]:
         """The exchanges whose recorded errors have not come yet; without those that follow from the state."""
         return [
-            kept
+            exchange
             for key, known in self._by_key.items()
-            for code, kept in known[self._next.get(key, 0) :]
+            for code, exchange in known[self._next.get(key, 0) :]
             if code and code not in self._natural
         ]
 
@@ -144,8 +144,8 @@ class Outcomes:
         if known is None or at >= len(known):
             return None
         self._next[key] = at + 1
-        code, kept = known[at]
-        return None if code == 0 or code in self._natural else (code, kept)
+        code, exchange = known[at]
+        return None if code == 0 or code in self._natural else (code, exchange)
 
 
 def codes(*names: str) -> frozenset[int]:

@@ -38,26 +38,26 @@ class Cluster:
         return {key for kind, key in self._coordinators if kind == _GROUP}
 
     def _read_metadata(self) -> None:
-        for kept in self._recorded.of("Metadata"):
-            self._at[kept.position] = kept
-            asked = kept.request["topics"]
-            for topic in kept.response.to_dict()["topics"]:
+        for exchange in self._recorded.of("Metadata"):
+            self._at[exchange.position] = exchange
+            asked = exchange.request["topics"]
+            for topic in exchange.response.to_dict()["topics"]:
                 name = topic["name"] or self._recorded.topic_of(topic)
                 if name:
-                    self._topics[name][kept.position] = kept, topic
-            if asked is None or (not asked and kept.api_version == 0):
-                self._all.append(kept.position)
+                    self._topics[name][exchange.position] = exchange, topic
+            if asked is None or (not asked and exchange.api_version == 0):
+                self._all.append(exchange.position)
         for position in self._all:  # a list of all topics also shows which are not there
-            kept = self._at[position]
+            exchange = self._at[position]
             for name, known in self._topics.items():
                 if position not in known:
-                    known[position] = kept, {"error_code": UNKNOWN_TOPIC, "name": name, "partitions": []}
+                    known[position] = exchange, {"error_code": UNKNOWN_TOPIC, "name": name, "partitions": []}
 
     def _read_coordinators(self) -> None:
-        for kept in self._recorded.of("FindCoordinator"):
-            asked, answered = kept.request.to_dict(), kept.response.to_dict()
+        for exchange in self._recorded.of("FindCoordinator"):
+            asked, answered = exchange.request.to_dict(), exchange.response.to_dict()
             for item in answered.get("coordinators") or [answered | {"key": asked.get("key", "")}]:
-                self._coordinators[asked.get("key_type", 0), item["key"]][kept.position] = kept, item
+                self._coordinators[asked.get("key_type", 0), item["key"]][exchange.position] = exchange, item
 
     def metadata(self, request: LiveRequest) -> Reply:
         """Topics as they stood at this place of the recording. Raises `NotRecorded` when none was recorded at all."""
@@ -196,20 +196,20 @@ class Offer(StrEnum):
 
 
 class Offers:
-    """The offered versions. `kept_up` are the APIs that are answered at every known version."""
+    """The offered versions. `simulated` are the APIs that are answered at every known version."""
 
-    def __init__(self, recorded: RecordedExchanges, kept_up: frozenset[str], offer: Offer) -> None:
+    def __init__(self, recorded: RecordedExchanges, simulated: frozenset[str], offer: Offer) -> None:
         self._fields: dict[str, Any] = {}
         self._nothing = not recorded.all
         ranges: dict[int, tuple[int, int]] = {}
-        for kept in recorded.of("ApiVersions"):
-            fields = kept.response.to_dict()
+        for exchange in recorded.of("ApiVersions"):
+            fields = exchange.response.to_dict()
             if not fields["error_code"] and len(fields) >= len(self._fields):
                 self._fields = fields
         for item in self._fields.get("api_keys", ()):
             ranges[item["api_key"]] = item["min_version"], item["max_version"]
         if offer is Offer.ANSWERABLE or not ranges:
-            ranges = self._answerable(recorded, kept_up, ranges)
+            ranges = self._answerable(recorded, simulated, ranges)
         if TELEMETRY[0] not in recorded.by_api:
             for key in TELEMETRY:
                 ranges.pop(key, None)
@@ -222,12 +222,12 @@ class Offers:
 
     @staticmethod
     def _answerable(
-        recorded: RecordedExchanges, kept_up: frozenset[str], offered: dict[int, tuple[int, int]]
+        recorded: RecordedExchanges, simulated: frozenset[str], offered: dict[int, tuple[int, int]]
     ) -> dict[int, tuple[int, int]]:
         found: dict[int, tuple[int, int]] = {}
         for key, known in recorded.by_api.items():
-            versions = [kept.api_version for kept in known]
-            low = facts.api(key).versions.low if facts.api_name(key) in kept_up else min(versions)
+            versions = [exchange.api_version for exchange in known]
+            low = facts.api(key).versions.low if facts.api_name(key) in simulated else min(versions)
             if key in offered:
                 low = max(low, offered[key][0])
             found[key] = low, max(versions)

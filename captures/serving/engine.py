@@ -57,7 +57,7 @@ class Engine:
         self.counts: Counter[str] = Counter()
         self.asked: Counter[str] = Counter()
         self.misses: Counter[str] = Counter()
-        self._recall = RecordedAnswers(recorded, self.progress)
+        self._recorded_answers = RecordedAnswers(recorded, self.progress)
         self._cluster = Cluster(recorded, self.progress, self.ports)
         self._groups = ClassicGroups(recorded)
         self._offsets = Offsets(recorded, self._groups.judge)
@@ -67,7 +67,7 @@ class Engine:
         self.produced = Produced(self.logs.sent, content)
         self._partitions = Partitions(recorded, self.logs, self.progress, self.produced)
         self._transactions = Transactions(recorded, self.logs, self._offsets)
-        kept_up: dict[str, Handler] = {
+        simulated: dict[str, Handler] = {
             "Produce": self._produce,
             "Fetch": self._partitions.fetch,
             "ListOffsets": self._partitions.list_offsets,
@@ -87,14 +87,14 @@ class Engine:
             "TxnOffsetCommit": self._transactions.commit_offsets,
             "EndTxn": self._transactions.end,
         }
-        self._offers = Offers(recorded, frozenset(kept_up), offer)
-        self._handlers = kept_up | {"ApiVersions": self._offers.answer}
+        self._offers = Offers(recorded, frozenset(simulated), offer)
+        self._handlers = simulated | {"ApiVersions": self._offers.answer}
         outcomes = (
             self._partitions.list_errors, self._groups.errors, self._offsets.errors, self._offsets.fetch_errors,
             self._transactions.errors,
         )  # fmt: skip
-        self.usage = Usage(recorded, self.progress, self.logs, self.produced, outcomes, frozenset(kept_up), everything)
-        self._latencies = {key: [kept.latency for kept in known] for key, known in recorded.by_api.items()}
+        self.usage = Usage(recorded, self.progress, self.logs, self.produced, outcomes, frozenset(simulated), everything)
+        self._latencies = {key: [exchange.latency for exchange in known] for key, known in recorded.by_api.items()}
         self._timed: Counter[int] = Counter()
 
     @property
@@ -140,12 +140,12 @@ class Engine:
             handler = self._handlers.get(request.api)
             if handler is not None:
                 return handler(request)
-            reply = self._recall.answer(request)
+            reply = self._recorded_answers.answer(request)
         except NotRecorded as missed:
             if missed.nearest is None:
-                missed.nearest = self._recall.nearest(request.message)
+                missed.nearest = self._recorded_answers.nearest(request.message)
             raise
-        self._consequences(request, reply)
+        self._apply_changes(request, reply)
         return reply
 
     def _produce(self, request: LiveRequest) -> Reply:
@@ -153,8 +153,8 @@ class Engine:
         self._transactions.produced(request)
         return reply
 
-    def _consequences(self, request: LiveRequest, reply: Reply) -> None:
-        """What recalled answers change in the state that is kept up."""
+    def _apply_changes(self, request: LiveRequest, reply: Reply) -> None:
+        """Apply what recorded answers change in the simulated state."""
         fields = reply.fields or {}
         if request.api == "DeleteTopics":
             for item in fields["responses"]:

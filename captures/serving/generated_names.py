@@ -39,8 +39,8 @@ class GeneratedNames:
         self._recorded: dict[str, set[Role]] = defaultdict(set)
         self._shapes: dict[str, list[str]] = defaultdict(list)
         self._used: set[str] = set()
-        for kept in recorded.all:
-            for role, name, _, _ in visit(tree_of(kept.request), kept.request.values):
+        for exchange in recorded.all:
+            for role, name, _, _ in visit(tree_of(exchange.request), exchange.request.values):
                 if role in _KINDS and name:
                     if name not in self._recorded and _CHANCE.search(name):
                         self._shapes[_shape(name)].append(name)

@@ -118,12 +118,12 @@ class ClassicGroups:
         self._first: dict[str, int] = {}
         self._made_up = 0
         self.errors = Outcomes(NATURAL)
-        for kept in recorded.of("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup"):
-            group = kept.request["group_id"]
-            self.errors.add((kept.api, group), kept.response["error_code"], kept)
+        for exchange in recorded.of("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup"):
+            group = exchange.request["group_id"]
+            self.errors.add((exchange.api, group), exchange.response["error_code"], exchange)
             ids = self._ids[group]
-            if kept.api == "JoinGroup":
-                member_id, generation = kept.response["member_id"], kept.response["generation_id"]
+            if exchange.api == "JoinGroup":
+                member_id, generation = exchange.response["member_id"], exchange.response["generation_id"]
                 if member_id and member_id not in ids:
                     ids.append(member_id)
                 if generation > 0:
@@ -337,10 +337,10 @@ class ConsumerGroups:
         self._interval = 5000
         self._errors = Outcomes(NATURAL)
         self._made_up = 0
-        for kept in recorded.of("ConsumerGroupHeartbeat"):
-            self.known.add(kept.request["group_id"])
-            self._interval = kept.response["heartbeat_interval_ms"] or self._interval
-            self._errors.add(kept.request["group_id"], kept.response["error_code"], kept)
+        for exchange in recorded.of("ConsumerGroupHeartbeat"):
+            self.known.add(exchange.request["group_id"])
+            self._interval = exchange.response["heartbeat_interval_ms"] or self._interval
+            self._errors.add(exchange.request["group_id"], exchange.response["error_code"], exchange)
 
     def heartbeat(self, request: LiveRequest) -> Reply:
         """ConsumerGroupHeartbeat: join, leave, and everything between."""

@@ -55,18 +55,18 @@ def read_entries(data: bytes) -> list[Entry]:
         for batch in records.batches(data):
             if isinstance(batch, Partial):
                 break
-            kept = bytes(data[batch.start : batch.end])
+            exchange = bytes(data[batch.start : batch.end])
             if isinstance(batch, Batch):
                 found.append(
                     Entry(
-                        batch.base_offset, batch.last_offset, kept, batch.max_timestamp, batch.producer_id,
+                        batch.base_offset, batch.last_offset, exchange, batch.max_timestamp, batch.producer_id,
                         batch.control, batch.transactional,
                     )
                 )  # fmt: skip
             else:
                 offsets = [record.offset for record in batch.records()] if batch.codec else [batch.offset]
                 base, last = min(offsets, default=batch.offset), max(offsets, default=batch.offset)
-                found.append(Entry(base, last, kept, -1 if batch.timestamp is None else batch.timestamp))
+                found.append(Entry(base, last, exchange, -1 if batch.timestamp is None else batch.timestamp))
     except records.RecordsError:
         pass
     return found
@@ -138,13 +138,13 @@ class PartitionLog:
 
     def _placed_message(self, message: Message) -> Entry:
         """A message of the old formats, at the end of the log."""
-        kept = list(message.records()) if message.codec else None
-        if kept is None:
+        exchange = list(message.records()) if message.codec else None
+        if exchange is None:
             data = _placed(bytes(message.data[message.start : message.end]), self.end, 0)
             count = 1
         else:
             # The offsets inside are counted anew: those of format 0 are absolute, and producers count from 0.
-            moved = [record._replace(offset=self.end + at) for at, record in enumerate(kept)]
+            moved = [record._replace(offset=self.end + at) for at, record in enumerate(exchange)]
             data, count = records.encode_messages_like(message, moved), len(moved)
         timestamp = -1 if message.timestamp is None else message.timestamp
         return Entry(self.end, self.end + count - 1, data, timestamp)
@@ -293,28 +293,28 @@ class Logs:
             self.partitions[topic] = max(self.partitions.get(topic, 0), partition + 1)
 
     def _count_partitions(self) -> None:
-        for kept in self._recorded.of("Metadata"):
-            for topic in kept.response.to_dict()["topics"]:
+        for exchange in self._recorded.of("Metadata"):
+            for topic in exchange.response.to_dict()["topics"]:
                 for partition in topic["partitions"]:
                     self._see(topic["name"] or "", partition["partition_index"])
 
     def _read_produce(self) -> None:
         recorded = self._recorded
         ends: dict[Partition, int] = {}
-        for kept in recorded.of("Produce"):
+        for exchange in recorded.of("Produce"):
             sent = {
                 (recorded.topic_of(topic), item["index"]): item["records"] or b""
-                for topic in kept.request.to_dict()["topic_data"]
+                for topic in exchange.request.to_dict()["topic_data"]
                 for item in topic["partition_data"]
             }
             for partition in sent:
                 self._see(*partition)
-            if kept.answer is None:
+            if exchange.answer is None:
                 for partition, data in sent.items():
                     self._unplaced[partition] += (entries := read_entries(data))
                     self.sent[partition] += entries
                 continue
-            for topic in kept.response.to_dict()["responses"]:
+            for topic in exchange.response.to_dict()["responses"]:
                 for item in topic["partition_responses"]:
                     partition = (recorded.topic_of(topic), item["index"])
                     if item["error_code"]:
@@ -329,13 +329,13 @@ class Logs:
 
     def _read_fetch(self) -> None:
         recorded = self._recorded
-        for kept in recorded.of("Fetch"):
+        for exchange in recorded.of("Fetch"):
             asked = {
                 (recorded.topic_of(topic), item["partition"]): item["fetch_offset"]
-                for topic in kept.request.to_dict()["topics"]
+                for topic in exchange.request.to_dict()["topics"]
                 for item in topic["partitions"]
             }
-            for topic in kept.response.to_dict()["responses"]:
+            for topic in exchange.response.to_dict()["responses"]:
                 for item in topic["partitions"]:
                     partition = (recorded.topic_of(topic), item["partition_index"])
                     self._see(*partition)
@@ -349,8 +349,8 @@ class Logs:
                         self._aborted[partition].add((aborted["producer_id"], aborted["first_offset"]))
 
     def _read_list_offsets(self) -> None:
-        for kept in self._recorded.of("ListOffsets"):
-            for topic in kept.response.to_dict()["topics"]:
+        for exchange in self._recorded.of("ListOffsets"):
+            for topic in exchange.response.to_dict()["topics"]:
                 for item in topic["partitions"]:
                     self._see(topic["name"], item["partition_index"])
 

@@ -33,12 +33,12 @@ class Offsets:
 
     def _read(self) -> None:
         changed: set[tuple[str, str, int]] = set()
-        for kept in self._recorded.of("OffsetFetch", "OffsetCommit", "TxnOffsetCommit"):
-            asked, answered = kept.request.to_dict(), kept.response.to_dict()
-            if kept.api == "OffsetFetch":
+        for exchange in self._recorded.of("OffsetFetch", "OffsetCommit", "TxnOffsetCommit"):
+            asked, answered = exchange.request.to_dict(), exchange.response.to_dict()
+            if exchange.api == "OffsetFetch":
                 for group in _groups(answered, asked):
                     self.groups.add(group["group_id"])
-                    self.fetch_errors.add(group["group_id"], group.get("error_code", 0), kept)
+                    self.fetch_errors.add(group["group_id"], group.get("error_code", 0), exchange)
                     for topic in group["topics"]:
                         name = self._recorded.topic_of(topic)
                         for item in topic["partitions"]:
@@ -59,7 +59,7 @@ class Offsets:
                 for item in topic["partitions"]:
                     place = (group_id, name, item["partition_index"])
                     code = errors.get(place[1:], 0)
-                    self.errors.add((kept.api, *place, item["committed_offset"]), code, kept)
+                    self.errors.add((exchange.api, *place, item["committed_offset"]), code, exchange)
                     if not code:
                         changed.add(place)
 
@@ -123,8 +123,8 @@ class Offsets:
                 wanted.append((topic, name, sorted(at for topic_, at in known if topic_ == name)))
         else:
             for topic in asked["topics"]:
-                kept = {"name": topic.get("name"), "topic_id": topic.get("topic_id")}
-                wanted.append((kept, self._recorded.topic_of(topic), topic["partition_indexes"]))
+                exchange = {"name": topic.get("name"), "topic_id": topic.get("topic_id")}
+                wanted.append((exchange, self._recorded.topic_of(topic), topic["partition_indexes"]))
         topics = []
         for topic, name, partitions in wanted:
             items = []

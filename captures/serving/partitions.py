@@ -109,19 +109,19 @@ class Partitions:
         self._read_list_offsets()
 
     def _read_list_offsets(self) -> None:
-        for kept in self._recorded.of("ListOffsets"):
-            asked = kept.request.to_dict()
+        for exchange in self._recorded.of("ListOffsets"):
+            asked = exchange.request.to_dict()
             times = {
                 (t["name"], p["partition_index"]): p["timestamp"] for t in asked["topics"] for p in t["partitions"]
             }
-            for topic in kept.response.to_dict()["topics"]:
+            for topic in exchange.response.to_dict()["topics"]:
                 for item in topic["partitions"]:
                     partition = (topic["name"], item["partition_index"])
                     if partition in times:
                         key = (*partition, times[partition])
-                        self.list_errors.add(key, item["error_code"], kept)
+                        self.list_errors.add(key, item["error_code"], exchange)
                         if not item["error_code"]:
-                            self._listed[key][kept.position] = kept, item
+                            self._listed[key][exchange.position] = exchange, item
 
     # --- Produce -----------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from ...decoder.schema import facts
 from .answers import LiveRequest, NotExpressible, NotRecorded, Reply, convert, convert_item
 from .recorded_exchanges import RecordedExchange, RecordedExchanges, entries, identity, items_of, only_reads, touches
 
-KEPT_UP = frozenset(
+SIMULATED = frozenset(
     {
         "Produce", "Fetch", "ListOffsets", "OffsetCommit", "OffsetFetch", "JoinGroup", "SyncGroup", "Heartbeat",
         "LeaveGroup", "ConsumerGroupHeartbeat", "InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn",
@@ -33,11 +33,11 @@ class Progress:
 
     def __init__(self, recorded: RecordedExchanges) -> None:
         self._changes = [
-            (kept.position, recorded.words(kept))
-            for kept in recorded.all
-            if not only_reads(kept.api_key) and kept.api not in KEPT_UP
+            (exchange.position, recorded.words(exchange))
+            for exchange in recorded.all
+            if not only_reads(exchange.api_key) and exchange.api not in SIMULATED
         ]
-        self._times = {kept.position: (kept.from_ns, kept.until_ns) for kept in recorded.all}
+        self._times = {exchange.position: (exchange.from_ns, exchange.until_ns) for exchange in recorded.all}
         self.given: set[int] = set()
         """The recorded answers that were chosen so far."""
         self._made: set[int] = set()
@@ -95,7 +95,7 @@ class RecordedAnswers:
         self._exact: dict[tuple[int, Any], list[RecordedExchange]] = defaultdict(list)
         self._named: dict[tuple[int, frozenset[str]], list[RecordedExchange]] = defaultdict(list)
         self._parts: dict[tuple[int, Any], list[_RecordedItem]] = defaultdict(list)
-        self._at = {kept.position: kept for kept in recorded.all}
+        self._at = {exchange.position: exchange for exchange in recorded.all}
         self._read: set[int] = set()
 
     def _learn(self, api_key: int) -> None:
@@ -104,17 +104,17 @@ class RecordedAnswers:
             return
         self._read.add(api_key)
         named = self._recorded.named
-        for kept in self._recorded.by_api.get(api_key, ()):
-            if kept.answer is None:
+        for exchange in self._recorded.by_api.get(api_key, ()):
+            if exchange.answer is None:
                 continue
-            self._exact[api_key, identity(kept.request, named)].append(kept)
-            self._named[api_key, touches(kept.request, named)].append(kept)
-            parts = entries(kept.request, named)
-            items = list(items_of(kept.response, named)) if parts else []
+            self._exact[api_key, identity(exchange.request, named)].append(exchange)
+            self._named[api_key, touches(exchange.request, named)].append(exchange)
+            parts = entries(exchange.request, named)
+            items = list(items_of(exchange.response, named)) if parts else []
             for part in parts:
                 fitting = [item for item in items if part.names <= item.names or item.names & part.names]
                 if len(fitting) == 1:
-                    self._parts[api_key, part.identity].append(_RecordedItem(kept, fitting[0].field, fitting[0].position))
+                    self._parts[api_key, part.identity].append(_RecordedItem(exchange, fitting[0].field, fitting[0].position))
 
     def answer(self, request: LiveRequest) -> Reply:
         """The recorded answer. Raises `NotRecorded`."""
@@ -122,10 +122,10 @@ class RecordedAnswers:
         named = self._recorded.named
         what, words = identity(request.message, named), touches(request.message, named)
         exact = self._exact.get((request.api_key, what))
-        same_version = [kept for kept in exact or () if kept.api_version == request.version]
+        same_version = [exchange for exchange in exact or () if exchange.api_version == request.version]
         if exact:
-            kept = self._choose(request, what, same_version or exact, words)
-            return self._stated(request, kept)
+            exchange = self._choose(request, what, same_version or exact, words)
+            return self._stated(request, exchange)
         composed = self._compose(request)
         if composed is not None:
             return composed
@@ -136,20 +136,20 @@ class RecordedAnswers:
         raise NotRecorded(describe(request.message, words), self.nearest(request.message))
 
     def _choose(self, request: LiveRequest, key: Any, among: list[RecordedExchange], words: frozenset[str]) -> RecordedExchange:
-        positions = [kept.position for kept in among]
+        positions = [exchange.position for exchange in among]
         if only_reads(request.api_key):
             return self._at[self._progress.place((request.api_key, key), positions, words)]
         return self._at[self._progress.change(positions)]
 
-    def _stated(self, request: LiveRequest, kept: RecordedExchange) -> Reply:
-        fields, given = kept.response.to_dict(), kept.response.api_version
+    def _stated(self, request: LiveRequest, exchange: RecordedExchange) -> Reply:
+        fields, given = exchange.response.to_dict(), exchange.response.api_version
         if given == request.version:
-            return Reply(fields, "recorded", kept)
+            return Reply(fields, "recorded", exchange)
         try:
-            return Reply(convert("response", request.api_key, given, request.version, fields), "restated", kept)
+            return Reply(convert("response", request.api_key, given, request.version, fields), "restated", exchange)
         except NotExpressible as lost:
             words = touches(request.message, self._recorded.named)
-            raise NotRecorded(f"{describe(request.message, words)} (recorded at v{given}, and {lost})", kept) from None
+            raise NotRecorded(f"{describe(request.message, words)} (recorded at v{given}, and {lost})", exchange) from None
 
     def _compose(self, request: LiveRequest) -> Reply | None:
         """An answer out of parts of several; None if one of the parts was never asked for."""
@@ -185,13 +185,13 @@ class RecordedAnswers:
         words = touches(message, self._recorded.named)
         what = set(_leaves(identity(message, self._recorded.named)))
 
-        def likeness(kept: RecordedExchange) -> tuple[int, int, int]:
-            theirs = self._recorded.words(kept)
-            leaves = set(_leaves(identity(kept.request, self._recorded.named)))
+        def likeness(exchange: RecordedExchange) -> tuple[int, int, int]:
+            theirs = self._recorded.words(exchange)
+            leaves = set(_leaves(identity(exchange.request, self._recorded.named)))
             return (
                 len(words & theirs),
                 len(what & leaves) - len(what ^ leaves),
-                -abs(kept.api_version - message.api_version),
+                -abs(exchange.api_version - message.api_version),
             )
 
         return max(self._recorded.by_api.get(message.api_key, ()), key=likeness, default=None)

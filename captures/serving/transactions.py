@@ -37,13 +37,13 @@ class Transactions:
         self._running: dict[str, _Transaction] = {}
         self._made_up = _MADE_UP
         self._names: set[str] = set()
-        for kept in recorded.of("InitProducerId"):
-            self._ids[kept.request["transactional_id"]].append(kept)
-            self._made_up = max(self._made_up, kept.response["producer_id"] + _MADE_UP)
-        for kept in recorded.of("AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn"):
-            code = next((code for _, code in kept.response.errors()), 0)
-            for name in _names(kept.request.to_dict()):
-                self.errors.add((kept.api, name), code, kept)
+        for exchange in recorded.of("InitProducerId"):
+            self._ids[exchange.request["transactional_id"]].append(exchange)
+            self._made_up = max(self._made_up, exchange.response["producer_id"] + _MADE_UP)
+        for exchange in recorded.of("AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn"):
+            code = next((code for _, code in exchange.response.errors()), 0)
+            for name in _names(exchange.request.to_dict()):
+                self.errors.add((exchange.api, name), code, exchange)
         self._names = {name for name in self._ids if name is not None} | {name for _, name in self.errors.keys()}  # noqa: SIM118
 
     def init_producer_id(self, request: LiveRequest) -> Reply:
@@ -55,11 +55,11 @@ class Transactions:
             self._abandon(name, request)
         if at < len(recorded):
             self._given[name] = at + 1
-            kept = recorded[at]
-            fields = kept.response.to_dict()
+            exchange = recorded[at]
+            fields = exchange.response.to_dict()
             how = "recorded"
         else:
-            kept, how = None, "kept up"
+            exchange, how = None, "kept up"
             before = self._running.get(name or "")
             if before is not None and before.producer_id >= 0:
                 fields = {"error_code": 0, "producer_id": before.producer_id, "producer_epoch": before.epoch + 1}
@@ -71,7 +71,7 @@ class Transactions:
                 fields = {"error_code": 0, "producer_id": self._made_up, "producer_epoch": 0}
         if name is not None and not fields["error_code"]:
             self._running[name] = _Transaction(fields["producer_id"], fields["producer_epoch"])
-        reply = request.reply(fields, how, kept)
+        reply = request.reply(fields, how, exchange)
         if name is None and not recorded:
             # No recorded client wanted an id, as producers of other libraries, or settings, do.
             raise NotRecorded(f"{request.api} v{request.version}", None, reply, bearable=True)

@@ -26,7 +26,7 @@ from ...decoder.records import Partial, Record
 from ...decoder.schema import facts
 from .answers import Outcomes, Reply
 from .logs import Entry, Logs, Partition
-from .recorded_answers import KEPT_UP, Progress, describe
+from .recorded_answers import SIMULATED, Progress, describe
 from .recorded_exchanges import PRODUCE, RecordedExchange, RecordedExchanges, identity, only_reads, touches
 
 Content = Callable[[Record], Any]
@@ -191,7 +191,7 @@ class Usage:
     ) -> None:
         self._recorded, self._progress, self._logs, self._produced = recorded, progress, logs, produced
         self._outcomes = list(outcomes)
-        self._by_names, self._everything = by_names | KEPT_UP | {"ApiVersions"}, everything
+        self._by_names, self._everything = by_names | SIMULATED | {"ApiVersions"}, everything
         self._asked: dict[int, set[str]] = defaultdict(set)
         self._given: set[int] = set()
 
@@ -207,21 +207,21 @@ class Usage:
     def unused(self) -> list[Unused]:
         """What was not used so far: exchanges in the order of the recording, then records."""
         given = self._given | self._progress.given
-        answers = {_answer(kept, self._recorded) for kept in self._recorded.all if kept.position in given}
-        errors = {kept.position for each in self._outcomes for kept in each.errors_to_come()}
+        answers = {_answer(exchange, self._recorded) for exchange in self._recorded.all if exchange.position in given}
+        errors = {exchange.position for each in self._outcomes for exchange in each.errors_to_come()}
         found: dict[str, list[int]] = defaultdict(list)
-        for kept in self._recorded.all:
-            if not self._is_used(kept, given, answers) or kept.position in errors:
-                found[describe(kept.request, self._recorded.words(kept))].append(kept.position)
+        for exchange in self._recorded.all:
+            if not self._is_used(exchange, given, answers) or exchange.position in errors:
+                found[describe(exchange.request, self._recorded.words(exchange))].append(exchange.position)
         exchanges = [Unused(what, len(numbers), tuple(numbers)) for what, numbers in found.items()]
         return exchanges + self._records()
 
-    def _is_used(self, kept: RecordedExchange, given: set[int], answers: set[Any]) -> bool:
-        if kept.position in given or (kept.api_key == PRODUCE and self._everything):
+    def _is_used(self, exchange: RecordedExchange, given: set[int], answers: set[Any]) -> bool:
+        if exchange.position in given or (exchange.api_key == PRODUCE and self._everything):
             return True
-        if kept.api in self._by_names:
-            return kept.api_key in self._asked and self._recorded.words(kept) <= self._asked[kept.api_key]
-        return only_reads(kept.api_key) and _answer(kept, self._recorded) in answers
+        if exchange.api in self._by_names:
+            return exchange.api_key in self._asked and self._recorded.words(exchange) <= self._asked[exchange.api_key]
+        return only_reads(exchange.api_key) and _answer(exchange, self._recorded) in answers
 
     def _records(self) -> list[Unused]:
         found = []
@@ -245,7 +245,7 @@ def _counted(count: int) -> str:
     return f"{count} record{'s' if count > 1 else ''}"
 
 
-def _answer(kept: RecordedExchange, recorded: RecordedExchanges) -> Any:
+def _answer(exchange: RecordedExchange, recorded: RecordedExchanges) -> Any:
     """A question and its answer; equal for the same ones, also in another run or at another version."""
-    answer = None if kept.answer is None else identity(kept.response, recorded.named)
-    return kept.api_key, identity(kept.request, recorded.named), answer
+    answer = None if exchange.answer is None else identity(exchange.response, recorded.named)
+    return exchange.api_key, identity(exchange.request, recorded.named), answer
