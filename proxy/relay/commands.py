@@ -222,7 +222,7 @@ class SupervisorCommands:
 
     def __init__(self, relay: RelayInterface) -> None:
         self._relay = relay
-        self._unshared: list[tuple[socket.socket, Address]] = []
+        self._unsent: list[tuple[dict[str, Any], socket.socket | None]] = []
 
     def readable(self, _: int) -> None:
         """The control socket can be read."""
@@ -262,15 +262,25 @@ class SupervisorCommands:
 
     def share(self, listener: socket.socket, broker: Address) -> None:
         """Give a new listener to the other workers, by way of the supervisor. Until they have it, this one serves."""
-        try:
-            packet = json.dumps({"share": broker}).encode()
-            socket.send_fds(self._relay.control, [packet], [listener.fileno()], socket.MSG_DONTWAIT)
-        except OSError:
-            self._unshared.append((listener, broker))  # no room now
+        self._send({"share": broker}, listener)
+
+    def unshare(self, broker: Address, port: int) -> None:
+        """The listener was closed here; the supervisor is to close its own, too."""
+        self._send({"unshare": broker, "port": port}, None)
 
     def tick(self) -> None:
-        """About once a second: what could not be handed over yet."""
-        again, self._unshared = self._unshared, []
-        for listener, broker in again:
-            if listener.fileno() >= 0:
-                self.share(listener, broker)
+        """About once a second: what could not be sent yet."""
+        again, self._unsent = self._unsent, []
+        for message, listener in again:
+            if listener is None or listener.fileno() >= 0:
+                self._send(message, listener)
+
+    def _send(self, message: dict[str, Any], listener: socket.socket | None) -> None:
+        control, packet = self._relay.control, json.dumps(message).encode()
+        try:
+            if listener is None:
+                control.send(packet, socket.MSG_DONTWAIT)
+            else:
+                socket.send_fds(control, [packet], [listener.fileno()], socket.MSG_DONTWAIT)
+        except OSError:
+            self._unsent.append((message, listener))  # no room now

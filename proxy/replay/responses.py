@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...captures.replay.comparison import FETCHES, AbsentTopics, Comparer, Difference, SkippedRequests, lacking
-from ...captures.replay.partial_requests import PRODUCE, rest, united, without
+from ...captures.replay.partial_requests import PRODUCE, merged_answers, partitions_to_retry, without_partitions
 from ...captures.replay.policy import forbidden_null
 from ...captures.replay.preparer import Preparer
 from ...captures.replay.report import Report
@@ -73,7 +73,7 @@ class ResponseChecker:
         self._absent.answered(got)
         asked, recorded = exchange.request_message, call.recorded
         if recorded is not None and call.left_out:
-            recorded = without(recorded, call.left_out)
+            recorded = without_partitions(recorded, call.left_out)
         why = None if closing else lacking(recorded, got)
         if why is not None and self._helps(call, got, now):
             if recorded is not None and exchange.api == "Fetch":
@@ -81,11 +81,11 @@ class ResponseChecker:
             if any(code in _MOVED for _, code in got.errors()):
                 self._resolver.moved()
             if exchange.api_key == PRODUCE:
-                taken = without(got, rest(got))
-                call.taken = taken if call.taken is None else united(call.taken, taken)
+                taken = without_partitions(got, partitions_to_retry(got))
+                call.taken = taken if call.taken is None else merged_answers(call.taken, taken)
             return self._again(call, why)
         if call.taken is not None:
-            got = united(call.taken, got)
+            got = merged_answers(call.taken, got)
         if asked is None or recorded is None:
             self.report.note("answers where the recording has none")
             return 0
@@ -131,14 +131,14 @@ class ResponseChecker:
 
     def _helps(self, call: Call, got: Message, now: int) -> bool:
         """Whether asking once more may help still."""
-        if self._absent.hopeless(got):
+        if self._absent.lacks_only_absent_topics(got):
             self.report.note("topics that the target had not after all patience are not waited for again")
             return False
         if not call.attempts:
             call.due_ns = now  # from here on: when it was first answered
         if now - call.due_ns < self._patience_ns:
             return True
-        self._absent.in_vain(got)
+        self._absent.give_up(got)
         return False
 
     def _settles(self, call: Call, now: int) -> bool:

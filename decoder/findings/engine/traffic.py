@@ -13,10 +13,10 @@ from typing import Any, NamedTuple, TypeVar
 
 from ...codec.codec import decode_response
 from ...codec.message_view import MessageView
+from ...connection.api_versions import PeerInfo
 from ...connection.connection import expects_no_response
 from ...connection.exchange import Exchange, State
 from ...connection.hit_notes import causes_in
-from ...connection.peers import PeerInfo
 from ...errors import DecodeError
 from ...schema import facts
 from .layout import layout

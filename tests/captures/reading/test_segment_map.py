@@ -17,7 +17,7 @@ from barnabas.captures.reading.segment_map import IndexMismatch, SegmentMap
 from barnabas.captures.tables import find_segments
 from barnabas.captures.tables.connections import connection_rows, connections_of_index
 from harness.slices import only, thin
-from tests.retold.mixed_traffic import MixedTraffic
+from traffic.random_traffic import MixedTraffic
 
 pytest.importorskip("numpy")
 ALL = sorted(path for path in Path(__file__).parents[2].rglob("*.pcapng") if path.is_file())

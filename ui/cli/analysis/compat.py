@@ -91,7 +91,7 @@ def _presence(client: ObservedClient) -> str:
 
 
 def _software(client: ObservedClient) -> str:
-    return visible(client.said) or (client.software.text if client.software else "not said")
+    return visible(client.software_label) or (client.software.text if client.software else "not said")
 
 
 def _usage(reason: Reason) -> str:
@@ -187,7 +187,7 @@ def markdown(found: Report) -> str:
     lines += ["| verdict | client id | software | address | requests | last seen |", "|---|---|---|---|---|---|"]
     for of in found.clients:
         client = of.client
-        software = _code(client.said) if client.said else _md(_software(client))
+        software = _code(client.software_label) if client.software_label else _md(_software(client))
         cells = [of.verdict.text, _code(client.client_id) if client.client_id else "(none)", software, _md(client.host)]
         cells += [str(client.requests), moment(client.last_ns)]
         lines.append("| " + " | ".join(cells) + " |")

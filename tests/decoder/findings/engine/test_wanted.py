@@ -12,8 +12,8 @@ from barnabas.decoder import Exchange
 from barnabas.decoder.findings import ClientConnection, Inspector
 from barnabas.decoder.findings.engine.detector import Listener
 from harness.slices import thin
-from tests.retold.mixed_traffic import MixedTraffic
-from tests.retold.plain_traffic import PlainTraffic
+from traffic.random_traffic import MixedTraffic
+from tests.traffic.idle_fleet import PlainTraffic
 
 ALL = sorted((Path(__file__).parents[1] / "captures").rglob("*.pcapng"))
 

@@ -6,18 +6,24 @@ import os
 import stat
 import subprocess
 import sys
+import time
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from barnabas.decoder import Exchange, ExchangeDone
 from barnabas.plugins.versions.profile import Profile
 from barnabas.proxy import ProxyConfig
+from barnabas.proxy.events import FlightWanted
 from barnabas.proxy.metrics import settings as metering
 from barnabas.proxy.metrics.settings import MeterConfig, Metering, leave_token, left_token
 from barnabas.proxy.negotiation.security import TlsConfig
 from barnabas.proxy.negotiation.version_negotiation import VersionsConfig
-from barnabas.proxy.observers.retention import FlightConfig, RecordingConfig
+from barnabas.proxy.observers.flight_trigger import FlightTrigger
+from barnabas.proxy.observers.recording_config import FlightConfig, RecordingConfig
+from barnabas.ui import times
 from barnabas.ui.cli.common import amounts
 from barnabas.ui.cli.common.failure import Failure
 from barnabas.ui.cli.proxy.options import (
@@ -162,6 +168,27 @@ def test_a_flight_recorder(tmp_path: Path) -> None:
     assert full is not None and full.window == (None, 512_000_000, 0) and full.pause == 3600 and full.wakes
     assert full.ring.segment_bytes == 64_000_000 and full.ring.segment_seconds == 60
     assert FlightConfig.of(full.settings()) == full
+
+
+def test_filters_of_a_flight_recorder_read_times_as_they_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Noon in Honolulu is evening in UTC."""
+    monkeypatch.setenv("TZ", "Pacific/Honolulu")
+    time.tzset()
+    noon = Exchange(request=b"", api_key=12, request_time_ns=int(datetime(2026, 11, 21, 22, tzinfo=UTC).timestamp()) * 10**9)
+    wanted: list[FlightWanted] = []
+    try:
+        for local in (False, True):
+            times.use_local(local)
+            flight = FlightOptions(tmp_path, flight_on=["time in 11:00..13:00"]).config()
+            assert flight is not None
+            zone = None if flight.local else UTC
+            trigger = FlightTrigger(flight.filters, flight.findings, lambda event: wanted.append(event) is None, zone)
+            trigger.hear(ExchangeDone(noon))
+            assert len(wanted) == local
+    finally:
+        times.use_local(False)
+        monkeypatch.undo()
+        time.tzset()
 
 
 @pytest.mark.parametrize(
