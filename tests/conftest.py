@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import proxies, second_run, session
+from harness import proxies
+from harness.run import second_run, session
 from hypothesis import settings
 
 TESTS = Path(__file__).parent

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from barnabas.decoder.native import accelerator
-from harness.import_contracts import strongly_connected
+from harness.run.import_contracts import strongly_connected
 from harness.waiting import PATIENCE
 
 NOT_PACKED = {"tests", "bench", "docs"}

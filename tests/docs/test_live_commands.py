@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from browsing.terminal import terminal
 from confluent_kafka import Producer
 from docs.kinds import ELSEWHERE, kind
 from docs.pages import Command, commands
 from docs.world import Done, World
+from harness.browsing.terminal import terminal
 from harness.waiting import until
 
 COMMANDS = commands()

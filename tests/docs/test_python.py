@@ -16,7 +16,7 @@ from barnabas.ui.testing.cluster import EmbeddedCluster
 from docs.given import GIVEN, Fed, bytes_for
 from docs.pages import Block, blocks
 from docs.world import World
-from harness.slices import thin
+from harness.run.slices import thin
 from harness.waiting import PATIENCE
 
 ELSEWHERE = {"plugins.md": "tests/proxy/interception/plugin_host/test_docs.py"}

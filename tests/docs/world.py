@@ -20,10 +20,10 @@ from typing import NamedTuple
 from barnabas.proxy import ProxyConfig
 from confluent_kafka import Consumer, Producer
 from docs.pages import blocks
+from harness.peers.certificates import make
 from harness.proxies import Proxy
 from harness.waiting import PATIENCE, until
 from scapy.utils import rdpcap, wrpcap
-from tls.certificates import make
 
 EXCHANGES = 15
 """Produce requests of a recording: the pages speak of its forty-first exchange."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from barnabas.captures import Capture, open_capture
-from harness.story import NUMBERS, write_story
+from traffic.every_kind import NUMBERS, write_story
 
 
 @pytest.fixture(autouse=True)

@@ -22,7 +22,7 @@ from barnabas import decoder
 from barnabas.captures import NotACapture, Recorder, open_capture, tables
 from barnabas.captures.pcap import sources
 from barnabas.decoder.records import Record, encode_batch
-from harness.pcap import as_pcap
+from harness.peers.pcap import as_pcap
 from harness.waiting import PATIENCE
 from harness.wire import with_size
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from barnabas.ui import cli
-from browsing.hostile import MARK, SEQUENCES, obeyed, record
+from harness.browsing.hostile import MARK, SEQUENCES, obeyed, record
 
 
 def printed(arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:

@@ -25,8 +25,8 @@ from barnabas.captures.export import NoProgram, case, dump, program
 from barnabas.decoder.embedded import of
 from barnabas.ui.tui.exchange.fields import request_tree, response_tree
 from harness import commands
-from harness.lines import line
-from harness.pcap import as_pcap
+from harness.peers.pcap import as_pcap
+from harness.run.lines import line
 from harness.scripted import Broker
 from harness.waiting import PATIENCE, until
 from harness.wire import read_frame, with_size

@@ -8,7 +8,7 @@ from itertools import zip_longest
 import pytest
 from barnabas.captures.diff import compare
 from barnabas.decoder import Exchange
-from harness.unusual_messages import Conversation, every_version, nulls, unusual, usual
+from traffic.unusual_messages import Conversation, every_version, nulls, unusual, usual
 
 
 def _recording(seed: int, every: int) -> Iterator[Exchange]:

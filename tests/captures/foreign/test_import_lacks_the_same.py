@@ -15,7 +15,7 @@ from barnabas.decoder import encode_response
 from barnabas.decoder.connection.events import Closed, Missing, Opened
 from barnabas.decoder.findings import Inspector
 from harness import commands
-from harness.slices import thin
+from harness.run.slices import thin
 from harness.wire import with_size
 from traffic.packets import NOW, Packet, as_pcap, spoiled
 

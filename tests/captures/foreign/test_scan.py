@@ -18,7 +18,7 @@ from barnabas.captures.pcap.sources import Source
 from barnabas.captures.reading import reindex
 from barnabas.captures.recording.index import Index, Record
 from harness.recordings import metadata_answer, metadata_request
-from harness.slices import slow
+from harness.run.slices import slow
 from harness.waiting import PATIENCE
 from traffic.packets import NOW, Packet, as_pcap, as_pcapng, traffic
 

@@ -12,7 +12,7 @@ from barnabas.captures import open_capture
 from barnabas.captures.foreign import scan
 from barnabas.captures.pcap import packets, pcapng
 from barnabas.captures.reading.events import EventReader
-from harness.steps import assert_linear, steps
+from harness.run.steps import assert_linear, steps
 from traffic.packets import NOW, as_pcap, as_pcapng
 
 from ..event_words import all_of, short

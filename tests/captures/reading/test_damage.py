@@ -12,7 +12,7 @@ from barnabas.captures.reading.verify import verify
 from barnabas.captures.recording.index import paths
 from barnabas.captures.recording.segment import SYNC_MAGIC
 from harness.recordings import metadata_answer, metadata_request
-from harness.slices import thin
+from harness.run.slices import thin
 from harness.wire import with_size
 
 NOW = 1_795_223_022_000_000_000

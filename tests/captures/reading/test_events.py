@@ -15,7 +15,7 @@ from barnabas.captures.reading.events import EventReader
 from barnabas.decoder import Direction, ExchangeDone, RequestSeen, encode_request, encode_response
 from barnabas.decoder.connection.events import Closed, Missing, NonKafkaData, Opened
 from harness.recordings import MS, RecordingBuilder, metadata_answer, metadata_request
-from harness.slices import only
+from harness.run.slices import only
 from harness.wire import with_size
 
 from ..event_words import all_of, same_as_read_back, short

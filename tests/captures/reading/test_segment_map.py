@@ -16,7 +16,7 @@ from barnabas.captures.reading.reindex import rebuild
 from barnabas.captures.reading.segment_map import IndexMismatch, SegmentMap
 from barnabas.captures.tables import find_segments
 from barnabas.captures.tables.connections import connection_rows, connections_of_index
-from harness.slices import only, thin
+from harness.run.slices import only, thin
 from traffic.random_traffic import MixedTraffic
 
 pytest.importorskip("numpy")

@@ -18,12 +18,12 @@ from barnabas.captures.reading.selection import Selection, count, select
 from barnabas.decoder import Exchange
 from barnabas.decoder.filter import compile
 from barnabas.plugins.actions.fault_plan import FaultPlan
-from generated_filters import ALL_TESTS, INDEX_TESTS, Sample, filters
-from harness.examples import times
-from harness.slices import thin
+from harness.run.examples import times
+from harness.run.slices import thin
 from harness.waiting import PATIENCE
 from harness.wire import with_size
 from hypothesis import given
+from traffic.generated_filters import ALL_TESTS, INDEX_TESTS, Sample, filters
 
 NOW = 1_795_223_022_000_000_000
 TOPICS = ("orders", "payments", "returns")

@@ -15,7 +15,7 @@ from barnabas.captures import NotACapture, Recorder, open_capture
 from barnabas.captures.recording import recording
 from barnabas.captures.recording.segment import check
 from harness.recordings import metadata_answer, metadata_request
-from harness.slices import thin
+from harness.run.slices import thin
 from harness.waiting import PATIENCE, until
 
 NOW = 1_795_223_022_000_000_000

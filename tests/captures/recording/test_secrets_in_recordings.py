@@ -14,7 +14,7 @@ from barnabas.decoder import Exchange, embedded, records
 from barnabas.decoder.embedded.metadata_log import TOPIC, TOPIC_ID
 from barnabas.decoder.records import Record, encode_batch
 from harness import commands
-from harness.pcap import as_pcap
+from harness.peers.pcap import as_pcap
 from harness.wire import with_size
 from traffic.planted_secrets import secret
 

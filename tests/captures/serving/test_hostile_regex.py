@@ -9,8 +9,8 @@ from barnabas import decoder
 from barnabas.captures.serving import DelayedReply, Engine, Session
 from barnabas.decoder import Connection, Exchange, ExchangeDone
 from barnabas.decoder.schema import facts
-from harness.slices import thin
-from harness.steps import steps
+from harness.run.slices import thin
+from harness.run.steps import steps
 from harness.wire import with_size
 from torture.decoder.worst_cases import PATTERNS
 

@@ -8,7 +8,7 @@ from typing import Any
 from barnabas.captures.serving import whole_content
 from barnabas.decoder import records
 from barnabas.decoder.records import Record
-from harness.serving import FETCH, METADATA, PRODUCE, Live, Tape, batch, fetch, produce
+from harness.peers.serving import FETCH, METADATA, PRODUCE, Live, Tape, batch, fetch, produce
 
 CREATE, DESCRIBE_CONFIGS, HEARTBEAT, JOIN = 19, 32, 12, 11
 NAMED = {"topics": [{"name": "orders"}], "allow_auto_topic_creation": False}

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from harness.processes import listens
 from harness.recordings import heartbeats
+from harness.run.processes import listens
 from harness.waiting import until
 
 pytest.importorskip("grpc_status", reason="Spark Connect needs pyspark[connect]")

@@ -18,7 +18,7 @@ from barnabas.captures.spark.source import PushedReader, SegmentReader
 from barnabas.captures.tables.folder import DEFAULT, Folder, todo
 from barnabas.decoder.filter import compile
 from harness.recordings import RecordingBuilder
-from harness.slices import thin
+from harness.run.slices import thin
 from harness.waiting import PATIENCE
 from pyarrow import parquet
 from pyspark.sql.datasource import EqualTo, In, LessThan

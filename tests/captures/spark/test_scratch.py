@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from barnabas.captures.spark import session as made
-from harness.lines import line
+from harness.run.lines import line
 
 
 @pytest.fixture(autouse=True)

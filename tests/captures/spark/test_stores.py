@@ -18,8 +18,8 @@ from barnabas.captures.reading import storage
 from barnabas.captures.reports import make
 from barnabas.captures.reports.duck import Duck
 from barnabas.captures.spark import PipelineError, pipeline
-from harness.processes import listens
 from harness.recordings import heartbeats
+from harness.run.processes import listens
 from harness.waiting import PATIENCE, until
 from pyarrow import dataset, fs, parquet
 from scapy.utils import rdpcap, wrpcap

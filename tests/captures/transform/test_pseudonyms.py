@@ -10,7 +10,7 @@ import pytest
 from barnabas.captures.transform.free_text import kafkas, scrubbed
 from barnabas.captures.transform.permutations import Permutation
 from barnabas.captures.transform.pseudonyms import Pseudonyms
-from harness.examples import times
+from harness.run.examples import times
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -28,7 +28,7 @@ from barnabas.decoder.codec.encode import encode_struct
 from barnabas.decoder.codec.message import shown_value
 from barnabas.decoder.codec.plan import FieldPlan, StructPlan, plan
 from barnabas.decoder.schema import facts
-from harness.slices import only
+from harness.run.slices import only
 
 MILLISECOND = datetime.timedelta(milliseconds=1)
 EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)

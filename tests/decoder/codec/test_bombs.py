@@ -15,7 +15,7 @@ from barnabas import decoder
 from barnabas.decoder.codec.decode import FAULTS, FREE_ITEMS, most_items, python_decoder
 from barnabas.decoder.codec.decode import decoder as compiled
 from barnabas.decoder.codec.plan import StructPlan, plan
-from harness.steps import assert_linear
+from harness.run.steps import assert_linear
 from torture.decoder.bombs import LINEAR, SEARCHED, Measure, run, search, searched_streams
 from torture.decoder.corpus import triples
 

@@ -9,7 +9,7 @@ import tracemalloc
 import pytest
 from barnabas import decoder
 from barnabas.decoder.schema import facts
-from harness.examples import times
+from harness.run.examples import times
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -13,7 +13,7 @@ from barnabas.decoder.codec.message_view import MessageView
 from barnabas.decoder.codec.plan import StructPlan, plan
 from barnabas.decoder.codec.project import values_at
 from barnabas.decoder.schema import facts
-from harness.unusual_messages import Message, every_version, nulls, unusual
+from traffic.unusual_messages import Message, every_version, nulls, unusual
 
 
 def _read(message: Message) -> Any:

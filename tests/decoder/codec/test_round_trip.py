@@ -7,8 +7,8 @@ from barnabas.decoder.codec.decode import decoder as compiled
 from barnabas.decoder.codec.encode import encode_struct, values_from
 from barnabas.decoder.codec.plan import plan
 from barnabas.decoder.schema import facts
-from harness.examples import times
 from harness.generator import Generator
+from harness.run.examples import times
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -6,7 +6,7 @@ import pytest
 from barnabas import decoder
 from barnabas.decoder import Direction
 from barnabas.decoder.codec import secrets
-from harness.steps import assert_linear
+from harness.run.steps import assert_linear
 from torture.decoder.worst_cases import passwords
 
 CANARY = b"c4nary-S3CRET"

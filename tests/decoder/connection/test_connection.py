@@ -8,7 +8,7 @@ import struct
 import pytest
 from barnabas import decoder
 from barnabas.decoder import Direction, ExchangeDone, Opaque, RequestSeen
-from harness.steps import assert_linear
+from harness.run.steps import assert_linear
 from harness.wire import with_size
 
 

@@ -16,8 +16,8 @@ from barnabas.decoder.codec.plan import snake_case
 from barnabas.decoder.filter import compile
 from barnabas.decoder.schema import facts
 from barnabas.decoder.schema.notation import Field
-from generated_filters import Sample, exchanges
 from harness.generator import Generator
+from traffic.generated_filters import Sample, exchanges
 
 Row = dict[str, Any]
 

@@ -15,10 +15,10 @@ from barnabas.decoder import Exchange
 from barnabas.decoder.connection.api_versions import PeerInfo
 from barnabas.decoder.filter import compile
 from barnabas.decoder.filter.language.parser import MAX_DEPTH
-from generated_filters import ALL_TESTS, CONNECTION_TESTS, INDEX_TESTS, Sample, exchanges, filters
-from harness.examples import times
 from harness.generator import Generator
+from harness.run.examples import times
 from hypothesis import given
+from traffic.generated_filters import ALL_TESTS, CONNECTION_TESTS, INDEX_TESTS, Sample, exchanges, filters
 
 NOW = 1_700_000_000_000_000_000 + 10**14
 ZONES = (None, UTC, timezone(timedelta(hours=5, minutes=30)), ZoneInfo("America/New_York"))

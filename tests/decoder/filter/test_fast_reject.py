@@ -10,9 +10,9 @@ from barnabas.decoder import Exchange, State
 from barnabas.decoder.codec.project import error_paths
 from barnabas.decoder.filter import compile
 from barnabas.decoder.filter.fast_reject import ANY
-from generated_filters import ALL_TESTS, Sample, exchanges, filters
 from harness.generator import Generator
 from hypothesis import given
+from traffic.generated_filters import ALL_TESTS, Sample, exchanges, filters
 
 UNUSUAL = (
     "err", "errors != 0", "errors == 6", "partition.err != 0", "topic == orders and topic.err != 0", "retriable",

@@ -10,13 +10,13 @@ from barnabas.decoder.filter import FilterError, compile, complete
 from barnabas.decoder.filter.language.lexer import MAX_FILTER
 from barnabas.decoder.filter.language.parser import MAX_DEPTH
 from barnabas.decoder.filter.language.patterns import PatternError, pattern
-from generated_filters import ALL_TESTS, Sample, exchanges, filters
-from harness.examples import times
 from harness.generator import Generator
-from harness.steps import assert_linear, steps
+from harness.run.examples import times
+from harness.run.steps import assert_linear, steps
 from hypothesis import given
 from hypothesis import strategies as st
 from torture.decoder.worst_cases import FILTERS, PATTERNS, SEARCHED
+from traffic.generated_filters import ALL_TESTS, Sample, exchanges, filters
 
 PIECES = st.sampled_from(
     [

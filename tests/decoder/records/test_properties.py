@@ -4,7 +4,7 @@ import struct
 
 from barnabas.decoder import records as R
 from barnabas.decoder.records import Record
-from harness.examples import times
+from harness.run.examples import times
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -15,7 +15,7 @@ import pytest
 from barnabas.decoder.values import MissingLibrary, SchemaError, SchemaFiles, Target, read_schema, view, walk_avro
 from barnabas.decoder.values.avro import avro_schema
 from barnabas.decoder.values.walk_avro import MOST_VALUES
-from harness.steps import steps
+from harness.run.steps import steps
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -9,7 +9,7 @@ import pytest
 from barnabas.decoder.values import SchemaError, SchemaFiles, View, json_schema, unframe, view, wire
 from barnabas.decoder.values.errors import SchemaMismatch
 from barnabas.decoder.values.plain import MOST_NESTED, plain
-from harness.steps import assert_linear, steps
+from harness.run.steps import assert_linear, steps
 from hypothesis import given
 from hypothesis import strategies as st
 from torture.decoder.worst_cases import VALUES

@@ -11,8 +11,8 @@ from barnabas.decoder import Connection, Direction, ExchangeDone, RequestSeen
 from barnabas.decoder.codec.walk import Walker
 from barnabas.decoder.connection import connection
 from barnabas.decoder.schema import facts
-from harness.slices import thin
-from harness.steps import steps
+from harness.run.slices import thin
+from harness.run.steps import steps
 from harness.wire import with_size
 
 SIZE = 1 << 20

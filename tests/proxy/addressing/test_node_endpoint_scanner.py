@@ -17,7 +17,7 @@ from barnabas.proxy.addressing.node_endpoint_scanner import (
 )
 from barnabas.proxy.interception.frame_editor import ENDPOINT_LIMIT, broker_addresses, names_brokers, produce_acks
 from harness import wire
-from harness.examples import times
+from harness.run.examples import times
 from harness.testbed import Testbed
 from harness.wire import with_size
 from hypothesis import given

@@ -24,11 +24,11 @@ from barnabas.proxy.addressing.transparent import EVERYWHERE, TransparentConfig
 from barnabas.proxy.events import ClientRefused, ConnectionOpened, TlsFailed, UpstreamFailed
 from barnabas.proxy.negotiation.security import TlsConfig
 from harness import commands, wire
-from harness.lines import line
+from harness.peers.certificates import client_context, make, server_context
+from harness.peers.namespaces import Namespaces, connect, inside, missing, run_in
+from harness.run.lines import line
 from harness.testbed import next_event
 from harness.waiting import PATIENCE
-from network.namespaces import Namespaces, connect, inside, missing, run_in
-from tls.certificates import client_context, make, server_context
 
 pytestmark = pytest.mark.needs(why_not=missing)
 

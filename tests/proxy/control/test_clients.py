@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from barnabas import decoder
-from harness.desk import MakeDesk
-from harness.lines import line
+from harness.peers.desk import MakeDesk
+from harness.run.lines import line
 from harness.waiting import PATIENCE, PATIENCE_MS
 
 

@@ -14,8 +14,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from harness import commands, wire
-from harness.desk import heartbeat
-from harness.lines import line
+from harness.peers.desk import heartbeat
+from harness.run.lines import line
 from harness.testbed import Testbed
 from harness.waiting import PATIENCE
 

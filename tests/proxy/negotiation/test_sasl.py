@@ -336,7 +336,7 @@ def test_a_client_that_is_never_answered_is_closed_in_order(testbed: Testbed) ->
 
 
 def test_no_secret_on_command_lines_or_in_events(testbed: Testbed, tmp_path: Path) -> None:
-    from tls.certificates import make
+    from harness.peers.certificates import make
 
     ca = make(tmp_path, "ca", ca=True)
     own = make(tmp_path, "own", ("127.0.0.1",), ca)

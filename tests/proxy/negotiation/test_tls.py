@@ -22,10 +22,10 @@ from barnabas.proxy.negotiation.security import TlsConfig
 from barnabas.proxy.negotiation.tls import TlsFault, TlsSocket
 from barnabas.proxy.settings.limits import Limits
 from harness import wire
+from harness.peers.certificates import Certificate, client_context, make, server_context
 from harness.proxies import Proxy
 from harness.testbed import Testbed, next_event
 from harness.waiting import PATIENCE, until
-from tls.certificates import Certificate, client_context, make, server_context
 
 pytestmark = pytest.mark.filterwarnings("ignore:ssl.TLSVersion.TLSv1 is deprecated")
 HOSTS = ("127.0.0.1", "localhost")

@@ -15,8 +15,8 @@ from barnabas.proxy.negotiation.certificates import Authority, CertificateError,
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from harness.peers.certificates import make
 from harness.waiting import PATIENCE
-from tls.certificates import make
 
 
 def mode(path: Path) -> int:

@@ -10,8 +10,8 @@ from barnabas import decoder
 from barnabas.decoder.schema import facts
 from barnabas.proxy.observers.exchange_counter import ExchangeCounter
 from harness.wire import with_size
-from torture.proxy.desk import cut
-from torture.proxy.traffic import Author, Exchange, produce, produced
+from torture.proxy.peers.desk import cut
+from torture.proxy.peers.traffic import Author, Exchange, produce, produced
 
 PRODUCE, FETCH = facts.api_key("Produce"), facts.api_key("Fetch")
 TOPIC = "00000000-0000-4000-8000-000000000001"

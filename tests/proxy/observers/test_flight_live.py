@@ -22,7 +22,7 @@ from barnabas.proxy.control import Control, ControlConfig, ControlError
 from barnabas.proxy.events import Counts, Recording, RecordingFailed
 from barnabas.proxy.observers.recording_config import FlightConfig, RecordingConfig
 from harness import wire
-from harness.lines import line
+from harness.run.lines import line
 from harness.testbed import Script, Testbed, next_event
 from harness.waiting import PATIENCE
 

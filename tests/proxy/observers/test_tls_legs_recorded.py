@@ -15,8 +15,8 @@ from barnabas.decoder.schema import facts
 from barnabas.proxy.negotiation.security import TlsConfig
 from barnabas.proxy.observers.traffic_decoder import TrafficDecoder
 from harness import wire
+from harness.peers.certificates import client_context, make, server_context
 from harness.testbed import Testbed
-from tls.certificates import client_context, make, server_context
 
 HANDSHAKE = facts.api_key("SaslHandshake")
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from barnabas.proxy.events import BrokerFound, ConnectionOpened, Counts, Event, RuleHit
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
-from harness.lines import line
+from harness.run.lines import line
 from harness.testbed import Testbed
 from harness.waiting import PATIENCE, PATIENCE_MS, attempts
 from traffic.error_rules import error_rule

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 from harness import wire
-from harness.lines import line
+from harness.run.lines import line
 from harness.testbed import Testbed
 from harness.waiting import PATIENCE
 

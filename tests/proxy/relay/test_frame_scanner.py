@@ -28,8 +28,8 @@ from barnabas.proxy.interception.interest.api_version_bitmap import api_version_
 from barnabas.proxy.interception.interest.response_interest import ResponseInterest
 from barnabas.proxy.native.accelerator import native
 from barnabas.proxy.relay.correlation import PlainQueue
-from harness.frame_scan import MOST, RING_BYTES, FrameScan
-from harness.slices import thin
+from harness.peers.frame_scan import MOST, RING_BYTES, FrameScan
+from harness.run.slices import thin
 from harness.wire import with_size
 from torture.decoder import sanitized
 

@@ -19,7 +19,7 @@ from barnabas.proxy.observers.recording_config import RecordingConfig
 from barnabas.proxy.observers.recordings import Recordings
 from barnabas.proxy.ring.reader import Lost, Record, RingReader
 from barnabas.proxy.ring.ring import CHUNK, NONE, Kind, Ring, RingWriter
-from torture.proxy.traffic import produce
+from torture.proxy.peers.traffic import produce
 from traffic.random_traffic import SECRET, START, MixedTraffic
 
 pytestmark = pytest.mark.skipif(not hasattr(native, "RingFeed"), reason="the accelerator is not there, or reads no rings")

@@ -26,7 +26,7 @@ from barnabas.proxy.events import (
 from barnabas.proxy.metrics.settings import MeterConfig
 from barnabas.proxy.supervisor import restarts
 from harness import wire
-from harness.lines import line
+from harness.run.lines import line
 from harness.testbed import Testbed, next_event
 from harness.waiting import PATIENCE, until
 

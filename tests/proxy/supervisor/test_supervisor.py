@@ -15,8 +15,8 @@ import pytest
 from barnabas.proxy import Proxy, ProxyConfig, ProxyError
 from barnabas.proxy.events import Counts, Listening, ProcessFailed, Recording
 from harness import wire
-from harness.lines import line
-from harness.processes import comes_to_rest
+from harness.run.lines import line
+from harness.run.processes import comes_to_rest
 from harness.scripted import answering, echo
 from harness.testbed import Testbed, next_event
 from harness.waiting import PATIENCE, until

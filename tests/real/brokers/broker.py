@@ -87,7 +87,7 @@ class Cluster:
 
 
 def data_folder(prefix: str) -> Path:
-    """A new folder for a broker's data, where the run of the tests has it (``harness.session``); it is removed with the run."""
+    """A new folder for a broker's data, where the run of the tests has it (``harness.run.session``); it is removed with the run."""
     return Path(tempfile.mkdtemp(prefix=prefix, dir=os.environ.get("BARNABAS_TEST_BROKERS") or None))
 
 

@@ -16,10 +16,10 @@ from confluent_kafka.admin import (
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
+from harness.peers.certificates import Certificate, make
 from harness.proxies import Proxy
 from harness.waiting import PATIENCE, until
 from real.brokers.broker import Cluster, Node, start_cluster
-from tls.certificates import Certificate, make
 
 E = TypeVar("E", bound=Event)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from barnabas.proxy.control import Control
 from confluent_kafka.admin import AdminClient, NewTopic
-from harness.lines import line
+from harness.run.lines import line
 from harness.waiting import PATIENCE
 from real.brokers.broker import HOST, Cluster, free_ports
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from barnabas.ui.testing.fixture import Barnabas
 from confluent_kafka import KafkaException, Producer
-from harness.slices import thin
+from harness.run.slices import thin
 from real.brokers.fault_bench import settle
 from real.clients.confluent_client import flush
 

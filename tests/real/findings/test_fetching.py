@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from barnabas.decoder.findings import Finding, Severity
 from real.brokers.broker import Cluster
-from real.findings.scenarios_fetching import SCENARIOS, record, started
-from real.findings.scene import retimed, told
+from real.findings.scenarios.fetching import SCENARIOS, record, started
+from real.findings.scenarios.scene import retimed, told
 from traffic.recordings import findings
 
 pytestmark = pytest.mark.real

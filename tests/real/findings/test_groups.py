@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from real.brokers.broker import Cluster
-from real.findings.scenarios_groups import SCENARIOS
-from real.findings.scene import record, retimed, told
+from real.findings.scenarios.groups import SCENARIOS
+from real.findings.scenarios.scene import record, retimed, told
 from traffic.recordings import GROUPS, findings
 
 pytestmark = pytest.mark.real

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from real.brokers.broker import Cluster, start_cluster
-from real.findings.scenarios_producing import SCENARIOS, answered_with_errors, record, tiny_batches
-from real.findings.scene import create, retimed, told
-from real.findings.scene import record as record_scene
+from real.findings.scenarios.producing import SCENARIOS, answered_with_errors, record, tiny_batches
+from real.findings.scenarios.scene import create, retimed, told
+from real.findings.scenarios.scene import record as record_scene
 from traffic.recordings import PRODUCING, findings
 
 pytestmark = pytest.mark.real

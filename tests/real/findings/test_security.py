@@ -11,9 +11,9 @@ from barnabas.captures import NotACapture
 from barnabas.decoder.findings import Finding, Severity
 from harness.waiting import until
 from real.brokers.broker import HOST
-from real.findings import scenarios_security as scenarios
-from real.findings.scene import record, told
-from real.findings.secure_broker import PASSWORD, SecureCluster, start_secure_cluster
+from real.findings.scenarios import security as scenarios
+from real.findings.scenarios.scene import record, told
+from real.findings.scenarios.secure_broker import PASSWORD, SecureCluster, start_secure_cluster
 from traffic.recordings import findings
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]

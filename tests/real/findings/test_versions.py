@@ -9,9 +9,9 @@ import pytest
 from barnabas.decoder.findings import Finding, Severity
 from real.brokers.broker import Cluster, start_cluster
 from real.clients.workloads import WORKLOADS
-from real.findings import scenarios_versions as scenarios
-from real.findings.edited_broker import EditedBroker
-from real.findings.scene import record, told
+from real.findings.scenarios import versions as scenarios
+from real.findings.scenarios.edited_broker import EditedBroker
+from real.findings.scenarios.scene import record, told
 from traffic.recordings import VERSIONS, findings
 
 pytestmark = pytest.mark.real

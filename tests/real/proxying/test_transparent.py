@@ -10,7 +10,7 @@ import pytest
 from barnabas.captures import open_capture
 from barnabas.proxy import Proxy, ProxyConfig
 from barnabas.proxy.addressing.transparent import EVERYWHERE, TransparentConfig
-from network.namespaces import Namespaces, inside, missing, run_in
+from harness.peers.namespaces import Namespaces, inside, missing, run_in
 from real.brokers.broker import Cluster, start_cluster
 from real.clients.workloads import WORKLOADS, expected
 

@@ -20,7 +20,7 @@ from real.brokers.broker import Cluster
 from real.brokers.old_broker import OldBroker
 from real.clients import java_programs
 from real.clients.confluent_client import flush
-from real.findings import scenarios_fetching, scenarios_groups, scenarios_producing, scenarios_versions
+from real.findings.scenarios import fetching, groups, producing, versions
 
 C = TypeVar("C")
 
@@ -56,8 +56,8 @@ def first(address: tuple[str, int], folder: Path, run: Callable[[str], object]) 
 
 
 def test_an_old_client_at_kafka_4(broker: Cluster, tmp_path: Path) -> None:
-    scenarios_versions.create(broker.bootstrap, "first-old")
-    found = first(broker.addresses[0], tmp_path, lambda b: scenarios_versions.old_kafka_python(b, "first-old"))
+    versions.create(broker.bootstrap, "first-old")
+    found = first(broker.addresses[0], tmp_path, lambda b: versions.old_kafka_python(b, "first-old"))
     assert found["id"] == "closed-on-version" and found["severity"] == "high"
     assert "Produce v2" in found["seen"] and "client 'shop'" in found["seen"] and "KIP-896" in found["why"]
     assert "api_version" in found["remedy"] and found["exchanges"][0]["api"] == "Produce"
@@ -65,8 +65,8 @@ def test_an_old_client_at_kafka_4(broker: Cluster, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_an_old_librdkafka_at_kafka_4(broker: Cluster, tmp_path: Path) -> None:
-    scenarios_versions.create(broker.bootstrap, "first-old-rd")
-    found = first(broker.addresses[0], tmp_path, lambda b: scenarios_versions.old_librdkafka(b, "first-old-rd"))
+    versions.create(broker.bootstrap, "first-old-rd")
+    found = first(broker.addresses[0], tmp_path, lambda b: versions.old_librdkafka(b, "first-old-rd"))
     assert found["id"] == "closed-on-version" and "broker.version.fallback" in found["remedy"]
 
 
@@ -100,15 +100,15 @@ def test_a_current_java_client_at_an_old_broker(old_broker: OldBroker, tmp_path:
 
 @pytest.mark.slow  # it sleeps
 def test_a_consumer_that_sleeps_past_max_poll(broker: Cluster, tmp_path: Path) -> None:
-    found = first(broker.addresses[0], tmp_path, scenarios_groups.SCENARIOS["poll-librdkafka"])
+    found = first(broker.addresses[0], tmp_path, groups.SCENARIOS["poll-librdkafka"])
     assert found["id"] == "poll-interval-exceeded"
     assert "max.poll.interval.ms" in found["seen"] and "billing" in found["seen"]
     assert "max.poll.records" in found["remedy"] and found["about"]["group"]
 
 
 def test_a_producer_that_asks_for_no_answer(broker: Cluster, tmp_path: Path) -> None:
-    scenarios_versions.create(broker.bootstrap, "first-acks-0")
-    found = first(broker.addresses[0], tmp_path, lambda b: scenarios_producing.acks_0(b, "first-acks-0"))
+    versions.create(broker.bootstrap, "first-acks-0")
+    found = first(broker.addresses[0], tmp_path, lambda b: producing.acks_0(b, "first-acks-0"))
     assert found["id"] == "acks-0" and "Produce v" in found["seen"] and "acks=all" in found["remedy"]
 
 
@@ -121,7 +121,7 @@ def test_a_producer_that_asks_for_no_answer(broker: Cluster, tmp_path: Path) -> 
 )
 def test_a_client_throttled_by_quota(broker: Cluster, tmp_path: Path, name: str, api: str) -> None:
     topic = f"first-{name.replace('_', '-')}"
-    scenarios_versions.create(broker.bootstrap, topic)
-    found = first(broker.addresses[0], tmp_path, lambda b: getattr(scenarios_fetching, name)(b, topic))
+    versions.create(broker.bootstrap, topic)
+    found = first(broker.addresses[0], tmp_path, lambda b: getattr(fetching, name)(b, topic))
     assert found["id"] == "throttled-by-quota" and found["about"]["api"] == api
     assert "byte_rate" in found["why"] and "kafka-configs.sh" in found["remedy"]

@@ -26,7 +26,7 @@ from barnabas.proxy import ProxyConfig
 from barnabas.proxy.negotiation.version_negotiation import VersionsConfig
 from confluent_kafka import Consumer, Producer
 from harness.proxies import Proxy
-from harness.slices import only
+from harness.run.slices import only
 from harness.waiting import PATIENCE, PATIENCE_MS
 from harness.wire import with_size
 from real.brokers.broker import Cluster

@@ -16,7 +16,7 @@ from barnabas.proxy import ProxyConfig
 from barnabas.proxy.negotiation.version_negotiation import VersionsConfig
 from confluent_kafka import Producer
 from harness.proxies import Proxy
-from harness.slices import thin
+from harness.run.slices import thin
 from harness.waiting import PATIENCE, PATIENCE_MS
 from harness.wire import read_frame, with_size
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition

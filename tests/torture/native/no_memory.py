@@ -44,7 +44,7 @@ from barnabas.proxy.interception.interest.response_interest import ResponseInter
 from barnabas.proxy.native.accelerator import native
 from barnabas.proxy.ring.reader import RingReader
 from barnabas.proxy.ring.ring import CHUNK, NONE, Kind, Ring, RingWriter
-from harness.frame_scan import FrameScan
+from harness.peers.frame_scan import FrameScan
 from harness.wire import with_size
 
 PRODUCE, METADATA, HEARTBEAT, FETCH = (facts.api_key(name) for name in ("Produce", "Metadata", "Heartbeat", "Fetch"))

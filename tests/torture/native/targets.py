@@ -37,7 +37,7 @@ from barnabas.proxy.interception.interest.api_version_bitmap import api_version_
 from barnabas.proxy.interception.interest.header_prefix import HeaderPrefix, asked_paths
 from barnabas.proxy.interception.interest.response_interest import ResponseInterest
 from barnabas.proxy.native.accelerator import native
-from harness.frame_scan import FrameScan
+from harness.peers.frame_scan import FrameScan
 from torture.decoder.mutate import mutated
 
 CORPUS = Path(__file__).with_name("corpus")

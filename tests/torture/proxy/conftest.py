@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from barnabas.plugins.rules.rules import Rule
-from torture.proxy.desk import Desk
+from torture.proxy.peers.desk import Desk
 
 
 @pytest.fixture(scope="module")

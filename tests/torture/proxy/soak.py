@@ -27,7 +27,7 @@ from typing import Any
 from confluent_kafka import Message
 from confluent_kafka.admin import AdminClient
 from real.brokers.broker import start_cluster
-from torture.proxy.clients import QUICK, Consumption, Production, check, make_topic
+from torture.proxy.peers.clients import QUICK, Consumption, Production, check, make_topic
 
 SAMPLE_SECONDS = 5.0
 

@@ -12,12 +12,12 @@ import pytest
 from barnabas.proxy import ProxyConfig
 from barnabas.proxy.events import ConnectionClosed, NotKafka
 from harness.proxies import Proxy
+from harness.run.slices import only, thin
 from harness.scripted import Broker
-from harness.slices import only, thin
 from harness.testbed import next_event
 from harness.waiting import PATIENCE, until
 from harness.wire import connect, exactly, read_frame
-from torture.proxy.peers import descriptors, echo, memory, pid_of, reset, warm
+from torture.proxy.peers.plain_clients import descriptors, echo, memory, pid_of, reset, warm
 from torture.proxy.test_correlation import heartbeat
 
 MIB = 1 << 20

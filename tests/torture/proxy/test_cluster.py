@@ -16,9 +16,9 @@ from barnabas.captures import open_capture
 from barnabas.proxy import Proxy, ProxyConfig
 from harness.waiting import PATIENCE, until
 from real.brokers.broker import free_ports
-from torture.proxy.clients import Consumption, Production, check, make_topic
-from torture.proxy.cluster import NODES, Behind, plan, three_brokers
-from torture.proxy.peers import descriptors, taken, unfaulted, warm
+from torture.proxy.peers.clients import Consumption, Production, check, make_topic
+from torture.proxy.peers.cluster import NODES, Behind, plan, three_brokers
+from torture.proxy.peers.plain_clients import descriptors, taken, unfaulted, warm
 
 pytestmark = [pytest.mark.real]
 

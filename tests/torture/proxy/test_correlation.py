@@ -15,9 +15,9 @@ import pytest
 from barnabas import decoder
 from barnabas.decoder.schema import facts
 from barnabas.plugins.rules.rules import Rule
-from harness.slices import only, thin
-from torture.proxy.desk import Desk, Session, cut
-from torture.proxy.traffic import (
+from harness.run.slices import only, thin
+from torture.proxy.peers.desk import Desk, Session, cut
+from torture.proxy.peers.traffic import (
     FETCH,
     METADATA,
     PRODUCE_VERSIONS,

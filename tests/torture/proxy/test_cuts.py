@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 from barnabas import decoder
 from barnabas.decoder.schema import facts
-from harness.slices import only, thin
-from torture.proxy.desk import BROKER, Desk, Session, cut
-from torture.proxy.test_correlation import RULES, heartbeat
-from torture.proxy.traffic import (
+from harness.run.slices import only, thin
+from torture.proxy.peers.desk import BROKER, Desk, Session, cut
+from torture.proxy.peers.traffic import (
     ADDRESSED,
     FETCH,
     PRODUCE,
@@ -29,6 +28,7 @@ from torture.proxy.traffic import (
     request,
     told,
 )
+from torture.proxy.test_correlation import RULES, heartbeat
 from traffic.error_rules import error_rule
 
 LEADERS = [(1, *BROKER), (2, BROKER[0], 9093)]

@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 from barnabas.proxy import Proxy, ProxyConfig
 from barnabas.proxy.events import NotInspected, Undecoded
-from harness.lines import line
+from harness.run.lines import line
+from harness.run.slices import slow, thin
 from harness.scripted import Broker
-from harness.slices import slow, thin
 from harness.waiting import PATIENCE, until
 from harness.wire import connect, exactly, read_frame
-from torture.proxy.peers import digest, echo, pid_of, taken
-from torture.proxy.traffic import Author
+from torture.proxy.peers.plain_clients import digest, echo, pid_of, taken
+from torture.proxy.peers.traffic import Author
 
 FAULTS = {
     "raises": "raise RuntimeError('a decoder that raises')",

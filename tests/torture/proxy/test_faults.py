@@ -11,7 +11,7 @@ from harness.proxies import Proxy
 from harness.scripted import Broker
 from harness.waiting import until
 from harness.wire import connect, read_frame
-from torture.proxy.peers import echo, reset, sockets, taken, unfaulted, warm
+from torture.proxy.peers.plain_clients import echo, reset, sockets, taken, unfaulted, warm
 from torture.proxy.test_correlation import heartbeat
 
 

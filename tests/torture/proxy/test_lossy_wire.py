@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from barnabas.captures import open_capture
 from barnabas.proxy import Proxy, ProxyConfig
-from network.namespaces import Namespaces, inside, missing, run_in
+from harness.peers.namespaces import Namespaces, inside, missing, run_in
 from real.brokers.broker import start_cluster
 from torture.proxy import volume
-from torture.proxy.clients import Consumption, Production, check, make_topic
-from torture.proxy.peers import taken, unfaulted
+from torture.proxy.peers.clients import Consumption, Production, check, make_topic
+from torture.proxy.peers.plain_clients import taken, unfaulted
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs(why_not=missing), pytest.mark.timeout(900)]
 

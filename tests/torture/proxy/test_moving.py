@@ -12,12 +12,12 @@ from barnabas.plugins.rules.rules import Rule
 from barnabas.proxy.relay.half_connection import MOVES, HalfConnection
 from barnabas.proxy.ring.reader import Record
 from barnabas.proxy.ring.ring import Kind
-from harness.slices import only, thin
-from torture.proxy.desk import BROKER, cut
+from harness.run.slices import only, thin
+from torture.proxy.peers.desk import BROKER, cut
+from torture.proxy.peers.traffic import ADDRESSED, Author, naming
+from torture.proxy.peers.wires import WiredDesk, WiredSession
 from torture.proxy.test_correlation import RULES, heartbeat
 from torture.proxy.test_cuts import FETCH, PRODUCE, bulk, run, schedule
-from torture.proxy.traffic import ADDRESSED, Author, naming
-from torture.proxy.wires import WiredDesk, WiredSession
 
 pytestmark = pytest.mark.skipif(not MOVES, reason="the accelerator is not built")
 

@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 import pytest
 from barnabas.proxy.relay.correlation import LATE_REACH
-from torture.proxy.desk import BROKER, Desk, Session, cut
+from torture.proxy.peers.desk import BROKER, Desk, Session, cut
+from torture.proxy.peers.traffic import FETCH, METADATA, Author, Exchange, naming, response
 from torture.proxy.test_correlation import RULES, heartbeat, list_offsets
-from torture.proxy.traffic import FETCH, METADATA, Author, Exchange, naming, response
 
 EVERY = pytest.mark.parametrize("rules", RULES)
 PIECES = pytest.mark.parametrize("pieces", ["whole", "bytes", "mixed"])

@@ -16,12 +16,12 @@ from barnabas.decoder.schema import facts
 from barnabas.proxy import ProxyConfig
 from barnabas.proxy.events import ConnectionClosed
 from harness.proxies import Proxy
+from harness.run.slices import only
 from harness.scripted import Broker
-from harness.slices import only
 from harness.waiting import PATIENCE
 from harness.wire import connect
-from torture.proxy.peers import digest
-from torture.proxy.traffic import Author
+from torture.proxy.peers.plain_clients import digest
+from torture.proxy.peers.traffic import Author
 from traffic.error_rules import error_rule
 
 CONNECTIONS = 12

@@ -25,8 +25,8 @@ from barnabas.proxy import Proxy, ProxyConfig
 from barnabas.proxy.observers.recording_config import RecordingConfig
 from harness.scripted import Broker
 from harness.wire import connect
-from torture.proxy.peers import reset
-from torture.proxy.traffic import Author
+from torture.proxy.peers.plain_clients import reset
+from torture.proxy.peers.traffic import Author
 
 LANES = 4
 """Connections at a time."""

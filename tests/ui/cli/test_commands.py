@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from harness.lines import line
+from harness.run.lines import line
 from harness.waiting import PATIENCE
 
 JARS = Path(__file__).parents[3] / ".cache"

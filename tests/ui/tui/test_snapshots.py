@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from barnabas.captures import Capture
 from barnabas.ui.tui.app import BarnabasApp
-from harness.slices import thin
+from harness.run.slices import thin
 from rich.style import Style
 from textual.pilot import Pilot
 from textual.widgets import Input

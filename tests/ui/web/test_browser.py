@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing.chromium import CHROMIUM, Drawn, browser
-from browsing.pages import gone, serving
+from harness.browsing.chromium import CHROMIUM, Drawn, browser
+from harness.browsing.pages import gone, serving
 from harness.waiting import PATIENCE, PATIENCE_MS
 
 STORM = Path(__file__).parents[2] / "decoder" / "findings" / "captures" / "groups-storm.pcapng"

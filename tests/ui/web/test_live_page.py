@@ -13,9 +13,9 @@ from barnabas.proxy import ProxyConfig
 from barnabas.proxy.control import ControlConfig
 from barnabas.proxy.metrics.settings import MeterConfig
 from barnabas.ui.testing.cluster import EmbeddedCluster
-from browsing.chromium import CHROMIUM, Drawn, browser
-from browsing.pages import gone, serving
 from confluent_kafka import Producer
+from harness.browsing.chromium import CHROMIUM, Drawn, browser
+from harness.browsing.pages import gone, serving
 from harness.proxies import Proxy
 from harness.waiting import PATIENCE
 

@@ -19,7 +19,7 @@ from barnabas.ui.cli.common.failure import Failure
 from barnabas.ui.cli.screen import web
 from barnabas.ui.tui.app import BarnabasApp
 from barnabas.ui.web.access import Access
-from browsing.pages import CONTROL, Browser, Page, Server, children, gone, serving
+from harness.browsing.pages import CONTROL, Browser, Page, Server, children, gone, serving
 from harness.waiting import PATIENCE
 
 STORM = Path(__file__).parents[2] / "decoder" / "findings" / "captures" / "groups-storm.pcapng"

@@ -15,7 +15,7 @@ from barnabas.decoder.findings import Inspector, Severity
 from barnabas.decoder.findings.detectors.security.authorization import AuthorizationFailed
 from barnabas.decoder.findings.engine.traffic import ClientConnection
 from barnabas.decoder.schema import facts
-from harness.unusual_messages import Conversation, Message, every_version, nulls, unusual, usual
+from traffic.unusual_messages import Conversation, Message, every_version, nulls, unusual, usual
 
 METADATA = facts.api_key("Metadata")
 

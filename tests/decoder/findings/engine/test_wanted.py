@@ -11,8 +11,9 @@ from barnabas.captures.reading.events import EventReader
 from barnabas.decoder import Exchange
 from barnabas.decoder.findings import ClientConnection, Inspector
 from barnabas.decoder.findings.engine.detector import Listener
-from harness.slices import thin
+from harness.run.slices import thin
 from traffic.random_traffic import MixedTraffic
+
 from tests.traffic.idle_fleet import PlainTraffic
 
 ALL = sorted((Path(__file__).parents[1] / "captures").rglob("*.pcapng"))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness.lines import line
+from harness.run.lines import line
 from harness.waiting import PATIENCE, attempts, until
 
 from .stage import Broker, Client

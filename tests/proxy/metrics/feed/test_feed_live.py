@@ -35,7 +35,7 @@ from barnabas.proxy.metrics.feed.layout import LEASE_SECONDS, Kind, parse, parse
 from barnabas.proxy.metrics.settings import MeterConfig
 from barnabas.ui.cli.proxy.feed import _for, plain_lines
 from harness import wire
-from harness.lines import line
+from harness.run.lines import line
 from harness.testbed import Script, Testbed, next_event
 from harness.waiting import PATIENCE, NeverHappened, attempts, until_async
 from traffic.error_rules import error_rule

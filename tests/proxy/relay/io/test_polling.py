@@ -16,7 +16,7 @@ from barnabas.proxy.relay.io import polling
 from barnabas.proxy.relay.io.polling import EDGE, READ, WRITE, SelectorPoll
 from barnabas.proxy.ring import wakeup
 from harness import wire
-from harness.processes import comes_to_rest
+from harness.run.processes import comes_to_rest
 from harness.scripted import echo
 from harness.testbed import Testbed
 from harness.waiting import attempts

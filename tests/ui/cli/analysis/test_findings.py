@@ -23,8 +23,8 @@ from barnabas import decoder
 from barnabas.captures import Recorder
 from barnabas.decoder.findings import detectors
 from barnabas.ui.cli.common.progress import Progress
-from harness.lines import line
-from harness.slices import slow
+from harness.run.lines import line
+from harness.run.slices import slow
 from harness.waiting import PATIENCE
 from harness.wire import with_size
 

@@ -38,7 +38,7 @@ from barnabas.ui.cli.proxy.options import (
     snaplen,
 )
 from barnabas.ui.cli.proxy.running import bootstrap_line, feed_advice
-from harness.slices import slow
+from harness.run.slices import slow
 from harness.waiting import PATIENCE
 
 # --- TLS and SASL ------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from barnabas import decoder
 from barnabas.captures import Recorder
 from barnabas.ui.cli.common.failure import Failure
 from harness import commands
-from harness.lines import line
+from harness.run.lines import line
 from harness.waiting import PATIENCE
 from harness.wire import with_size
 

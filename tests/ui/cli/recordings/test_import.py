@@ -18,7 +18,7 @@ import pytest
 from barnabas.captures import open_capture
 from barnabas.decoder.connection.events import Opened
 from harness import commands
-from harness.slices import only
+from harness.run.slices import only
 from harness.waiting import PATIENCE, until
 from harness.wire import with_size
 from real.brokers.taps import tap

@@ -16,7 +16,7 @@ from barnabas.proxy.serve import Served
 from barnabas.ui.cli.recordings.serve import summary_lines
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
-from harness.lines import line
+from harness.run.lines import line
 from harness.waiting import PATIENCE
 
 RECORDED = Path(__file__).parents[3] / "captures" / "serving" / "recorded"

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from barnabas.captures import Recorder
 from barnabas.decoder.schema import facts
-from harness.unusual_messages import SECOND, START_NS, nulls, unusual, usual
 from harness.wire import with_size
+from traffic.unusual_messages import SECOND, START_NS, nulls, unusual, usual
 
 APIS = ("ApiVersions", "Metadata", "Produce", "Fetch", "JoinGroup")
 

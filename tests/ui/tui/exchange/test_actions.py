@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from barnabas import decoder
 from barnabas.captures import Capture, open_capture
-from harness.story import PRIVATE
 from textual.pilot import Pilot
+from traffic.every_kind import PRIVATE
 
-from ..awaiting import until, until_true
-from ..driving import drive
+from ..support.awaiting import until, until_true
+from ..support.driving import drive
 
 
 async def copied(pilot: Pilot[None], key: str, name: str) -> str:

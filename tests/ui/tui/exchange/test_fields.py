@@ -15,7 +15,7 @@ from barnabas.ui.tui.exchange import fields
 from barnabas.ui.tui.exchange.fields import meaning, record_fields, request_tree, response_tree
 from barnabas.ui.tui.widgets.field_tree import Field, Tree, field_at, visible_fields
 from harness.recordings import produce
-from harness.story import PRIVATE, batch
+from traffic.every_kind import PRIVATE, batch
 
 
 class Trees(Protocol):

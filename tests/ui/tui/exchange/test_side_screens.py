@@ -13,8 +13,8 @@ from barnabas.ui.tui.exchange.conversation import ConversationScreen
 from barnabas.ui.tui.exchange.detail import DetailScreen
 from textual.pilot import Pilot
 
-from ..awaiting import text_of, until
-from ..driving import drive, screen
+from ..support.awaiting import text_of, until
+from ..support.driving import drive, screen
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])

@@ -22,8 +22,8 @@ from harness.wire import with_size
 from textual.pilot import Pilot
 from textual.widgets import TextArea
 
-from ..awaiting import until, until_true
-from ..driving import Steps, drive
+from ..support.awaiting import until, until_true
+from ..support.driving import Steps, drive
 
 BODY = {"group_id": "stock", "generation_id": 5, "member_id": "m-1", "group_instance_id": None}
 

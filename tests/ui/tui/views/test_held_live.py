@@ -13,16 +13,16 @@ from barnabas.proxy import ProxyConfig
 from barnabas.proxy.control import Control, ControlConfig
 from barnabas.ui.testing.cluster import EmbeddedCluster
 from barnabas.ui.tui.model.held_queue import LEASE_SECONDS
-from browsing.terminal import terminal
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import ClusterMetadata
+from harness.browsing.terminal import terminal
 from harness.proxies import Proxy
 from harness.waiting import PATIENCE
 from harness.waiting import until as wait_until
 from textual.pilot import Pilot
 
-from ..awaiting import until, until_true
-from ..live_proxy import Client, drive, hold, outcome
+from ..support.awaiting import until, until_true
+from ..support.live_proxy import Client, drive, hold, outcome
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ from barnabas.captures import Capture
 from barnabas.proxy.control import ControlError
 from textual.pilot import Pilot
 
-from ..awaiting import until
-from ..driving import drive
+from ..support.awaiting import until
+from ..support.driving import drive
 
 
 class Proxy:

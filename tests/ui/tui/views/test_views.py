@@ -16,12 +16,12 @@ from barnabas.ui.tui.views.latency import LatencyScreen
 from barnabas.ui.tui.views.problems import ProblemsScreen
 from barnabas.ui.tui.views.view import View
 from harness.recordings import Fields, RecordingBuilder
-from harness.slices import slow
+from harness.run.slices import slow
 from textual.pilot import Pilot
 
-from ..awaiting import searched, until
-from ..awaiting import text_of as text
-from ..driving import application, detail, drive, exchanges, screen
+from ..support.awaiting import searched, until
+from ..support.awaiting import text_of as text
+from ..support.driving import application, detail, drive, exchanges, screen
 
 SIZES = [slow(pytest.param((80, 24))), (120, 40), slow(pytest.param((160, 48)))]
 

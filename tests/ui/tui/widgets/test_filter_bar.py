@@ -12,16 +12,16 @@ from barnabas.ui.tui.model.filter_terms import cell_term, combine, field_term, n
 from barnabas.ui.tui.model.rows import RowView
 from barnabas.ui.tui.model.settings import parse_settings
 from barnabas.ui.tui.widgets.filter_bar import History
-from harness.slices import thin
-from harness.story import HOSTILE
+from harness.run.slices import thin
 from hypothesis import given
 from hypothesis import strategies as st
 from textual.pilot import Pilot
 from textual.widgets import Input
+from traffic.every_kind import HOSTILE
 
-from ..awaiting import searched
-from ..awaiting import text_of as text
-from ..driving import drive, exchanges
+from ..support.awaiting import searched
+from ..support.awaiting import text_of as text
+from ..support.driving import drive, exchanges
 
 _KEYS = {" ": "space", "=": "equals_sign", ">": "greater_than_sign", '"': "quotation_mark", "@": "at"}
 

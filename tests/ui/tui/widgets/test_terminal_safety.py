@@ -12,11 +12,11 @@ from barnabas.captures import Capture
 from barnabas.ui.safe import visible
 from barnabas.ui.tui.app import BarnabasApp
 from barnabas.ui.tui.exchange.body_editor import from_yaml, to_yaml
-from browsing.hostile import MARK, OFTEN, SEQUENCES, obeyed, record
-from browsing.terminal import terminal
-from harness.story import HOSTILE
+from harness.browsing.hostile import MARK, OFTEN, SEQUENCES, obeyed, record
+from harness.browsing.terminal import terminal
+from traffic.every_kind import HOSTILE
 
-from ..awaiting import until
+from ..support.awaiting import until
 
 
 def strips(app: BarnabasApp) -> str:

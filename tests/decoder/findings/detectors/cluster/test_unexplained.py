@@ -15,7 +15,7 @@ from barnabas.decoder.codec.project import error_paths
 from barnabas.decoder.findings import Finding, Inspector, Severity
 from barnabas.decoder.reference import explain
 from barnabas.decoder.schema import facts
-from harness.unusual_messages import BATCH, Conversation, Message, body
+from traffic.unusual_messages import BATCH, Conversation, Message, body
 
 NORMAL = facts.error_code("NONE")
 OF_EVERY_API = ("UNKNOWN_SERVER_ERROR", "INVALID_REQUEST", "UNSUPPORTED_VERSION")

@@ -1,4 +1,4 @@
-"""What the recordings of clients that fetch, ask and connect show (tests/real/findings/scenarios_fetching.py), and what
+"""What the recordings of clients that fetch, ask and connect show (tests/real/findings/scenarios/fetching.py), and what
 they do not. The other tests of these detectors edit the same recordings."""
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Clients and brokers whose versions do not fit: recordings of real ones, as they are and edited.
 
-The recordings were made by tests/real/findings/scenarios_versions.py against Kafka 4.3.1, where named against 3.9.1
+The recordings were made by tests/real/findings/scenarios/versions.py against Kafka 4.3.1, where named against 3.9.1
 and with librdkafka 2.10.1.
 """
 

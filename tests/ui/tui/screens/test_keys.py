@@ -24,8 +24,8 @@ from barnabas.ui.tui.widgets.hex_view import HexView
 from textual import events
 from textual.pilot import Pilot
 
-from .awaiting import text_of as text
-from .driving import drive, exchanges
+from ..support.awaiting import text_of as text
+from ..support.driving import drive, exchanges
 
 
 def owner(context: str) -> Any:

@@ -8,7 +8,7 @@ import subprocess
 import threading
 from typing import IO
 
-from .waiting import PATIENCE
+from ..waiting import PATIENCE
 
 
 def line(process: subprocess.Popen[str], wanted: str, seconds: float = PATIENCE, errors: bool = False) -> str:

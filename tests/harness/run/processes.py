@@ -6,7 +6,7 @@ import socket
 import time
 from collections.abc import Callable
 
-from .waiting import NeverHappened
+from ..waiting import NeverHappened
 
 _SAMPLE_SECONDS = 2.0
 

@@ -22,10 +22,10 @@ from harness.waiting import PATIENCE, attempts, until
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError
 from real.brokers.broker import Cluster, start_cluster
-from real.findings import scene
-from real.findings.edited_broker import EditedBroker
-from real.findings.group_clients import read
-from real.findings.raw_client import RawClient, batch
+from real.findings.scenarios import scene
+from real.findings.scenarios.edited_broker import EditedBroker
+from real.findings.scenarios.group_clients import read
+from real.findings.scenarios.raw_client import RawClient, batch
 
 ODD = {
     "connections.max.idle.ms": 5500,

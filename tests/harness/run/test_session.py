@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness.session import NAME
+from harness.peers.namespaces import missing
+from harness.run.session import NAME
 from harness.waiting import PATIENCE, until
-from network.namespaces import missing
 
-TESTS = Path(__file__).parents[1]
+TESTS = Path(__file__).parents[2]
 # A test that leaves everything it can: a process in a session of its own, files, and where it may a network namespace.
 LEAVES = """
 import json, os, subprocess, sys, tempfile, time
@@ -38,7 +38,7 @@ def begin(folder: Path, workers: int) -> tuple[subprocess.Popen[str], dict[str, 
     """A pytest run in a process group of its own, once its test has left things; and what these are."""
     note = folder / "note"
     (folder / "conftest.py").write_text(
-        f"import sys\nsys.path.insert(0, {str(TESTS)!r})\nfrom harness import session\n"
+        f"import sys\nsys.path.insert(0, {str(TESTS)!r})\nfrom harness.run import session\n"
         "def pytest_configure(config):\n    session.install(config)\n"
     )
     (folder / "pytest.ini").write_text("[pytest]\n")
@@ -85,7 +85,7 @@ def test_the_next_run_cleans_up_after_one_that_was_killed(tmp_path: Path) -> Non
     run.kill()
     run.communicate()
     assert len(still_there(left)) == 3 + (not missing())
-    program = "from harness import session; session.start().clean_up()"
+    program = "from harness.run import session; session.start().clean_up()"
     environment = {name: value for name, value in os.environ.items() if name != NAME}
     subprocess.run(
         [sys.executable, "-c", program], cwd=TESTS, env=environment | {"TMPDIR": str(tmp_path)}, check=True

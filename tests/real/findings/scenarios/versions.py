@@ -18,9 +18,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from harness.waiting import PATIENCE, PATIENCE_MS, until
 from kafka import KafkaProducer
 from kafka.errors import KafkaError as KafkaPythonError
-from real.findings.group_clients import until_assigned
-from real.findings.raw_client import RawClient, batch
-from real.findings.scene import create as create
+from real.findings.scenarios.group_clients import until_assigned
+from real.findings.scenarios.raw_client import RawClient, batch
+from real.findings.scenarios.scene import create as create
 
 FETCH = {
     "max_wait_ms": 10, "min_bytes": 1, "max_bytes": 1000, "isolation_level": 0, "session_id": 0, "session_epoch": -1,

@@ -23,9 +23,9 @@ from confluent_kafka.admin import AdminClient
 from harness.waiting import PATIENCE, until
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
-from real.findings.group_clients import poll
-from real.findings.raw_client import RawClient
-from real.findings.secure_broker import PASSWORD, SESSION_MS, USER
+from real.findings.scenarios.group_clients import poll
+from real.findings.scenarios.raw_client import RawClient
+from real.findings.scenarios.secure_broker import PASSWORD, SESSION_MS, USER
 
 
 def _librdkafka(bootstrap: str, **config: Any) -> dict[str, Any]:

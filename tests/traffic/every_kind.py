@@ -7,8 +7,7 @@ from pathlib import Path
 from barnabas import decoder
 from barnabas.decoder import Direction, records
 from barnabas.decoder.records import Record
-
-from .recordings import Fields, RecordingBuilder, produce, produced
+from harness.recordings import Fields, RecordingBuilder, produce, produced
 
 START_NS = 1_753_000_000_000_000_000
 HOSTILE = "x\x1b]52;c;aGFja2Vk\x07\x1b[2J\x9b31m\u202egnp\u2066\x00\x7fy"

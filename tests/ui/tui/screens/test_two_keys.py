@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from barnabas.captures import open_capture
 from barnabas.ui.tui.app import BarnabasApp
-from harness.slices import slow
+from harness.run.slices import slow
 from textual.pilot import Pilot
 
-from .awaiting import text_of, until_true
+from ..support.awaiting import text_of, until_true
 
-CAPTURES = Path(__file__).parents[2] / "decoder" / "findings" / "captures"
+CAPTURES = Path(__file__).parents[3] / "decoder" / "findings" / "captures"
 STORIES: dict[str, tuple[tuple[list[str], list[str]], ...]] = {
     # kafka-clients 4.3.1 at a broker of release 0.10.2: asks with ApiVersions v4, hears UNSUPPORTED_VERSION, gives up
     "ages-client-too-new": (

@@ -18,8 +18,8 @@ from confluent_kafka import KafkaException, Producer
 from harness.waiting import PATIENCE, PATIENCE_MS, until
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError
-from real.findings import scene
-from real.findings.raw_client import RawClient, batch
+from real.findings.scenarios import scene
+from real.findings.scenarios.raw_client import RawClient, batch
 
 
 @dataclass(frozen=True)

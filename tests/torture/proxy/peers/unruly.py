@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 
-from torture.proxy.peers import RESET
+from torture.proxy.peers.plain_clients import RESET
 
 
 class Unruly:

@@ -18,10 +18,10 @@ from time import sleep
 from aiokafka import AIOKafkaConsumer
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
-from harness.lines import line
+from harness.run.lines import line
 from harness.waiting import PATIENCE, PATIENCE_MS, until
 from kafka import KafkaConsumer
-from real.findings.group_clients import (
+from real.findings.scenarios.group_clients import (
     CALM,
     NEW_PROCESS,
     SESSION_MS,

@@ -13,13 +13,13 @@ from barnabas.captures import Capture, NotACapture, open_capture
 from barnabas.ui.tui.app import BarnabasApp
 from barnabas.ui.tui.model import session
 from barnabas.ui.tui.views import PLACES
-from harness.slices import only
+from harness.run.slices import only
 from textual.pilot import Pilot
 from traffic.packets import as_pcap, as_pcapng, traffic
 
-from ..cli.recordings.test_damaged_captures import CORPUS, RECORDING, flipped, spliced
-from ..cli.recordings.test_damaged_frames import RECORDED, with_spoiled_frames
-from .awaiting import until_true
+from ...cli.recordings.test_damaged_captures import CORPUS, RECORDING, flipped, spliced
+from ...cli.recordings.test_damaged_frames import RECORDED, with_spoiled_frames
+from ..support.awaiting import until_true
 
 DAMAGED: dict[str, Callable[[], bytes]] = CORPUS | {
     "frames that are not what they should be": lambda: with_spoiled_frames(RECORDED / "two-members.pcapng", 13, 0.8),

@@ -15,10 +15,10 @@ from barnabas.proxy.control import Control, ControlConfig
 from barnabas.proxy.control.api.routes import described
 from jsonschema import Draft202012Validator
 
-from . import wire
-from .proxies import Proxy
-from .testbed import Script, Testbed
-from .waiting import PATIENCE
+from .. import wire
+from ..proxies import Proxy
+from ..testbed import Script, Testbed
+from ..waiting import PATIENCE
 
 HEARTBEAT = 12
 

@@ -15,11 +15,11 @@ from barnabas.decoder import embedded
 from barnabas.decoder.schema import facts
 from confluent_kafka import Consumer, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from harness.lines import line
+from harness.run.lines import line
 from harness.waiting import PATIENCE, attempts, until
 from kafka import KafkaConsumer
 from real.brokers.broker import jar_directory
-from real.findings.raw_client import RawClient
+from real.findings.scenarios.raw_client import RawClient
 
 SESSION_MS = 6000  # the shortest that a broker allows by default
 CALM = {"heartbeat.interval.ms": 1500, "fetch.wait.max.ms": 3000}  # little traffic
@@ -219,7 +219,7 @@ def process(
 @contextlib.contextmanager
 def java(program: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """A program of tests/real/clients/java, which must come to a good end."""
-    source = Path(__file__).parents[1] / "clients" / "java" / f"{program}.java"
+    source = Path(__file__).parents[2] / "clients" / "java" / f"{program}.java"
     command = ["java", "-Xmx128m", "-cp", f"{jar_directory()}/*", str(source), *arguments]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
         try:

@@ -16,7 +16,7 @@ from harness.recordings import RecordingBuilder
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from .awaiting import until_true
+from ..support.awaiting import until_true
 
 ENDS = {"app.quit", "app.stop", "view.leave", "detail.back"}
 

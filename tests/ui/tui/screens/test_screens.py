@@ -14,13 +14,13 @@ from barnabas.ui.tui.exchange.detail import DetailScreen
 from barnabas.ui.tui.first_frame import Opened
 from barnabas.ui.tui.views.exchanges import ExchangesScreen
 from harness.recordings import RecordingBuilder
-from harness.slices import slow
-from harness.story import PRIVATE
+from harness.run.slices import slow
 from textual.pilot import Pilot
+from traffic.every_kind import PRIVATE
 
-from .awaiting import text_of as screen_text
-from .awaiting import until
-from .driving import detail, drive, exchanges
+from ..support.awaiting import text_of as screen_text
+from ..support.awaiting import until
+from ..support.driving import detail, drive, exchanges
 
 SIZES = [slow(pytest.param((80, 24))), (120, 40)]
 

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import aiohttp
-from harness.lines import line
+from harness.run.lines import line
 from harness.waiting import PATIENCE, attempts
 
 # What Textual itself writes: CSI sequences, and the shape of the mouse pointer.

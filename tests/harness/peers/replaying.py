@@ -16,7 +16,7 @@ from barnabas.decoder.codec.message import Message
 from barnabas.decoder.schema import facts
 from barnabas.decoder.wire.frame import Direction, Framer
 
-from .wire import with_size
+from ..wire import with_size
 
 MS = 1_000_000
 START = 1_700_000_000_000 * MS

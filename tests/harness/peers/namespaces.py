@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, TypeVar
 
-from harness.session import namespace_prefix
+from harness.run.session import namespace_prefix
 from harness.waiting import PATIENCE
 
 T = TypeVar("T")
