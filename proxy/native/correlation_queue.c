@@ -4,7 +4,7 @@
    `objects` the entries with an object; `capacity` a power of two, or 0. Memory: the queue owns references to objects and frames,
    the entries, and what it remembers of quiet responses. Errors: MemoryError; AttributeError of an entry without `correlation`;
    IndexError. */
-#include "correlation_queue.h"
+#include "relay.h"
 #include "decoder/native/cursor.h"
 #include <structmember.h>
 

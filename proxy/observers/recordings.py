@@ -23,8 +23,8 @@ from ..ring.clock import now_ns
 from ..ring.reader import NativeRecorders
 from ..ring.ring import NONE
 from .exchange_counter import ExchangeCounter
-from .recording_config import RING, FlightConfig, RecordingConfig
 from .retainer import Retainer
+from .settings import RING, FlightConfig, RecordingConfig
 
 
 class RecordingRefused(BarnabasError):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ...captures.recording.retention import Removed, Retention
 from ..events import Event, FlightShort, RemovalFailed, SegmentsRemoved
-from .recording_config import RecordingConfig
+from .settings import RecordingConfig
 
 EVERY_SECONDS = 5.0
 """How often the age of segments is checked."""

@@ -41,9 +41,8 @@ from ..ring.merged_rings import resume
 from ..ring.ring import Kind, Ring, RingWriter
 from ..ring.wakeup import hush, sound
 from ..supervisor.channel import Channel
-from ..supervisor.child import Parent
+from ..supervisor.child import EventSender, Parent
 from ..supervisor.child import receive_settings as receive_settings
-from ..supervisor.event_sender import EventSender
 from ..supervisor.shared_counters import SharedCounters
 from ..supervisor.worker_shared_state import Board
 from . import interfaces

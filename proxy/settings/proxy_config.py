@@ -15,7 +15,7 @@ from ..metrics.settings import MeterConfig
 from ..negotiation.sasl import SaslConfig
 from ..negotiation.security import TlsConfig
 from ..negotiation.version_negotiation import VersionsConfig
-from ..observers.recording_config import FlightConfig, RecordingConfig
+from ..observers.settings import FlightConfig, RecordingConfig
 from .limits import Limits
 
 

@@ -1,4 +1,5 @@
-"""How a process of the proxy begins: the supervisor's socket, and the settings that come as its first packet."""
+"""A process's link to its supervisor: the control socket, the settings that come as its first packet, and the events it sends: no more
+than people can use, and never at the cost of the traffic."""
 
 from __future__ import annotations
 
@@ -6,7 +7,12 @@ import json
 import os
 import signal
 import socket
+import time
+from collections.abc import Callable
 from typing import Any
+
+from ..events import Event, Suppressed, encode
+from .relay_readiness import ACCEPTING
 
 PACKET = 1 << 20
 """Most bytes of one packet between the supervisor and a process."""
@@ -40,3 +46,51 @@ class Parent:
     @property
     def gone(self) -> bool:
         return not Parent.forked and os.getppid() != self._pid
+
+
+EVENTS_PER_SECOND = 200
+
+
+class EventSender:
+    """Sends events. Calls `gone` when the supervisor is gone."""
+
+    def __init__(self, control: socket.socket, gone: Callable[[], None]) -> None:
+        self._control = control
+        self._gone = gone
+        self._second = 0
+        self._in_second = 0
+        self._suppressed = 0
+        self._said: set[Event] = set()
+
+    def tell(self, event: Event) -> None:
+        """Send an event; too many in one second are counted instead. Never waits."""
+        second = int(time.monotonic())
+        if second != self._second:
+            self._second, self._in_second = second, 0
+            if self._suppressed:
+                count, self._suppressed = self._suppressed, 0
+                self.tell(Suppressed(count))
+        self._in_second += 1
+        if self._in_second > EVENTS_PER_SECOND:
+            self._suppressed += 1
+            return
+        try:
+            self._control.send(encode(event), socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            self._suppressed += 1
+        except OSError:
+            self._gone()
+
+    def begin(self) -> None:
+        """Say that this relay accepts clients from now on."""
+        try:
+            self._control.send(ACCEPTING)
+        except OSError:
+            self._gone()
+
+    def is_new(self, event: Event) -> bool:
+        """Whether this is the first call with this event; for events that are the same for every connection."""
+        if event in self._said:
+            return False
+        self._said.add(event)
+        return True

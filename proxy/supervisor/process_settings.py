@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..control.startup import ControlStart
-from ..observers.recording_config import FlightConfig
-from ..observers.settings import InspectorSettings, LiveSettings, ObserverSettings
+from ..observers.settings import FlightConfig, InspectorSettings, LiveSettings, ObserverSettings
 from ..ring.merged_rings import RingAccess
 from ..settings.proxy_config import ProxyConfig
 from .startup_resources import StartupResources

@@ -173,3 +173,25 @@ def test_a_whole_capture_is_said_nothing_of(tmp_path: Path) -> None:
     wire = exchanges(5, 100 * SECOND)
     wire.close()
     assert set(named(findings(tmp_path, wire.packets))) <= {"no-api-versions"}
+
+
+ANSWERS_ONLY = "only what brokers sent is in it"
+
+
+@pytest.mark.parametrize("handshake", [True, False])
+@pytest.mark.parametrize("direction", [0, 1])
+def test_a_capture_of_answers_says_so(direction: int, handshake: bool, tmp_path: Path) -> None:
+    wire = exchanges(4)
+    wire.close()
+    path = tmp_path / "one.pcap"
+    path.write_bytes(as_pcap(wire.of(direction) if handshake else wire.of(direction)[1:]))
+    with open_capture(path) as capture:
+        assert (ANSWERS_ONLY in (capture.note or "")) == (direction == 1)
+
+
+def test_a_capture_of_both_says_nothing(tmp_path: Path) -> None:
+    wire = exchanges(4)
+    path = tmp_path / "both.pcap"
+    path.write_bytes(as_pcap([*wire.packets]))
+    with open_capture(path) as capture:
+        assert capture.rows() and ANSWERS_ONLY not in (capture.note or "")

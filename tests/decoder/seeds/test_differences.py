@@ -21,8 +21,8 @@ from barnabas.decoder.schema import drafts, facts
 from barnabas.decoder.schema.notation import Definition, Field, Versions, parse
 from harness.generator import Generator
 
-HERE = Path(__file__).parent
-DOCUMENT = HERE.parents[2] / "docs" / "seeds.md"
+TEXTS = Path(__file__).parent / "texts"
+DOCUMENT = TEXTS.parents[2] / "docs" / "seeds.md"
 
 # Messages of texts without api keys, by what they became; a name that is missing here is one that shipped.
 BECAME = {"ApiVersion": "ApiVersions", "DescribeGroup": "DescribeGroups"}
@@ -148,7 +148,7 @@ def shown(field: Field | FieldPlan, inside: bool = False) -> str:
 
 
 def blocks() -> Iterator[tuple[str, Definition, int]]:
-    for path in sorted(HERE.glob("*.kafka")):
+    for path in sorted(TEXTS.glob("*.kafka")):
         for block in parse(path.read_text("utf-8"), path.name):
             for version in block.versions.every():
                 yield path.stem, block, version
@@ -195,7 +195,7 @@ def listed() -> tuple[dict[str, str], list[Listed]]:
     """The reasons by their short names, and the lines of the list."""
     reasons: dict[str, str] = {}
     lines: list[Listed] = []
-    for text in (HERE / "differences.txt").read_text("utf-8").splitlines():
+    for text in (TEXTS / "differences.txt").read_text("utf-8").splitlines():
         if text.startswith("reason "):
             name, why = text.removeprefix("reason ").split(": ", 1)
             assert name not in reasons

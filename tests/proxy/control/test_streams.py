@@ -11,7 +11,7 @@ from typing import Any
 from barnabas.decoder import Exchange, State
 from barnabas.decoder.filter import compile
 from barnabas.proxy.control import ControlConfig
-from barnabas.proxy.observers.exchange_store import ExchangeStore, Question
+from barnabas.proxy.observers.live_exchanges import ExchangeStore, Question
 from harness import wire
 from harness.peers.desk import Desk, MakeDesk, heartbeat
 from harness.testbed import Testbed

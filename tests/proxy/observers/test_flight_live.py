@@ -20,7 +20,7 @@ from barnabas.captures.recording.flight_recorder import read_note
 from barnabas.proxy import events
 from barnabas.proxy.control import Control, ControlConfig, ControlError
 from barnabas.proxy.events import Counts, Recording, RecordingFailed
-from barnabas.proxy.observers.recording_config import FlightConfig, RecordingConfig
+from barnabas.proxy.observers.settings import FlightConfig, RecordingConfig
 from harness import wire
 from harness.run.lines import line
 from harness.testbed import Script, Testbed, next_event

@@ -15,8 +15,8 @@ from barnabas.captures import open_capture
 from barnabas.captures.recording import recording
 from barnabas.proxy.native.accelerator import native
 from barnabas.proxy.observers import recordings
-from barnabas.proxy.observers.recording_config import RecordingConfig
 from barnabas.proxy.observers.recordings import Recordings
+from barnabas.proxy.observers.settings import RecordingConfig
 from barnabas.proxy.ring.reader import Lost, Record, RingReader
 from barnabas.proxy.ring.ring import CHUNK, NONE, Kind, Ring, RingWriter
 from torture.proxy.peers.traffic import produce

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from barnabas.proxy import Proxy, ProxyConfig
-from barnabas.proxy.observers.recording_config import RecordingConfig
+from barnabas.proxy.observers.settings import RecordingConfig
 from harness.scripted import Broker
 from harness.wire import connect
 from torture.proxy.peers.plain_clients import reset

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ....proxy.negotiation.sasl import SaslConfig
     from ....proxy.negotiation.security import TlsConfig
     from ....proxy.negotiation.version_negotiation import VersionsConfig
-    from ....proxy.observers.recording_config import FlightConfig, RecordingConfig
+    from ....proxy.observers.settings import FlightConfig, RecordingConfig
 
 PASSWORD_VARIABLE = "BARNABAS_SASL_PASSWORD"
 TOKEN_VARIABLE = "BARNABAS_FEED_TOKEN"
@@ -322,7 +322,7 @@ class RecordingOptions:
 
     def config(self) -> RecordingConfig:
         """The settings of a recorder."""
-        from ....proxy.observers.recording_config import RecordingConfig
+        from ....proxy.observers.settings import RecordingConfig
 
         try:
             return RecordingConfig(
@@ -379,7 +379,7 @@ class FlightOptions:
 
     def config(self) -> FlightConfig | None:
         """None without --flight."""
-        from ....proxy.observers.recording_config import FlightConfig
+        from ....proxy.observers.settings import FlightConfig
 
         if self.flight is None:
             for field in fields(self):

@@ -22,7 +22,7 @@ from barnabas.proxy.metrics.settings import MeterConfig, Metering, leave_token, 
 from barnabas.proxy.negotiation.security import TlsConfig
 from barnabas.proxy.negotiation.version_negotiation import VersionsConfig
 from barnabas.proxy.observers.flight_trigger import FlightTrigger
-from barnabas.proxy.observers.recording_config import FlightConfig, RecordingConfig
+from barnabas.proxy.observers.settings import FlightConfig, RecordingConfig
 from barnabas.ui import times
 from barnabas.ui.cli.common import amounts
 from barnabas.ui.cli.common.failure import Failure
