@@ -26,6 +26,21 @@ REGISTRY_HOSTS = [
 ]  # fmt: skip
 REGISTRY = re.compile("|".join(rf"\b{name}\.{end}\b" for name, end in REGISTRY_HOSTS))
 HOME = re.compile("|".join(["/" + "home/[a-z]", "/" + "Users/[A-Za-z]", "/" + r"root/\S", r"[A-Z]:\\" + "Users"]))
+MOST_CHILDREN = 12
+"""Modules, folders and other files in a folder: a stranger sees at one glance what there is. `conftest.py`, `__init__.py` and stubs do not count."""
+LARGER = {
+    "bench": (13, "a folder for each thing that is measured"),
+    "captures": (13, "a folder for each thing that is done with recordings"),
+    "decoder": (13, "its folders, and the errors that all of them raise"),
+    "decoder/schema/definitions": (110, "a file for each API, as in Kafka"),
+    "docs": (40, "a page for each subject"),
+    "proxy": (14, "its folders, and the events that all of them send"),
+    "tests": (13, "the folders of the product, and of what tests share"),
+    "tests/decoder/findings/captures": (150, "a recording for each thing to be found"),
+    "tests/matrix/programs": (13, "a program for each client library"),
+    "tests/real/clients/java": (16, "a program for each thing that is tried"),
+}
+"""Folders that may have more: how many, and why."""
 LOCK_FILE = re.compile(r"(\.lock|[-.]lock\.(json|yaml|yml|toml|txt))$")
 
 
@@ -83,6 +98,18 @@ def test_no_file_names_a_machine(texts, repository):
 
 def test_no_file_names_a_registry(texts):
     assert [f"{path}: {found[0]}" for path, text in texts.items() if (found := REGISTRY.search(text))] == []
+
+
+def test_a_folder_has_a_dozen_children_at_most(tree, repository):
+    children: dict[str, set[str]] = {}
+    for path in tree:
+        inside = path.relative_to(repository)
+        for folder, child in zip(inside.parents, (inside, *inside.parents)):
+            if child.name not in ("__init__.py", "conftest.py") and child.suffix != ".pyi":
+                children.setdefault(folder.as_posix(), set()).add(child.name)
+    del children["."]  # what tools want to find there
+    found = {folder: len(names) for folder, names in children.items() if len(names) > LARGER.get(folder, (MOST_CHILDREN, ""))[0]}
+    assert found == {}
 
 
 def test_no_lock_file(tree):

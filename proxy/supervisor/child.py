@@ -12,8 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ..events import Event, Suppressed, encode
-from .relay_readiness import ACCEPTING
 
+ACCEPTING = b'{"accepting": true}'
+"""A relay's packet to its supervisor: it accepts clients from now on."""
 PACKET = 1 << 20
 """Most bytes of one packet between the supervisor and a process."""
 

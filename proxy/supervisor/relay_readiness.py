@@ -12,10 +12,8 @@ import socket
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from .child import PACKET
+from .child import ACCEPTING, PACKET
 
-ACCEPTING = b'{"accepting": true}'
-"""A relay's packet to its supervisor: it accepts clients from now on."""
 SECONDS = 120.0
 """How long relays may take for it."""
 

@@ -44,10 +44,11 @@ from ..metrics.settings import Metering, event_packet
 from ..ring.wakeup import new_bell
 from ..settings.proxy_config import ProxyConfig as ProxyConfig
 from ..settings.proxy_config import ProxyError as ProxyError
+from .child import ACCEPTING
 from .children import MOST, Children, Restarts
 from .fork_server import ForkServer
 from .process_settings import for_inspector, for_observer, for_relays
-from .relay_readiness import ACCEPTING, SECONDS, Packet, receive, until_all_accept
+from .relay_readiness import SECONDS, Packet, receive, until_all_accept
 from .shared_counters import Serials
 from .startup_resources import StartupResources, acquire
 from .worker_pool import EventDeduplicator, WorkerPool, relay_names

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from barnabas.decoder import filter as filters
+from barnabas.decoder.filter.language import literals
 from barnabas.ui import times
 from harness import commands
 
@@ -53,7 +54,7 @@ def test_local_time_is_that_of_the_machine(new_york: None) -> None:
 def test_what_is_shown_is_what_filters_take(new_york: None) -> None:
     for local in (False, True):
         times.use_local(local)
-        assert filters.literals.moment(times.iso(EVENING), times.zone()) == EVENING
+        assert literals.moment(times.iso(EVENING), times.zone()) == EVENING
 
 
 def test_filters_read_times_without_an_offset_as_utc(new_york: None) -> None:

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from ...errors import BarnabasError
 from .commands import COMMANDS
-from .common.failure import Failure
 
 
 def __getattr__(name: str) -> Any:
@@ -39,10 +39,10 @@ def main() -> None:
         made = make_app(wanted)
         gc.enable()
         made()
-    except Failure as failure:
+    except BarnabasError as error:
         from ..safe import visible_lines
 
-        print("\n".join(visible_lines(f"barnabas: {failure}")), file=sys.stderr)
+        print("\n".join(visible_lines(f"barnabas: {error}")), file=sys.stderr)
         sys.exit(2)
     except BrokenPipeError:
         # The reader of a pipe went away (``barnabas decode ... | head``): end quietly, as other filters do.

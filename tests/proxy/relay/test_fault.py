@@ -13,7 +13,7 @@ from barnabas.proxy import events
 from barnabas.proxy.relay.half_connection import HalfConnection
 from barnabas.proxy.relay.loop import Relay
 from barnabas.proxy.ring.ring import Ring
-from barnabas.proxy.supervisor.relay_readiness import ACCEPTING
+from barnabas.proxy.supervisor.child import ACCEPTING
 from barnabas.proxy.supervisor.worker_shared_state import Board
 from harness import wire
 from harness.scripted import answering

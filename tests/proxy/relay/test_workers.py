@@ -211,7 +211,7 @@ def test_a_listener_that_no_worker_needs_is_closed_by_all(testbed: Testbed, answ
 
     proxy = testbed.proxy(testbed.broker(metadata).address, workers=2, limits=Limits(broker_expiry=0.2))
     wait_for_workers(proxy, 2)
-    crew = proxy._crew
+    crew = proxy._pool
     assert crew is not None
     client = testbed.client(proxy.address)
     user, used = until(connected)
@@ -599,10 +599,10 @@ def test_the_log_is_rewritten_while_it_is_read() -> None:
     rows = 0
     while writer.append([rows, "b" * 200, 9092, 5]):
         rows += 1
-    assert len(reader.news()) == rows
+    assert len(reader.new_entries()) == rows
     assert writer.rewrite([[7, "c", 9092, 5]]) and writer.append([8, "d", 9092, 6])
-    assert reader.news() == [[7, "c", 9092, 5], [8, "d", 9092, 6]] and reader.news() == writer.news() == []
-    assert not writer.rewrite([[0, "b" * 200, 9092, 5]] * (LOG_BYTES // 200)) and reader.news() == []
+    assert reader.new_entries() == [[7, "c", 9092, 5], [8, "d", 9092, 6]] and reader.new_entries() == writer.new_entries() == []
+    assert not writer.rewrite([[0, "b" * 200, 9092, 5]] * (LOG_BYTES // 200)) and reader.new_entries() == []
     assert writer.append([9, "e", 9092, 7])
 
     def twice() -> None:
@@ -610,9 +610,9 @@ def test_the_log_is_rewritten_while_it_is_read() -> None:
         writer.rewrite([[2, "twice", 9092, 9], [3, "twice", 9093, 10]])
 
     reader._words = Meanwhile(reader._words, twice)  # type: ignore[assignment]
-    assert reader.news() == [[2, "twice", 9092, 9], [3, "twice", 9093, 10]]
+    assert reader.new_entries() == [[2, "twice", 9092, 9], [3, "twice", 9093, 10]]
     reader._words = reader._words._words  # type: ignore[attr-defined]
-    assert reader.news() == []
+    assert reader.new_entries() == []
     for each in (board, writer, reader):
         each.close()
 

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from barnabas.proxy import Proxy, ProxyConfig, ProxyError
 from barnabas.proxy.events import Listening
-from barnabas.proxy.supervisor.relay_readiness import ACCEPTING, receive, until_all_accept
+from barnabas.proxy.supervisor.child import ACCEPTING
+from barnabas.proxy.supervisor.relay_readiness import receive, until_all_accept
 from harness.waiting import PATIENCE
 
 

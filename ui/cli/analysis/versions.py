@@ -15,7 +15,6 @@ from ....decoder.schema import facts
 from ....proxy.events import Address
 from ...safe import visible
 from ..common.address import parse
-from ..common.failure import Failure
 from ..common.output import table_console, warn
 from .clients import client_identity, client_line, watch
 
@@ -131,12 +130,9 @@ def _client_dict(client: ObservedClient) -> dict[str, Any]:
 
 
 def _of_broker(where: Address, as_json: bool) -> None:
-    from .broker_versions import NoAnswer, ask_cluster
+    from .broker_versions import ask_cluster
 
-    try:
-        cluster = ask_cluster(where)
-    except NoAnswer as error:
-        raise Failure(visible(str(error))) from None
+    cluster = ask_cluster(where)
     if as_json:
         found = [{**_broker_dict(b), "node_id": cluster.node_ids.get(b.address)} for b in cluster.brokers]
         mixed = bool(_differing(cluster.brokers))

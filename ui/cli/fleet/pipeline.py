@@ -132,15 +132,11 @@ def stream(
     Started again, it goes on where it was. Captures of other tools are read once they have rested for a minute.
     """
     from ....captures.reading import storage
-    from ....captures.spark import PipelineError, pipeline
-    from ....captures.tables import MissingLibrary
+    from ....captures.spark import pipeline
 
     progress = _timed_printer()
-    try:
-        pipeline.stream(
-            source, output, _master(master, remote), progress, names=_names(tables), checkpoint=checkpoint, every=every,
-            once=once, wheel=wheel,
-        )  # fmt: skip
-    except (PipelineError, MissingLibrary) as error:
-        raise Failure(visible(str(error))) from error
+    pipeline.stream(
+        source, output, _master(master, remote), progress, names=_names(tables), checkpoint=checkpoint, every=every,
+        once=once, wheel=wheel,
+    )  # fmt: skip
     progress(f"the tables are in {storage.place(output)}")

@@ -9,6 +9,7 @@ from typing import Any, Union, get_args, get_origin
 
 import typer
 
+from ....errors import BarnabasError
 from ....proxy.settings import config_file
 from ....proxy.settings.config_file import ConfigError
 from ..common.failure import Failure
@@ -67,7 +68,7 @@ def clusters(
         own = {name: value for name, value in values.items() if name not in on_command_line}
         try:
             made.append(build(each.name, with_values(options, own)))
-        except Failure as failure:
+        except BarnabasError as failure:
             raise Failure(str(each.wrong(str(failure)))) from None
     return made
 

@@ -429,7 +429,7 @@ class PluginOptions:
 
     def config(self) -> PluginsConfig | None:
         """None without plugins."""
-        from ....plugins.hooks import PluginError, parse
+        from ....plugins.hooks import parse
         from ....proxy.interception.plugin_host import PluginsConfig
 
         faults = self.plugin_faults
@@ -437,10 +437,7 @@ class PluginOptions:
             if self.plugin_budget or faults is not None or self.plugin_memory:
                 raise Failure("--plugin-budget, --plugin-faults and --plugin-memory belong to --plugin")
             return None
-        try:
-            default = PluginsConfig(tuple(parse(each) for each in self.plugin))
-        except PluginError as error:
-            raise Failure(str(error)) from None
+        default = PluginsConfig(tuple(parse(each) for each in self.plugin))
         if faults is not None and faults < 1:
             raise Failure(f"--plugin-faults goes from 1 on, not {faults}")
         return PluginsConfig(

@@ -7,13 +7,12 @@ from typing import Annotated
 import typer
 
 from ....decoder.schema import facts
-from ....plugins.hooks import PluginError, installed, parse
+from ....plugins.hooks import installed, parse
 from ....plugins.hooks.plugin import OF_MESSAGES
 from ....plugins.hooks.sources import GROUP
 from ....proxy.interception.plugin_host import PluginsConfig
 from ....proxy.interception.plugin_host.forkserver_client import check as load_once
 from ...safe import visible
-from ..common.failure import Failure
 from ..common.output import print_json
 
 app = typer.Typer(
@@ -39,10 +38,7 @@ def check(
     as_json: Annotated[bool, typer.Option("--json", help="As one JSON object.")] = False,
 ) -> None:
     """Load plugins in a process of their own, and say what they are for. Exit status 2 if something is wrong."""
-    try:
-        found = load_once(PluginsConfig(tuple(parse(each) for each in plugin)))
-    except PluginError as error:
-        raise Failure(visible(str(error))) from None
+    found = load_once(PluginsConfig(tuple(parse(each) for each in plugin)))
     if as_json:
         print_json({"plugins": found})
         return

@@ -15,7 +15,8 @@ from dataclasses import asdict, dataclass, field
 from enum import Enum, auto
 from pathlib import Path
 
-from ....plugins.rules.rules import Rule, RuleError, load
+from ....errors import BarnabasError
+from ....plugins.rules.rules import Rule, load
 from ....proxy import Proxy, ProxyConfig, ProxyError, events
 from ....proxy.events import show
 from ....proxy.metrics.settings import MeterConfig, Metering, leave_token
@@ -160,10 +161,7 @@ def load_rules(path: Path | None) -> list[Rule]:
     """The rules of a file; Failure with file, line and column of what is wrong in it."""
     if path is None:
         return []
-    try:
-        return load(path)
-    except RuleError as error:
-        raise Failure(str(error)) from None
+    return load(path)
 
 
 class Findings:
@@ -282,7 +280,7 @@ def _reload(cluster: RunningCluster) -> None:
         return
     try:
         cluster.proxy.replace_rules(load_rules(cluster.rules))
-    except Failure as failure:
+    except BarnabasError as failure:
         print(f"{_now()} ! {cluster.prefix}the old rules stay: {failure}", file=sys.stderr, flush=True)
 
 

@@ -93,7 +93,7 @@ def _read(importer: Importer, sources: list[Source]) -> None:
 @contextmanager
 def _opened(paths: list[Path], keylog: Path | None) -> Iterator[list[Source]]:
     """The files, oldest first, decrypted where that is asked for; Failure for one that is no capture."""
-    from ....captures.foreign.decrypt import DecryptionError, decrypted
+    from ....captures.foreign.decrypt import decrypted
     from ....captures.pcap.sources import Source
     from ....captures.reading.reindex import first_time, read_identity
 
@@ -111,10 +111,7 @@ def _opened(paths: list[Path], keylog: Path | None) -> Iterator[list[Source]]:
                 if read_identity(source.file, str(source.path)) is not None:
                     raise Failure(f"{visible(str(source.path))} is a recording already: open it as it is")
         sources.sort(key=first_time)
-        try:
-            sources = decrypted(sources, keylog)
-        except DecryptionError as error:
-            raise Failure(visible(str(error))) from None
+        sources = decrypted(sources, keylog)
         yield sources
     finally:
         for source in sources:

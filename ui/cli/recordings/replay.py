@@ -18,11 +18,9 @@ from ....captures.replay.mapping import IdMapping, Names
 from ....captures.replay.policy import Policy
 from ....captures.replay.preparer import Preparer
 from ....captures.replay.report import Report
-from ....proxy.replay.dialer import DialFailed
 from ....proxy.replay.player import Player
 from ....proxy.replay.session import Replay
 from ....proxy.replay.settings import Order, Pace, Settings
-from ....proxy.replay.target import TargetFailed
 from ...safe import visible
 from ..common.address import parse
 from ..common.failure import Failure, write_text
@@ -143,14 +141,11 @@ def replay(
         tls=tls_config(tls),
         sasl=sasl.config(),
     )
-    try:
-        with cannot_read(capture):
-            if dry_run:
-                _dry_run(plan, as_json)
-                return
-            found = plan.run(progress_line())
-    except (TargetFailed, DialFailed) as error:
-        raise Failure(visible(str(error))) from None
+    with cannot_read(capture):
+        if dry_run:
+            _dry_run(plan, as_json)
+            return
+        found = plan.run(progress_line())
     _output(found, report, as_json)
     if fail_on is FailOn.DIFFERENCES and found.count:
         raise typer.Exit(1)

@@ -126,7 +126,6 @@ def ui(
 
 
 def _show_feed(feed: str, plain: bool, options: ScreenOptions) -> None:
-    from ....proxy.metrics.feed.client import FeedError
     from ...feed_capture import FeedListener
     from ...tui.app import on_terminal, run
     from ..proxy.feed import joined_token
@@ -134,10 +133,7 @@ def _show_feed(feed: str, plain: bool, options: ScreenOptions) -> None:
     where, token = joined_token(feed)
     if plain or not on_terminal():
         raise Failure("--feed is for the screen; lines are printed by: barnabas feed")
-    try:
-        receiver = FeedListener(where, token)
-    except FeedError as error:
-        raise Failure(str(error)) from None
+    receiver = FeedListener(where, token)
     receiver.start()
     capture = receiver.capture
     with capture:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -137,7 +138,7 @@ def test_segments_follow_what_is_kept() -> None:
     assert (small.segment_bytes, small.segment_seconds) == (10_000_000, 10)
     asked = RecordingOptions("1MiB", "2s", "80MB", "80s").config()
     assert (asked.segment_bytes, asked.segment_seconds) == (MIB, 2)
-    assert RecordingConfig(**asked.settings()) == asked
+    assert RecordingConfig(**asdict(asked)) == asked
 
 
 @pytest.mark.parametrize(
@@ -167,7 +168,7 @@ def test_a_flight_recorder(tmp_path: Path) -> None:
     full = FlightOptions(tmp_path, "512MB", "0s", ["err"], ["high", "odd-correlation-ids"], "1h", 3).config()
     assert full is not None and full.window == (None, 512_000_000, 0) and full.pause == 3600 and full.wakes
     assert full.ring.segment_bytes == 64_000_000 and full.ring.segment_seconds == 60
-    assert FlightConfig.of(full.settings()) == full
+    assert FlightConfig.of(json.loads(json.dumps(asdict(full), default=os.fspath))) == full
 
 
 def test_filters_of_a_flight_recorder_read_times_as_they_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,7 @@ def test_it_is_the_same_analysis(story: Capture, far: BackgroundAnalysis) -> Non
     assert there.read == near.read > 10 and there.progress == near.progress == 1.0 and not there.fault
     assert [str(f) for f in there.findings] == [str(f) for f in near.findings]
     assert len(there.findings) > 0 and (there.high, there.medium) == (near.high, near.medium)
-    assert there.links.keys() == near.links.keys() and there.traffic.now_ns == near.traffic.now_ns
+    assert there.connections.keys() == near.connections.keys() and there.traffic.now_ns == near.traffic.now_ns
     groups, expected = there.groups.all(), near.groups.all()
     assert [(g.id, g.state, len(g.rebalances)) for g in groups] == [
         (g.id, g.state, len(g.rebalances)) for g in expected
