@@ -85,3 +85,11 @@ def test_links_lead_somewhere() -> None:
         text = page.read_text()
         for target in re.findall(r"\]\((?!https?:)([^)#\s]+)(?:#[\w-]+)?\)", text):
             assert (Path(page).parent / target).exists(), f"{page.name}: {target}"
+
+
+@pytest.mark.parametrize("page", ["docs/architecture.md", "docs/glossary.md", "CONTRIBUTING.md"])
+def test_files_that_a_page_names_are_there(page: str) -> None:
+    text = (ROOT / page).read_text()
+    named = re.findall(r"`((?:decoder|captures|plugins|proxy|ui|tests|bench|docs)/[\w./-]+)`", text)
+    assert len(named) > 5
+    assert [name for name in named if not (ROOT / name.replace("/SUBJECT", "")).exists()] == []
