@@ -22,7 +22,7 @@ from barnabas.decoder.schema.notation import Definition, Field, Versions, parse
 from harness.generator import Generator
 
 TEXTS = Path(__file__).parent / "texts"
-DOCUMENT = TEXTS.parents[2] / "docs" / "seeds.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "seeds.md"
 
 # Messages of texts without api keys, by what they became; a name that is missing here is one that shipped.
 BECAME = {"ApiVersion": "ApiVersions", "DescribeGroup": "DescribeGroups"}

@@ -14,9 +14,9 @@ import pytest
 from barnabas.decoder.schema import facts
 from barnabas.decoder.schema.facts import ErrorFact
 
-TEXTS = Path(__file__).parent / "texts"
-TEXTS = TEXTS.parents[3] / "shared" / "reference" / "seeds"
-DOCUMENT = TEXTS.parents[2] / "docs" / "seeds.md"
+HERE = Path(__file__).parent
+TEXTS = HERE.parents[3] / "shared" / "reference" / "seeds"
+DOCUMENT = HERE.parents[2] / "docs" / "seeds.md"
 PAGES = {"002": (-1, 32, 17), "003": (-1, 55, 34)}  # first and last error code, number of api keys
 
 
@@ -81,7 +81,7 @@ def api_keys(seed: str) -> dict[int, str]:
 
 
 def lines(name: str) -> list[str]:
-    return [line for line in (TEXTS / name).read_text("utf-8").splitlines() if line and not line.startswith("#")]
+    return [line for line in (HERE / "texts" / name).read_text("utf-8").splitlines() if line and not line.startswith("#")]
 
 
 # The 2016 page's rows are HTML cells, the 0.11 page's are separated by bars; its api keys stand in the headings.

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from barnabas.decoder.schema.notation import ALL_VERSIONS, Definition, Field, parse
 
-TEXTS = Path(__file__).parent / "texts"
-TEXTS = TEXTS.parents[3] / "shared" / "reference" / "seeds"
+HERE = Path(__file__).parent
+TEXTS = HERE.parents[3] / "shared" / "reference" / "seeds"
 SEEDS = ("000", "001", "002", "003", "004")
 
 PRIMITIVES = {
@@ -168,7 +168,7 @@ def grammars(seed: str, text: str) -> list[Grammar]:
 
 def transcribed(seed: str) -> dict[tuple[str, str, int], Definition]:
     """(kind, name, version) -> block of the committed transcription."""
-    blocks = parse((TEXTS / f"{seed}.kafka").read_text("utf-8"), f"{seed}.kafka")
+    blocks = parse((HERE / "texts" / f"{seed}.kafka").read_text("utf-8"), f"{seed}.kafka")
     table = {(b.kind, b.name, version): b for b in blocks for version in b.versions.every()}
     assert len(table) == sum(len(b.versions.every()) for b in blocks)
     return table

@@ -13,7 +13,7 @@ TESTS = Path(__file__).parents[2]
 CONFTEST = """
 import sys
 sys.path.insert(0, {tests!r})
-from harness import second_run
+from harness.run import second_run
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "real: as in the project")

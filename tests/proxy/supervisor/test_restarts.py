@@ -24,7 +24,7 @@ from barnabas.proxy.events import (
     ProxyFailed,
 )
 from barnabas.proxy.metrics.settings import MeterConfig
-from barnabas.proxy.supervisor import restarts
+from barnabas.proxy.supervisor import children
 from harness import wire
 from harness.run.lines import line
 from harness.testbed import Testbed, next_event
@@ -200,9 +200,9 @@ def test_health_says_whether_clients_are_served_and_whether_all_runs(testbed: Te
 
 
 def test_a_proxy_that_cannot_keep_its_relay_ends_with_an_error(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(restarts, "FIRST_SECONDS", 0.01)
+    monkeypatch.setattr(children, "FIRST_SECONDS", 0.01)
     proxy = testbed.proxy(testbed.broker(answering).address)
-    for _ in range(restarts.MOST):
+    for _ in range(children.MOST):
         kill(proxy, "relay")
         back(proxy, "relay")
     assert kill(proxy, "relay").again is None
@@ -219,7 +219,7 @@ def test_the_command_ends_with_status_1_then(testbed: Testbed) -> None:
     process = subprocess.Popen([*command, "--json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
         assert '"Listening"' in line(process, "that it listens")
-        for _ in range(restarts.MOST + 1):
+        for _ in range(children.MOST + 1):
             relay = until(lambda: relay_of(process.pid))
             os.kill(relay, signal.SIGKILL)
             until(lambda gone=relay: relay_of(process.pid) != gone)
@@ -245,12 +245,12 @@ def relay_of(parent: int) -> int:
 
 def test_the_delay_doubles_while_ends_follow_each_other() -> None:
     now = [0.0]
-    ends = restarts.Restarts(lambda: now[0])
+    ends = children.Restarts(lambda: now[0])
     assert [ends.ended("a") for _ in range(5)] == [0.0, 0.5, 1.0, 2.0, 4.0]
     assert not ends.too_often("a")
     assert ends.ended("b") == 0.0
     assert ends.ended("a") == 8.0 and ends.too_often("a")
     assert [ends.ended("a") for _ in range(3)] == [16.0, 30.0, 30.0]
-    now[0] = restarts.WITHIN_SECONDS + 1
+    now[0] = children.WITHIN_SECONDS + 1
     assert not ends.too_often("a")
     assert ends.ended("a") == 0.0
