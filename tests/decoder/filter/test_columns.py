@@ -14,7 +14,9 @@ from barnabas.captures.recording.index import DTYPE, Head, Index, IndexEncoder
 from barnabas.decoder import Exchange
 from barnabas.decoder.connection.api_versions import PeerInfo
 from barnabas.decoder.filter import compile
+from barnabas.decoder.filter.language.fields import FIELDS
 from barnabas.decoder.filter.language.parser import MAX_DEPTH
+from barnabas.decoder.filter.values import MANY, ONE
 from harness.generator import Generator
 from harness.run.examples import times
 from hypothesis import given
@@ -171,3 +173,8 @@ def test_a_time_of_day_follows_the_clocks_that_change() -> None:
     test = wanted.columns(columns)
     assert test is not None and list(test.rows(0, 2)) == [0, 1] and test.mask(0, 2).all()
     assert [compile("time == 16:00", zone=UTC)(exchange) for exchange in found] == [True, False]
+
+
+def test_every_field_has_its_value() -> None:
+    """`pending` is a duration until now, which `compiled` knows."""
+    assert {field.name for field in FIELDS} - {"pending"} == ONE.keys() | MANY.keys()

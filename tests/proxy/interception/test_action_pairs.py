@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 from barnabas import decoder
+from barnabas.plugins import actions
 from barnabas.plugins.rules.rules import InvalidInput, Rule
 from barnabas.proxy.events import RuleHit
 from harness import wire
@@ -175,6 +176,10 @@ SAME_PLACE = {frozenset({"throttle", "throttle by word"}), frozenset({"throttle"
 """Both say the throttle time: the later one stands."""
 HIDES = {"corrupt length", "corrupt request"}
 """What comes of the exchange cannot be read any more."""
+
+
+def test_every_action_is_tried() -> None:
+    assert {word for each in ACTIONS.values() for word in each.do} | {"edit"} >= actions.ACTIONS.keys()
 
 
 def settings(name: str, api: str) -> dict[str, Any]:

@@ -75,6 +75,8 @@ def test_screens_are_as_they_were_looked_at(story: Capture, size: tuple[int, int
             while app.session.analysis.unread:
                 app.session.analysis.step(1.0)
             app.session.statistics.step(10.0)
+            assert app.current is not None
+            app.current.update_view()  # the application has not seen what was read here
             for name, keys in SCREENS:
                 await pilot.press(*keys)
                 await _settled(pilot)
