@@ -66,13 +66,8 @@ class Scratch:
 def scratch() -> Iterator[Scratch]:
     """A new folder of this process. What killed processes of this user have left is removed first."""
     sweep(Path(tempfile.gettempdir()))
-    made = Scratch(Path(tempfile.mkdtemp(prefix=PREFIX)))
-    # Nobody sees the file before it is locked; programs that are started do not hold it.
-    taking = made.path / f"{OWNER}.taking"
-    lock = os.open(taking, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    made, lock = _owned()
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        taking.rename(made.path / OWNER)
         yield made
     finally:
         with signals_held():
@@ -85,6 +80,21 @@ def scratch() -> Iterator[Scratch]:
             os.close(lock)
 
 
+def _owned() -> tuple[Scratch, int]:
+    """A new folder, and its owner's lock."""
+    while True:
+        made = Scratch(Path(tempfile.mkdtemp(prefix=PREFIX)))
+        # Nobody sees the file before it is locked; programs that are started do not hold it.
+        taking = made.path / f"{OWNER}.taking"
+        try:
+            lock = os.open(taking, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileNotFoundError:  # another process swept it while it was empty
+            continue
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        taking.rename(made.path / OWNER)
+        return made, lock
+
+
 def sweep(place: Path) -> list[Path]:
     """Remove the folders in `place` whose owners are gone; which they were. What cannot be removed stays."""
     removed = []
@@ -94,7 +104,10 @@ def sweep(place: Path) -> list[Path]:
             if status.st_uid != os.getuid() or entry.is_symlink():
                 continue
             lock = os.open(entry / OWNER, os.O_RDWR | os.O_NOFOLLOW)
-        except OSError:  # without an owner, or gone
+        except OSError:  # gone, or without an owner: empty where that was killed as it began or ended
+            with suppress(OSError):
+                entry.rmdir()
+                removed.append(entry)
             continue
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

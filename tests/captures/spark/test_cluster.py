@@ -98,7 +98,7 @@ def test_a_worker_is_killed_in_the_middle(
         text=True,
     )
     until(lambda: [*(tmp_path / "out").glob("segments/date=2*/*.parquet")], "no segment is done", seconds=4 * PATIENCE)
-    inside = "barnabas.zip" if kind == "zip" else "barnabas-wheel/barnabas/*/_native*.so"
+    inside = "barnabas.zip" if kind == "zip" else "barnabas-wheel/barnabas/*/native/_native*.so"
     used = [list((tmp_path / f"work-{n}").glob(f"app-*/*/{inside}")) for n in (1, 2)]
     os.killpg(workers[0].pid, signal.SIGKILL)  # with its executor
     said, _ = process.communicate()

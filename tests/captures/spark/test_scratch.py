@@ -91,7 +91,16 @@ def test_others_are_left_alone(place: Path) -> None:
     (elsewhere / made.OWNER).touch()
     (place / f"{made.PREFIX}link").symlink_to(elsewhere)
     (place / f"{made.PREFIX}older").mkdir()
+    (place / f"{made.PREFIX}older" / "file").touch()
     (place / f"{made.PREFIX}file").touch()
     with made.scratch():
         pass
     assert len(list(place.iterdir())) == 4 and (elsewhere / made.OWNER).exists()
+
+
+def test_a_folder_whose_process_was_killed_as_it_began_or_ended_is_removed(place: Path) -> None:
+    empty, other = place / f"{made.PREFIX}empty", place / f"{made.PREFIX}other"
+    empty.mkdir()
+    other.mkdir()
+    (other / "file").touch()
+    assert made.sweep(place) == [empty] and not empty.exists() and other.exists()

@@ -44,7 +44,7 @@ def test_a_broker_that_ends_at_its_start_shows_its_log_and_leaves_nothing(tmp_pa
 @pytest.mark.slow
 def test_a_broker_does_not_outlive_a_killed_test_process(tmp_path):
     program = (
-        "import os, signal; from real.broker import start_cluster\n"
+        "import os, signal; from real.brokers.broker import start_cluster\n"
         "cluster = start_cluster(); print(cluster.nodes[0].port, flush=True); os.kill(os.getpid(), signal.SIGKILL)"
     )
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2]), "TMPDIR": str(tmp_path)}

@@ -116,7 +116,7 @@ def test_the_first_connection_to_a_broker_that_cannot_say_its_versions(of_the_ma
         pytest.skip("no kcat on the PATH")
     address = of_the_matrix.address
     with Proxy(ProxyConfig(upstream=address, versions=TRANSLATE)) as proxy:
-        program = [sys.executable, str(REPOSITORY / "tests" / "matrix" / client / "program.py")]
+        program = [sys.executable, str(REPOSITORY / "tests" / "matrix" / "programs" / client / "program.py")]
         said = tried(program, address, proxy.address)
     assert reached("group", said["group"]), said
     # 0.9 has neither transactions nor CreateTopics: both are refused, and neither is waited for in vain
