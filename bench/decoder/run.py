@@ -267,7 +267,7 @@ def start(rounds: int) -> dict[str, float]:
         float(subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout)
         for _ in range(rounds)
     ]
-    schema = sum(p.stat().st_size for p in (Path(facts.__file__).parent / "schema").glob("[0-9h]*.kafka"))
+    schema = sum(p.stat().st_size for p in (Path(facts.__file__).parent / "definitions").glob("[0-9h]*.kafka"))
     return {"first decode, ms": statistics.median(each), "schema of requests and responses, kB": schema / 1000}
 
 
