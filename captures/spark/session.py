@@ -84,7 +84,7 @@ def _owned() -> tuple[Scratch, int]:
     """A new folder, and its owner's lock."""
     while True:
         made = Scratch(Path(tempfile.mkdtemp(prefix=PREFIX)))
-        # Nobody sees the file before it is locked; programs that are started do not hold it.
+        # No other process sees the file before it is locked; programs that are started do not hold it.
         taking = made.path / f"{OWNER}.taking"
         try:
             lock = os.open(taking, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)

@@ -9,7 +9,7 @@ Layout of the memory (all words are native 64-bit, so that each is stored at onc
     data         `data_size` bytes; sockets are read directly into it
 
 Data positions only grow; the place in the area is `position % data_size`. A chunk never wraps. As long as the readers keep up, the
-writer stays in the first part of the area by making its position jump. The writer waits for nobody: a descriptor or chunk is valid
+writer stays in the first part of the area by making its position jump. The writer never waits: a descriptor or chunk is valid
 until the head has come round to it, and a reader checks that *after* it has copied. Losses are exact: every data descriptor carries its
 position in the stream of its connection and direction, and the running total of all data.
 

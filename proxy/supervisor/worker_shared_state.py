@@ -50,7 +50,7 @@ _REWRITTEN = 1 << 32
 
 
 class Board:
-    """The mapped memory, as one worker sees it (`worker`, from 0; -1: nobody in particular)."""
+    """The mapped memory, as one worker sees it (`worker`, from 0; -1: no worker)."""
 
     def __init__(self, fd: int, worker: int = -1) -> None:
         self.fd = fd

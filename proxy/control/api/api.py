@@ -139,7 +139,7 @@ async def text_of(request: web.Request) -> str:
 
 
 def reject_unknown(given: dict[str, Any], *known: str) -> None:
-    """CommandFailed if there is a field that nobody knows."""
+    """Raises CommandFailed for an unknown field."""
     for name in given:
         if name not in known:
             raise CommandFailed("invalid", f"no field {name!r} here, only {', '.join(known)}")
