@@ -13,7 +13,7 @@ from uuid import UUID
 from ...decoder.schema import facts
 from .answers import LiveRequest, NotExpressible, NotRecorded, Reply, Session, convert_item
 from .recorded_answers import Progress, describe
-from .recorded_exchanges import RecordedExchange, RecordedExchanges, addresses
+from .recorded_exchanges import TELEMETRY, RecordedExchange, RecordedExchanges, addresses
 
 UNKNOWN_TOPIC = facts.error_code("UNKNOWN_TOPIC_OR_PARTITION")
 METADATA = facts.api_key("Metadata")
@@ -182,8 +182,6 @@ def _inside(fields: dict[str, Any], path: str) -> dict[str, Any]:
 
 API_VERSIONS = facts.api_key("ApiVersions")
 UNSUPPORTED = facts.error_code("UNSUPPORTED_VERSION")
-TELEMETRY = tuple(map(facts.api_key, ("GetTelemetrySubscriptions", "PushTelemetry")))
-"""Clients send these on a timer (KIP-714), so a slower run can need them although the recorded one did not."""
 
 
 class Offer(StrEnum):

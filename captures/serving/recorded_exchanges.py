@@ -22,6 +22,8 @@ from ...decoder.schema import facts
 from ..replay.roles import VOLATILE, Role, paths
 
 PRODUCE = facts.api_key("Produce")
+TELEMETRY = tuple(map(facts.api_key, ("GetTelemetrySubscriptions", "PushTelemetry")))
+"""Clients send these on a timer (KIP-714): one run can need them and the next, of the same program, not."""
 
 
 @dataclass(slots=True)

@@ -9,6 +9,8 @@ Three kinds of APIs differ in what *used* means:
   logins): recorded answers are not given as they were. They are used when the API was asked about the same names; recorded
   errors when they came; records when as many were produced and fetched.
 
+Telemetry (KIP-714) is never unused: clients send it by the clock, so a faster run ends before it.
+
 Produced records are compared by topic: a live record is as recorded if its topic has a recorded record with the same content
 that no other live record matched. Partitions, order, batches, offsets and timestamps may differ.
 """
@@ -27,7 +29,7 @@ from ...decoder.schema import facts
 from .answers import Outcomes, Reply
 from .logs import Entry, Logs, Partition
 from .recorded_answers import SIMULATED, Progress, describe
-from .recorded_exchanges import PRODUCE, RecordedExchange, RecordedExchanges, identity, only_reads, touches
+from .recorded_exchanges import PRODUCE, TELEMETRY, RecordedExchange, RecordedExchanges, identity, only_reads, touches
 
 Content = Callable[[Record], Any]
 """What is compared of a record: equal values are the same content."""
@@ -217,7 +219,7 @@ class Usage:
         return exchanges + self._records()
 
     def _is_used(self, exchange: RecordedExchange, given: set[int], answers: set[Any]) -> bool:
-        if exchange.position in given or (exchange.api_key == PRODUCE and self._everything):
+        if exchange.position in given or exchange.api_key in TELEMETRY or (exchange.api_key == PRODUCE and self._everything):
             return True
         if exchange.api in self._by_names:
             return exchange.api_key in self._asked and self._recorded.words(exchange) <= self._asked[exchange.api_key]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from uuid import UUID
 
 from barnabas.captures.serving import whole_content
 from barnabas.decoder import records
 from barnabas.decoder.records import Record
 from harness.peers.serving import FETCH, METADATA, PRODUCE, Live, Tape, batch, fetch, produce
 
-CREATE, DESCRIBE_CONFIGS, HEARTBEAT, JOIN = 19, 32, 12, 11
+CREATE, DESCRIBE_CONFIGS, HEARTBEAT, JOIN, TELEMETRY = 19, 32, 12, 11, 71
 NAMED = {"topics": [{"name": "orders"}], "allow_auto_topic_creation": False}
 
 
@@ -63,6 +64,16 @@ def test_of_polls_an_answer_counts_once():
     assert unused(live) == ["DescribeConfigs v1 for orders (number 4)"]  # the one with another value
     for _ in range(3):
         live.ask(DESCRIBE_CONFIGS, 1, ASK_CONFIGS)
+    assert unused(live) == []
+
+
+def test_telemetry_is_never_unused():
+    """librdkafka asks for its subscriptions some time after it connected: a fast run ends before."""
+    tape = Tape().metadata("orders")
+    tape.add(TELEMETRY, 0, {"client_instance_id": str(UUID(int=0))}, {"client_instance_id": str(UUID(int=7)), "subscription_id": 1})
+    live = Live(tape)
+    assert unused(live) == ["Metadata v4 for orders (number 0)"]
+    live.ask(METADATA, 4, NAMED)
     assert unused(live) == []
 
 
