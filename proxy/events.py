@@ -389,6 +389,21 @@ class RelayFault(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class InternalError(Event):
+    """Errors inside Barnabas that a boundary contained (`diagnostics.contained`). count: how many since this boundary's last event."""
+
+    warning: ClassVar[bool] = True
+    what: str
+    error: str
+    count: int
+
+    @property
+    def text(self) -> str:
+        times = f" ({self.count} times)" if self.count > 1 else ""
+        return f"internal error in {self.what}{times}: {self.error}; traffic goes on; --log-file keeps the traceback"
+
+
+@dataclass(frozen=True, slots=True)
 class Suppressed(Event):
     """So many events were left out because they came too fast."""
 

@@ -35,7 +35,7 @@ LARGER = {
     "decoder/schema/definitions": (110, "a file for each API, as in Kafka"),
     "docs": (40, "a page for each subject"),
     "proxy": (14, "its folders, and the events that all of them send"),
-    "tests": (13, "the folders of the product, and of what tests share"),
+    "tests": (14, "the folders of the product, its root modules, and what tests share"),
     "tests/decoder/findings/captures": (150, "a recording for each thing to be found"),
     "tests/matrix/programs": (13, "a program for each client library"),
     "tests/real/clients/java": (16, "a program for each thing that is tried"),

@@ -18,7 +18,8 @@ from typing import Any
 
 from aiohttp import web
 
-from ..events import ShutdownAsked, encode
+from ... import diagnostics
+from ..events import Event, InternalError, ShutdownAsked, encode
 from ..supervisor.child import PACKET, receive_settings
 from .api.api import Api, Handler, Metrics, answer, failure
 from .api.bounds import BODY_BYTES
@@ -68,6 +69,7 @@ class Server:
 
     def __init__(self, supervisor: socket.socket, settings: dict[str, Any]) -> None:
         self._supervisor = supervisor
+        diagnostics.listen(lambda error: self._emit(InternalError(error.what, error.error, error.count)))
         self._settings = settings
         self._done = asyncio.Event()
         held = HeldFrameCopies()
@@ -91,8 +93,11 @@ class Server:
         self._busy = 0
 
     def _shutdown(self) -> None:
+        self._emit(ShutdownAsked())
+
+    def _emit(self, event: Event) -> None:
         with contextlib.suppress(OSError):
-            self._supervisor.send(encode(ShutdownAsked()), socket.MSG_DONTWAIT)
+            self._supervisor.send(encode(event), socket.MSG_DONTWAIT)
 
     # -- the supervisor --------------------------------------------------------------------------------------
 

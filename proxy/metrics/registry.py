@@ -242,10 +242,17 @@ class ProcessEvents:
         """Findings by number: id, severity and how often each was seen."""
         self.rules: dict[str, int] = {}
         self.ended: Counter[str] = Counter()
+        self.warnings: Counter[str] = Counter()
+        """Warnings by the name of their event."""
+        self.internal_errors: Counter[str] = Counter()
 
     def take(self, event: events.Event) -> None:
         """Count an event."""
-        if isinstance(event, events.Recording):
+        if event.warning:
+            self.warnings[type(event).__name__] += 1
+        if isinstance(event, events.InternalError):
+            self.internal_errors[event.what] += event.count
+        elif isinstance(event, events.Recording):
             self.recording = True
         elif isinstance(event, events.RecordingFailed):
             self.recording = False
@@ -296,6 +303,16 @@ class ProcessEvents:
         for process, count in self.ended.items():
             ended.add_metric([process], count)
         yield ended
+        warnings = CounterMetricFamily("barnabas_warnings", "Warnings of the proxy, by their event.", labels=["event"])
+        for name, count in self.warnings.items():
+            warnings.add_metric([name], count)
+        yield warnings
+        internal = CounterMetricFamily(
+            "barnabas_internal_errors", "Errors inside Barnabas that were contained, by what failed.", labels=["what"]
+        )
+        for what, count in self.internal_errors.items():
+            internal.add_metric([what], count)
+        yield internal
 
 
 _MOST_FINDINGS = 10_000

@@ -35,7 +35,7 @@ COUNTED_EVENTS = (
     events.ProcessFailed,
     WorkerEnded,
 )
-"""Events of the other processes that the meter counts (`registry.ProcessEvents`)."""
+"""Events of the other processes that the meter counts (`registry.ProcessEvents`), and warnings, by their kind."""
 
 
 class MeterError(BarnabasError):
@@ -178,7 +178,8 @@ class Metering:
 
 def event_packet(event: events.Event) -> bytes | None:
     """The packet with an event for the meter; None if the meter does not count such events."""
-    return b'{"do": "event", "event": ' + events.encode(event) + b"}" if isinstance(event, COUNTED_EVENTS) else None
+    counted = event.warning or isinstance(event, COUNTED_EVENTS)
+    return b'{"do": "event", "event": ' + events.encode(event) + b"}" if counted else None
 
 
 def token_file(port: int) -> Path:

@@ -17,7 +17,8 @@ import sys
 import time
 from typing import Any, NamedTuple, Protocol
 
-from ..events import Event, encode
+from ... import diagnostics
+from ..events import Event, InternalError, encode
 from ..ring.merged_rings import RingAccess
 from ..ring.reader import NativeConsumer
 from ..supervisor.channel import Channel
@@ -44,6 +45,7 @@ class SupervisorLink:
         self._ended = False
         self.stop_at: float | None = None
         """When to end at the latest (monotonic seconds); None until the supervisor says stop."""
+        diagnostics.listen(lambda error: self.emit(InternalError(error.what, error.error, error.count)))
 
     def emit(self, event: Event) -> bool:
         """Send an event. False if the supervisor's end does not take it: it is full, or gone (see `gone`)."""

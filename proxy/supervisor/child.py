@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ..events import Event, Suppressed, encode
+from ... import diagnostics
+from ..events import Event, InternalError, Suppressed, encode
 
 ACCEPTING = b'{"accepting": true}'
 """A relay's packet to its supervisor: it accepts clients from now on."""
@@ -20,10 +21,12 @@ PACKET = 1 << 20
 
 
 def receive_settings(fd: int) -> tuple[socket.socket, dict[str, Any]]:
-    """The control socket, and the settings from its first packet, which is JSON. The process ignores SIGINT and SIGTERM from now on."""
+    """The control socket, and the settings from its first packet, which is JSON. The process ignores SIGINT and SIGTERM from now on, and
+    logs as its parent does."""
     # Ctrl-C and `kill` may reach the whole group; when to stop is the supervisor's decision.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
+    diagnostics.configure_child()
     control = socket.socket(fileno=fd)
     packet = control.recv(PACKET)
     if not packet:
@@ -62,6 +65,7 @@ class EventSender:
         self._in_second = 0
         self._suppressed = 0
         self._said: set[Event] = set()
+        diagnostics.listen(lambda error: self.tell(InternalError(error.what, error.error, error.count)))
 
     def tell(self, event: Event) -> None:
         """Send an event; too many in one second are counted instead. Never waits."""

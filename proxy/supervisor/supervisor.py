@@ -13,6 +13,7 @@ socket is closed.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import queue
 import select
@@ -29,6 +30,7 @@ from ..addressing.address_map import reason
 from ..control.startup import ControlStart, insecure
 from ..events import (
     Address,
+    Counts,
     Event,
     FlightWanted,
     ProcessFailed,
@@ -56,6 +58,8 @@ from .worker_pool import EventDeduplicator, WorkerPool, relay_names
 ENDING_SECONDS, HEARING_SECONDS = 5.0, 30.0
 """How long relays may take beyond `drain_seconds` before they are killed, and how long their last events are waited for: an
 overloaded machine takes seconds for what takes no time otherwise, and the last events would be missing."""
+
+_log = logging.getLogger(__name__)
 
 READERS = {"observer": 0, "inspector": 1, "meter": 2}
 """Processes that read the rings -> their numbers among the readers."""
@@ -341,6 +345,9 @@ class Proxy:
             self._processes.send("observer", event.command())
             return
         self._queue.put(event)
+        level = logging.WARNING if event.warning else logging.DEBUG if isinstance(event, Counts) else logging.INFO
+        if _log.isEnabledFor(level):
+            _log.log(level, "%s: %s", type(event).__name__, event.text)
         if self.control is not None:
             self.control.hear(event)
             if isinstance(event, ShutdownAsked):

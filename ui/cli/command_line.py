@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -25,12 +27,36 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def _log(verbose: int, file: Path | None) -> None:
+    """Log to the file, or to stderr: from info on; with another -v, from debug on."""
+    if not verbose and file is None:
+        return
+    import logging
+
+    from ... import diagnostics
+
+    diagnostics.configure(logging.DEBUG if verbose > (file is None) else logging.INFO, file)
+    logging.getLogger("barnabas").info(
+        "barnabas %s, Python %s, %s", __version__, platform.python_version(), platform.platform()
+    )
+
+
 def _root(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version and end.", callback=_version, is_eager=True)
     ] = False,
+    verbose: Annotated[
+        int, typer.Option("-v", "--verbose", count=True, metavar="", help="Log what happens inside to stderr; -vv logs more.", show_default=False)
+    ] = 0,
+    log_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--log-file", metavar="FILE", dir_okay=False,
+            help="Append this log to a file as JSON lines, of all processes. Use it where a screen needs the terminal.",
+        ),
+    ] = None,
 ) -> None:
-    pass
+    _log(verbose, log_file)
 
 
 class _Root(TyperGroup):
