@@ -28,7 +28,7 @@ CLUSTER = "cluster"
 PLUGIN = "plugin"
 _HEADER = re.compile(r"\s*(\[\[?)\s*([^\]]*?)\s*\]")
 _KEY = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'|([A-Za-z0-9_-]+))\s*=""")
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _WORDS = {
     bool: "true or false",
     str: "a text in quotes",
@@ -118,7 +118,7 @@ def read(path: Path, keys: Mapping[str, type]) -> list[Cluster]:
         name = values.pop("name", None)
         if name is None:
             raise ConfigError(f'{path}:{line}:1: this cluster has no name: add name = "..."')
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
+        if not isinstance(name, str) or not NAME.fullmatch(name):
             raise ConfigError(
                 f"{path}:{places.of(index, 'name')}: a name is made of letters, digits, '.', '_' and '-', and begins "
                 f"with none of '.' and '-': {name!r} is not"

@@ -1,7 +1,8 @@
-"""``barnabas config example``, and the config file of ``barnabas proxy``. Its keys are the options in `ProxyOptions`."""
+"""``barnabas config``, and the config file of ``barnabas proxy``. Its keys are the options in `ProxyOptions`."""
 
 from __future__ import annotations
 
+import json
 import types
 from collections.abc import Callable, Set
 from pathlib import Path
@@ -25,13 +26,53 @@ OF_ONE = ("broker", "listen", "record", "flight", "transparent")
 
 @app.callback()
 def _root() -> None:
-    """So that `example` stays a command of its own."""
+    """An example, and a schema for editors."""
 
 
 @app.command()
 def example() -> None:
     """Print a config file with comments: a beginning for one of your own."""
     typer.echo(EXAMPLE, nl=False)
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of the config file, for editors that complete and check TOML."""
+    typer.echo(json.dumps(config_schema(), indent=2))
+
+
+_JSON_TYPES: dict[type, dict[str, Any]] = {
+    bool: {"type": "boolean"},
+    str: {"type": "string"},
+    Path: {"type": "string"},
+    int: {"type": "integer"},
+    float: {"type": "number"},
+    list: {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]},
+}
+
+
+def config_schema() -> dict[str, Any]:
+    """The config file as a JSON Schema (draft 2020-12). What depends on several keys is left to ``barnabas proxy --check``."""
+    keys = {}
+    for parameter in options_of(ProxyOptions):
+        key = {**_JSON_TYPES[_plain(parameter.annotation)], "description": get_args(parameter.annotation)[1].help}
+        if isinstance(parameter.default, bool | int | float) or (isinstance(parameter.default, str) and parameter.default):
+            key["default"] = parameter.default
+        keys[parameter.name.replace("_", "-")] = key
+    name = {"type": "string", "pattern": f"^{config_file.NAME.pattern}$", "description": "Precedes every line about this cluster."}
+    cluster = {
+        "type": "object", "required": ["name"], "additionalProperties": False,
+        "properties": {"name": name} | {key: {"$ref": f"#/$defs/{key}"} for key in keys},
+    }  # fmt: skip
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "The config file of barnabas proxy",
+        "description": f"Keys before the first [[{config_file.CLUSTER}]] apply to all clusters.",
+        "type": "object", "required": [config_file.CLUSTER], "additionalProperties": False,
+        "properties": {key: {"$ref": f"#/$defs/{key}"} for key in keys}
+        | {config_file.CLUSTER: {"type": "array", "minItems": 1, "items": cluster}},
+        "$defs": keys,
+    }  # fmt: skip
 
 
 def key_kinds() -> dict[str, type]:

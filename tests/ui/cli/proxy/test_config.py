@@ -11,9 +11,11 @@ import struct
 import subprocess
 import sys
 import threading
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
+import jsonschema
 import pytest
 from barnabas import decoder
 from barnabas.ui.cli.command_line import make_app
@@ -59,6 +61,22 @@ def test_what_the_example_leaves_out_is_fine_too(run, check, tmp_path: Path) -> 
     done = check("\n".join(lines))
     assert (done.returncode, done.stderr) == (0, ""), done
     assert "fine, 3 clusters" in done.stdout
+
+
+def test_the_schema_says_what_the_reader_says(run, check) -> None:
+    """Texts that differ in one value: the schema and the command accept the same."""
+    schema = json.loads(run("config", "schema").stdout)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    judge = jsonschema.Draft202012Validator(schema)
+    example = run("config", "example").stdout
+    assert judge.is_valid(tomllib.loads(example))
+    for line, fine in (
+        ("lossless = true", True), ('lossless = "yes"', False), ("idle-seconds = 1.5", True), ("idle-seconds = true", False),
+        ("max-connections = 1.5", False), ('cap = ["Fetch=11"]', True), ('cap = "Fetch=11"', True), ("cap = [11]", False),
+        ("listen = 19092", False), ('name = "a b"', False), ("nothing = 1", False),
+    ):  # fmt: skip
+        text = ONE.replace('name = "orders"\n', "") + line if line.startswith("name") else ONE + line
+        assert judge.is_valid(tomllib.loads(text)) == fine == (check(text).returncode == 0), line
 
 
 def test_keys_are_the_options_of_the_command() -> None:
