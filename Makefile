@@ -34,7 +34,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 .SUFFIXES:
-.PHONY: help demo test everything check fuzz sanitize torture matrix bench lint broker sbom constraints tshark nft chromium java clean
+.PHONY: help demo test everything check fuzz sanitize torture matrix bench lint broker sbom constraints reference tshark nft chromium java clean
 
 help: ## list these targets
 	@echo "Barnabas: see, record, replay and break Apache Kafka traffic"
@@ -99,6 +99,10 @@ constraints: $(VENV)/.test ## pin what is installed for the product and its extr
 	@$(BIN)/python -m pip list --format freeze --exclude barnabas > $(CACHE)/installed.txt
 	@$(CACHE)/uv/bin/uv pip compile pyproject.toml $(addprefix --extra ,$(PINNED)) --universal --python-version 3.11 --quiet \
 		--generate-hashes --no-header --no-annotate --no-emit-index-url -c $(CACHE)/installed.txt -o constraints.txt
+
+reference: $(VENV)/.test ## write docs/reference.md, out of the docstrings of what programs may import
+	@PYTHONPATH=tests $(BIN)/python -m docs.reference > $(CACHE)/reference.md && mv $(CACHE)/reference.md docs/reference.md
+	@echo "==> docs/reference.md"
 
 clean: ## remove all that was installed or built here; recordings stay
 	rm -rf $(VENV) $(CACHE) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
