@@ -4,15 +4,20 @@ than people can use, and never at the cost of the traffic."""
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import socket
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from ... import diagnostics
 from ..events import Event, InternalError, Suppressed, encode
+
+_log = logging.getLogger(__name__)
 
 ACCEPTING = b'{"accepting": true}'
 """A relay's packet to its supervisor: it accepts clients from now on."""
@@ -27,6 +32,7 @@ def receive_settings(fd: int) -> tuple[socket.socket, dict[str, Any]]:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     diagnostics.configure_child()
+    _log.info("process %s begins", Path(sys.argv[0]).stem)
     control = socket.socket(fileno=fd)
     packet = control.recv(PACKET)
     if not packet:
