@@ -20,6 +20,7 @@ WORKERS ?= -n 4 --dist loadgroup
 VENV := .venv
 BIN := $(VENV)/bin
 CACHE := .cache
+SITE = NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
 PRODUCT := decoder captures plugins proxy ui
 # the accelerator is built by the installation: a newer one is installed again
 NATIVE := setup.py $(wildcard */native/*.[ch])
@@ -34,11 +35,11 @@ unexport PYTHONDONTWRITEBYTECODE
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 .SUFFIXES:
-.PHONY: help demo test everything check fuzz sanitize torture matrix bench lint broker sbom constraints reference tshark nft chromium java clean
+.PHONY: help demo test everything check fuzz sanitize torture matrix bench lint broker sbom constraints docs docs-serve reference tshark nft chromium java clean
 
 help: ## list these targets
 	@echo "Barnabas: see, record, replay and break Apache Kafka traffic"
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)$$/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-14s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)$$/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-14s %s\n", $$1, $$2 }'
 	@echo 'Variables: PYTHON=python3.12 (which Python), ARGS="--headless --seconds 15" (handed on)'
 
 demo: $(VENV)/.demo ## install and run the demonstration (mock brokers, real clients; no Java)
@@ -100,6 +101,13 @@ constraints: $(VENV)/.test ## pin what is installed for the product and its extr
 	@$(CACHE)/uv/bin/uv pip compile pyproject.toml $(addprefix --extra ,$(PINNED)) --universal --python-version 3.11 --quiet \
 		--generate-hashes --no-header --no-annotate --no-emit-index-url -c $(CACHE)/installed.txt -o constraints.txt
 
+docs: $(VENV)/.docs ## build the documentation site into .cache/site; a broken link is an error
+	@$(SITE) build -q
+	@echo "==> $(CACHE)/site/index.html"
+
+docs-serve: $(VENV)/.docs ## show the documentation site, at http://127.0.0.1:8000, while its pages change
+	@$(SITE) serve
+
 reference: $(VENV)/.test ## write docs/reference.md, out of the docstrings of what programs may import
 	@PYTHONPATH=tests $(BIN)/python -m docs.reference > $(CACHE)/reference.md && mv $(CACHE)/reference.md docs/reference.md
 	@echo "==> docs/reference.md"
@@ -120,6 +128,11 @@ $(VENV)/.made:
 $(VENV)/.demo: $(VENV)/.made pyproject.toml $(NATIVE)
 	@echo "==> installing barnabas and the demo's clients into $(VENV)"
 	@$(BIN)/python -m pip install -q -e '.[demo]'
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.made pyproject.toml
+	@echo "==> installing MkDocs into $(VENV)"
+	@$(BIN)/python -m pip install -q $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"])')
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.made pyproject.toml $(NATIVE)
