@@ -35,7 +35,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 .SUFFIXES:
-.PHONY: help demo test everything check fuzz sanitize torture matrix bench lint broker sbom constraints docs docs-serve reference tshark nft chromium java clean
+.PHONY: help demo test everything check fuzz sanitize torture matrix bench lint broker sbom constraints docs docs-serve reference pictures tshark nft chromium java clean
 
 help: ## list these targets
 	@echo "Barnabas: see, record, replay and break Apache Kafka traffic"
@@ -109,8 +109,11 @@ docs-serve: $(VENV)/.docs ## show the documentation site, at http://127.0.0.1:80
 	@$(SITE) serve
 
 reference: $(VENV)/.test ## write docs/reference.md, out of the docstrings of what programs may import
-	@PYTHONPATH=tests $(BIN)/python -m docs.reference > $(CACHE)/reference.md && mv $(CACHE)/reference.md docs/reference.md
+	@PYTHONPATH=tests $(BIN)/python -m docs.site.reference > $(CACHE)/reference.md && mv $(CACHE)/reference.md docs/reference.md
 	@echo "==> docs/reference.md"
+
+pictures: $(VENV)/.test ## draw the pictures of the documentation, from a recording of the demonstration
+	@PYTHONPATH=tests $(BIN)/python -m docs.site.pictures
 
 clean: ## remove all that was installed or built here; recordings stay
 	rm -rf $(VENV) $(CACHE) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -19,8 +19,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = "barnabas"
-LEFT_OUT = {"test", "connect"}
-"""What only tests use, and Spark Connect's client, which is not installed where this is made."""
+LEFT_OUT = {"docs", "test", "connect"}
+"""What only the site and tests use, and Spark Connect's client, which is not installed where this is made."""
 Json = dict[str, Any]
 
 

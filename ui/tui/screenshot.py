@@ -1,6 +1,5 @@
 """``python -m barnabas.ui.tui.screenshot OUT.svg CAPTURE``: a picture of the application on a real recording.
 
-docs/screenshot.svg and docs/screenshot-latency.svg (``--keys 6``) are made with it, from a recording of ``barnabas demo``.
 ``--keys`` presses keys first, by Textual's names (``--keys enter h``), ``--size`` sets columns and lines.
 """
 

@@ -7,8 +7,7 @@ import inspect
 from pathlib import Path
 
 import pytest
-
-from docs import reference
+from docs.site import reference
 
 
 def test_the_page_is_made_of_todays_docstrings(repository: Path) -> None:

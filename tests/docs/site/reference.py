@@ -1,6 +1,6 @@
 """The page `docs/reference.md`, made of the docstrings of what programs may import.
 
-    PYTHONPATH=tests python -m docs.reference > docs/reference.md         (make reference)
+    PYTHONPATH=tests python -m docs.site.reference > docs/reference.md         (make reference)
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _entry(name: str, value: Any) -> Iterator[str]:
         yield ""
         return
     if not (inspect.isclass(value) and issubclass(value, Exception)):
-        yield f"```python\n{name}{signature(value)}\n```\n"
+        yield f"```text\n{name}{signature(value)}\n```\n"
     yield f"{docstring(value)}\n"
     if inspect.isclass(value):
         yield from _members(value)
