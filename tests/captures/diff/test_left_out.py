@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 from barnabas.captures.diff import compare
-from harness.peers.serving import METADATA, Tape
+from harness.peers.engine_client import METADATA, Tape
 
 SHARE_FETCH, ALTER = 78, 44
 ORDERS = UUID(int=1)

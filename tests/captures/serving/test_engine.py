@@ -12,7 +12,7 @@ from barnabas.captures.serving.answers import NotExpressible, convert
 from barnabas.decoder import records
 from barnabas.decoder.records import Record
 from barnabas.decoder.schema import facts
-from harness.peers.serving import FETCH, METADATA, PRODUCE, Live, Tape, batch, fetch, produce
+from harness.peers.engine_client import FETCH, METADATA, PRODUCE, Live, Tape, batch, fetch, produce
 
 LIST_OFFSETS, FIND = 2, 10
 OFFSET_COMMIT, OFFSET_FETCH, JOIN, HEARTBEAT, SYNC = 8, 9, 11, 12, 14

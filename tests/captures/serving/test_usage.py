@@ -9,7 +9,7 @@ from uuid import UUID
 from barnabas.captures.serving import whole_content
 from barnabas.decoder import records
 from barnabas.decoder.records import Record
-from harness.peers.serving import FETCH, METADATA, PRODUCE, Live, Tape, batch, fetch, produce
+from harness.peers.engine_client import FETCH, METADATA, PRODUCE, Live, Tape, batch, fetch, produce
 
 CREATE, DESCRIBE_CONFIGS, HEARTBEAT, JOIN, TELEMETRY = 19, 32, 12, 11, 71
 NAMED = {"topics": [{"name": "orders"}], "allow_auto_topic_creation": False}

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness.peers.desk import Desk, MakeDesk, desk_maker
+from harness.peers.control_api import Desk, MakeDesk, desk_maker
 from harness.testbed import Testbed
 
 

@@ -13,7 +13,7 @@ from barnabas.proxy.control import Control, ControlConfig, ControlError
 from barnabas.proxy.control.api.routes import OPEN, ROUTES
 from barnabas.proxy.control.auth import Guard, Refused
 from barnabas.proxy.control.startup import running
-from harness.peers.desk import Desk, MakeDesk
+from harness.peers.control_api import Desk, MakeDesk
 from harness.testbed import Testbed
 
 

@@ -11,7 +11,7 @@ from barnabas.plugins.rules.rules import RuleError, parse
 from barnabas.proxy.control.api.bounds import MOST_RULES, RULES_BYTES
 from barnabas.proxy.control.api.routes import ROUTES, described
 from harness import wire
-from harness.peers.desk import Desk, heartbeat
+from harness.peers.control_api import Desk, heartbeat
 from harness.testbed import Testbed
 
 NUMBERS = ("integer", "number")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from barnabas import decoder
-from harness.peers.desk import MakeDesk
+from harness.peers.control_api import MakeDesk
 from harness.run.lines import line
 from harness.waiting import PATIENCE, PATIENCE_MS
 

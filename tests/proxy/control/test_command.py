@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from harness import commands, wire
-from harness.peers.desk import heartbeat
+from harness.peers.control_api import heartbeat
 from harness.run.lines import line
 from harness.testbed import Testbed
 from harness.waiting import PATIENCE

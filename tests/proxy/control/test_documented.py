@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from barnabas.proxy.control.api.routes import ROUTES
 from harness import wire
-from harness.peers.desk import Desk, heartbeat
+from harness.peers.control_api import Desk, heartbeat
 from harness.testbed import Testbed
 from harness.waiting import PATIENCE
 

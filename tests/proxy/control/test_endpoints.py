@@ -19,7 +19,7 @@ from barnabas.proxy.control import ControlConfig, ControlError
 from barnabas.proxy.control.api.routes import ROUTES, described
 from barnabas.proxy.events import ShutdownAsked
 from harness import wire
-from harness.peers.desk import Desk, MakeDesk, heartbeat
+from harness.peers.control_api import Desk, MakeDesk, heartbeat
 from harness.testbed import Testbed, next_event
 from harness.waiting import PATIENCE, until
 from jsonschema import Draft202012Validator

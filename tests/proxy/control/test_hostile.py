@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 from harness import wire
-from harness.peers.desk import Desk, heartbeat
+from harness.peers.control_api import Desk, heartbeat
 from harness.testbed import Testbed
 from harness.waiting import PATIENCE
 

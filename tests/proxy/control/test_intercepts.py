@@ -21,7 +21,7 @@ from barnabas.proxy.control import ControlError
 from barnabas.proxy.control.leases import Leases
 from barnabas.proxy.events import InterceptReleased, ProcessFailed, ProcessStarted
 from harness import wire
-from harness.peers.desk import Desk, MakeDesk, heartbeat
+from harness.peers.control_api import Desk, MakeDesk, heartbeat
 from harness.testbed import Testbed, next_event
 from harness.waiting import PATIENCE, until
 

@@ -13,7 +13,7 @@ from barnabas.decoder.filter import compile
 from barnabas.proxy.control import ControlConfig
 from barnabas.proxy.observers.live_exchanges import ExchangeStore, Question
 from harness import wire
-from harness.peers.desk import Desk, MakeDesk, heartbeat
+from harness.peers.control_api import Desk, MakeDesk, heartbeat
 from harness.testbed import Testbed
 from harness.waiting import PATIENCE, until
 

@@ -12,7 +12,7 @@ import pytest
 from barnabas import decoder
 from barnabas.proxy.events import Undecoded
 from harness import wire
-from harness.peers.desk import MakeDesk, heartbeat
+from harness.peers.control_api import MakeDesk, heartbeat
 from harness.testbed import Testbed
 from harness.waiting import PATIENCE, until
 from harness.wire import with_size

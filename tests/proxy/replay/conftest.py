@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from barnabas.decoder.codec.message import Message
-from harness.peers.replaying import Answer, Heard, Play, Played, Tape
+from harness.peers.scripted_broker import Answer, Heard, Play, Played, Tape
 
 
 @pytest.fixture

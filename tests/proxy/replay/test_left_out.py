@@ -10,7 +10,7 @@ from barnabas.captures.replay.policy import Policy
 from barnabas.decoder.records import Record, encode_batch
 from barnabas.proxy.replay.session import Replay
 from barnabas.proxy.replay.settings import Pace, Settings
-from harness.peers.replaying import Play, Tape
+from harness.peers.scripted_broker import Play, Tape
 
 HERE, THERE = UUID(int=1), UUID(int=2)
 SETTINGS = Settings(Pace(0.0), patience=0.2)

@@ -16,7 +16,7 @@ from barnabas.proxy.replay.dialer import DialFailed
 from barnabas.proxy.replay.session import Replay
 from barnabas.proxy.replay.settings import Order, Pace, Settings
 from barnabas.proxy.replay.target import TargetFailed
-from harness.peers.replaying import Play, Tape
+from harness.peers.scripted_broker import Play, Tape
 from harness.waiting import PATIENCE, until
 from harness.wire import with_size
 
