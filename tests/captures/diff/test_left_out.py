@@ -7,28 +7,28 @@ from uuid import UUID
 
 import pytest
 from barnabas.captures.diff import compare
-from harness.peers.engine_client import METADATA, Tape
+from harness.peers.engine_client import METADATA, Exchanges
 
 SHARE_FETCH, ALTER = 78, 44
 ORDERS = UUID(int=1)
 
 
-def recording(altered: str | None, delivered: int) -> Tape:
+def recording(altered: str | None, delivered: int) -> Exchanges:
     topic = {"name": "orders", "topic_id": ORDERS, "partitions": [{"partition_index": 0, "leader_id": 1}]}
     brokers = [{"node_id": 1, "host": "kafka", "port": 9092}]
-    tape = Tape().add(METADATA, 12, {"topics": [{"name": "orders"}]}, {"brokers": brokers, "topics": [topic]})
+    recording = Exchanges().add(METADATA, 12, {"topics": [{"name": "orders"}]}, {"brokers": brokers, "topics": [topic]})
     if altered is not None:
         resource = {"resource_type": 32, "resource_name": altered}
         setting = {"name": "share.auto.offset.reset", "config_operation": 0, "value": "earliest"}
         asked: dict[str, Any] = {"resources": [resource | {"configs": [setting]}], "validate_only": False}
-        tape.add(ALTER, 1, asked, {"responses": [resource | {"error_code": 0}]})
+        recording.add(ALTER, 1, asked, {"responses": [resource | {"error_code": 0}]})
     for number in range(3):
         topics = [] if number else [{"topic_id": ORDERS, "partitions": [{"partition_index": 0}]}]
         asked = {"group_id": "stock", "member_id": "m", "share_session_epoch": number, "topics": topics}
         acquired = [{"first_offset": number, "last_offset": number}] if number < delivered else []
         partitions = [{"partition_index": 0, "records": b"", "acquired_records": acquired}]
-        tape.add(SHARE_FETCH, 1, asked, {"responses": [{"topic_id": ORDERS, "partitions": partitions}]})
-    return tape
+        recording.add(SHARE_FETCH, 1, asked, {"responses": [{"topic_id": ORDERS, "partitions": partitions}]})
+    return recording
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def recording(altered: str | None, delivered: int) -> Tape:
         (recording(None, 3), recording("stock", 0), False),
     ],
 )
-def test_a_share_group_whose_setting_is_only_in_the_first(a: Tape, b: Tape, said: bool) -> None:
+def test_a_share_group_whose_setting_is_only_in_the_first(a: Exchanges, b: Exchanges, said: bool) -> None:
     notes = compare(a.exchanges, b.exchanges).notes
     assert bool(notes) is said
     if said:

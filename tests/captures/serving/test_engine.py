@@ -12,7 +12,7 @@ from barnabas.captures.serving.answers import NotExpressible, convert
 from barnabas.decoder import records
 from barnabas.decoder.records import Record
 from barnabas.decoder.schema import facts
-from harness.peers.engine_client import FETCH, METADATA, PRODUCE, Live, Tape, batch, fetch, produce
+from harness.peers.engine_client import FETCH, METADATA, PRODUCE, EngineClient, Exchanges, batch, fetch, produce
 
 LIST_OFFSETS, FIND = 2, 10
 OFFSET_COMMIT, OFFSET_FETCH, JOIN, HEARTBEAT, SYNC = 8, 9, 11, 12, 14
@@ -29,41 +29,41 @@ NAMED = {"topics": [{"name": "orders"}], "allow_auto_topic_creation": False}
 CREATION = {"topics": [{"name": "orders", "num_partitions": 1, "replication_factor": 1}], "timeout_ms": 1}
 
 
-def created() -> Tape:
-    tape = Tape().metadata("orders", error=3)
-    return tape.add(CREATE, 2, CREATION, {"topics": [{"name": "orders", "error_code": 0}]}).metadata("orders")
+def created() -> Exchanges:
+    recording = Exchanges().metadata("orders", error=3)
+    return recording.add(CREATE, 2, CREATION, {"topics": [{"name": "orders", "error_code": 0}]}).metadata("orders")
 
 
 def test_answers_belong_between_the_changes_around_them():
-    live = Live(created())
+    live = EngineClient(created())
     assert [topic_error(live.ask(METADATA, 4, NAMED)) for _ in range(3)] == [3, 3, 3]
     assert topic_error(live.ask(CREATE, 2, CREATION)) == 0
     assert [topic_error(live.ask(METADATA, 4, NAMED)) for _ in range(2)] == [0, 0]
 
 
 def test_a_client_that_does_not_look_first_is_told_of_the_present():
-    live = Live(created())
+    live = EngineClient(created())
     live.ask(CREATE, 2, CREATION)
     assert topic_error(live.ask(METADATA, 4, NAMED)) == 0
 
 
 def test_an_answer_that_waited_until_a_change_was_made_is_not_told_before_it():
     """A Metadata request behind a long poll, answered when the topic had been deleted meanwhile."""
-    tape = Tape().metadata("orders").metadata("orders", error=3, ms=8)
-    tape.add(DELETE, 1, {"topic_names": ["orders"]}, {"responses": [{"name": "orders"}]})
-    live = Live(tape)
+    recording = Exchanges().metadata("orders").metadata("orders", error=3, ms=8)
+    recording.add(DELETE, 1, {"topic_names": ["orders"]}, {"responses": [{"name": "orders"}]})
+    live = EngineClient(recording)
     assert [topic_error(live.ask(METADATA, 4, NAMED)) for _ in range(3)] == [0, 0, 0]
     assert live.ask(DELETE, 1, {"topic_names": ["orders"]})
     assert topic_error(live.ask(METADATA, 4, NAMED)) == 3
 
 
 def test_addresses_are_those_that_are_served():
-    answer = Live(created()).ask(METADATA, 4, NAMED)
+    answer = EngineClient(created()).ask(METADATA, 4, NAMED)
     assert answer is not None and [(b["host"], b["port"]) for b in answer["brokers"]] == [("localhost", 19092)]
 
 
 def test_another_version_gets_the_same_answer_restated():
-    live = Live(created())
+    live = EngineClient(created())
     answer = live.ask(METADATA, 12, NAMED)
     assert answer is not None and answer["topics"][0]["name"] == "orders"
     _, reply = live.start(CREATE, 5, CREATION)
@@ -77,7 +77,7 @@ def test_what_a_version_cannot_say_is_not_invented():
 
 
 def test_records_appear_when_they_are_produced_again():
-    live = Live(Tape().metadata("orders").produced("orders", [b"a", b"b"], 40).produced("orders", [b"c"], 42))
+    live = EngineClient(Exchanges().metadata("orders").produced("orders", [b"a", b"b"], 40).produced("orders", [b"c"], 42))
     assert live.values("orders", 40) == []
     assert live.produce("orders", [b"a"])["base_offset"] == 40
     assert live.produce("orders", [b"b", b"c"])["base_offset"] == 41
@@ -86,26 +86,26 @@ def test_records_appear_when_they_are_produced_again():
 
 
 def test_records_of_others_are_there_in_their_place():
-    tape = Tape().metadata("orders").produced("orders", [b"own"], 2)
-    tape.fetched("orders", 0, batch([b"x", b"y"], 0) + batch([b"own"], 2) + batch([b"later"], 3), 4)
-    live = Live(tape)
+    recording = Exchanges().metadata("orders").produced("orders", [b"own"], 2)
+    recording.fetched("orders", 0, batch([b"x", b"y"], 0) + batch([b"own"], 2) + batch([b"later"], 3), 4)
+    live = EngineClient(recording)
     assert live.values("orders", 0) == [b"x", b"y"]
     assert live.produce("orders", [b"own"])["base_offset"] == 2
     assert live.values("orders", 0) == [b"x", b"y", b"own", b"later"]
-    assert Live(tape, everything=True).values("orders", 0) == [b"x", b"y", b"own", b"later"]
+    assert EngineClient(recording, everything=True).values("orders", 0) == [b"x", b"y", b"own", b"later"]
 
 
 def test_a_record_without_acknowledgement_is_the_clients_own():
-    tape = Tape().metadata("orders").produced("orders", [b"fire"], 0, acks=0)
-    tape.fetched("orders", 0, batch([b"fire"], 0), 1)
-    live = Live(tape)
+    recording = Exchanges().metadata("orders").produced("orders", [b"fire"], 0, acks=0)
+    recording.fetched("orders", 0, batch([b"fire"], 0), 1)
+    live = EngineClient(recording)
     assert live.values("orders", 0) == []
     assert live.ask(PRODUCE, 5, produce("orders", [b"fire"], acks=0)) is None
     assert live.values("orders", 0) == [b"fire"]
 
 
 def test_the_end_of_a_log_waits_and_wakes():
-    live = Live(Tape().metadata("orders").produced("orders", [b"a"], 0))
+    live = EngineClient(Exchanges().metadata("orders").produced("orders", [b"a"], 0))
     ask, waiting = live.start(FETCH, 4, fetch("orders", 0, wait_ms=700))
     assert isinstance(waiting, DelayedReply) and waiting.deadline == pytest.approx(live.now + 0.7)
     assert waiting.poll(live.now + 0.1, False) is None
@@ -115,14 +115,14 @@ def test_the_end_of_a_log_waits_and_wakes():
 
 
 def test_errors_of_produce_come_at_the_same_end_of_the_log():
-    tape = Tape().metadata("orders").produced("orders", [b"a"], 0).produced("orders", [b"b"], 0, error=19)
-    live = Live(tape.produced("orders", [b"b"], 1))
+    recording = Exchanges().metadata("orders").produced("orders", [b"a"], 0).produced("orders", [b"b"], 0, error=19)
+    live = EngineClient(recording.produced("orders", [b"b"], 1))
     assert [live.produce("orders", [value])["error_code"] for value in (b"a", b"b", b"b")] == [0, 19, 0]
 
 
 def test_errors_of_fetch_come_at_the_same_offset():
-    tape = Tape().metadata("orders").fetched("orders", 0, batch([b"a"], 0), 1).fetched("orders", 1, b"", -1, error=6)
-    live = Live(tape)
+    recording = Exchanges().metadata("orders").fetched("orders", 0, batch([b"a"], 0), 1).fetched("orders", 1, b"", -1, error=6)
+    live = EngineClient(recording)
     assert live.values("orders", 0) == [b"a"]
     codes = []
     for _ in range(2):
@@ -133,14 +133,14 @@ def test_errors_of_fetch_come_at_the_same_offset():
 
 
 def test_an_offset_that_is_not_there_is_out_of_range():
-    answer = Live(Tape().metadata("orders")).ask(FETCH, 4, fetch("orders", 9))
+    answer = EngineClient(Exchanges().metadata("orders")).ask(FETCH, 4, fetch("orders", 9))
     assert answer is not None and answer["responses"][0]["partitions"][0]["error_code"] == 1
 
 
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("codec", [0, 1])
 def test_the_old_record_formats_get_their_offsets(magic, codec):
-    live = Live(Tape().metadata("orders").produced("orders", [b"a"], 0))
+    live = EngineClient(Exchanges().metadata("orders").produced("orders", [b"a"], 0))
     for first in (b"a", b"c"):
         sent = [Record(n, 1000, None, value) for n, value in enumerate((first, b"b"))]
         data = records.encode_messages(sent, magic=magic, codec=codec)
@@ -160,7 +160,7 @@ def session_fetch(topic: str, session: int, epoch: int, partitions: list[int]) -
 
 
 def test_fetch_sessions_tell_only_what_is_new():
-    live = Live(Tape().metadata("orders", partitions=2).produced("orders", [b"a"], 0))
+    live = EngineClient(Exchanges().metadata("orders", partitions=2).produced("orders", [b"a"], 0))
     first = live.ask(FETCH, 7, session_fetch("orders", 0, 0, [0, 1]))
     assert first is not None and first["session_id"] and len(first["responses"][0]["partitions"]) == 2
     session = first["session_id"]
@@ -173,7 +173,7 @@ def test_fetch_sessions_tell_only_what_is_new():
     assert unknown is not None and facts.error_name(unknown["error_code"]) == "FETCH_SESSION_ID_NOT_FOUND"
 
 
-def committed(live: Live) -> int:
+def committed(live: EngineClient) -> int:
     asked = {"group_id": "billing", "topics": [{"name": "orders", "partition_indexes": [0]}]}
     answer = live.ask(OFFSET_FETCH, 3, asked)
     assert answer is not None
@@ -181,16 +181,16 @@ def committed(live: Live) -> int:
     return offset
 
 
-def group_tape() -> Tape:
-    tape = Tape().metadata("orders")
+def group_tape() -> Exchanges:
+    recording = Exchanges().metadata("orders")
     asked = {"group_id": "billing", "topics": [{"name": "orders", "partition_indexes": [0]}]}
     item = {"partition_index": 0, "committed_offset": 5, "metadata": "", "error_code": 0}
-    tape.add(OFFSET_FETCH, 3, asked, {"topics": [{"name": "orders", "partitions": [item]}]})
+    recording.add(OFFSET_FETCH, 3, asked, {"topics": [{"name": "orders", "partitions": [item]}]})
     join = {"group_id": "billing", "session_timeout_ms": 9000, "rebalance_timeout_ms": 9000, "member_id": "",
             "protocol_type": "consumer", "protocols": [{"name": "range", "metadata": b"m"}]}  # fmt: skip
     joined = {"error_code": 0, "generation_id": 7, "protocol_name": "range", "leader": "till-1", "member_id": "till-1"}
-    tape.add(JOIN, 3, join, {"error_code": 16, "member_id": ""}).add(JOIN, 3, join, joined)
-    return tape
+    recording.add(JOIN, 3, join, {"error_code": 16, "member_id": ""}).add(JOIN, 3, join, joined)
+    return recording
 
 
 def join(member_id: str = "", version: int = 3, metadata: bytes = b"m") -> tuple[int, int, dict[str, Any]]:
@@ -200,7 +200,7 @@ def join(member_id: str = "", version: int = 3, metadata: bytes = b"m") -> tuple
 
 
 def test_committed_offsets_begin_as_recorded_and_go_on_live():
-    live = Live(group_tape())
+    live = EngineClient(group_tape())
     assert committed(live) == 5
     commit = {"partition_index": 0, "committed_offset": 8, "committed_metadata": ""}
     fields = {
@@ -214,7 +214,7 @@ def test_committed_offsets_begin_as_recorded_and_go_on_live():
 
 
 def test_a_group_forms_with_recorded_ids_errors_and_generations():
-    live = Live(group_tape())
+    live = EngineClient(group_tape())
     refused = live.ask(*join())
     assert refused is not None and facts.error_name(refused["error_code"]) == "NOT_COORDINATOR"
     first = live.ask(*join())
@@ -223,7 +223,7 @@ def test_a_group_forms_with_recorded_ids_errors_and_generations():
 
 
 def test_two_members_wait_for_each_other_and_share_what_the_live_leader_says():
-    live = Live(group_tape())
+    live = EngineClient(group_tape())
     live.ask(*join())
     live.ask(*join())
     beat = {"group_id": "billing", "generation_id": 7, "member_id": "till-1"}
@@ -247,7 +247,7 @@ def test_two_members_wait_for_each_other_and_share_what_the_live_leader_says():
 
 
 def test_a_member_that_is_silent_is_taken_out():
-    live = Live(group_tape())
+    live = EngineClient(group_tape())
     live.ask(*join())
     live.ask(*join())
     live.now += 60
@@ -257,8 +257,8 @@ def test_a_member_that_is_silent_is_taken_out():
 
 def test_producer_ids_are_the_recorded_ones_and_then_new_ones():
     asked = {"transactional_id": None, "transaction_timeout_ms": 1}
-    tape = Tape().add(INIT, 1, asked, {"error_code": 0, "producer_id": 4000, "producer_epoch": 0})
-    live = Live(tape)
+    recording = Exchanges().add(INIT, 1, asked, {"error_code": 0, "producer_id": 4000, "producer_epoch": 0})
+    live = EngineClient(recording)
     given = [live.ask(INIT, 1, asked) for _ in range(2)]
     assert given[0] is not None and given[0]["producer_id"] == 4000
     assert given[1] is not None and given[1]["producer_id"] > 4000
@@ -273,7 +273,7 @@ def test_parts_of_several_answers_make_one():
     def told(name: str) -> dict[str, Any]:
         return {"results": [{"error_code": 0, "resource_type": 2, "resource_name": name, "configs": []}]}
 
-    live = Live(Tape().add(DESCRIBE_CONFIGS, 1, asked("a"), told("a")).add(DESCRIBE_CONFIGS, 1, asked("b"), told("b")))
+    live = EngineClient(Exchanges().add(DESCRIBE_CONFIGS, 1, asked("a"), told("a")).add(DESCRIBE_CONFIGS, 1, asked("b"), told("b")))
     answer = live.ask(DESCRIBE_CONFIGS, 1, asked("b", "a"))
     assert answer is not None and [item["resource_name"] for item in answer["results"]] == ["b", "a"]
     assert live.engine.counts == {"composed": 1}
@@ -305,11 +305,11 @@ def misses() -> Iterator[tuple[int, int, dict[str, Any], str]]:
 @pytest.mark.parametrize(("api", "version", "fields", "words"), list(misses()))
 def test_a_miss_says_what_was_asked(api, version, fields, words):
     with pytest.raises(NotRecorded) as missed:
-        Live(group_tape()).ask(api, version, fields)
+        EngineClient(group_tape()).ask(api, version, fields)
     assert missed.value.what == words
 
 
-def offered(live: Live, version: int = 0) -> dict[str, Any]:
+def offered(live: EngineClient, version: int = 0) -> dict[str, Any]:
     answer = live.ask(API_VERSIONS, version, {})
     assert answer is not None
     return answer
@@ -317,9 +317,9 @@ def offered(live: Live, version: int = 0) -> dict[str, Any]:
 
 def test_versions_are_offered_as_recorded_or_as_can_be_answered():
     keys = [{"api_key": key, "min_version": 0, "max_version": 6} for key in (0, 1, 3, 18, 999)]
-    tape = created().add(API_VERSIONS, 0, {}, {"error_code": 0, "api_keys": keys})
-    assert {item["api_key"] for item in offered(Live(tape))["api_keys"]} == {0, 1, 3, 18}
-    only = offered(Live(tape, offer=Offer.ANSWERABLE))["api_keys"]
+    recording = created().add(API_VERSIONS, 0, {}, {"error_code": 0, "api_keys": keys})
+    assert {item["api_key"] for item in offered(EngineClient(recording))["api_keys"]} == {0, 1, 3, 18}
+    only = offered(EngineClient(recording, offer=Offer.ANSWERABLE))["api_keys"]
     assert {(item["api_key"], item["max_version"]) for item in only} == {(3, 4), (18, 0), (19, 2)}
 
 
@@ -327,15 +327,15 @@ def test_versions_are_offered_as_recorded_or_as_can_be_answered():
 def test_telemetry_is_offered_where_it_was_recorded(recorded: bool) -> None:
     """Clients ask for it by the clock (KIP-714): a run that takes longer than the recorded one would miss its answer."""
     keys = [{"api_key": key, "min_version": 0, "max_version": 6} for key in (0, 3, 18, 71, 72)]
-    tape = created().add(API_VERSIONS, 0, {}, {"error_code": 0, "api_keys": keys})
+    recording = created().add(API_VERSIONS, 0, {}, {"error_code": 0, "api_keys": keys})
     if recorded:
-        tape.add(71, 0, {}, {"error_code": 0})
-    there = {item["api_key"] for item in offered(Live(tape))["api_keys"]}
+        recording.add(71, 0, {}, {"error_code": 0})
+    there = {item["api_key"] for item in offered(EngineClient(recording))["api_keys"]}
     assert there == {0, 3, 18} | ({71, 72} if recorded else set())
 
 
 def test_a_version_of_api_versions_that_nobody_knows_is_refused_as_brokers_do():
-    live = Live(created())
+    live = EngineClient(created())
     frame = (18).to_bytes(2, "big") + (30).to_bytes(2, "big") + (77).to_bytes(4, "big") + b"\0\x04live\0\0"
     ask = live.engine.read(live.session, frame, live.now, 0)
     reply = live.engine.answer(ask)
@@ -349,8 +349,8 @@ def test_a_version_of_api_versions_that_nobody_knows_is_refused_as_brokers_do():
 def test_a_plain_login_is_answered_whatever_the_password():
     """Recordings hold no passwords: there is nothing to compare one with."""
     shake, login = {"mechanism": "PLAIN"}, {"auth_bytes": b"*" * 12}
-    tape = Tape().add(17, 1, shake, {"error_code": 0, "mechanisms": ["PLAIN"]}).add(36, 1, login, {"error_code": 0})
-    live = Live(tape)
+    recording = Exchanges().add(17, 1, shake, {"error_code": 0, "mechanisms": ["PLAIN"]}).add(36, 1, login, {"error_code": 0})
+    live = EngineClient(recording)
     shaken = live.ask(17, 1, shake)
     assert shaken is not None and shaken["mechanisms"] == ["PLAIN"]
     answer = live.ask(36, 1, {"auth_bytes": b"\0till\0secret"})
@@ -358,8 +358,8 @@ def test_a_plain_login_is_answered_whatever_the_password():
 
 
 def test_a_list_of_everything_names_topics_as_the_live_client_does():
-    tape = Tape().metadata("orders-11aa22bb33")
-    live = Live(tape)
+    recording = Exchanges().metadata("orders-11aa22bb33")
+    live = EngineClient(recording)
     named = {"topics": [{"name": "orders-99ff88ee77"}], "allow_auto_topic_creation": False}
     answer = live.ask(METADATA, 4, named)
     assert answer is not None and answer["topics"][0]["name"] == "orders-99ff88ee77"

@@ -35,7 +35,7 @@ def answered(correlation_id: int, error_code: int = 0) -> bytes:
     return wire.response(correlation_id, error_code.to_bytes(2, "big"))
 
 
-class Desk:
+class ControlApi:
     """One proxy, its control client, and a way to make HTTP requests as anybody might."""
 
     def __init__(self, proxy: Proxy, received: list[bytes]) -> None:
@@ -105,7 +105,7 @@ class Desk:
         self.received.clear()
 
 
-class MakeDesk(Protocol):
+class StartControlApi(Protocol):
     """Starts a proxy in front of a broker: one that answers every request, a script, or an address."""
 
     def __call__(
@@ -114,18 +114,18 @@ class MakeDesk(Protocol):
         *,
         control: ControlConfig | None = None,
         **options: Any,
-    ) -> Desk: ...
+    ) -> ControlApi: ...
 
 
-def desk_maker(testbed: Testbed, folder: Path) -> MakeDesk:
+def control_api_starter(testbed: Testbed, folder: Path) -> StartControlApi:
     """``options`` are those of ``ProxyConfig``; the files of the control API are in ``folder``."""
 
     def make(
         upstream: Script | tuple[str, int] | None = None, *, control: ControlConfig | None = None, **options: Any
-    ) -> Desk:
+    ) -> ControlApi:
         received: list[bytes] = []
         address = upstream if isinstance(upstream, tuple) else testbed.broker(upstream or answers_all(received)).address
-        return Desk(testbed.proxy(address, control=control or ControlConfig(directory=folder), **options), received)
+        return ControlApi(testbed.proxy(address, control=control or ControlConfig(directory=folder), **options), received)
 
     return make
 

@@ -1,4 +1,4 @@
-"""Made-up recordings, and live clients of the serving logic, without sockets."""
+"""Recordings built in memory, and clients of the serving engine, without sockets."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from barnabas.decoder.records import Record
 METADATA, PRODUCE, FETCH = 3, 0, 1
 
 
-class Tape:
-    """A recording in the making."""
+class Exchanges:
+    """Builds the exchanges of a recording."""
 
     def __init__(self) -> None:
         self.exchanges: list[Exchange] = []
 
-    def add(self, api: int, version: int, asked: dict[str, Any], answered: dict[str, Any] | None, ms: float = 0.5) -> Tape:
+    def add(self, api: int, version: int, asked: dict[str, Any], answered: dict[str, Any] | None, ms: float = 0.5) -> Exchanges:
         number = len(self.exchanges)
         frame = decoder.encode_request(api, version, asked, correlation_id=number, client_id="till")
         response = None if answered is None else decoder.encode_response(api, version, answered, correlation_id=number)
@@ -31,7 +31,7 @@ class Tape:
         )  # fmt: skip
         return self
 
-    def metadata(self, topic: str, error: int = 0, partitions: int = 1, ms: float = 0.5) -> Tape:
+    def metadata(self, topic: str, error: int = 0, partitions: int = 1, ms: float = 0.5) -> Exchanges:
         places = [
             {"error_code": 0, "partition_index": n, "leader_id": 1, "replica_nodes": [1], "isr_nodes": [1]}
             for n in range(0 if error else partitions)
@@ -42,12 +42,12 @@ class Tape:
         }  # fmt: skip
         return self.add(METADATA, 4, {"topics": [{"name": topic}], "allow_auto_topic_creation": False}, body, ms)
 
-    def produced(self, topic: str, values: list[bytes], base: int, error: int = 0, acks: int = -1) -> Tape:
+    def produced(self, topic: str, values: list[bytes], base: int, error: int = 0, acks: int = -1) -> Exchanges:
         answer = {"index": 0, "error_code": error, "base_offset": -1 if error else base}
         body = None if acks == 0 else {"responses": [{"name": topic, "partition_responses": [answer]}]}
         return self.add(PRODUCE, 5, produce(topic, values, acks), body)
 
-    def fetched(self, topic: str, offset: int, data: bytes, end: int, error: int = 0) -> Tape:
+    def fetched(self, topic: str, offset: int, data: bytes, end: int, error: int = 0) -> Exchanges:
         item = {"partition_index": 0, "error_code": error, "high_watermark": end, "records": data}
         return self.add(FETCH, 4, fetch(topic, offset), {"responses": [{"topic": topic, "partitions": [item]}]})
 
@@ -66,11 +66,11 @@ def fetch(topic: str, offset: int, wait_ms: int = 500) -> dict[str, Any]:
     return {"max_wait_ms": wait_ms, "min_bytes": 1, "replica_id": -1, "topics": [{"topic": topic, "partitions": parts}]}
 
 
-class Live:
-    """A live client of an engine; its clock is set by hand."""
+class EngineClient:
+    """A client of an engine; its clock is set by hand."""
 
-    def __init__(self, tape: Tape, **options: Any) -> None:
-        self.engine = Engine(tape.exchanges, **options)
+    def __init__(self, builder: Exchanges, **options: Any) -> None:
+        self.engine = Engine(builder.exchanges, **options)
         self.engine.ports[1] = 19092
         self.session = Session(1, "localhost")
         self.now = 100.0

@@ -1,4 +1,4 @@
-"""Brokers that are played: threads that answer as a script says, and recordings to replay to them."""
+"""Brokers in threads that answer as a test decides, and recordings to replay to them."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ Answer = dict[str, Any] | None | str
 
 
 @dataclass
-class Heard:
-    """A request that a played broker got: on which of its connections (counted from 0), when, and what."""
+class ReceivedRequest:
+    """A request that a scripted broker got: on which of its connections (counted from 0), when, and what."""
 
     connection: int
     time_ns: int
@@ -37,19 +37,19 @@ class Heard:
         return self.message.api
 
 
-class Played:
-    """A broker. `answers` gives what to say to a request that is not about versions or metadata; `offers` what it can."""
+class ScriptedBroker:
+    """A broker. `answers` gives the answer to a request that is not about versions or metadata; `offers` are its versions."""
 
     def __init__(
-        self, answers: Callable[[Message, Heard], Answer], offers: dict[str, tuple[int, int]] | None = None
+        self, answers: Callable[[Message, ReceivedRequest], Answer], offers: dict[str, tuple[int, int]] | None = None
     ) -> None:
         self.answers = answers
         self.offers = offers or {facts.api_name(k): (0, facts.api(k).versions.every()[-1]) for k in facts.api_keys()}
         self.topics: dict[str, tuple[bytes, int]] = {}
         self.cluster_id: str | None = None
-        self.heard: list[Heard] = []
+        self.received: list[ReceivedRequest] = []
         self.closed: list[int] = []
-        self.others: dict[int, Played] = {}
+        self.others: dict[int, ScriptedBroker] = {}
         self._server = socket.create_server(("127.0.0.1", 0))
         self.address = self._server.getsockname()
         self._threads = [threading.Thread(target=self._accept, daemon=True)]
@@ -73,38 +73,38 @@ class Played:
         try:
             while data := sock.recv(1 << 16):
                 for frame, _ in framer.feed(data):
-                    heard = Heard(number, time.time_ns(), decode_request(frame))
-                    own = heard.message.header.get("client_id") == "barnabas-replay"
+                    received = ReceivedRequest(number, time.time_ns(), decode_request(frame))
+                    own = received.message.header.get("client_id") == "barnabas-replay"
                     if not own:
-                        self.heard.append(heard)
-                    said = self._say(heard, own)
-                    if said == "close":
+                        self.received.append(received)
+                    answer = self._answer(received, own)
+                    if answer == "close":
                         sock.close()
                         return
-                    if isinstance(said, dict):
-                        m = heard.message
-                        out = encode_response(m.api_key, m.api_version, said, correlation_id=m.header["correlation_id"])
+                    if isinstance(answer, dict):
+                        m = received.message
+                        out = encode_response(m.api_key, m.api_version, answer, correlation_id=m.header["correlation_id"])
                         sock.sendall(with_size(out))
         except OSError:
             pass
         self.closed.append(number)
         sock.close()
 
-    def _say(self, heard: Heard, own: bool) -> Answer:
-        if heard.api == "ApiVersions":
-            meant = heard.message.to_dict().get("cluster_id")
+    def _answer(self, received: ReceivedRequest, own: bool) -> Answer:
+        if received.api == "ApiVersions":
+            meant = received.message.to_dict().get("cluster_id")
             if meant not in (None, self.cluster_id):  # KIP-1242
                 return {"error_code": facts.error_code("REBOOTSTRAP_REQUIRED")}
             rows = [
                 {"api_key": facts.api_key(n), "min_version": a, "max_version": b} for n, (a, b) in self.offers.items()
             ]
             return {"api_keys": rows}
-        if own and heard.api == "Metadata":
+        if own and received.api == "Metadata":
             brokers = {1: self, **self.others}
             rows = [{"node_id": n, "host": "127.0.0.1", "port": b.address[1]} for n, b in brokers.items()]
-            of = {"cluster_id": self.cluster_id} if heard.message.api_version >= 2 else {}
-            return of | {"brokers": rows, "topics": [self._topic(n, heard.message.api_version) for n in self.topics]}
-        return self.answers(heard.message, heard)
+            of = {"cluster_id": self.cluster_id} if received.message.api_version >= 2 else {}
+            return of | {"brokers": rows, "topics": [self._topic(n, received.message.api_version) for n in self.topics]}
+        return self.answers(received.message, received)
 
     def _topic(self, name: str, version: int) -> dict[str, Any]:
         topic_id, partitions = self.topics[name]
@@ -123,21 +123,21 @@ class Played:
                 pass
 
     @property
-    def said(self) -> list[tuple[str, int]]:
-        return [(h.api, h.connection) for h in self.heard]
+    def requests(self) -> list[tuple[str, int]]:
+        return [(h.api, h.connection) for h in self.received]
 
 
-class Play(Protocol):
-    """Starts a broker that is played."""
+class StartBroker(Protocol):
+    """Starts a scripted broker."""
 
     def __call__(
-        self, answers: Callable[[Message, Heard], Answer], offers: dict[str, tuple[int, int]] | None = None
-    ) -> Played: ...
+        self, answers: Callable[[Message, ReceivedRequest], Answer], offers: dict[str, tuple[int, int]] | None = None
+    ) -> ScriptedBroker: ...
 
 
 @dataclass
-class Tape:
-    """Makes a recording: what was said when (ms after the start), on which connection."""
+class TimedRecording:
+    """Makes a recording, each message at a time of its own (ms after the start) and on a given connection."""
 
     folder: Path
     broker: tuple[str, int] = ("127.0.0.1", 9092)
@@ -148,7 +148,7 @@ class Tape:
         self.recorder = Recorder(self.folder, redact=True)
         self._ids: dict[int, int] = {}
 
-    def ask(self, at: float, conn: int, api: str, version: int, fields: dict[str, Any], client_id: str = "c") -> int:
+    def request(self, at: float, conn: int, api: str, version: int, fields: dict[str, Any], client_id: str = "c") -> int:
         """A request; returns its correlation id."""
         if conn not in self.opened:
             self.opened.add(conn)
@@ -158,14 +158,14 @@ class Tape:
         self.recorder.data(conn, Direction.REQUEST, self._ns(at), with_size(frame))
         return identity
 
-    def tell(self, at: float, conn: int, api: str, version: int, fields: dict[str, Any], identity: int) -> None:
+    def response(self, at: float, conn: int, api: str, version: int, fields: dict[str, Any], identity: int) -> None:
         """A response."""
         frame = encode_response(facts.api_key(api), version, fields, correlation_id=identity)
         self.recorder.data(conn, Direction.RESPONSE, self._ns(at), with_size(frame))
 
-    def both(self, at: float, conn: int, api: str, version: int, asked: dict[str, Any], told: dict[str, Any]) -> None:
+    def exchange(self, at: float, conn: int, api: str, version: int, request: dict[str, Any], response: dict[str, Any]) -> None:
         """A request, and its answer 1 ms later."""
-        self.tell(at + 1, conn, api, version, told, self.ask(at, conn, api, version, asked))
+        self.response(at + 1, conn, api, version, response, self.request(at, conn, api, version, request))
 
     def close(self, at: float, conn: int, by: str = "client") -> None:
         self.recorder.closed(conn, self._ns(at), "fin", by)

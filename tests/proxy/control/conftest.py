@@ -6,32 +6,32 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness.peers.control_api import Desk, MakeDesk, desk_maker
+from harness.peers.control_api import ControlApi, StartControlApi, control_api_starter
 from harness.testbed import Testbed
 
 
 @pytest.fixture
-def make_desk(testbed: Testbed, tmp_path: Path) -> MakeDesk:
-    return desk_maker(testbed, tmp_path / "control")
+def start_api(testbed: Testbed, tmp_path: Path) -> StartControlApi:
+    return control_api_starter(testbed, tmp_path / "control")
 
 
 @pytest.fixture
-def desk(make_desk: MakeDesk) -> Desk:
+def api(start_api: StartControlApi) -> ControlApi:
     """A proxy that has seen nothing yet."""
-    return make_desk()
+    return start_api()
 
 
 @pytest.fixture(scope="module")
-def _desk_of_the_module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+def _api_of_the_module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlApi]:
     testbed = Testbed()
     try:
-        yield desk_maker(testbed, tmp_path_factory.mktemp("control"))()
+        yield control_api_starter(testbed, tmp_path_factory.mktemp("control"))()
     finally:
         testbed.close()
 
 
 @pytest.fixture
-def shared_desk(_desk_of_the_module: Desk) -> Iterator[Desk]:
+def shared_api(_api_of_the_module: ControlApi) -> Iterator[ControlApi]:
     """A proxy that other tests use as well: it has no rules and no intercepts, but may have seen exchanges."""
-    yield _desk_of_the_module
-    _desk_of_the_module.clear()
+    yield _api_of_the_module
+    _api_of_the_module.clear()

@@ -11,7 +11,7 @@ from barnabas.plugins.rules.rules import RuleError, parse
 from barnabas.proxy.control.api.bounds import MOST_RULES, RULES_BYTES
 from barnabas.proxy.control.api.routes import ROUTES, described
 from harness import wire
-from harness.peers.control_api import Desk, heartbeat
+from harness.peers.control_api import ControlApi, heartbeat
 from harness.testbed import Testbed
 
 NUMBERS = ("integer", "number")
@@ -48,9 +48,9 @@ def test_every_number_of_a_body_has_bounds() -> None:
                 assert "minimum" in schema and "maximum" in schema, (route.path, name)
 
 
-def test_the_server_keeps_to_the_bounds_of_the_description(shared_desk: Desk) -> None:
+def test_the_server_keeps_to_the_bounds_of_the_description(shared_api: ControlApi) -> None:
     """At a bound a number is taken, behind it refused."""
-    shared_desk.control.replace_rules([{"name": "r", "match": "api == Fetch", "do": {"error": "UNKNOWN_SERVER_ERROR"}}])
+    shared_api.control.replace_rules([{"name": "r", "match": "api == Fetch", "do": {"error": "UNKNOWN_SERVER_ERROR"}}])
     tried = 0
     for path, operations in described()["paths"].items():
         for method, operation in operations.items():
@@ -63,7 +63,7 @@ def test_the_server_keeps_to_the_bounds_of_the_description(shared_desk: Desk) ->
                                      (schema["minimum"] - 1, False), (schema["maximum"] * 2 + 1, False)):  # fmt: skip
                     if value == schema["maximum"] and not taken:
                         continue  # it would wait for so long
-                    status, _ = shared_desk.call(method.upper(), f"{place}?{parameter['name']}={value:.0f}")
+                    status, _ = shared_api.call(method.upper(), f"{place}?{parameter['name']}={value:.0f}")
                     assert status == (200 if taken else 422), (place, parameter["name"], value)
                     tried += 1
     assert tried > 30
@@ -73,20 +73,20 @@ def rules(count: int) -> list[dict[str, Any]]:
     return [{"name": f"n{n}", "match": "api == Fetch", "do": {"error": "UNKNOWN_SERVER_ERROR"}} for n in range(count)]
 
 
-def test_more_rules_than_anybody_wants(desk: Desk, testbed: Testbed) -> None:
+def test_more_rules_than_anybody_wants(api: ControlApi, testbed: Testbed) -> None:
     """Refused before they are read one by one; those that were there stay, and traffic goes on."""
-    desk.control.replace_rules(rules(1))
+    api.control.replace_rules(rules(1))
     for method in ("POST", "PUT"):
         body = json.dumps(rules(MOST_RULES + 1)).encode()
-        status, answer = desk.call(method, "/v1/rules", body)
+        status, answer = api.call(method, "/v1/rules", body)
         assert status == 422 and ("allowed" in answer["message"] or "values" in answer["message"])
-        status, answer = desk.call(method, "/v1/rules", json.dumps(rules(20_000)).encode())
+        status, answer = api.call(method, "/v1/rules", json.dumps(rules(20_000)).encode())
         assert (status, answer["error"]) == (413, "too large")
-    assert [each["name"] for each in desk.control.rules()] == ["n0"]
+    assert [each["name"] for each in api.control.rules()] == ["n0"]
     added = [each | {"name": f"more-{n}"} for n, each in enumerate(rules(MOST_RULES - 1))]
-    assert desk.call("POST", "/v1/rules", json.dumps(added).encode())[0] == 201
-    assert desk.call("POST", "/v1/rules", json.dumps(rules(2)[1:]).encode())[0] == 422
-    client = testbed.client(desk.proxy.address)
+    assert api.call("POST", "/v1/rules", json.dumps(added).encode())[0] == 201
+    assert api.call("POST", "/v1/rules", json.dumps(rules(2)[1:]).encode())[0] == 422
+    client = testbed.client(api.proxy.address)
     client.sendall(heartbeat(1))
     assert wire.read_frame(client)
 
@@ -99,22 +99,22 @@ def test_a_body_of_many_values_is_read_no_further_than_needed(text: str) -> None
     assert len(parse("rules:\n" + "- {match: api == Fetch, do: {error: UNKNOWN_SERVER_ERROR}}\n" * 10, most=10)) == 10
 
 
-def test_a_token_that_is_no_text(shared_desk: Desk) -> None:
+def test_a_token_that_is_no_text(shared_api: ControlApi) -> None:
     """401, whatever bytes it is made of, as any other that is wrong."""
     for token in ("\xff\xfe", "é", "\x80" * 40, "Ã©"):
-        status, answer = shared_desk.raw("GET", "/v1/status", Authorization=f"Bearer {token}")
+        status, answer = shared_api.raw("GET", "/v1/status", Authorization=f"Bearer {token}")
         assert (status, answer["error"]) == (401, "unauthorized")
 
 
-def test_a_method_that_is_not_there_names_those_that_are(shared_desk: Desk) -> None:
+def test_a_method_that_is_not_there_names_those_that_are(shared_api: ControlApi) -> None:
     """RFC 9110, 15.5.6: a 405 says in Allow what may be used."""
     import http.client
 
     for path in sorted({route.path for route in ROUTES}):
         place = re.sub(r"{\w+}", "1", path)
         there = {route.method for route in ROUTES if re.fullmatch(re.sub(r"{\w+}", "[^/]+", route.path), place)}
-        connection = http.client.HTTPConnection("127.0.0.1", shared_desk.port)
-        connection.request("PATCH", place, headers=shared_desk.authorization)
+        connection = http.client.HTTPConnection("127.0.0.1", shared_api.port)
+        connection.request("PATCH", place, headers=shared_api.authorization)
         response = connection.getresponse()
         assert response.status == 405 and json.loads(response.read())["error"] == "method"
         allowed = set((response.getheader("Allow") or "").replace(" ", "").split(","))

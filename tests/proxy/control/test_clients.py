@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from barnabas import decoder
-from harness.peers.control_api import MakeDesk
+from harness.peers.control_api import StartControlApi
 from harness.run.lines import line
 from harness.waiting import PATIENCE, PATIENCE_MS
 
@@ -29,42 +29,42 @@ def cluster() -> Iterator[tuple[str, int]]:
         mock.stdin.close()
 
 
-def test_a_metadata_response_is_edited(make_desk: MakeDesk, cluster: tuple[str, int]) -> None:
+def test_a_metadata_response_is_edited(start_api: StartControlApi, cluster: tuple[str, int]) -> None:
     from confluent_kafka.admin import AdminClient
 
-    desk = make_desk(cluster)
-    host, port = desk.proxy.address
-    desk.control.intercept("api == Metadata", response=True, times=1, timeout=PATIENCE)
+    api = start_api(cluster)
+    host, port = api.proxy.address
+    api.control.intercept("api == Metadata", response=True, times=1, timeout=PATIENCE)
     admin = AdminClient({"bootstrap.servers": f"{host}:{port}", "log_level": 0})
-    (held,) = desk.control.held(wait=PATIENCE)
+    (held,) = api.control.held(wait=PATIENCE)
     assert held["body"]["brokers"][0]["port"] == port  # what the client is about to be told is the proxy's address
-    desk.control.resume(held["id"], {"cluster_id": "edited by hand", "controller_id": held["body"]["controller_id"]})
+    api.control.resume(held["id"], {"cluster_id": "edited by hand", "controller_id": held["body"]["controller_id"]})
     assert admin.list_topics(timeout=PATIENCE).brokers
     found = [
-        each for each in desk.control.exchanges("api == Metadata", since=0, wait=PATIENCE, bodies=True) if each["changed"]
+        each for each in api.control.exchanges("api == Metadata", since=0, wait=PATIENCE, bodies=True) if each["changed"]
     ]
     assert found[0]["response"]["cluster_id"] == "edited by hand"
 
 
-def test_a_produce_request_is_edited(make_desk: MakeDesk, cluster: tuple[str, int]) -> None:
+def test_a_produce_request_is_edited(start_api: StartControlApi, cluster: tuple[str, int]) -> None:
     from confluent_kafka import Consumer, Producer, TopicPartition
 
-    desk = make_desk(cluster)
-    host, port = desk.proxy.address
+    api = start_api(cluster)
+    host, port = api.proxy.address
     bootstrap = {"bootstrap.servers": f"{host}:{port}", "log_level": 0}
     producer = Producer(bootstrap | {"message.timeout.ms": PATIENCE_MS, "partitioner": "consistent", "client.id": "edited"})
     assert "orders" in producer.list_topics("orders", timeout=PATIENCE).topics
-    desk.control.intercept("api == Produce and topic == orders", request=True, times=1, timeout=PATIENCE)
+    api.control.intercept("api == Produce and topic == orders", request=True, times=1, timeout=PATIENCE)
     delivered: list[Any] = []
     producer.produce("orders", b"as the client meant it", partition=0, on_delivery=lambda *said: delivered.append(said))
     producer.poll(0)
-    (held,) = desk.control.held(wait=PATIENCE)
+    (held,) = api.control.held(wait=PATIENCE)
     assert held["client_id"] == "edited"
     partition = held["body"]["topic_data"][0]["partition_data"][0]
     assert (
         partition["index"] == 0 and partition["records"][0]["records"][0]["value_size"] == 22
     )  # no values, unless asked for
-    desk.control.resume(held["id"], {"topic_data[0].partition_data[0].index": 1})
+    api.control.resume(held["id"], {"topic_data[0].partition_data[0].index": 1})
     producer.flush(PATIENCE)
     assert len(delivered) == 1
     consumer = Consumer(bootstrap | {"group.id": "g", "auto.offset.reset": "earliest"})

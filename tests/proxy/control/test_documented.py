@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from barnabas.proxy.control.api.routes import ROUTES
 from harness import wire
-from harness.peers.control_api import Desk, heartbeat
+from harness.peers.control_api import ControlApi, heartbeat
 from harness.testbed import Testbed
 from harness.waiting import PATIENCE
 
@@ -23,14 +23,14 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", DOCS.read_text(), re.DOTALL)
 
 
-def test_curl(desk: Desk, testbed: Testbed, tmp_path: Path) -> None:
+def test_curl(api: ControlApi, testbed: Testbed, tmp_path: Path) -> None:
     assert shutil.which("curl")
-    client = testbed.client(desk.proxy.address)
+    client = testbed.client(api.proxy.address)
     client.sendall(heartbeat(1))
     assert wire.read_frame(client)
     setting, *lines = blocks("sh")
-    setting = setting.replace("http://127.0.0.1:8090", desk.access.url)
-    setting = re.sub(r"\$\(cat [^)]*\)", f"$(cat {desk.access.token_file})", setting)
+    setting = setting.replace("http://127.0.0.1:8090", api.access.url)
+    setting = re.sub(r"\$\(cat [^)]*\)", f"$(cat {api.access.token_file})", setting)
     commands = [line for block in lines for line in block.splitlines() if line]
     assert len(commands) > 20
     # Of frames that are not held here.
@@ -48,7 +48,7 @@ def test_curl(desk: Desk, testbed: Testbed, tmp_path: Path) -> None:
         assert ("error" in answer and answer["error"] == "missing") == bool(missing), (command, answer)
         if not missing:
             assert "message" not in answer, (command, answer)
-    for _ in desk.proxy.events():
+    for _ in api.proxy.events():
         pass  # the last command has stopped it
     named = set(re.findall(r"/v1/\w+", DOCS.read_text()))
     assert named == {"/" + "/".join(route.path.split("/")[1:3]) for route in ROUTES if route.path.startswith("/v1/")}
@@ -64,29 +64,29 @@ def test_python(testbed: Testbed, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert hasattr(Control, name)
 
 
-def test_java(desk: Desk, tmp_path: Path) -> None:
+def test_java(api: ControlApi, tmp_path: Path) -> None:
     (example,) = blocks("java")
     source = tmp_path / "WaitForHits.java"
     source.write_text(example)
-    arguments = ["java", "-XX:TieredStopAtLevel=1", str(source), desk.access.url, desk.access.token]
+    arguments = ["java", "-XX:TieredStopAtLevel=1", str(source), api.access.url, api.access.token]
     done = subprocess.run(arguments, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     status, waited = done.stdout.splitlines()
     assert status == "201"
     assert json.loads(waited) == {"name": "java", "hits": 0, "reached": False}
-    assert [rule["name"] for rule in desk.control.rules()] == ["java"]
+    assert [rule["name"] for rule in api.control.rules()] == ["java"]
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("go") is None, reason="no go")
-def test_go(desk: Desk, testbed: Testbed, tmp_path: Path) -> None:
+def test_go(api: ControlApi, testbed: Testbed, tmp_path: Path) -> None:
     (example,) = blocks("go")
     source = tmp_path / "main.go"
     source.write_text(example)
-    client = testbed.client(desk.proxy.address)
+    client = testbed.client(api.proxy.address)
     timer = threading.Timer(0.1, lambda: client.sendall(heartbeat(9)))
     timer.start()
-    arguments = ["go", "run", str(source), desk.access.url, desk.access.token]
+    arguments = ["go", "run", str(source), api.access.url, api.access.token]
     done = subprocess.run(arguments, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["correlation_id"] == 9

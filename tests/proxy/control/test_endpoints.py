@@ -19,7 +19,7 @@ from barnabas.proxy.control import ControlConfig, ControlError
 from barnabas.proxy.control.api.routes import ROUTES, described
 from barnabas.proxy.events import ShutdownAsked
 from harness import wire
-from harness.peers.control_api import Desk, MakeDesk, heartbeat
+from harness.peers.control_api import ControlApi, StartControlApi, heartbeat
 from harness.testbed import Testbed, next_event
 from harness.waiting import PATIENCE, until
 from jsonschema import Draft202012Validator
@@ -27,8 +27,8 @@ from jsonschema import Draft202012Validator
 RULE = {"name": "r", "match": "api == Produce and topic == orders", "do": {"error": "NOT_LEADER_OR_FOLLOWER"}}
 
 
-def test_the_description_is_sound(shared_desk: Desk) -> None:
-    document = shared_desk.call("GET", "/openapi.json")[1]
+def test_the_description_is_sound(shared_api: ControlApi) -> None:
+    document = shared_api.call("GET", "/openapi.json")[1]
     assert document == json.loads(json.dumps(described()))
     assert document["openapi"] == "3.1.0"
     assert document["info"]["version"] == __version__
@@ -42,14 +42,14 @@ def test_the_description_is_sound(shared_desk: Desk) -> None:
     assert set(document["components"]["schemas"]) <= {"Any", *re.findall(r"schemas/(\w+)", text)}
 
 
-def test_status(desk: Desk, testbed: Testbed) -> None:
-    client = testbed.client(desk.proxy.address)
+def test_status(api: ControlApi, testbed: Testbed) -> None:
+    client = testbed.client(api.proxy.address)
     client.sendall(heartbeat(1))
     assert wire.read_frame(client)
-    until(lambda: desk.control.status()["counts"]["exchanges"])
-    status = desk.call("GET", "/v1/status")[1]
+    until(lambda: api.control.status()["counts"]["exchanges"])
+    status = api.call("GET", "/v1/status")[1]
     assert status["version"] == __version__
-    assert tuple(status["listen"]) == desk.proxy.address
+    assert tuple(status["listen"]) == api.proxy.address
     assert set(status["processes"]) == {"relay", "observer", "inspector", "control"}
     assert all(process["alive"] for process in status["processes"].values())
     assert (status["counts"]["connections"], status["counts"]["exchanges"]) == (1, 1)
@@ -59,252 +59,252 @@ def test_status(desk: Desk, testbed: Testbed) -> None:
     assert status["uptime"] > 0
 
 
-def test_what_weakens_security_is_told(make_desk: MakeDesk, tmp_path: Path) -> None:
-    desk = make_desk(control=ControlConfig(directory=tmp_path, show_values=True), listen=("0.0.0.0", 0))
-    assert len(desk.call("GET", "/v1/status")[1]["insecure"]) == 2
+def test_what_weakens_security_is_told(start_api: StartControlApi, tmp_path: Path) -> None:
+    api = start_api(control=ControlConfig(directory=tmp_path, show_values=True), listen=("0.0.0.0", 0))
+    assert len(api.call("GET", "/v1/status")[1]["insecure"]) == 2
 
 
-def test_connections_and_closing_them(desk: Desk, testbed: Testbed) -> None:
-    first, second = (testbed.client(desk.proxy.address) for _ in range(2))
+def test_connections_and_closing_them(api: ControlApi, testbed: Testbed) -> None:
+    first, second = (testbed.client(api.proxy.address) for _ in range(2))
     for client in (first, second):
         client.sendall(heartbeat(1))
         assert wire.read_frame(client)
-    listed = until(lambda: [c for c in desk.call("GET", "/v1/connections")[1]["connections"] if c["exchanges"]][1:])
+    listed = until(lambda: [c for c in api.call("GET", "/v1/connections")[1]["connections"] if c["exchanges"]][1:])
     assert listed[0]["client"] == f"127.0.0.1:{second.getsockname()[1]}"
-    both = desk.control.connections()
+    both = api.control.connections()
     assert [(c["request_bytes"], c["response_bytes"], c["client_id"]) for c in both] == [(25, 10, "t")] * 2
-    assert desk.call("DELETE", f"/v1/connections/{both[0]['connection']}")[1] == {"closed": 1, "how": "fin"}
+    assert api.call("DELETE", f"/v1/connections/{both[0]['connection']}")[1] == {"closed": 1, "how": "fin"}
     assert first.recv(1) == b""
-    assert desk.call("DELETE", f"/v1/connections/{both[1]['connection']}?how=rst")[0] == 200
+    assert api.call("DELETE", f"/v1/connections/{both[1]['connection']}?how=rst")[0] == 200
     with pytest.raises(ConnectionResetError):
         second.recv(1)
-    assert desk.call("DELETE", "/v1/connections/1")[0] == 404
-    assert desk.call("DELETE", "/v1/connections/2?how=never")[0] == 422
-    assert until(lambda: desk.control.connections() == [])
+    assert api.call("DELETE", "/v1/connections/1")[0] == 404
+    assert api.call("DELETE", "/v1/connections/2?how=never")[0] == 422
+    assert until(lambda: api.control.connections() == [])
 
 
-def test_a_recording_says_that_a_connection_was_closed_from_here(desk: Desk, testbed: Testbed, tmp_path: Path) -> None:
+def test_a_recording_says_that_a_connection_was_closed_from_here(api: ControlApi, testbed: Testbed, tmp_path: Path) -> None:
     directory = tmp_path / "recording"
-    desk.call("POST", "/v1/recording/start", {"directory": str(directory)})
-    client = testbed.client(desk.proxy.address)
+    api.call("POST", "/v1/recording/start", {"directory": str(directory)})
+    client = testbed.client(api.proxy.address)
     client.sendall(heartbeat(1))
     assert wire.read_frame(client)
-    (number,) = (each["connection"] for each in until(lambda: desk.control.connections()))
-    assert desk.call("DELETE", f"/v1/connections/{number}")[0] == 200
+    (number,) = (each["connection"] for each in until(lambda: api.control.connections()))
+    assert api.call("DELETE", f"/v1/connections/{number}")[0] == 200
     assert client.recv(1) == b""
-    desk.call("POST", "/v1/recording/stop")
+    api.call("POST", "/v1/recording/stop")
     with open_capture(directory) as capture:
         assert [(each.how, each.by) for each in capture.events() if isinstance(each, Closed)] == [("fin", "control API")]
 
 
-def test_brokers(make_desk: MakeDesk, testbed: Testbed) -> None:
+def test_brokers(start_api: StartControlApi, testbed: Testbed) -> None:
     def script(sock: Any) -> None:
         while frame := wire.read_frame(sock):
             sock.sendall(wire.metadata_response(int.from_bytes(frame[8:12], "big"), [(7, "10.9.8.7", 9092)]))
 
-    desk = make_desk(script)
-    client = testbed.client(desk.proxy.address)
+    api = start_api(script)
+    client = testbed.client(api.proxy.address)
     client.sendall(wire.request(3, 8, 1))
     answer = decoder.decode_response(wire.read_frame(client)[4:], api_key=3, api_version=8)
-    first, second = desk.call("GET", "/v1/brokers")[1]["brokers"]
-    assert first["bootstrap"] and tuple(first["listen"]) == desk.proxy.address
+    first, second = api.call("GET", "/v1/brokers")[1]["brokers"]
+    assert first["bootstrap"] and tuple(first["listen"]) == api.proxy.address
     assert (second["node"], second["broker"]) == (7, ["10.9.8.7", 9092])
     assert second["listen"] == ["127.0.0.1", answer["brokers[0].port"]]
 
 
-def test_exchanges(desk: Desk, testbed: Testbed) -> None:
-    client = testbed.client(desk.proxy.address)
+def test_exchanges(api: ControlApi, testbed: Testbed) -> None:
+    client = testbed.client(api.proxy.address)
     for number in range(1, 8):
         client.sendall(heartbeat(number, group="odd" if number % 2 else "even"))
         assert wire.read_frame(client)
-    assert len(desk.control.exchanges(since=0, limit=7, wait=PATIENCE)) >= 1
-    until(lambda: desk.control.status()["exchanges"]["newest"] == 7)
-    page = desk.call("GET", "/v1/exchanges?limit=3")[1]
+    assert len(api.control.exchanges(since=0, limit=7, wait=PATIENCE)) >= 1
+    until(lambda: api.control.status()["exchanges"]["newest"] == 7)
+    page = api.call("GET", "/v1/exchanges?limit=3")[1]
     assert [each["id"] for each in page["exchanges"]] == [5, 6, 7]
     assert (page["next"], page["lost"]) == (7, 0)
     assert page["exchanges"][0]["request"] is None
-    page = desk.call("GET", "/v1/exchanges?since=2&limit=2&bodies=1")[1]
+    page = api.call("GET", "/v1/exchanges?since=2&limit=2&bodies=1")[1]
     assert [each["id"] for each in page["exchanges"]] == [3, 4] and page["more"]
     assert page["exchanges"][0]["request"]["group_id"] == "odd"
-    found = desk.control.exchanges("group == even", since=0)
+    found = api.control.exchanges("group == even", since=0)
     assert [each["correlation_id"] for each in found] == [2, 4, 6]
-    whole = desk.call("GET", "/v1/exchanges/4")[1]
+    whole = api.call("GET", "/v1/exchanges/4")[1]
     assert whole["request"] == {"group_id": "even", "generation_id": 3, "member_id": "m"}
     assert whole["response"] == {"error_code": 0}
-    assert (desk.call("GET", "/v1/exchanges/8")[0], desk.call("GET", "/v1/exchanges/x")[0]) == (404, 404)
+    assert (api.call("GET", "/v1/exchanges/8")[0], api.call("GET", "/v1/exchanges/x")[0]) == (404, 404)
     begun = time.monotonic()
-    assert desk.call("GET", "/v1/exchanges?since=7&wait=0.1")[1]["exchanges"] == []
+    assert api.call("GET", "/v1/exchanges?since=7&wait=0.1")[1]["exchanges"] == []
     assert time.monotonic() - begun >= 0.1
 
 
-def test_a_long_poll_ends_as_soon_as_something_comes(desk: Desk, testbed: Testbed) -> None:
-    client = testbed.client(desk.proxy.address)
+def test_a_long_poll_ends_as_soon_as_something_comes(api: ControlApi, testbed: Testbed) -> None:
+    client = testbed.client(api.proxy.address)
     client.sendall(heartbeat(1))
     assert wire.read_frame(client)
-    desk.control.exchanges(since=0, wait=PATIENCE)
+    api.control.exchanges(since=0, wait=PATIENCE)
     timer = threading.Timer(0.1, lambda: client.sendall(heartbeat(2)))
     timer.start()
     # the wait is longer than a test may take
-    assert [each["id"] for each in desk.control.exchanges("group == g", since=1, wait=300)] == [2]
+    assert [each["id"] for each in api.control.exchanges("group == g", since=1, wait=300)] == [2]
     timer.join()
 
 
-def test_a_wrong_filter_says_where(shared_desk: Desk) -> None:
+def test_a_wrong_filter_says_where(shared_api: ControlApi) -> None:
     for path in ("/v1/exchanges", "/v1/exchanges/stream"):
-        status, said = shared_desk.call("GET", f"{path}?filter=api+%3D%3D+Prodce")
+        status, said = shared_api.call("GET", f"{path}?filter=api+%3D%3D+Prodce")
         assert status == 422 and "did you mean Produce" in said["message"]
         assert (said["start"], said["end"]) == (7, 13)
 
 
-def test_times_of_a_filter_are_in_the_zone_that_is_asked_for(desk: Desk, testbed: Testbed) -> None:
+def test_times_of_a_filter_are_in_the_zone_that_is_asked_for(api: ControlApi, testbed: Testbed) -> None:
     """Zones of different hours whose clocks never change: no reading of the same text is the other."""
-    client = testbed.client(desk.proxy.address)
+    client = testbed.client(api.proxy.address)
     client.sendall(heartbeat(1))
     assert wire.read_frame(client)
-    (exchange,) = desk.control.exchanges("api == Heartbeat", since=0, wait=PATIENCE)
+    (exchange,) = api.control.exchanges("api == Heartbeat", since=0, wait=PATIENCE)
     for name in ("UTC", "Asia/Tokyo", "Pacific/Honolulu"):
         when = datetime.fromtimestamp(exchange["time_ns"] // 10**9, ZoneInfo(name))
         for text in (f"time in {when:%H:%M:%S}..{when:%H:%M:%S}.999999999", f"time in {when:%FT%T}..{when + timedelta(seconds=1):%FT%T}"):
             for zone in ("", "UTC", "Asia/Tokyo", "Pacific/Honolulu"):
-                found = desk.control.exchanges(text, zone=zone)
+                found = api.control.exchanges(text, zone=zone)
                 assert len(found) == ((zone or "UTC") == name), (text, zone)
                 if found:
-                    assert next(desk.control.follow(text, since=0, zone=zone))["id"] == exchange["id"]
+                    assert next(api.control.follow(text, since=0, zone=zone))["id"] == exchange["id"]
 
 
-def test_no_such_zone(shared_desk: Desk) -> None:
+def test_no_such_zone(shared_api: ControlApi) -> None:
     for path in ("/v1/exchanges?", "/v1/exchanges/stream?filter=err&"):
         for name in ("Europe/Atlantis", "../x", "/etc/passwd", "Europe", "%00"):
-            status, said = shared_desk.call("GET", f"{path}zone={name}")
+            status, said = shared_api.call("GET", f"{path}zone={name}")
             assert status == 422 and "no time zone is called" in said["message"]
     for zone in ("Europe/Atlantis", 5, []):
-        status, said = shared_desk.call("POST", "/v1/intercepts", {"filter": "api == Heartbeat", "zone": zone})
+        status, said = shared_api.call("POST", "/v1/intercepts", {"filter": "api == Heartbeat", "zone": zone})
         assert status == 422 and said["message"].startswith("zone: ")
 
 
-def test_wrong_queries_are_refused(shared_desk: Desk) -> None:
+def test_wrong_queries_are_refused(shared_api: ControlApi) -> None:
     for query in ("limit=0", "limit=x", "limit=1001", "wait=-1", "wait=301", "wait=nan", "since=-1", "bodies=2"):
-        assert shared_desk.call("GET", f"/v1/exchanges?{query}")[0] == 422, query
+        assert shared_api.call("GET", f"/v1/exchanges?{query}")[0] == 422, query
 
 
-def test_requests_in_flight(make_desk: MakeDesk, testbed: Testbed) -> None:
-    desk = make_desk(lambda sock: wire.exactly(sock, 1 << 20))
-    client = testbed.client(desk.proxy.address)
+def test_requests_in_flight(start_api: StartControlApi, testbed: Testbed) -> None:
+    api = start_api(lambda sock: wire.exactly(sock, 1 << 20))
+    client = testbed.client(api.proxy.address)
     client.sendall(heartbeat(5))
-    (waiting,) = until(lambda: desk.call("GET", "/v1/exchanges/pending")[1]["exchanges"])
+    (waiting,) = until(lambda: api.call("GET", "/v1/exchanges/pending")[1]["exchanges"])
     assert (waiting["correlation_id"], waiting["state"]) == (5, "pending")
     assert waiting["pending_ns"] > 0
 
 
-def test_secrets_and_values_are_left_out(make_desk: MakeDesk, testbed: Testbed, tmp_path: Path) -> None:
+def test_secrets_and_values_are_left_out(start_api: StartControlApi, testbed: Testbed, tmp_path: Path) -> None:
     frame = decoder.encode_request(36, 1, {"auth_bytes": b"\0user\0canary-password"}, correlation_id=1)
     for values in (False, True):
-        desk = make_desk(control=ControlConfig(directory=tmp_path / str(values), show_values=values))
-        client = testbed.client(desk.proxy.address)
+        api = start_api(control=ControlConfig(directory=tmp_path / str(values), show_values=values))
+        client = testbed.client(api.proxy.address)
         client.sendall(wire.with_size(frame))
         assert wire.read_frame(client)
-        until(lambda desk=desk: desk.control.exchanges())
-        text = json.dumps([desk.call("GET", "/v1/exchanges/1")[1], desk.control.exchanges(bodies=True)])
+        until(lambda api=api: api.control.exchanges())
+        text = json.dumps([api.call("GET", "/v1/exchanges/1")[1], api.control.exchanges(bodies=True)])
         assert "canary-password" not in text and b"canary-password".hex() not in text
 
 
-def test_findings(make_desk: MakeDesk, testbed: Testbed) -> None:
+def test_findings(start_api: StartControlApi, testbed: Testbed) -> None:
     def script(sock: Any) -> None:
         while frame := wire.read_frame(sock):
             sock.sendall(wire.response(int.from_bytes(frame[8:12], "big"), b"\x00\x23" + bytes(15)))
 
-    desk = make_desk(script)
-    client = testbed.client(desk.proxy.address)
+    api = start_api(script)
+    client = testbed.client(api.proxy.address)
     client.sendall(wire.request(18, 3, 1, b"\0"))
     assert wire.read_frame(client)
-    found = until(lambda: desk.call("GET", "/v1/findings")[1]["findings"])
+    found = until(lambda: api.call("GET", "/v1/findings")[1]["findings"])
     assert "malformed-api-versions-fallback" in [each["id"] for each in found]
-    desk.proxy.stop()
-    assert not [e for e in desk.proxy.events() if type(e).__name__ == "FindingSeen"]  # nobody asked for events
+    api.proxy.stop()
+    assert not [e for e in api.proxy.events() if type(e).__name__ == "FindingSeen"]  # nobody asked for events
 
 
-def test_events(desk: Desk, testbed: Testbed) -> None:
-    client = testbed.client(desk.proxy.address)
+def test_events(api: ControlApi, testbed: Testbed) -> None:
+    client = testbed.client(api.proxy.address)
     client.sendall(heartbeat(1))
     assert wire.read_frame(client)
-    found = desk.call("GET", "/v1/events?kinds=ConnectionOpened&wait=90")[1]
+    found = api.call("GET", "/v1/events?kinds=ConnectionOpened&wait=90")[1]
     assert [event["event"] for event in found["events"]] == ["ConnectionOpened"]
-    assert desk.call("GET", f"/v1/events?since={found['next']}&kinds=Nothing")[1]["events"] == []
+    assert api.call("GET", f"/v1/events?since={found['next']}&kinds=Nothing")[1]["events"] == []
     client.close()
-    closed = desk.control.events(since=found["next"], kinds=["ConnectionClosed"], wait=PATIENCE)["events"]
+    closed = api.control.events(since=found["next"], kinds=["ConnectionClosed"], wait=PATIENCE)["events"]
     assert closed[0]["how"] == "fin" and closed[0]["sent"] == 25
 
 
-def test_rules(shared_desk: Desk) -> None:
-    assert shared_desk.call("GET", "/v1/rules")[1] == {"rules": []}
-    status, added = shared_desk.call("POST", "/v1/rules", RULE)
+def test_rules(shared_api: ControlApi) -> None:
+    assert shared_api.call("GET", "/v1/rules")[1] == {"rules": []}
+    status, added = shared_api.call("POST", "/v1/rules", RULE)
     assert status == 201
     (rule,) = added["rules"]
     assert (rule["name"], rule["enabled"], rule["hits"]) == ("r", True, 0)
     assert rule["source"]["match"] == "api == Produce and topic == orders"
-    assert shared_desk.call("POST", "/v1/rules", rule["source"])[0] == 409
+    assert shared_api.call("POST", "/v1/rules", rule["source"])[0] == 409
     yaml = b"rules:\n  - match: api == Produce\n    do: {error: REQUEST_TIMED_OUT, broker: executed}\n    when: {times: 2}\n"
-    assert shared_desk.call("POST", "/v1/rules", yaml)[1]["rules"][0]["name"] == "rule 2"
-    assert [each["name"] for each in shared_desk.control.rules()] == ["r", "rule 2"]
-    assert shared_desk.call("POST", "/v1/rules/r/disable")[1]["enabled"] is False
-    assert shared_desk.call("POST", "/v1/rules/r/enable")[1]["enabled"] is True
-    assert shared_desk.call("PUT", "/v1/rules/r", RULE | {"match": "api == Produce"})[0] == 200
-    assert shared_desk.call("PUT", "/v1/rules/new%20one", RULE)[0] == 201
-    assert shared_desk.call("GET", "/v1/rules/new%20one")[1]["name"] == "new one"
-    assert shared_desk.call("DELETE", "/v1/rules/r")[1] == {"removed": "r"}
-    assert shared_desk.call("PUT", "/v1/rules", {"rules": [RULE]})[1]["rules"][0]["name"] == "r"
-    assert len(shared_desk.control.rules()) == 1
+    assert shared_api.call("POST", "/v1/rules", yaml)[1]["rules"][0]["name"] == "rule 2"
+    assert [each["name"] for each in shared_api.control.rules()] == ["r", "rule 2"]
+    assert shared_api.call("POST", "/v1/rules/r/disable")[1]["enabled"] is False
+    assert shared_api.call("POST", "/v1/rules/r/enable")[1]["enabled"] is True
+    assert shared_api.call("PUT", "/v1/rules/r", RULE | {"match": "api == Produce"})[0] == 200
+    assert shared_api.call("PUT", "/v1/rules/new%20one", RULE)[0] == 201
+    assert shared_api.call("GET", "/v1/rules/new%20one")[1]["name"] == "new one"
+    assert shared_api.call("DELETE", "/v1/rules/r")[1] == {"removed": "r"}
+    assert shared_api.call("PUT", "/v1/rules", {"rules": [RULE]})[1]["rules"][0]["name"] == "r"
+    assert len(shared_api.control.rules()) == 1
     for method, path in (("DELETE", ""), ("GET", ""), ("POST", "/enable"), ("POST", "/wait?timeout=0")):
-        assert shared_desk.call(method, f"/v1/rules/nobody{path}")[0] == 404
+        assert shared_api.call(method, f"/v1/rules/nobody{path}")[0] == 404
 
 
-def test_hits_lead_to_their_exchanges(desk: Desk, testbed: Testbed) -> None:
+def test_hits_lead_to_their_exchanges(api: ControlApi, testbed: Testbed) -> None:
     rule = {"match": "api == Heartbeat", "when": {"every": 2}}
-    desk.control.add_rule(
+    api.control.add_rule(
         rule
         | {"name": "answered", "match": "api == Heartbeat and group == a", "do": {"error": "REBALANCE_IN_PROGRESS"}}
     )
-    desk.control.add_rule(rule | {"name": "slow one", "do": {"delay": "1ms"}})
-    client = testbed.client(desk.proxy.address)
+    api.control.add_rule(rule | {"name": "slow one", "do": {"delay": "1ms"}})
+    client = testbed.client(api.proxy.address)
     for number in range(8):
         # The same correlation id again and again: the note tells which exchange is meant.
         client.sendall(heartbeat(3, "a" if number < 4 else "b"))
         assert wire.read_frame(client)
     client.close()
-    assert desk.control.exchange_page("api == Heartbeat", since=0, wait=PATIENCE)["exchanges"]
-    until(lambda: len(desk.control.exchange_page(since=0)["exchanges"]) == 8)
-    found = desk.control.exchange_page(since=0)["exchanges"]
+    assert api.control.exchange_page("api == Heartbeat", since=0, wait=PATIENCE)["exchanges"]
+    until(lambda: len(api.control.exchange_page(since=0)["exchanges"]) == 8)
+    found = api.control.exchange_page(since=0)["exchanges"]
     for name, numbers in (("answered", [0, 2]), ("slow one", [1, 4, 6])):
-        status, said = desk.call("GET", f"/v1/rules/{name.replace(' ', '%20')}/hits")
+        status, said = api.call("GET", f"/v1/rules/{name.replace(' ', '%20')}/hits")
         assert (status, said["name"], said["total"]) == (200, name, len(numbers))
         assert [hit["hit"] for hit in said["hits"]] == list(range(1, len(numbers) + 1))
         assert [hit["exchange"] for hit in said["hits"]] == [found[number]["id"] for number in numbers]
         for hit in said["hits"]:
-            full = desk.control.exchange(hit["exchange"])
+            full = api.control.exchange(hit["exchange"])
             assert hit["note"] in full["notes"] and (hit["api"], hit["correlation_id"]) == ("Heartbeat", 3)
             assert hit["client_id"] == "t" and hit["client"] == full["client"] and hit["connection"] == full["conn"]
-    assert [hit["hit"] for hit in desk.control.hits("slow one", since=1, limit=1)] == [3]
+    assert [hit["hit"] for hit in api.control.hits("slow one", since=1, limit=1)] == [3]
     assert said["hits"][0]["done"] == ["response delayed by 1 ms"]
-    assert desk.call("GET", "/v1/rules/nobody/hits")[0] == 404
-    desk.control.put_rule("slow one", rule | {"do": {"delay": "2ms"}})
-    assert desk.control.hits("slow one") == []
-    desk.control.enable_rule("answered", False)
-    assert len(desk.control.hits("answered")) == 2
+    assert api.call("GET", "/v1/rules/nobody/hits")[0] == 404
+    api.control.put_rule("slow one", rule | {"do": {"delay": "2ms"}})
+    assert api.control.hits("slow one") == []
+    api.control.enable_rule("answered", False)
+    assert len(api.control.hits("answered")) == 2
 
 
-def test_a_wrong_rule_says_where(shared_desk: Desk) -> None:
-    status, said = shared_desk.call("POST", "/v1/rules", b'{"match": "api == Prodce",\n "do": {"error": "NONE"}}')
+def test_a_wrong_rule_says_where(shared_api: ControlApi) -> None:
+    status, said = shared_api.call("POST", "/v1/rules", b'{"match": "api == Prodce",\n "do": {"error": "NONE"}}')
     assert (status, said["line"], said["column"]) == (422, 1, 19)
     assert "did you mean Produce" in said["message"]
-    status, said = shared_desk.call("POST", "/v1/rules", b'{"match": "api == Produce",\n "do": {"eror": "NONE"}}')
+    status, said = shared_api.call("POST", "/v1/rules", b'{"match": "api == Produce",\n "do": {"eror": "NONE"}}')
     assert (status, said["line"], said["column"]) == (422, 2, 9)
     for body in (b"", b"[]x", b"\xff", b"rules: 3"):
-        assert shared_desk.call("POST", "/v1/rules", body)[0] in (400, 422)
-    assert shared_desk.control.rules() == []
+        assert shared_api.call("POST", "/v1/rules", body)[0] in (400, 422)
+    assert shared_api.control.rules() == []
 
 
-def test_recording_starts_rotates_and_stops(desk: Desk, testbed: Testbed, tmp_path: Path) -> None:
-    client = testbed.client(desk.proxy.address)
+def test_recording_starts_rotates_and_stops(api: ControlApi, testbed: Testbed, tmp_path: Path) -> None:
+    client = testbed.client(api.proxy.address)
 
     def ask(numbers: range) -> None:
         for number in numbers:
@@ -312,68 +312,68 @@ def test_recording_starts_rotates_and_stops(desk: Desk, testbed: Testbed, tmp_pa
             assert wire.read_frame(client)
 
     ask(range(5))
-    assert desk.call("GET", "/v1/recording")[1]["recording"] is False
-    assert desk.call("POST", "/v1/recording/stop")[0] == 404
-    until(lambda: desk.control.status()["counts"]["exchanges"] == 5)
+    assert api.call("GET", "/v1/recording")[1]["recording"] is False
+    assert api.call("POST", "/v1/recording/stop")[0] == 404
+    until(lambda: api.control.status()["counts"]["exchanges"] == 5)
     directory = tmp_path / "late"
-    started = desk.call("POST", "/v1/recording/start", {"directory": str(directory)})[1]
+    started = api.call("POST", "/v1/recording/start", {"directory": str(directory)})[1]
     assert started["recording"] and started["directory"] == str(directory)
-    assert desk.call("POST", "/v1/recording/start", {"directory": str(directory)})[0] == 409
+    assert api.call("POST", "/v1/recording/start", {"directory": str(directory)})[0] == 409
     ask(range(5, 10))
-    until(lambda: desk.control.recording()["counts"]["exchanges"] == 5)
-    rotated = desk.call("POST", "/v1/recording/rotate")[1]
+    until(lambda: api.control.recording()["counts"]["exchanges"] == 5)
+    rotated = api.call("POST", "/v1/recording/rotate")[1]
     assert rotated["segment"] != started["segment"] and rotated["counts"]["segments"] == 2
     ask(range(10, 13))
-    until(lambda: desk.control.recording()["counts"]["exchanges"] == 8)
-    assert desk.call("POST", "/v1/recording/stop")[1]["recording"] is False
+    until(lambda: api.control.recording()["counts"]["exchanges"] == 8)
+    assert api.call("POST", "/v1/recording/stop")[1]["recording"] is False
     ask(range(13, 15))
     with open_capture(directory) as capture:
         assert [exchange.correlation_id for exchange in capture.exchanges()] == list(range(5, 13))
         assert not capture.lost
-    second = desk.control.start_recording(str(tmp_path / "again"))
+    second = api.control.start_recording(str(tmp_path / "again"))
     assert second["recording"]
     ask(range(15, 17))
-    until(lambda: desk.control.status()["counts"]["exchanges"] == 17)  # since the start, over all of them
+    until(lambda: api.control.status()["counts"]["exchanges"] == 17)  # since the start, over all of them
     for wrong in ({"directory": "relative"}, {}, {"directory": 3}, {"directory": "/x", "else": 1}):
-        assert desk.call("POST", "/v1/recording/start", wrong)[0] == 422
-    desk.control.stop_recording()
+        assert api.call("POST", "/v1/recording/start", wrong)[0] == 422
+    api.control.stop_recording()
     (tmp_path / "file").write_text("")
-    assert desk.call("POST", "/v1/recording/start", {"directory": str(tmp_path / "file" / "x")})[0] == 422
+    assert api.call("POST", "/v1/recording/start", {"directory": str(tmp_path / "file" / "x")})[0] == 422
 
 
 def test_a_recording_that_begins_within_a_frame(
-    make_desk: MakeDesk, testbed: Testbed, tmp_path: Path
+    start_api: StartControlApi, testbed: Testbed, tmp_path: Path
 ) -> None:
-    desk = make_desk()
-    client = testbed.client(desk.proxy.address)
+    api = start_api()
+    client = testbed.client(api.proxy.address)
     whole = heartbeat(1)
     client.sendall(whole[:20])
-    until(lambda: [c for c in desk.control.connections() if c["request_bytes"] == 20])
-    desk.control.start_recording(str(tmp_path / "rec"))
+    until(lambda: [c for c in api.control.connections() if c["request_bytes"] == 20])
+    api.control.start_recording(str(tmp_path / "rec"))
     client.sendall(whole[20:])
     assert wire.read_frame(client)
     client.sendall(heartbeat(2))
     assert wire.read_frame(client)
-    until(lambda: desk.control.recording()["counts"]["exchanges"] >= 2)
-    desk.control.stop_recording()
+    until(lambda: api.control.recording()["counts"]["exchanges"] >= 2)
+    api.control.stop_recording()
     with open_capture(tmp_path / "rec") as capture:
         found = {exchange.correlation_id: str(exchange.state) for exchange in capture.exchanges()}
     assert found == {1: "orphan", 2: "paired"}
 
 
-def test_metrics_only_where_there_are_some(make_desk: MakeDesk, testbed: Testbed) -> None:
+def test_metrics_only_where_there_are_some(start_api: StartControlApi, testbed: Testbed) -> None:
     from barnabas.proxy.metrics.settings import MeterConfig
 
-    assert make_desk().call("GET", "/metrics")[0] == 404
-    desk = make_desk(meter=MeterConfig(metrics=("127.0.0.1", 0)))
-    client = testbed.client(desk.proxy.address)
+    assert start_api().call("GET", "/metrics")[0] == 404
+    api = start_api(meter=MeterConfig(metrics=("127.0.0.1", 0)))
+    client = testbed.client(api.proxy.address)
     client.sendall(heartbeat(1))
     assert wire.read_frame(client)
-    assert until(lambda: "barnabas_requests_total" in desk.control.metrics())
-    assert desk.call("GET", "/metrics")[0] == 200
+    assert until(lambda: "barnabas_requests_total" in api.control.metrics())
+    assert api.call("GET", "/metrics")[0] == 200
 
 
-def test_shutdown_is_graceful(make_desk: MakeDesk, testbed: Testbed) -> None:
+def test_shutdown_is_graceful(start_api: StartControlApi, testbed: Testbed) -> None:
     go = threading.Event()
 
     def slowly(sock: Any) -> None:
@@ -382,20 +382,20 @@ def test_shutdown_is_graceful(make_desk: MakeDesk, testbed: Testbed) -> None:
         sock.sendall(wire.response(int.from_bytes(frame[8:12], "big"), bytes(2)))
         wire.read_frame(sock)  # until the proxy closes
 
-    desk = make_desk(slowly, drain_seconds=600.0)  # longer than a test may take
-    client = testbed.client(desk.proxy.address)
+    api = start_api(slowly, drain_seconds=600.0)  # longer than a test may take
+    client = testbed.client(api.proxy.address)
     client.sendall(heartbeat(1))
-    until(lambda: desk.control.pending())
-    assert desk.call("POST", "/v1/shutdown")[0] == 202
-    next_event(desk.proxy, ShutdownAsked)
+    until(lambda: api.control.pending())
+    assert api.call("POST", "/v1/shutdown")[0] == 202
+    next_event(api.proxy, ShutdownAsked)
     go.set()
     assert wire.read_frame(client)[4:8] == (1).to_bytes(4, "big")
     assert client.recv(1) == b""
-    for _ in desk.proxy.events():
+    for _ in api.proxy.events():
         pass  # ends, because the proxy does
-    assert all(child.returncode == 0 for child in desk.proxy._children.values())
+    assert all(child.returncode == 0 for child in api.proxy._children.values())
     with pytest.raises(ControlError):
-        desk.control.status()
+        api.control.status()
 
 
 def test_every_endpoint_is_described_with_its_parameters() -> None:
@@ -406,8 +406,8 @@ def test_every_endpoint_is_described_with_its_parameters() -> None:
             assert name in [parameter["name"] for parameter in operation["parameters"]]
 
 
-def test_what_is_not_there(shared_desk: Desk) -> None:
-    right = {"Authorization": f"Bearer {shared_desk.access.token}"}
-    assert shared_desk.raw("GET", "/v2/status", **right)[0] == 404
-    status, said = shared_desk.raw("POST", "/v1/status", **right)
+def test_what_is_not_there(shared_api: ControlApi) -> None:
+    right = {"Authorization": f"Bearer {shared_api.access.token}"}
+    assert shared_api.raw("GET", "/v2/status", **right)[0] == 404
+    status, said = shared_api.raw("POST", "/v1/status", **right)
     assert (status, said["error"]) == (405, "method")

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 from harness import wire
-from harness.peers.control_api import Desk, heartbeat
+from harness.peers.control_api import ControlApi, heartbeat
 from harness.testbed import Testbed
 from harness.waiting import PATIENCE
 
@@ -43,12 +43,12 @@ def changed(chance: random.Random, value: Any) -> Any:
 
 
 @pytest.mark.parametrize("count", [150, pytest.param(600, marks=pytest.mark.slow)])
-def test_every_endpoint_bears_anything(desk: Desk, testbed: Testbed, count: int) -> None:
+def test_every_endpoint_bears_anything(api: ControlApi, testbed: Testbed, count: int) -> None:
     chance = random.Random(1)
-    authorization = desk.authorization
+    authorization = api.authorization
     seen: set[int] = set()
     for number in range(count):
-        path, operations = chance.choice(sorted(desk.description["paths"].items()))
+        path, operations = chance.choice(sorted(api.description["paths"].items()))
         if path.endswith(NOT_ASKED):
             continue
         method = chance.choice(sorted(operations)).upper()
@@ -63,28 +63,28 @@ def test_every_endpoint_bears_anything(desk: Desk, testbed: Testbed, count: int)
         if chance.random() < 0.2:
             at = chance.randrange(len(body))
             body = body[:at] + bytes([chance.randrange(256)]) + body[at:]
-        status, answer = desk.raw(method, told + query, body, **authorization)
+        status, answer = api.raw(method, told + query, body, **authorization)
         assert status < 500, (method, told, query, body, answer)
         if method.lower() in operations and "%" not in told:
-            desk.check(method, told, status, answer)
+            api.check(method, told, status, answer)
         seen.add(status)
         if number % 50 == 0:
             for kind, key in (("rules", "name"), ("intercepts", "id")):
-                for each in desk.call("GET", f"/v1/{kind}")[1][kind]:
-                    desk.raw("DELETE", f"/v1/{kind}/{quote(str(each[key]), safe='')}", None, **authorization)
-            client = testbed.client(desk.proxy.address)
+                for each in api.call("GET", f"/v1/{kind}")[1][kind]:
+                    api.raw("DELETE", f"/v1/{kind}/{quote(str(each[key]), safe='')}", None, **authorization)
+            client = testbed.client(api.proxy.address)
             client.sendall(heartbeat(number))
             assert wire.read_frame(client), "traffic does not go on"
     assert {200, 404} <= seen and seen & {400, 422}
-    assert desk.call("GET", "/v1/status")[0] == 200
+    assert api.call("GET", "/v1/status")[0] == 200
 
 
-def test_what_is_no_http(shared_desk: Desk) -> None:
+def test_what_is_no_http(shared_api: ControlApi) -> None:
     chance = random.Random(2)
     for _ in range(60):
-        with socket.create_connection(("127.0.0.1", shared_desk.port), timeout=PATIENCE) as sock:
+        with socket.create_connection(("127.0.0.1", shared_api.port), timeout=PATIENCE) as sock:
             sock.sendall(b"GET /v1/status HTTP/1.1\r\n"[: chance.randrange(26)] + chance.randbytes(chance.randrange(300)))
             sock.shutdown(socket.SHUT_WR)
             answer = sock.recv(4096)
             assert not answer or (answer.startswith(b"HTTP/1.") and b" 200 " not in answer.split(b"\r\n")[0])
-    assert shared_desk.call("GET", "/v1/status")[0] == 200
+    assert shared_api.call("GET", "/v1/status")[0] == 200

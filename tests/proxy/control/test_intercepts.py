@@ -21,7 +21,7 @@ from barnabas.proxy.control import ControlError
 from barnabas.proxy.control.leases import Leases
 from barnabas.proxy.events import InterceptReleased, ProcessFailed, ProcessStarted
 from harness import wire
-from harness.peers.control_api import Desk, MakeDesk, heartbeat
+from harness.peers.control_api import ControlApi, StartControlApi, heartbeat
 from harness.testbed import Testbed, next_event
 from harness.waiting import PATIENCE, until
 
@@ -32,99 +32,99 @@ def readable(*clients: socket.socket) -> list[socket.socket]:
 
 
 def test_a_request_waits_alone_and_goes_on_edited(
-    make_desk: MakeDesk, testbed: Testbed, tmp_path: Path
+    start_api: StartControlApi, testbed: Testbed, tmp_path: Path
 ) -> None:
-    desk = make_desk(record=tmp_path / "rec")
-    made = desk.call("POST", "/v1/intercepts", {"filter": "api == Heartbeat and group == held"})[1]
+    api = start_api(record=tmp_path / "rec")
+    made = api.call("POST", "/v1/intercepts", {"filter": "api == Heartbeat and group == held"})[1]
     assert (made["request"], made["response"]) == (True, False)
-    client, other = testbed.client(desk.proxy.address), testbed.client(desk.proxy.address)
+    client, other = testbed.client(api.proxy.address), testbed.client(api.proxy.address)
     client.sendall(heartbeat(1, "held") + heartbeat(2) + heartbeat(3)[:7])
-    (held,) = desk.control.held(wait=PATIENCE)
+    (held,) = api.control.held(wait=PATIENCE)
     other.sendall(heartbeat(1))
     assert wire.read_frame(other)  # nobody else waits
-    assert not readable(client) and desk.received == [heartbeat(1)]
-    listed = desk.call("GET", "/v1/held")[1]["held"]
+    assert not readable(client) and api.received == [heartbeat(1)]
+    listed = api.call("GET", "/v1/held")[1]["held"]
     assert [each["id"] for each in listed] == [held["id"]] and "body" not in listed[0]
-    one = desk.call("GET", f"/v1/held/{held['id']}")[1]
+    one = api.call("GET", f"/v1/held/{held['id']}")[1]
     assert (one["body"], one["frame"], one["hidden"]) == (held["body"], heartbeat(1, "held")[4:].hex(), [])
-    assert desk.control.held_frame(held["id"])["frame"] == one["frame"] and "frame" not in listed[0]
+    assert api.control.held_frame(held["id"])["frame"] == one["frame"] and "frame" not in listed[0]
     assert held["body"] == {"group_id": "held", "generation_id": 3, "member_id": "m"}
-    status, said = desk.call("POST", f"/v1/held/{held['id']}/resume", {"edits": {"generation": 1}})
+    status, said = api.call("POST", f"/v1/held/{held['id']}/resume", {"edits": {"generation": 1}})
     assert status == 422 and "generation_id" in said["message"]  # what is possible; and it waits on
     edit = {"edits": {"generation_id": 9}, "body": {"member_id": "longer than before"}}
-    assert desk.call("POST", f"/v1/held/{held['id']}/resume", edit)[1]["done"] == "edited"
+    assert api.call("POST", f"/v1/held/{held['id']}/resume", edit)[1]["done"] == "edited"
     client.sendall(heartbeat(3)[7:])
     assert [wire.read_frame(client)[4:8] for _ in range(3)] == [n.to_bytes(4, "big") for n in (1, 2, 3)]
-    first = next(frame for frame in desk.received if b"held" in frame)
+    first = next(frame for frame in api.received if b"held" in frame)
     message = decoder.decode_request(first[4:])
     assert message.to_dict() == {"group_id": "held", "generation_id": 9, "member_id": "longer than before"}
-    assert desk.call("POST", f"/v1/held/{held['id']}/resume")[0] == 404
-    desk.proxy.stop()
+    assert api.call("POST", f"/v1/held/{held['id']}/resume")[0] == 404
+    api.proxy.stop()
     with open_capture(tmp_path / "rec") as capture:
         (exchange,) = [each for each in capture.exchanges() if each.marks.changed]
         assert exchange.request == heartbeat(1, "held")[4:]  # what the client sent
         assert exchange.marks.broker_request.frame == first[4:]  # what the broker got
 
 
-def test_an_intercept_reads_times_in_its_zone(shared_desk: Desk, testbed: Testbed) -> None:
+def test_an_intercept_reads_times_in_its_zone(shared_api: ControlApi, testbed: Testbed) -> None:
     """In an hour in Honolulu: in UTC that was long ago."""
-    desk = shared_desk
+    api = shared_api
     text = f"group == held and time < {datetime.now(ZoneInfo('Pacific/Honolulu')) + timedelta(hours=1):%FT%T}"
-    other, made = desk.control.intercept(text), desk.control.intercept(text, zone="Pacific/Honolulu")
+    other, made = api.control.intercept(text), api.control.intercept(text, zone="Pacific/Honolulu")
     assert [each["zone"] for each in (other, made)] == ["UTC", "Pacific/Honolulu"]
-    assert [each["zone"] for each in desk.control.intercepts()] == ["UTC", "Pacific/Honolulu"]
-    client = testbed.client(desk.proxy.address)
+    assert [each["zone"] for each in api.control.intercepts()] == ["UTC", "Pacific/Honolulu"]
+    client = testbed.client(api.proxy.address)
     client.sendall(heartbeat(1, "held"))
-    (held,) = desk.control.held(wait=PATIENCE)
+    (held,) = api.control.held(wait=PATIENCE)
     assert held["intercept"] == made["id"]
 
 
-def test_a_response_waits_and_goes_on_edited(shared_desk: Desk, testbed: Testbed) -> None:
-    desk = shared_desk
-    desk.control.intercept("api == Heartbeat and group == held and err == 0", response=True)
-    client = testbed.client(desk.proxy.address)
+def test_a_response_waits_and_goes_on_edited(shared_api: ControlApi, testbed: Testbed) -> None:
+    api = shared_api
+    api.control.intercept("api == Heartbeat and group == held and err == 0", response=True)
+    client = testbed.client(api.proxy.address)
     client.sendall(heartbeat(1) + heartbeat(2, "held") + heartbeat(3))
     assert wire.read_frame(client)[4:8] == (1).to_bytes(4, "big")
-    (held,) = desk.control.held(wait=PATIENCE)
+    (held,) = api.control.held(wait=PATIENCE)
     assert (held["side"], held["correlation_id"], held["body"]) == ("response", 2, {"error_code": 0})
     assert not readable(client)
-    desk.control.resume(held["id"], {"error_code": 27})
+    api.control.resume(held["id"], {"error_code": 27})
     assert wire.read_frame(client) == wire.response(2, (27).to_bytes(2, "big"))
     assert wire.read_frame(client) == wire.response(3, bytes(2))
 
 
 @pytest.mark.parametrize("side", ["request", "response"])
-def test_an_error_instead(shared_desk: Desk, testbed: Testbed, side: str) -> None:
-    desk = shared_desk
-    desk.control.intercept("group == held", **{side: True})
-    client = testbed.client(desk.proxy.address)
+def test_an_error_instead(shared_api: ControlApi, testbed: Testbed, side: str) -> None:
+    api = shared_api
+    api.control.intercept("group == held", **{side: True})
+    client = testbed.client(api.proxy.address)
     client.sendall(heartbeat(1) + heartbeat(2, "held") + heartbeat(3))
-    (held,) = desk.control.held(wait=PATIENCE)
+    (held,) = api.control.held(wait=PATIENCE)
     for wrong in ({}, {"error": "NO_SUCH"}, {"close": "now"}, {"close": "fin", "error": "NONE"}):
-        assert desk.call("POST", f"/v1/held/{held['id']}/drop", wrong)[0] == 422
-    done = desk.call("POST", f"/v1/held/{held['id']}/drop", {"error": "REBALANCE_IN_PROGRESS"})[1]
+        assert api.call("POST", f"/v1/held/{held['id']}/drop", wrong)[0] == 422
+    done = api.call("POST", f"/v1/held/{held['id']}/drop", {"error": "REBALANCE_IN_PROGRESS"})[1]
     assert done["done"] == "answered"
     assert wire.read_frame(client) == wire.response(1, bytes(2))
     assert wire.read_frame(client) == wire.response(2, (27).to_bytes(2, "big"))
     assert wire.read_frame(client) == wire.response(3, bytes(2))
-    assert len(desk.received) == (2 if side == "request" else 3)
+    assert len(api.received) == (2 if side == "request" else 3)
 
 
 @pytest.mark.parametrize("side", ["request", "response"])
 def test_nothing_instead(
-    make_desk: MakeDesk, testbed: Testbed, tmp_path: Path, side: str
+    start_api: StartControlApi, testbed: Testbed, tmp_path: Path, side: str
 ) -> None:
-    desk = make_desk(record=tmp_path / "rec")
-    desk.control.intercept("group == held", **{side: True})
-    client = testbed.client(desk.proxy.address)
+    api = start_api(record=tmp_path / "rec")
+    api.control.intercept("group == held", **{side: True})
+    client = testbed.client(api.proxy.address)
     client.sendall(heartbeat(1) + heartbeat(2, "held") + heartbeat(3))
-    (held,) = desk.control.held(wait=PATIENCE)
-    assert desk.call("POST", f"/v1/held/{held['id']}/drop", {"silent": False})[0] == 422
-    assert desk.call("POST", f"/v1/held/{held['id']}/drop", {"silent": True})[1]["done"] == "dropped"
+    (held,) = api.control.held(wait=PATIENCE)
+    assert api.call("POST", f"/v1/held/{held['id']}/drop", {"silent": False})[0] == 422
+    assert api.call("POST", f"/v1/held/{held['id']}/drop", {"silent": True})[1]["done"] == "dropped"
     assert wire.read_frame(client) == wire.response(1, bytes(2))
     assert wire.read_frame(client) == wire.response(3, bytes(2))  # 2 is never answered
-    assert len(desk.received) == (2 if side == "request" else 3)
-    desk.proxy.stop()
+    assert len(api.received) == (2 if side == "request" else 3)
+    api.proxy.stop()
     with open_capture(tmp_path / "rec") as capture:
         (dropped,) = [each for each in capture.exchanges() if each.request == heartbeat(2, "held")[4:]]
         assert dropped.response is None
@@ -133,92 +133,92 @@ def test_nothing_instead(
         assert causes_in(notes) == [BY_HAND]
 
 
-def test_more_time_and_less(shared_desk: Desk, testbed: Testbed) -> None:
-    desk = shared_desk
-    desk.control.intercept("api == Heartbeat", timeout=300.0, times=1)
-    client = testbed.client(desk.proxy.address)
+def test_more_time_and_less(shared_api: ControlApi, testbed: Testbed) -> None:
+    api = shared_api
+    api.control.intercept("api == Heartbeat", timeout=300.0, times=1)
+    client = testbed.client(api.proxy.address)
     client.sendall(heartbeat(1))
-    (held,) = desk.control.held(wait=PATIENCE)
-    longer = desk.call("POST", f"/v1/held/{held['id']}/extend", {"timeout": 900})[1]
+    (held,) = api.control.held(wait=PATIENCE)
+    longer = api.call("POST", f"/v1/held/{held['id']}/extend", {"timeout": 900})[1]
     assert 600 < longer["remaining"] <= 900
-    desk.call("POST", f"/v1/held/{held['id']}/extend", {"timeout": 0.1})
+    api.call("POST", f"/v1/held/{held['id']}/extend", {"timeout": 0.1})
     assert wire.read_frame(client) == wire.response(1, bytes(2))
-    assert desk.call("POST", f"/v1/held/{held['id']}/extend")[0] == 404
+    assert api.call("POST", f"/v1/held/{held['id']}/extend")[0] == 404
 
 
-def test_the_connection_instead(shared_desk: Desk, testbed: Testbed) -> None:
-    desk = shared_desk
-    desk.control.intercept("api == Heartbeat")
+def test_the_connection_instead(shared_api: ControlApi, testbed: Testbed) -> None:
+    api = shared_api
+    api.control.intercept("api == Heartbeat")
     for how in ("fin", "rst"):
-        client = testbed.client(desk.proxy.address)
+        client = testbed.client(api.proxy.address)
         client.sendall(heartbeat(1))
-        (held,) = desk.control.held(wait=PATIENCE)
-        desk.control.drop(held["id"], close=how)
+        (held,) = api.control.held(wait=PATIENCE)
+        api.control.drop(held["id"], close=how)
         if how == "fin":
             assert client.recv(1) == b""
         else:
             with pytest.raises(ConnectionResetError):
                 client.recv(1)
-    assert desk.control.intercepts()[0]["held"] == 0
+    assert api.control.intercepts()[0]["held"] == 0
 
 
-def test_a_forgotten_frame_goes_on(shared_desk: Desk, testbed: Testbed) -> None:
-    desk = shared_desk
-    desk.control.intercept("api == Heartbeat", timeout=0.2, times=1)
-    client = testbed.client(desk.proxy.address)
+def test_a_forgotten_frame_goes_on(shared_api: ControlApi, testbed: Testbed) -> None:
+    api = shared_api
+    api.control.intercept("api == Heartbeat", timeout=0.2, times=1)
+    client = testbed.client(api.proxy.address)
     begun = time.monotonic()
     client.sendall(heartbeat(1))
     assert wire.read_frame(client) == wire.response(1, bytes(2))
     assert time.monotonic() - begun >= 0.2
-    released = next_event(desk.proxy, InterceptReleased)
+    released = next_event(api.proxy, InterceptReleased)
     assert released.how == "timeout"
-    assert desk.control.held() == []
+    assert api.control.held() == []
     client.sendall(heartbeat(2))  # `times` is used up
     assert wire.read_frame(client) == wire.response(2, bytes(2))
 
 
-def test_only_so_many_wait(shared_desk: Desk, testbed: Testbed) -> None:
-    desk = shared_desk
-    number = desk.control.intercept("api == Heartbeat", most=2)["id"]
-    clients = [testbed.client(desk.proxy.address) for _ in range(4)]
+def test_only_so_many_wait(shared_api: ControlApi, testbed: Testbed) -> None:
+    api = shared_api
+    number = api.control.intercept("api == Heartbeat", most=2)["id"]
+    clients = [testbed.client(api.proxy.address) for _ in range(4)]
     for client in clients:
         client.sendall(heartbeat(1))
     until(lambda: len(readable(*clients)) == 2)
-    (intercept,) = desk.control.intercepts()
+    (intercept,) = api.control.intercepts()
     assert (intercept["held"], intercept["passed"]) == (2, 2)
     assert len(readable(*clients)) == 2
-    desk.control.remove_intercept(number)
+    api.control.remove_intercept(number)
     for client in clients:
         assert wire.read_frame(client)
-    assert desk.call("DELETE", f"/v1/intercepts/{number}")[0] == 404
+    assert api.call("DELETE", f"/v1/intercepts/{number}")[0] == 404
 
 
-def test_the_death_of_the_control_server_frees_everything(make_desk: MakeDesk, testbed: Testbed) -> None:
-    desk = make_desk()
-    desk.control.add_rule({"name": "r", "match": "api == Produce", "do": {"error": "NOT_LEADER_OR_FOLLOWER"}})
-    desk.control.intercept("group == held", request=True)
-    desk.control.intercept("group == back", response=True)
-    first, second, third = (testbed.client(desk.proxy.address) for _ in range(3))
+def test_the_death_of_the_control_server_frees_everything(start_api: StartControlApi, testbed: Testbed) -> None:
+    api = start_api()
+    api.control.add_rule({"name": "r", "match": "api == Produce", "do": {"error": "NOT_LEADER_OR_FOLLOWER"}})
+    api.control.intercept("group == held", request=True)
+    api.control.intercept("group == back", response=True)
+    first, second, third = (testbed.client(api.proxy.address) for _ in range(3))
     first.sendall(heartbeat(1, "held"))
     second.sendall(heartbeat(1, "back"))
-    until(lambda: len(desk.control.held()) == 2)
-    os.kill(desk.proxy._children["control"].pid, signal.SIGKILL)
+    until(lambda: len(api.control.held()) == 2)
+    os.kill(api.proxy._children["control"].pid, signal.SIGKILL)
     assert wire.read_frame(first) == wire.response(1, bytes(2))
     assert wire.read_frame(second) == wire.response(1, bytes(2))
-    failed = next_event(desk.proxy, ProcessFailed)
+    failed = next_event(api.proxy, ProcessFailed)
     assert failed.process == "control" and "traffic goes on" in failed.text
     for number in range(2, 20):
         third.sendall(heartbeat(number, "held"))
         assert wire.read_frame(third) == wire.response(number, bytes(2))
-    next_event(desk.proxy, ProcessStarted, lambda event: event.process == "control")
-    assert desk.control.held() == [] and [rule["name"] for rule in desk.control.rules()] == ["r"]
+    next_event(api.proxy, ProcessStarted, lambda event: event.process == "control")
+    assert api.control.held() == [] and [rule["name"] for rule in api.control.rules()] == ["r"]
 
 
-def test_a_hung_control_server_costs_nobody_anything(make_desk: MakeDesk, testbed: Testbed) -> None:
-    desk = make_desk()
-    desk.control.intercept("group == held", request=True, timeout=0.5)
-    client, other = testbed.client(desk.proxy.address), testbed.client(desk.proxy.address)
-    pid = desk.proxy._children["control"].pid
+def test_a_hung_control_server_costs_nobody_anything(start_api: StartControlApi, testbed: Testbed) -> None:
+    api = start_api()
+    api.control.intercept("group == held", request=True, timeout=0.5)
+    client, other = testbed.client(api.proxy.address), testbed.client(api.proxy.address)
+    pid = api.proxy._children["control"].pid
     os.kill(pid, signal.SIGSTOP)
     try:
         client.sendall(heartbeat(1, "held"))
@@ -228,39 +228,39 @@ def test_a_hung_control_server_costs_nobody_anything(make_desk: MakeDesk, testbe
         assert wire.read_frame(client) == wire.response(1, bytes(2))  # the time was up
     finally:
         os.kill(pid, signal.SIGCONT)
-    assert desk.control.held() == []
+    assert api.control.held() == []
 
 
-def test_a_stopping_proxy_holds_nothing_back(make_desk: MakeDesk, testbed: Testbed) -> None:
-    desk = make_desk(drain_seconds=5.0)
-    desk.control.intercept("api == Heartbeat")
-    client = testbed.client(desk.proxy.address)
+def test_a_stopping_proxy_holds_nothing_back(start_api: StartControlApi, testbed: Testbed) -> None:
+    api = start_api(drain_seconds=5.0)
+    api.control.intercept("api == Heartbeat")
+    client = testbed.client(api.proxy.address)
     client.sendall(heartbeat(1))
-    desk.control.held(wait=PATIENCE)
-    stopping = threading.Thread(target=desk.proxy.stop)
+    api.control.held(wait=PATIENCE)
+    stopping = threading.Thread(target=api.proxy.stop)
     stopping.start()
     assert wire.read_frame(client) == wire.response(1, bytes(2))
     stopping.join(PATIENCE)
     assert not stopping.is_alive()
 
 
-def test_a_client_that_goes_away_meanwhile(shared_desk: Desk, testbed: Testbed) -> None:
-    desk = shared_desk
-    desk.control.intercept("api == Heartbeat")
-    client = testbed.client(desk.proxy.address)
+def test_a_client_that_goes_away_meanwhile(shared_api: ControlApi, testbed: Testbed) -> None:
+    api = shared_api
+    api.control.intercept("api == Heartbeat")
+    client = testbed.client(api.proxy.address)
     client.sendall(heartbeat(1))
-    (held,) = desk.control.held(wait=PATIENCE)
+    (held,) = api.control.held(wait=PATIENCE)
     port = client.getsockname()[1]
     client.close()
-    desk.control.resume(held["id"])
+    api.control.resume(held["id"])
     mine = f"127.0.0.1:{port}"
-    until(lambda: mine not in [each["client"] for each in desk.control.connections()], desk.control.connections)
-    assert desk.received == [heartbeat(1)]
+    until(lambda: mine not in [each["client"] for each in api.control.connections()], api.control.connections)
+    assert api.received == [heartbeat(1)]
 
 
-def test_what_cannot_be_held_is_refused(shared_desk: Desk) -> None:
-    desk = shared_desk
-    status, said = desk.call("POST", "/v1/intercepts", {"filter": "err != 0", "request": True})
+def test_what_cannot_be_held_is_refused(shared_api: ControlApi) -> None:
+    api = shared_api
+    status, said = api.call("POST", "/v1/intercepts", {"filter": "err != 0", "request": True})
     assert status == 422 and "not known before the response" in said["message"]
     for wrong in (
         {},
@@ -273,43 +273,43 @@ def test_what_cannot_be_held_is_refused(shared_desk: Desk) -> None:
         {"filter": "api == Fetch", "most": 0},
         {"filter": "api == Fetch", "often": 1},
     ):
-        assert desk.call("POST", "/v1/intercepts", wrong)[0] == 422, wrong
-    assert desk.call("POST", "/v1/intercepts", b"[]")[0] == 400
-    assert desk.control.intercepts() == []
+        assert api.call("POST", "/v1/intercepts", wrong)[0] == 422, wrong
+    assert api.call("POST", "/v1/intercepts", b"[]")[0] == 400
+    assert api.control.intercepts() == []
 
 
-def test_rules_see_what_was_edited(shared_desk: Desk, testbed: Testbed) -> None:
-    desk = shared_desk
-    desk.control.add_rule(
+def test_rules_see_what_was_edited(shared_api: ControlApi, testbed: Testbed) -> None:
+    api = shared_api
+    api.control.add_rule(
         {"name": "r", "match": "api == Produce and topic == b", "do": {"error": "NOT_LEADER_OR_FOLLOWER"}}
     )
-    desk.control.intercept("api == Produce")
+    api.control.intercept("api == Produce")
     fields = {
         "acks": -1,
         "timeout_ms": 9,
         "topic_data": [{"name": "a", "partition_data": [{"index": 0, "records": b""}]}],
     }
-    client = testbed.client(desk.proxy.address)
+    client = testbed.client(api.proxy.address)
     client.sendall(wire.with_size(decoder.encode_request(0, 7, fields, correlation_id=5)))
-    (held,) = desk.control.held(wait=PATIENCE)
-    desk.control.resume(held["id"], {"topic_data[0].name": "b"})
+    (held,) = api.control.held(wait=PATIENCE)
+    api.control.resume(held["id"], {"topic_data[0].name": "b"})
     answer = decoder.decode_response(wire.read_frame(client)[4:], api_key=0, api_version=7)
     assert answer["responses[0].partition_responses[0].error_code"] == 6
-    assert desk.control.wait_for_hits("r") == 1
+    assert api.control.wait_for_hits("r") == 1
 
 
-def test_hundreds_of_held_requests_keep_their_order(shared_desk: Desk, testbed: Testbed) -> None:
+def test_hundreds_of_held_requests_keep_their_order(shared_api: ControlApi, testbed: Testbed) -> None:
     """Every request and every response of a pipeline is held and resumed, one after the other."""
-    desk = shared_desk
-    desk.control.intercept("group == both", request=True, response=True)
-    client = testbed.client(desk.proxy.address)
+    api = shared_api
+    api.control.intercept("group == both", request=True, response=True)
+    client = testbed.client(api.proxy.address)
     client.sendall(b"".join(heartbeat(number, "both") for number in range(1, 61)))
     stop = threading.Event()
 
     def resume() -> None:
         while not stop.is_set():
-            for held in desk.control.held(wait=0.2):
-                desk.control.resume(held["id"])
+            for held in api.control.held(wait=0.2):
+                api.control.resume(held["id"])
 
     thread = threading.Thread(target=resume)
     thread.start()
@@ -320,26 +320,26 @@ def test_hundreds_of_held_requests_keep_their_order(shared_desk: Desk, testbed: 
         thread.join()
 
 
-def test_an_intercept_ends_with_its_lease(shared_desk: Desk, testbed: Testbed) -> None:
-    desk = shared_desk
-    made = desk.control.intercept("group == held", timeout=3000, lease=1)
-    client = testbed.client(desk.proxy.address)
+def test_an_intercept_ends_with_its_lease(shared_api: ControlApi, testbed: Testbed) -> None:
+    api = shared_api
+    made = api.control.intercept("group == held", timeout=3000, lease=1)
+    client = testbed.client(api.proxy.address)
     client.sendall(heartbeat(1, "held"))
     assert wire.read_frame(client) == wire.response(1, bytes(2))  # nobody renewed it
-    assert desk.control.intercepts() == []
+    assert api.control.intercepts() == []
     with pytest.raises(ControlError) as gone:
-        desk.control.renew_intercept(made["id"])
+        api.control.renew_intercept(made["id"])
     assert gone.value.status == 404
 
 
-def test_a_lease_is_renewed(shared_desk: Desk) -> None:
-    desk = shared_desk
-    made = desk.control.intercept("group == held", lease=3000)
+def test_a_lease_is_renewed(shared_api: ControlApi) -> None:
+    api = shared_api
+    made = api.control.intercept("group == held", lease=3000)
     renew = f"/v1/intercepts/{made['id']}/renew"
-    assert desk.call("POST", renew)[1] == {"id": made["id"], "lease": 3000}
-    desk.control.remove_intercept(made["id"])
-    assert desk.call("POST", renew)[0] == 404
-    assert desk.call("POST", "/v1/intercepts", {"filter": "api == Heartbeat", "lease": 0})[0] == 422
+    assert api.call("POST", renew)[1] == {"id": made["id"], "lease": 3000}
+    api.control.remove_intercept(made["id"])
+    assert api.call("POST", renew)[0] == 404
+    assert api.call("POST", "/v1/intercepts", {"filter": "api == Heartbeat", "lease": 0})[0] == 422
 
 
 class Loop(asyncio.SelectorEventLoop):

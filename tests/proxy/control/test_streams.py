@@ -13,17 +13,17 @@ from barnabas.decoder.filter import compile
 from barnabas.proxy.control import ControlConfig
 from barnabas.proxy.observers.live_exchanges import ExchangeStore, Question
 from harness import wire
-from harness.peers.control_api import Desk, MakeDesk, heartbeat
+from harness.peers.control_api import ControlApi, StartControlApi, heartbeat
 from harness.testbed import Testbed
 from harness.waiting import PATIENCE, until
 
 
 def read_some(
-    desk: Desk, last: str | None, most: int, path: str = "/v1/exchanges/stream"
+    api: ControlApi, last: str | None, most: int, path: str = "/v1/exchanges/stream"
 ) -> tuple[list[Any], str | None]:
     """Up to `most` events of a stream as an EventSource would read them: (name, data), and the last id."""
-    connection = http.client.HTTPConnection("127.0.0.1", desk.port, timeout=PATIENCE)
-    headers = desk.authorization
+    connection = http.client.HTTPConnection("127.0.0.1", api.port, timeout=PATIENCE)
+    headers = api.authorization
     if last is not None:
         headers["Last-Event-ID"] = last
     connection.request("GET", path, headers=headers)
@@ -49,11 +49,11 @@ def read_some(
     return found, last
 
 
-def test_a_stream_goes_on_where_it_broke_off(desk: Desk, testbed: Testbed) -> None:
+def test_a_stream_goes_on_where_it_broke_off(api: ControlApi, testbed: Testbed) -> None:
     total = 400
 
     def traffic() -> None:
-        client = testbed.client(desk.proxy.address)
+        client = testbed.client(api.proxy.address)
         for number in range(1, total + 1):
             client.sendall(heartbeat(number))
             assert wire.read_frame(client)
@@ -64,7 +64,7 @@ def test_a_stream_goes_on_where_it_broke_off(desk: Desk, testbed: Testbed) -> No
     last: str | None = "0"
     most = 1
     while len(seen) < total:
-        found, last = read_some(desk, last, min(most, total - len(seen)))
+        found, last = read_some(api, last, min(most, total - len(seen)))
         assert {name for name, _ in found} == {"exchange"}
         seen += [data["correlation_id"] for _, data in found]
         most = most % 60 + 7
@@ -72,29 +72,29 @@ def test_a_stream_goes_on_where_it_broke_off(desk: Desk, testbed: Testbed) -> No
     assert seen == list(range(1, total + 1))
 
 
-def test_what_is_gone_is_told(make_desk: MakeDesk, testbed: Testbed, tmp_path: Path) -> None:
-    desk = make_desk(control=ControlConfig(directory=tmp_path, keep=10))
-    client = testbed.client(desk.proxy.address)
+def test_what_is_gone_is_told(start_api: StartControlApi, testbed: Testbed, tmp_path: Path) -> None:
+    api = start_api(control=ControlConfig(directory=tmp_path, keep=10))
+    client = testbed.client(api.proxy.address)
     for number in range(1, 31):
         client.sendall(heartbeat(number))
         assert wire.read_frame(client)
-    until(lambda: desk.control.status()["exchanges"]["newest"] == 30, desk.control.status)
-    found, _ = read_some(desk, "5", 11)
+    until(lambda: api.control.status()["exchanges"]["newest"] == 30, api.control.status)
+    found, _ = read_some(api, "5", 11)
     assert found[0] == ("lost", {"exchanges": 15})
     assert [data["id"] for _, data in found[1:]] == list(range(21, 31))
 
 
-def test_a_cursor_of_another_run_begins_anew(desk: Desk, testbed: Testbed) -> None:
-    client = testbed.client(desk.proxy.address)
+def test_a_cursor_of_another_run_begins_anew(api: ControlApi, testbed: Testbed) -> None:
+    client = testbed.client(api.proxy.address)
     client.sendall(heartbeat(1))
     assert wire.read_frame(client)
-    desk.control.exchanges(since=0, wait=PATIENCE)
-    found, last = read_some(desk, "123456", 1)
+    api.control.exchanges(since=0, wait=PATIENCE)
+    found, last = read_some(api, "123456", 1)
     assert (found[0][1]["id"], last) == (1, "1")
 
 
-def test_the_client_follows_with_a_filter(desk: Desk, testbed: Testbed) -> None:
-    client = testbed.client(desk.proxy.address)
+def test_the_client_follows_with_a_filter(api: ControlApi, testbed: Testbed) -> None:
+    client = testbed.client(api.proxy.address)
 
     def traffic() -> None:
         for number in range(1, 31):
@@ -102,19 +102,19 @@ def test_the_client_follows_with_a_filter(desk: Desk, testbed: Testbed) -> None:
             assert wire.read_frame(client)
 
     thread = threading.Thread(target=traffic)
-    follower = desk.control.follow("group == even", since=0)
+    follower = api.control.follow("group == even", since=0)
     thread.start()
     assert [next(follower)["correlation_id"] for _ in range(15)] == list(range(2, 31, 2))
     follower.close()
     thread.join()
 
 
-def test_events_as_a_stream(desk: Desk, testbed: Testbed) -> None:
-    testbed.client(desk.proxy.address)
-    found, last = read_some(desk, "0", 2, "/v1/events/stream?kinds=ControlListening,ConnectionOpened")
+def test_events_as_a_stream(api: ControlApi, testbed: Testbed) -> None:
+    testbed.client(api.proxy.address)
+    found, last = read_some(api, "0", 2, "/v1/events/stream?kinds=ControlListening,ConnectionOpened")
     assert [name for name, _ in found] == ["ControlListening", "ConnectionOpened"]
     assert last == str(found[-1][1]["id"])
-    follower = desk.control.follow_events(since=0, kinds=["ConnectionOpened"])
+    follower = api.control.follow_events(since=0, kinds=["ConnectionOpened"])
     assert next(follower)["connection"] == 1
     follower.close()
 

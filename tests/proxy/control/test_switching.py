@@ -12,7 +12,7 @@ import pytest
 from barnabas import decoder
 from barnabas.proxy.events import Undecoded
 from harness import wire
-from harness.peers.control_api import MakeDesk, heartbeat
+from harness.peers.control_api import StartControlApi, heartbeat
 from harness.testbed import Testbed
 from harness.waiting import PATIENCE, until
 from harness.wire import with_size
@@ -57,17 +57,17 @@ def broker(sock: socket.socket) -> None:
     ("version", "count"),
     [(7, 200), *(pytest.param(version, 1500, marks=pytest.mark.slow) for version in (7, 10))],
 )
-def test_rules_come_and_go_under_pipelined_load(make_desk: MakeDesk, testbed: Testbed, version: int, count: int) -> None:
+def test_rules_come_and_go_under_pipelined_load(start_api: StartControlApi, testbed: Testbed, version: int, count: int) -> None:
     """Three connections pipeline; the rule is switched on and off all the time. Order and contents always hold."""
-    desk = make_desk(broker)
-    desk.control.add_rule(RULE)
-    desk.control.enable_rule("r", False)
+    api = start_api(broker)
+    api.control.add_rule(RULE)
+    api.control.enable_rule("r", False)
     failures: list[str] = []
     hits = [0]
 
     def client(seed: int) -> None:
         made = random.Random(seed)
-        sock = testbed.client(desk.proxy.address)
+        sock = testbed.client(api.proxy.address)
         expected: list[tuple[int, str]] = []
         gate = threading.Semaphore(20)
 
@@ -118,17 +118,17 @@ def test_rules_come_and_go_under_pipelined_load(make_desk: MakeDesk, testbed: Te
     enabled = False
     while any(thread.is_alive() for thread in threads) and not failures:
         enabled = not enabled
-        desk.control.enable_rule("r", enabled)
+        api.control.enable_rule("r", enabled)
     for thread in threads:
         thread.join(PATIENCE)
     assert failures == []
-    assert hits[0] == desk.control.rules()[0]["hits"] > 0
-    desk.proxy.stop()
-    assert not [event for event in desk.proxy.events() if isinstance(event, Undecoded)]
+    assert hits[0] == api.control.rules()[0]["hits"] > 0
+    api.proxy.stop()
+    assert not [event for event in api.proxy.events() if isinstance(event, Undecoded)]
 
 
 def test_an_answer_waits_for_requests_that_were_not_remembered(
-    make_desk: MakeDesk, testbed: Testbed
+    start_api: StartControlApi, testbed: Testbed
 ) -> None:
     """Two requests of an API that nobody watches are in flight when the first rule comes."""
     go = threading.Event()
@@ -140,39 +140,39 @@ def test_an_answer_waits_for_requests_that_were_not_remembered(
             sock.sendall(wire.response(int.from_bytes(frame[8:12], "big"), bytes(2)))
         wire.read_frame(sock)  # until the proxy closes
 
-    desk = make_desk(script)
-    client = testbed.client(desk.proxy.address)
+    api = start_api(script)
+    client = testbed.client(api.proxy.address)
     client.sendall(heartbeat(1))
     client.sendall(heartbeat(2))
-    until(lambda: len(desk.control.pending()) == 2, desk.control.pending)
-    desk.control.add_rule(RULE)
+    until(lambda: len(api.control.pending()) == 2, api.control.pending)
+    api.control.add_rule(RULE)
     client.sendall(produce(3, "broken"))
-    assert desk.control.wait_for_hits("r") == 1
+    assert api.control.wait_for_hits("r") == 1
     assert select.select([client], [], [], 0)[0] == []  # the rule has answered, but it is not its turn
     go.set()
     numbers = [int.from_bytes(wire.read_frame(client)[4:8], "big") for _ in range(3)]
     assert numbers == [1, 2, 3]
 
 
-def test_an_idle_connection_obeys_at_once(make_desk: MakeDesk, testbed: Testbed) -> None:
-    desk = make_desk(broker)
-    client = testbed.client(desk.proxy.address)
+def test_an_idle_connection_obeys_at_once(start_api: StartControlApi, testbed: Testbed) -> None:
+    api = start_api(broker)
+    client = testbed.client(api.proxy.address)
     client.sendall(produce(1, "broken"))
     assert b"broken" in wire.read_frame(client)
-    desk.control.add_rule(RULE)
+    api.control.add_rule(RULE)
     client.sendall(produce(2, "broken"))
     answer = decoder.decode_response(wire.read_frame(client)[4:], api_key=0, api_version=7)
     assert answer["responses[0].partition_responses[0].error_code"] == NOT_LEADER
-    desk.control.remove_rule("r")
+    api.control.remove_rule("r")
     client.sendall(produce(3, "broken"))
     answer = decoder.decode_response(wire.read_frame(client)[4:], api_key=0, api_version=7)
     assert answer["responses[0].partition_responses[0].base_offset"] == 77
 
 
-def test_a_producer_without_acks_is_never_kept_waiting(make_desk: MakeDesk, testbed: Testbed) -> None:
+def test_a_producer_without_acks_is_never_kept_waiting(start_api: StartControlApi, testbed: Testbed) -> None:
     """Nothing tells when such a request is done, so rules leave the connection alone until a response has come."""
-    desk = make_desk(broker)
-    client = testbed.client(desk.proxy.address)
+    api = start_api(broker)
+    client = testbed.client(api.proxy.address)
     requests = [*(produce(number, "broken", acks=0) for number in range(1, 6)), heartbeat(6)]
     sent = sum(map(len, requests))
     for each in requests:
@@ -181,8 +181,8 @@ def test_a_producer_without_acks_is_never_kept_waiting(make_desk: MakeDesk, test
     client.sendall(produce(7, "broken", acks=0))
     sent += len(produce(7, "broken", acks=0))
     # what has come before the rule is not its business
-    until(lambda: desk.control.connections()[0]["request_bytes"] == sent, desk.control.connections)
-    desk.control.add_rule(RULE)
+    until(lambda: api.control.connections()[0]["request_bytes"] == sent, api.control.connections)
+    api.control.add_rule(RULE)
     client.sendall(produce(8, "broken"))
     answer = decoder.decode_response(wire.read_frame(client)[4:], api_key=0, api_version=7)
     assert answer["responses[0].partition_responses[0].error_code"] == 0
@@ -191,10 +191,10 @@ def test_a_producer_without_acks_is_never_kept_waiting(make_desk: MakeDesk, test
     assert answer["responses[0].partition_responses[0].error_code"] == NOT_LEADER
 
 
-def test_waiting_for_hits(make_desk: MakeDesk, testbed: Testbed) -> None:
-    desk = make_desk(broker)
-    desk.control.add_rule(RULE)
-    client = testbed.client(desk.proxy.address)
+def test_waiting_for_hits(start_api: StartControlApi, testbed: Testbed) -> None:
+    api = start_api(broker)
+    api.control.add_rule(RULE)
+    client = testbed.client(api.proxy.address)
 
     def send() -> None:
         for number in range(1, 4):
@@ -202,31 +202,31 @@ def test_waiting_for_hits(make_desk: MakeDesk, testbed: Testbed) -> None:
 
     timer = threading.Timer(0.1, send)  # while wait_for_hits waits, or before: it is the same to it
     timer.start()
-    assert desk.control.wait_for_hits("r", 3, timeout=PATIENCE) == 3
+    assert api.control.wait_for_hits("r", 3, timeout=PATIENCE) == 3
     timer.join()
-    assert desk.control.wait_for_hits("r", 2, timeout=0.1) == 3
+    assert api.control.wait_for_hits("r", 2, timeout=0.1) == 3
     with pytest.raises(TimeoutError, match=r"3 of 4 hits after 0\.2 s"):
-        desk.control.wait_for_hits("r", 4, timeout=0.2)
-    status, said = desk.call("POST", "/v1/rules/r/wait?hits=9&timeout=0.1")
+        api.control.wait_for_hits("r", 4, timeout=0.2)
+    status, said = api.call("POST", "/v1/rules/r/wait?hits=9&timeout=0.1")
     assert (status, said) == (200, {"name": "r", "hits": 3, "reached": False})
-    desk.control.put_rule("r", RULE)
-    assert desk.control.rules()[0]["hits"] == 0
+    api.control.put_rule("r", RULE)
+    assert api.control.rules()[0]["hits"] == 0
 
 
-def test_counts_survive_what_does_not_concern_them(make_desk: MakeDesk, testbed: Testbed) -> None:
-    desk = make_desk(broker)
-    desk.control.add_rule(RULE | {"when": {"after": 1, "times": 1}})
-    client = testbed.client(desk.proxy.address)
+def test_counts_survive_what_does_not_concern_them(start_api: StartControlApi, testbed: Testbed) -> None:
+    api = start_api(broker)
+    api.control.add_rule(RULE | {"when": {"after": 1, "times": 1}})
+    client = testbed.client(api.proxy.address)
     codes = []
     for number in range(1, 5):
-        desk.control.put_rule(f"other {number}", RULE | {"match": "api == Produce and topic == none"})
+        api.control.put_rule(f"other {number}", RULE | {"match": "api == Produce and topic == none"})
         client.sendall(produce(number, "broken"))
         answer = decoder.decode_response(wire.read_frame(client)[4:], api_key=0, api_version=7)
         codes.append(answer["responses[0].partition_responses[0].error_code"])
-        desk.control.enable_rule("r", False)
-        desk.control.enable_rule("r", True)
+        api.control.enable_rule("r", False)
+        api.control.enable_rule("r", True)
     assert codes == [0, NOT_LEADER, 0, 0]
-    mine = [rule for rule in desk.control.rules() if rule["name"] == "r"]
+    mine = [rule for rule in api.control.rules() if rule["name"] == "r"]
     assert (mine[0]["matched"], mine[0]["hits"]) == (2, 1)
-    desk.control.replace_rules([RULE | {"when": {"after": 1, "times": 1}}])
-    assert (desk.control.rules()[0]["matched"], desk.control.rules()[0]["hits"]) == (2, 1)
+    api.control.replace_rules([RULE | {"when": {"after": 1, "times": 1}}])
+    assert (api.control.rules()[0]["matched"], api.control.rules()[0]["hits"]) == (2, 1)

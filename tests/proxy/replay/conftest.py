@@ -1,4 +1,4 @@
-"""A played broker and a recording to replay to it."""
+"""A scripted broker and a recording to replay to it."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from pathlib import Path
 
 import pytest
 from barnabas.decoder.codec.message import Message
-from harness.peers.scripted_broker import Answer, Heard, Play, Played, Tape
+from harness.peers.scripted_broker import Answer, ReceivedRequest, ScriptedBroker, StartBroker, TimedRecording
 
 
 @pytest.fixture
-def play() -> Iterator[Play]:
-    """``play(answers, offers=...)``: a broker that is played."""
-    made: list[Played] = []
+def start_broker() -> Iterator[StartBroker]:
+    """``start_broker(answers, offers=...)``: a scripted broker."""
+    made: list[ScriptedBroker] = []
 
     def one(
-        answers: Callable[[Message, Heard], Answer], offers: dict[str, tuple[int, int]] | None = None
-    ) -> Played:
-        made.append(Played(answers, offers))
+        answers: Callable[[Message, ReceivedRequest], Answer], offers: dict[str, tuple[int, int]] | None = None
+    ) -> ScriptedBroker:
+        made.append(ScriptedBroker(answers, offers))
         return made[-1]
 
     yield one
-    for played in made:
-        played.stop()
+    for broker in made:
+        broker.stop()
 
 
 @pytest.fixture
-def tape(tmp_path: Path) -> Tape:
+def recording(tmp_path: Path) -> TimedRecording:
     """A recording to be made; ``done()`` gives its folder."""
-    return Tape(tmp_path / "rec")
+    return TimedRecording(tmp_path / "rec")

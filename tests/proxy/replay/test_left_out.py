@@ -10,7 +10,7 @@ from barnabas.captures.replay.policy import Policy
 from barnabas.decoder.records import Record, encode_batch
 from barnabas.proxy.replay.session import Replay
 from barnabas.proxy.replay.settings import Pace, Settings
-from harness.peers.scripted_broker import Play, Tape
+from harness.peers.scripted_broker import StartBroker, TimedRecording
 
 HERE, THERE = UUID(int=1), UUID(int=2)
 SETTINGS = Settings(Pace(0.0), patience=0.2)
@@ -19,24 +19,24 @@ TOPIC = {"name": "orders", "topic_id": HERE, "partitions": [{"partition_index": 
 OTHER_GROUP = ("billing", 32, "share.auto.offset.reset")
 
 
-def alter(tape: Tape, at: float, name: str, kind: int, setting: str) -> None:
+def alter(recording: TimedRecording, at: float, name: str, kind: int, setting: str) -> None:
     configs = [{"name": setting, "config_operation": 0, "value": "earliest"}]
     resources = [{"resource_type": kind, "resource_name": name, "configs": configs}]
     answer = [{"error_code": 0, "resource_type": kind, "resource_name": name}]
-    tape.both(at, 0, "IncrementalAlterConfigs", 1, {"resources": resources, "validate_only": False}, {"responses": answer})
+    recording.exchange(at, 0, "IncrementalAlterConfigs", 1, {"resources": resources, "validate_only": False}, {"responses": answer})
 
 
-def share_fetches(tape: Tape, count: int) -> None:
+def share_fetches(recording: TimedRecording, count: int) -> None:
     """A share consumer that reads from the beginning: a batch with each fetch."""
     for number in range(count):
         asked: dict[str, Any] = {"group_id": "stock", "member_id": "m", "share_session_epoch": number}
         asked["topics"] = [] if number else [{"topic_id": HERE, "partitions": [{"partition_index": 0}]}]
         batch = encode_batch([Record(number, 5, None, b"v%d" % number, ())], base_offset=number)
         row = {"partition_index": 0, "records": batch, "acquired_records": [{"first_offset": number, "last_offset": number}]}
-        tape.both(20 + 10 * number, 1, "ShareFetch", 1, asked, {"responses": [{"topic_id": HERE, "partitions": [row]}]})
+        recording.exchange(20 + 10 * number, 1, "ShareFetch", 1, asked, {"responses": [{"topic_id": HERE, "partitions": [row]}]})
 
 
-def nothing_yet(message: Any, heard: Any) -> dict[str, Any]:
+def nothing_yet(message: Any, received: Any) -> dict[str, Any]:
     """A broker whose share group stands at the end of the topic."""
     if message.api == "Metadata":
         return METADATA | {"topics": [TOPIC | {"topic_id": THERE}]}
@@ -52,14 +52,14 @@ def nothing_yet(message: Any, heard: Any) -> dict[str, Any]:
     ],
 )
 def test_fetches_of_a_share_group_whose_setting_was_left_out(
-    play: Play, tape: Tape, altered: tuple[str, int, str], policy: Policy, explained: bool
+    start_broker: StartBroker, recording: TimedRecording, altered: tuple[str, int, str], policy: Policy, explained: bool
 ) -> None:
-    broker = play(nothing_yet)
+    broker = start_broker(nothing_yet)
     broker.topics["orders"] = (THERE.bytes, 1)
-    tape.both(0, 0, "Metadata", 12, {"topics": [{"name": "orders"}]}, METADATA | {"topics": [TOPIC]})
-    alter(tape, 10, *altered)
-    share_fetches(tape, 3)
-    report = Replay(tape.done(), broker.address, policy=policy, settings=SETTINGS).run()
+    recording.exchange(0, 0, "Metadata", 12, {"topics": [{"name": "orders"}]}, METADATA | {"topics": [TOPIC]})
+    alter(recording, 10, *altered)
+    share_fetches(recording, 3)
+    report = Replay(recording.done(), broker.address, policy=policy, settings=SETTINGS).run()
     assert report.count >= 3, report.to_dict()
     if not explained:
         assert report.warnings == []
@@ -69,15 +69,15 @@ def test_fetches_of_a_share_group_whose_setting_was_left_out(
     assert "share.auto.offset.reset" in why and "--include-admin" in why
 
 
-def test_a_topic_that_was_not_deleted(play: Play, tape: Tape) -> None:
+def test_a_topic_that_was_not_deleted(start_broker: StartBroker, recording: TimedRecording) -> None:
     """What comes before the request that was left out is not put down to it."""
     exists = {"topics": [{"name": "orders", "error_code": 36}]}
-    broker = play(lambda message, heard: exists if message.api == "CreateTopics" else {})
+    broker = start_broker(lambda message, received: exists if message.api == "CreateTopics" else {})
     creation = {"topics": [{"name": "orders", "num_partitions": 1, "replication_factor": 1}], "timeout_ms": 1}
-    tape.both(0, 0, "CreateTopics", 2, creation, {"topics": [{"name": "orders", "error_code": 0}]})
-    tape.both(10, 0, "DeleteTopics", 1, {"topic_names": ["orders"], "timeout_ms": 1}, {"responses": [{"name": "orders"}]})
-    tape.both(20, 0, "CreateTopics", 2, creation, {"topics": [{"name": "orders", "error_code": 0}]})
-    report = Replay(tape.done(), broker.address, settings=SETTINGS).run()
+    recording.exchange(0, 0, "CreateTopics", 2, creation, {"topics": [{"name": "orders", "error_code": 0}]})
+    recording.exchange(10, 0, "DeleteTopics", 1, {"topic_names": ["orders"], "timeout_ms": 1}, {"responses": [{"name": "orders"}]})
+    recording.exchange(20, 0, "CreateTopics", 2, creation, {"topics": [{"name": "orders", "error_code": 0}]})
+    report = Replay(recording.done(), broker.address, settings=SETTINGS).run()
     (why,) = report.warnings
     assert report.count == 2 and why.startswith("1 difference concerns orders, which DeleteTopics changed")
     assert "share" not in why
