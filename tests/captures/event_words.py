@@ -1,4 +1,4 @@
-"""What a capture tells, in few words that a test can compare."""
+"""The events of a capture, each in a few words that tests compare."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def same_as_read_back(path: Path) -> int:
         for exchange in capture.exchanges():
             if exchange.state == "pending":
                 continue
-            told = done[exchange.connection, exchange.correlation_id, exchange.request_time_ns]
+            read_as_event = done[exchange.connection, exchange.correlation_id, exchange.request_time_ns]
             for name in ("request", "response", "state", "request_time_ns", "response_time_ns", "client", "broker"):
-                assert getattr(told, name) == getattr(exchange, name), name
-            marks = told.marks
+                assert getattr(read_as_event, name) == getattr(exchange, name), name
+            marks = read_as_event.marks
             if marks.carried and exchange.marks.broker_response is None:
                 # a segment does not repeat the broker leg's frames of an earlier one
                 marks = replace(marks, broker_response=None)

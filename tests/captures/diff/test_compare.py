@@ -99,7 +99,7 @@ def test_a_request_that_only_one_side_makes(transactions):
     ]
 
 
-def test_another_version_is_said_once(transactions):
+def test_another_version_is_reported_once(transactions):
     def edit(exchange: Exchange) -> Exchange:
         if exchange.api != "InitProducerId" or exchange.request_message is None or exchange.response_message is None:
             return exchange
@@ -161,7 +161,7 @@ def test_a_poll_that_does_not_name_what_its_client_works_with(transactions):
     assert [d.b for d in report.above(Level.MEDIUM)] == ["rebels-c-kafka-python-transactions"]
 
 
-def test_slower_answers_are_said(transactions):
+def test_slower_responses_are_reported(transactions):
     def edit(exchange: Exchange) -> Exchange:
         slow = changed(exchange)
         if slow.api == "Metadata" and slow.response_time_ns is not None:

@@ -1,4 +1,4 @@
-"""A comparison says which differences come of what a replay leaves out."""
+"""A comparison marks differences that come from what a replay leaves out."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def recording(altered: str | None, delivered: int) -> Exchanges:
 
 
 @pytest.mark.parametrize(
-    ("a", "b", "said"),
+    ("a", "b", "explained"),
     [
         (recording("stock", 3), recording(None, 0), True),
         (recording("stock", 3), recording("stock", 0), False),
@@ -41,10 +41,10 @@ def recording(altered: str | None, delivered: int) -> Exchanges:
         (recording(None, 3), recording("stock", 0), False),
     ],
 )
-def test_a_share_group_whose_setting_is_only_in_the_first(a: Exchanges, b: Exchanges, said: bool) -> None:
+def test_a_share_group_whose_setting_is_only_in_the_first(a: Exchanges, b: Exchanges, explained: bool) -> None:
     notes = compare(a.exchanges, b.exchanges).notes
-    assert bool(notes) is said
-    if said:
+    assert bool(notes) is explained
+    if explained:
         (note,) = notes
         assert "concerns stock, which IncrementalAlterConfigs changed in A only" in note
         assert "--include-admin" in note and "share.auto.offset.reset" in note

@@ -1,4 +1,4 @@
-"""Two recordings are compared whatever their messages say: unknown tagged fields, nulls, empty and extreme values."""
+"""Two recordings are compared whatever their messages hold: unknown tagged fields, nulls, empty and extreme values."""
 
 from __future__ import annotations
 

@@ -40,8 +40,8 @@ def evil(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Capture]:
         for number, text in enumerate(EVIL):
             text = text.encode("utf-8", "replace").decode()  # the wire takes no lone surrogates
             asked = {"topics": [{"name": text, "num_partitions": 1}]}
-            told = {"topics": [{"name": text, "error_code": 36, "error_message": text}]}
-            recording.exchange("CreateTopics", 5, asked, told, client_id=text, correlation_id=number)
+            response = {"topics": [{"name": text, "error_code": 36, "error_message": text}]}
+            recording.exchange("CreateTopics", 5, asked, response, client_id=text, correlation_id=number)
     with open_capture(directory) as capture:
         yield capture
 
@@ -71,7 +71,7 @@ def test_no_cell_of_a_csv_is_a_formula_or_breaks_its_line(evil: Capture) -> None
     assert cell("plain") == "plain" and cell("-") == '"\'-"' and cell('"') == '""""'
 
 
-def test_json_lines_say_what_was_said(evil: Capture) -> None:
+def test_json_lines_hold_the_exchanges(evil: Capture) -> None:
     data = exported(evil, "errors", Format.JSONL).decode()
     assert data.replace("\n", "").isprintable() and data.count("\n") == len(EVIL)
     rows = [json.loads(line) for line in data.splitlines()]
@@ -120,12 +120,12 @@ def test_errors_are_those_of_the_decoder_with_what_is_around_them(tmp_path: Path
             recording.exchange(key, version, {"group_id": "g"} if key == 12 else {}, body)
     with open_capture(tmp_path / "r") as capture:
         rows = [json.loads(line) for line in exported(capture, "errors", Format.JSONL).splitlines()]
-        said = [
+        expected = [
             (exchange.api, path, code)
             for exchange in capture.exchanges()
             for path, code in exchange.response_message.errors()
         ]
-    assert sorted((row["api"], row["path"], row["error_code"]) for row in rows) == sorted(said)
+    assert sorted((row["api"], row["path"], row["error_code"]) for row in rows) == sorted(expected)
     about = {
         row["path"] + str(row["error_code"]): (row["topic"], row["partition"], row["group_id"], row["resource"])
         for row in rows
@@ -247,12 +247,12 @@ def test_programs_hold_traffic_as_literals_only(evil: Capture) -> None:
             node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
         }
         assert names <= {"exactly", "ask", "len", "print", "present", "int", "SystemExit"}
-        said = {
+        expected = {
             node.targets[0].id: node.value
             for node in tree.body
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
         }
-        assert ast.literal_eval(said["FIELDS"])["topics"][0]["name"] == exchange.request_message["topics[0].name"]
+        assert ast.literal_eval(expected["FIELDS"])["topics"][0]["name"] == exchange.request_message["topics[0].name"]
         assert all(line.isprintable() for line in dump(exchange))
 
 

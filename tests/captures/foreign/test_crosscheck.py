@@ -1,4 +1,4 @@
-"""Wireshark's reading of frames against ours: agreement over recordings of real brokers, and who is said to be wrong."""
+"""Wireshark's reading of frames against ours: agreement over recordings of real brokers, and which side is found to be wrong."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_our_own_fault_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     }
 
 
-# What Wireshark would say, written by hand: its release does not matter.
+# Wireshark's output, written by hand: its release does not matter.
 
 
 class LayerField(NamedTuple):
@@ -106,7 +106,7 @@ def test_the_same_fields_at_the_same_places_agree() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "expected"),
     [
         (field("kafka.generation_id", 19, REQUEST, 4, 26368), "other fields there: group_id, generation_id"),
         (field("kafka.generation_id", 20, REQUEST, 4, 8), "generation_id = 7"),
@@ -114,11 +114,11 @@ def test_the_same_fields_at_the_same_places_agree() -> None:
         (field("kafka.consumer_group", 11, REQUEST, 9, "other"), "group_id = 'billing'"),
     ],
 )
-def test_a_difference_is_told_with_both_readings(wrong: LayerField, said: str) -> None:
+def test_a_difference_is_reported_with_both_readings(wrong: LayerField, expected: str) -> None:
     outcome, _, why, (difference,) = compare(exchange(), Direction.REQUEST, fields(wrong))
     assert outcome is Outcome.WIRESHARK and "gives these very bytes" in why
     assert difference.wireshark.startswith(wrong.name)
-    assert difference.barnabas == said
+    assert difference.barnabas == expected
     assert difference.start == int(wrong.pos) - 104
 
 
@@ -147,7 +147,7 @@ def test_values_that_do_not_encode_to_the_same_bytes_are_our_fault(monkeypatch: 
     assert compare(exchange(), Direction.REQUEST, fields(wrong))[0] is Outcome.BARNABAS
 
 
-def test_where_secrets_may_stand_no_value_is_told() -> None:
+def test_no_value_is_reported_where_secrets_may_stand() -> None:
     setting = {"name": "ssl.key.password", "config_operation": 0, "value": "open sesame"}
     resources = [{"resource_type": 4, "resource_name": "1", "configs": [setting]}]
     frame = decoder.encode_request(44, 0, {"resources": resources}, correlation_id=5, client_id="c")

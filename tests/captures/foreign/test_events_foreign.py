@@ -110,7 +110,7 @@ def test_refused(tmp_path: Path) -> None:
         assert capture.note is None
 
 
-def test_refused_on_a_port_where_kafka_was_spoken(tmp_path: Path) -> None:
+def test_refused_on_a_port_with_kafka_traffic(tmp_path: Path) -> None:
     wire = Wire()
     wire.shake(40001, broker=19093)
     wire.send(40001, 0, metadata_request(1), broker=19093)
@@ -132,7 +132,7 @@ def test_no_answer_to_the_syn(tmp_path: Path) -> None:
     wire.send(40002, 0, metadata_request(1))
     wire.send(40003, 0, flags="S")
     found = all_of(wire.save(tmp_path))
-    # the third is too young at the end of the capture to say anything about it
+    # the third began too shortly before the end of the capture to be judged
     assert short(found) == ["1 opened", "2 opened in vain", "2 closed unreached by nobody", "1 asked 1"]
     assert isinstance(found[1], Opened)
     assert found[1].client == "10.0.0.1:40001"
@@ -232,6 +232,6 @@ def test_captures_of_others_in_a_directory(tmp_path: Path) -> None:
     shutil.copy(path, tmp_path / "second.pcap")
     (tmp_path / "third.pcap").write_text("not one")
     once = ["1 opened", "1 asked 1", "1 paired 1"]
-    told = EventReader(tmp_path)
-    assert short([*told.read(), *told.end()]) == [*once, "1 closed  by nobody", *once]
-    assert "third.pcap: not a capture" in str(told.note)
+    reader = EventReader(tmp_path)
+    assert short([*reader.read(), *reader.end()]) == [*once, "1 closed  by nobody", *once]
+    assert "third.pcap: not a capture" in str(reader.note)

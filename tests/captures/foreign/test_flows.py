@@ -34,15 +34,15 @@ TAGS = (b"\x81\0\0\x05", b"\x88\xa8\0\x05\x81\0\0\x06", b"\x91\0\0\x05")
 
 
 def read(path: Path) -> list[object]:
-    """All that the index of a capture tells."""
+    """Everything in the index of a capture."""
     source = Source(path)
     made = ForeignIndex(source, str(path))
     made.read_all()
     index, scanner = made.index, made.scanner
     try:
-        told = [index.connections, index.lost, made.notes(), scanner.windows.offset, scanner.cut_packets, scanner.now_ns]
+        content = [index.connections, index.lost, made.notes(), scanner.windows.offset, scanner.cut_packets, scanner.now_ns]
         strings = [index.string(number) for number in range(1, 6)]
-        return [index.records(0, index.count).hex(), repr(told), strings]
+        return [index.records(0, index.count).hex(), repr(content), strings]
     finally:
         made.close()
         index.close()
@@ -169,15 +169,15 @@ def imported(path: Path, folder: Path, redact: bool) -> list[object]:
         pass
     importer.close()
     assert not any(line for segment in sorted(folder.glob("*.pcapng")) for line in check(segment))
-    told: list[object] = [importer.counts, importer.notes]
+    content: list[object] = [importer.counts, importer.notes]
     for segment in sorted(folder.glob("*.pcapng")):
         data = segment.read_bytes()
         packets = [
             (p.interface, p.time_ns, p.data, p.comments, p.offset) for p in CaptureReader(segment.open("rb")).packets()
         ]
         index = segment.with_suffix(".index").read_bytes()
-        told += [len(data), packets, index[64:], segment.with_suffix(".strings").read_bytes()]
-    return told
+        content += [len(data), packets, index[64:], segment.with_suffix(".strings").read_bytes()]
+    return content
 
 
 @needs_native

@@ -156,8 +156,8 @@ def test_snaplen(tmp_path: Path) -> None:
         exchanges = list(capture.exchanges())
         assert [exchange.response for exchange in exchanges] == [metadata_answer(i)[4:] for i in range(6)]
         assert "cut" in exchanges[2].marks.notes[0]
-        told = [h.exchange.correlation_id for h in capture.events() if isinstance(h, RequestSeen)]
-        assert told == [0, 1, 3, 4, 5]  # who reads whole messages does without it
+        read = [h.exchange.correlation_id for h in capture.events() if isinstance(h, RequestSeen)]
+        assert read == [0, 1, 3, 4, 5]  # who reads whole messages does without it
 
 
 @pytest.mark.parametrize("start", range(0, 30, 3))
@@ -172,7 +172,7 @@ def test_beginning_not_captured(tmp_path: Path, start: int) -> None:
     assert len(paired) >= 10 - (start + 4) // 4
 
 
-def test_another_port_is_found_by_what_is_said(tmp_path: Path) -> None:
+def test_kafka_on_another_port_is_found_by_its_messages(tmp_path: Path) -> None:
     wire = Wire(broker_port=19093)
     wire.send(0, metadata_request(1))
     wire.send(1, metadata_answer(1))

@@ -1,4 +1,4 @@
-"""What a capture lacks, its import lacks too: the recording says so, and its findings are those of the capture."""
+"""An import lacks the same bytes as its capture: the recording notes them, and the findings are the same."""
 
 from __future__ import annotations
 
@@ -126,8 +126,8 @@ def imported(path: Path, out: Path) -> Path:
 
 
 def findings(path: Path) -> list[str]:
-    inspector, told = Inspector(), EventReader(path)
-    for event in (*told.read(), *told.end()):
+    inspector, reader = Inspector(), EventReader(path)
+    for event in (*reader.read(), *reader.end()):
         inspector.feed(event)
     return [f"{found.id} {found.severity} {found.seen}" for found in inspector.findings()]
 
@@ -140,17 +140,17 @@ def test_an_import_has_the_findings_of_its_capture(name: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("name", ["only clients, later, open", "an answer lost, closed", "begun late", "an answer lost, more behind"])
-def test_an_import_says_what_is_missing(name: str, tmp_path: Path) -> None:
+def test_an_import_reports_what_is_missing(name: str, tmp_path: Path) -> None:
     path = tmp_path / "capture.pcap"
     path.write_bytes(as_pcap(CAPTURES[name]()))
-    told = []
+    seen = []
     for place in (path, imported(path, tmp_path / "out")):
-        events = EventReader(place)
-        found = [*events.read(), *events.end()]
+        reader = EventReader(place)
+        found = [*reader.read(), *reader.end()]
         opened = [each.complete for each in found if isinstance(each, Opened)]
         missing = [(each.direction, each.size, each.unread) for each in found if isinstance(each, Missing)]
-        told.append((opened, missing, [(each.how, each.by) for each in found if isinstance(each, Closed)]))
-    assert told[0] == told[1] and told[0][1] and not any(told[0][0])
+        seen.append((opened, missing, [(each.how, each.by) for each in found if isinstance(each, Closed)]))
+    assert seen[0] == seen[1] and seen[0][1] and not any(seen[0][0])
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["of the capture", "of its import"])

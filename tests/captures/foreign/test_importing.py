@@ -149,7 +149,7 @@ def test_another_protocol_on_the_port(tmp_path: Path) -> None:
     path.write_bytes(as_pcap(one_connection((0, hello))))
     brought_in(out, path)
     with open_capture(path) as capture:
-        assert "1 of them are TLS" not in str(capture.note)  # it is on the broker's port: a finding says so
+        assert "1 of them are TLS" not in str(capture.note)  # it is on the broker's port: a finding reports it
     with open_capture(out) as capture:
         strays = [h.opaque for h in capture.events() if isinstance(h, NonKafkaData)]
     assert "a TLS hello" in strays[0].reason

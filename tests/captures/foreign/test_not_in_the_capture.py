@@ -1,4 +1,4 @@
-"""What a capture of others does not show is said, and nobody is blamed for it."""
+"""What a foreign capture lacks is reported as missing, never as a fault of a client or broker."""
 
 from __future__ import annotations
 
@@ -89,11 +89,11 @@ def test_acknowledgements_show_that_answers_came(handshake: bool, closed: bool, 
     if closed:
         wire.close()
     found = wire.of(0) if handshake else wire.of(0)[2:]
-    told = named(findings(tmp_path, found))
-    assert "unanswered-request" not in told
-    assert str(told["not-in-the-capture"].severity) == "info"
-    assert "only what clients sent" in told["not-in-the-capture"].seen
-    assert all(str(finding.severity) != "high" for finding in told.values())
+    by_id = named(findings(tmp_path, found))
+    assert "unanswered-request" not in by_id
+    assert str(by_id["not-in-the-capture"].severity) == "info"
+    assert "only what clients sent" in by_id["not-in-the-capture"].seen
+    assert all(str(finding.severity) != "high" for finding in by_id.values())
 
 
 def test_one_answer_that_was_not_captured_is_missing_and_no_one_is_blamed(tmp_path: Path) -> None:
@@ -110,12 +110,12 @@ def test_one_answer_that_was_not_captured_is_missing_and_no_one_is_blamed(tmp_pa
 
 
 @pytest.mark.parametrize("handshake", [True, False])
-def test_a_capture_of_answers_says_that_requests_are_not_in_it(handshake: bool, tmp_path: Path) -> None:
+def test_a_capture_of_responses_alone_is_reported(handshake: bool, tmp_path: Path) -> None:
     wire = exchanges(4)
     wire.close()
-    told = named(findings(tmp_path, wire.of(1) if handshake else wire.of(1)[1:]))
-    assert "only what brokers sent" in told["not-in-the-capture"].seen
-    assert all(str(finding.severity) != "high" for finding in told.values())
+    by_id = named(findings(tmp_path, wire.of(1) if handshake else wire.of(1)[1:]))
+    assert "only what brokers sent" in by_id["not-in-the-capture"].seen
+    assert all(str(finding.severity) != "high" for finding in by_id.values())
 
 
 def test_captures_put_together_have_no_wait_of_months(tmp_path: Path) -> None:
@@ -127,22 +127,22 @@ def test_captures_put_together_have_no_wait_of_months(tmp_path: Path) -> None:
         other.time_ns = NOW + months
         other.handshake()
         other.exchange(1)
-        told = named(findings(tmp_path, first.packets + other.packets))
-        assert "unanswered-request" not in told
-        assert "shows nothing" in told["not-in-the-capture"].seen
+        by_id = named(findings(tmp_path, first.packets + other.packets))
+        assert "unanswered-request" not in by_id
+        assert "shows nothing" in by_id["not-in-the-capture"].seen
 
 
-def test_a_wait_that_the_capture_shows_is_still_told(tmp_path: Path) -> None:
+def test_a_wait_that_the_capture_shows_is_reported(tmp_path: Path) -> None:
     wire = exchanges(2)
     wire.exchange(3, answered=False)
     wire.time_ns += 40 * SECOND
     wire.close()
-    told = named(findings(tmp_path, wire.packets))
-    assert str(told["unanswered-request"].severity) == "high"
-    assert "not-in-the-capture" not in told
+    by_id = named(findings(tmp_path, wire.packets))
+    assert str(by_id["unanswered-request"].severity) == "high"
+    assert "not-in-the-capture" not in by_id
 
 
-def test_a_wait_with_more_requests_behind_it_is_still_told(tmp_path: Path) -> None:
+def test_a_wait_with_more_requests_behind_it_is_reported(tmp_path: Path) -> None:
     wire = exchanges(2)
     for number in range(3, 8):
         wire.exchange(number, answered=False)
@@ -169,7 +169,7 @@ def test_answers_to_requests_before_the_capture_are_not_called_missing(tmp_path:
     assert set(named(findings(tmp_path, wire.packets))) <= {"no-api-versions"}
 
 
-def test_a_whole_capture_is_said_nothing_of(tmp_path: Path) -> None:
+def test_a_whole_capture_has_no_findings(tmp_path: Path) -> None:
     wire = exchanges(5, 100 * SECOND)
     wire.close()
     assert set(named(findings(tmp_path, wire.packets))) <= {"no-api-versions"}
@@ -180,7 +180,7 @@ ANSWERS_ONLY = "only what brokers sent is in it"
 
 @pytest.mark.parametrize("handshake", [True, False])
 @pytest.mark.parametrize("direction", [0, 1])
-def test_a_capture_of_answers_says_so(direction: int, handshake: bool, tmp_path: Path) -> None:
+def test_the_note_names_a_capture_of_responses_alone(direction: int, handshake: bool, tmp_path: Path) -> None:
     wire = exchanges(4)
     wire.close()
     path = tmp_path / "one.pcap"
@@ -189,7 +189,7 @@ def test_a_capture_of_answers_says_so(direction: int, handshake: bool, tmp_path:
         assert (ANSWERS_ONLY in (capture.note or "")) == (direction == 1)
 
 
-def test_a_capture_of_both_says_nothing(tmp_path: Path) -> None:
+def test_a_capture_of_both_directions_has_no_note(tmp_path: Path) -> None:
     wire = exchanges(4)
     path = tmp_path / "both.pcap"
     path.write_bytes(as_pcap([*wire.packets]))

@@ -1,4 +1,4 @@
-"""Which conversations of others' captures are Kafka: by what they say, not by chance, where nobody named the port."""
+"""Which conversations of foreign captures are Kafka, where nobody named the port: known by their content, not by chance."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def u32(*numbers: int) -> bytes:
     return struct.pack(f">{len(numbers)}I", *numbers)
 
 
-# --- what other protocols say: (port, [(side, bytes), ...]); side 0 is the client ---------------------------------
+# --- messages of other protocols: (port, [(side, bytes), ...]); side 0 is the client ---------------------------------
 
 
 def smpp() -> list[tuple[int, bytes]]:
@@ -40,43 +40,43 @@ def smpp() -> list[tuple[int, bytes]]:
         return u32(16 + len(body), command, status, sequence) + body
 
     submit = b"\0\1\1447700900000\0\1\1447700900001\0\0\0\0\0\0\1\0\0\0\5hello"
-    said = [
+    messages = [
         (0, pdu(2, 1, b"smppclient\0password\0\0\x34\0\0\0")),  # bind_transmitter
         (1, pdu(0x80000002, 1, b"SMSC\0")),
         (0, pdu(9, 2, b"esme\0secret\0VMA\0\x34\1\1\0")),  # bind_transceiver
         (1, pdu(0x80000009, 2, b"SMSC\0")),
     ]
     for number in range(3, 20):
-        said += [(0, pdu(4, number, submit)), (1, pdu(0x80000004, number, b"id%d\0" % number))]
-        said += [(1, pdu(5, number, submit)), (0, pdu(0x80000005, number, b"\0"))]  # deliver_sm
-        said += [(0, pdu(0x15, number)), (1, pdu(0x80000015, number))]  # enquire_link
-    return said
+        messages += [(0, pdu(4, number, submit)), (1, pdu(0x80000004, number, b"id%d\0" % number))]
+        messages += [(1, pdu(5, number, submit)), (0, pdu(0x80000005, number, b"\0"))]  # deliver_sm
+        messages += [(0, pdu(0x15, number)), (1, pdu(0x80000015, number))]  # enquire_link
+    return messages
 
 
 def dns() -> list[tuple[int, bytes]]:
     """DNS over TCP (RFC 7766): a length of two bytes and the message; some stacks send the length alone."""
-    said = []
+    messages = []
     name = b"\3www\7example\3com\0"
     for number in range(60):
         query = u16(number * 7 & 0xFFFF, 0x0100, 1, 0, 0, number % 2) + name + u16(1, 1)
         answer = u16(number * 7 & 0xFFFF, 0x8180, 1, 1, 0, 0) + name + u16(1, 1) + b"\xc0\x0c" + u16(1, 1, 0, 60, 4) + b"abcd"
         cut = 2 if number % 3 == 0 else 0
-        said += [(0, u16(len(query))[:cut]), (0, (u16(len(query)) + query)[cut:])] if cut else [(0, u16(len(query)) + query)]
-        said += [(1, u16(len(answer))), (1, answer)] if cut else [(1, u16(len(answer)) + answer)]
+        messages += [(0, u16(len(query))[:cut]), (0, (u16(len(query)) + query)[cut:])] if cut else [(0, u16(len(query)) + query)]
+        messages += [(1, u16(len(answer))), (1, answer)] if cut else [(1, u16(len(answer)) + answer)]
     zone = b"".join(u16(40) + u16(number, 0x8400, 0, 1, 0, 0) + bytes(28) for number in range(200))
-    return [*said, (1, zone)]
+    return [*messages, (1, zone)]
 
 
 def ceph() -> list[tuple[int, bytes]]:
     """Ceph's messenger 1: a banner and addresses, then tags; 7 is a message with a header in little endian, 8 its
     acknowledgement, 14 and 15 keep-alives."""
     header = struct.pack("<QQHHHIIIHQ", 1, 0, 15, 127, 1, 20, 0, 0, 0, 0)
-    said = [(1, b"ceph v027" + bytes(272)), (0, b"ceph v027" + bytes(136) + struct.pack("<QIIIIBB", 7, 8, 0, 1, 0, 0, 1))]
+    messages = [(1, b"ceph v027" + bytes(272)), (0, b"ceph v027" + bytes(136) + struct.pack("<QIIIIBB", 7, 8, 0, 1, 0, 0, 1))]
     for number in range(1, 30):
-        said += [(0, b"\7" + struct.pack("<Q", number) + header + bytes(60 * number))]
-        said += [(1, b"\x08" + struct.pack("<Q", number)), (0, b"\x0e" + bytes(8)), (1, b"\x0f" + bytes(8))]
-        said += [(1, b"\7\1" + bytes(300 * number)), (0, b"\7\1" + bytes(300 * number))]
-    return said
+        messages += [(0, b"\7" + struct.pack("<Q", number) + header + bytes(60 * number))]
+        messages += [(1, b"\x08" + struct.pack("<Q", number)), (0, b"\x0e" + bytes(8)), (1, b"\x0f" + bytes(8))]
+        messages += [(1, b"\7\1" + bytes(300 * number)), (0, b"\7\1" + bytes(300 * number))]
+    return messages
 
 
 def postgresql() -> list[tuple[int, bytes]]:
@@ -85,17 +85,17 @@ def postgresql() -> list[tuple[int, bytes]]:
     def message(kind: bytes, body: bytes = b"") -> bytes:
         return kind + u32(4 + len(body)) + body
 
-    said = [
+    messages = [
         (0, u32(8, 80877103)),
         (1, b"N"),
         (0, u32(41, 196608) + b"user\0barnabas\0database\0orders\0\0\0"),
         (1, message(b"R", u32(0)) + message(b"Z", b"I")),
     ]
     for number in range(30):
-        said += [(0, message(b"Q", b"select %d\0" % number))]
+        messages += [(0, message(b"Q", b"select %d\0" % number))]
         row = message(b"T", u16(1) + b"n\0" + bytes(18)) + message(b"D", u16(1) + u32(2) + b"42")
-        said += [(1, row + message(b"C", b"SELECT 1\0") + message(b"Z", b"I"))]
-    return said
+        messages += [(1, row + message(b"C", b"SELECT 1\0") + message(b"Z", b"I"))]
+    return messages
 
 
 def redis() -> list[tuple[int, bytes]]:
@@ -119,12 +119,12 @@ def tls() -> list[tuple[int, bytes]]:
 
 def zookeeper() -> list[tuple[int, bytes]]:
     """ZooKeeper's jute: a length, an xid, a type, a path: very like Kafka's."""
-    said = [(0, with_size(u32(0) + bytes(16) + u32(30000) + bytes(8) + u32(16) + bytes(16) + b"\0"))]
-    said += [(1, with_size(u32(0, 30000) + bytes(8) + u32(16) + bytes(16) + b"\0"))]
+    messages = [(0, with_size(u32(0) + bytes(16) + u32(30000) + bytes(8) + u32(16) + bytes(16) + b"\0"))]
+    messages += [(1, with_size(u32(0, 30000) + bytes(8) + u32(16) + bytes(16) + b"\0"))]
     for xid in range(1, 30):
-        said += [(0, with_size(u32(xid, 4, 11) + b"/brokers/ids" + b"\1")), (1, with_size(u32(xid) + bytes(8) + u32(0, 5) + b"hello"))]
-        said += [(0, with_size(u32(0xFFFFFFFE, 11))), (1, with_size(u32(0xFFFFFFFE) + bytes(12)))]
-    return said
+        messages += [(0, with_size(u32(xid, 4, 11) + b"/brokers/ids" + b"\1")), (1, with_size(u32(xid) + bytes(8) + u32(0, 5) + b"hello"))]
+        messages += [(0, with_size(u32(0xFFFFFFFE, 11))), (1, with_size(u32(0xFFFFFFFE) + bytes(12)))]
+    return messages
 
 
 def mqtt() -> list[tuple[int, bytes]]:
@@ -135,11 +135,11 @@ def mqtt() -> list[tuple[int, bytes]]:
 
 def cassandra() -> list[tuple[int, bytes]]:
     """CQL 4: version, flags, a stream of two bytes, an opcode, a length of four."""
-    said = []
+    messages = []
     for stream in range(30):
         query = u32(8) + b"select 1" + u16(1) + b"\0"
-        said += [(0, b"\4\0" + u16(stream) + b"\7" + u32(len(query)) + query), (1, b"\x84\0" + u16(stream) + b"\x08" + u32(4, 1))]
-    return said
+        messages += [(0, b"\4\0" + u16(stream) + b"\7" + u32(len(query)) + query), (1, b"\x84\0" + u16(stream) + b"\x08" + u32(4, 1))]
+    return messages
 
 
 def zeros() -> list[tuple[int, bytes]]:
@@ -152,12 +152,12 @@ def zeros_in_frames() -> list[tuple[int, bytes]]:
 
 
 def echoed_lengths() -> list[tuple[int, bytes]]:
-    """A service that says back every message behind its length. Of what its client sends, much is Kafka's by itself."""
-    said = []
+    """An echo service with length-prefixed messages. Much of what its client sends is valid Kafka by itself."""
+    messages = []
     for number in range(40):
         message = with_size(u16(18, 0) + u32(number) + u16(0xFFFF)) if number % 2 else with_size(u32(number) + bytes(16))
-        said += [(0, message), (1, message)]
-    return said
+        messages += [(0, message), (1, message)]
+    return messages
 
 
 def random_bytes() -> list[tuple[int, bytes]]:
@@ -168,11 +168,11 @@ def random_bytes() -> list[tuple[int, bytes]]:
 def random_frames() -> list[tuple[int, bytes]]:
     """Lengths that are right, small numbers where Kafka has its API, version and lengths, and random bytes behind."""
     chance = random.Random(8)
-    said = []
+    messages = []
     for number in range(400):
         head = u16(chance.randrange(80), chance.randrange(4)) + u32(number) + u16(chance.choice([0, 0, 2, 5, 0xFFFF]))
-        said += [(0, with_size(head + chance.randbytes(chance.randrange(60)))), (1, with_size(u32(number) + chance.randbytes(20)))]
-    return said
+        messages += [(0, with_size(head + chance.randbytes(chance.randrange(60)))), (1, with_size(u32(number) + chance.randbytes(20)))]
+    return messages
 
 
 OTHERS = {
@@ -188,8 +188,8 @@ def swapped(found: list[Packet]) -> list[Packet]:
     return [packet for packet in found if packet[1][6:12] != found[0][1][6:12]]
 
 
-def variants(port: int, said: list[tuple[int, bytes]]) -> dict[str, list[Packet]]:
-    whole = one_connection(*said, port=port)
+def variants(port: int, messages: list[tuple[int, bytes]]) -> dict[str, list[Packet]]:
+    whole = one_connection(*messages, port=port)
     return {
         "whole": whole,
         "no handshake": whole[2:],
@@ -201,10 +201,10 @@ def variants(port: int, said: list[tuple[int, bytes]]) -> dict[str, list[Packet]
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_another_protocol_on_any_port_is_not_kafka(name: str, tmp_path: Path) -> None:
-    port, say = OTHERS[name]
-    for variant, found in variants(port, say()).items():
+    port, make = OTHERS[name]
+    for variant, found in variants(port, make()).items():
         if (name, variant) == ("echo", "client only"):
-            continue  # only the answers tell
+            continue  # only the answers show it
         path = tmp_path / f"{variant}.pcap"
         path.write_bytes(as_pcap(found))
         inspector = Inspector()
@@ -218,7 +218,7 @@ def test_another_protocol_on_any_port_is_not_kafka(name: str, tmp_path: Path) ->
             assert "1 TCP conversations are not Kafka" in (capture.note or ""), variant
 
 
-def test_the_user_says_which_port_is_kafkas(tmp_path: Path) -> None:
+def test_a_port_named_by_the_user_is_kafka(tmp_path: Path) -> None:
     path = tmp_path / "smpp.pcap"
     path.write_bytes(as_pcap(one_connection(*smpp(), port=2775)))
     assert all_of(path, ports=(2775,))

@@ -1,4 +1,4 @@
-"""The scapy layer in TCPSession: what is not Kafka in a stream ends nothing, and a body says which API it is of."""
+"""The scapy layer in TCPSession: data that is not Kafka ends nothing, and a body names its API."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ASKED = with_size(decoder.encode_request(3, 1, METADATA, correlation_id=7, clien
 HANDSHAKE = with_size(decoder.encode_request(17, 0, {"mechanism": "PLAIN"}, correlation_id=6, client_id="me"))
 
 
-def test_a_body_says_which_api_it_is_of() -> None:
+def test_a_body_names_its_api() -> None:
     """The line that the documentation shows."""
     built = KafkaRequest(correlation_id=7, client_id="me") / body("request", 3, 1)(topics=[{"name": "orders"}])
     assert (built.api_key, built.api_version) == (3, 1)
@@ -27,7 +27,7 @@ def test_a_body_says_which_api_it_is_of() -> None:
     assert (header["request_api_key"], header["request_api_version"]) == (3, 1)
 
 
-def test_what_is_said_of_the_api_stays() -> None:
+def test_the_api_of_a_body_stays() -> None:
     """For frames that are wrong on purpose."""
     built = KafkaRequest(api_key=18, api_version=0, correlation_id=7, client_id="me") / body("request", 3, 1)()
     assert bytes(built)[4:8] == b"\0\x12\0\0"

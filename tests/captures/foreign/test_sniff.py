@@ -114,7 +114,7 @@ def test_what_can_be_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
         Tap("lo")
 
 
-def test_what_the_program_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_output_of_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "dumpcap"
     program.write_text("#!/bin/sh\necho 'You do not have permission to capture on device lo.' >&2\nexit 1\n")
     program.chmod(0o755)
@@ -151,9 +151,9 @@ def test_a_full_disk_pauses_the_recording(tmp_path: Path, monkeypatch: pytest.Mo
     data = (tmp_path / "all.pcap").read_bytes()
     monkeypatch.setattr(recording, "_RETRY_SECONDS", 0.0)
 
-    said: list[str] = []
+    reported: list[str] = []
     growing = sniff_module._Growing("lo")
-    importer = Importer(tmp_path / "own", on_trouble=said.append)
+    importer = Importer(tmp_path / "own", on_trouble=reported.append)
     for part in range(3):
         growing.add(data[len(data) * part // 3 : len(data) * (part + 1) // 3])
         if not part:
@@ -164,10 +164,10 @@ def test_a_full_disk_pauses_the_recording(tmp_path: Path, monkeypatch: pytest.Mo
             while importer.advance():
                 pass
             importer._recording.flush()
-            assert importer.counts["exchanges"] >= 28 * (part + 1)  # counted, whatever the disk says
+            assert importer.counts["exchanges"] >= 28 * (part + 1)  # counted, even while the disk fails
     importer.close()
     growing.close()
-    assert [text.split("; ")[0].split(": ")[0] for text in said] == [
+    assert [text.split("; ")[0].split(": ")[0] for text in reported] == [
         f"cannot write to {tmp_path / 'own'}",
         f"recording goes on in {max((tmp_path / 'own').glob('*.pcapng'))}",
     ]

@@ -78,8 +78,8 @@ def test_they_change_nothing_and_cost_little(form: str, tmp_path: Path) -> None:
             assert len(capture.rows()) == 3
 
     def story(path: Path) -> None:
-        told = EventReader(path)
-        assert short([*told.read(), *told.end()]) == expected
+        reader = EventReader(path)
+        assert short([*reader.read(), *reader.end()]) == expected
 
     for read in (rows, story):
         assert_linear(lambda count, read=read: reading(count, read), 150)  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""Paths that are no plain files: nobody waits for a pipe, and it is said what the path is."""
+"""Paths that are no plain files: nobody waits for a pipe, and the error names what the path is."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_pipe_is_not_waited_for(words: tuple[str, ...], tmp_path: Path) -> Non
     pipe = tmp_path / "live.pcapng"
     os.mkfifo(pipe)
     done = commands.run(*words, pipe)
-    assert done.returncode == (1 if words[0] == "index" else 2)  # index says it of each file, as of any damage
+    assert done.returncode == (1 if words[0] == "index" else 2)  # index reports it for each file, as any damage
     assert "it is a named pipe" in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
 
@@ -49,7 +49,7 @@ def test_pipes_where_an_index_belongs_are_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("read", [open_capture, verify, rebuild])
-def test_the_python_api_says_what_is_no_file(read: object, tmp_path: Path) -> None:
+def test_the_python_api_names_paths_that_are_no_files(read: object, tmp_path: Path) -> None:
     assert callable(read)
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(tmp_path / "socket"))

@@ -45,7 +45,7 @@ def tagged(packet: Packet) -> Packet:
     return Ether(dst=packet.dst, src=packet.src) / Dot1Q(vlan=4) / packet[IP]
 
 
-def told(path: Path) -> list[tuple[int, int, str, int, int]]:
+def rows_of(path: Path) -> list[tuple[int, int, str, int, int]]:
     with open_capture(path) as capture:
         assert capture.note is None
         return [(r.connection, r.correlation_id, str(r.state), r.request_size, r.response_size) for r in capture.rows()]
@@ -64,7 +64,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[int, int, str,
     """The conversation without anything around its packets."""
     path = tmp_path_factory.mktemp("plain") / "plain.pcap"
     save(path, lambda p: p)
-    expected = told(path)
+    expected = rows_of(path)
     assert len(expected) > 5
     return expected
 
@@ -73,7 +73,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[int, int, str,
 def test_the_same_conversation(tmp_path: Path, plain: list[tuple[int, int, str, int, int]], name: str) -> None:
     wrapped = tmp_path / "wrapped.pcap"
     save(wrapped, WRAPPED[name])
-    assert told(wrapped) == plain
+    assert rows_of(wrapped) == plain
 
 
 @pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")

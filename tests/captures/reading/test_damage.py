@@ -1,4 +1,4 @@
-"""Damaged segments: a damaged block costs that block, and it is said where it was."""
+"""Damaged segments: a damaged block costs that block alone, and its place is reported."""
 
 import random
 from pathlib import Path
@@ -77,7 +77,7 @@ def damaged(tmp_path: Path) -> Damaged:
 
 
 def check(damaged: Damaged, hit: list[int], certain: bool = True) -> None:
-    """All exchanges but those in hit blocks are there; every hit is told with its place."""
+    """All exchanges but those in hit blocks are there; every hit is reported with its place."""
     touched = set().union(*(damaged.frames_in(*damaged.block_of(at)) for at in hit))
     with open_capture(damaged.path) as capture:
         rows = {row.correlation_id: row for row in capture.rows()}

@@ -1,4 +1,4 @@
-"""An index that was damaged on disk: what it says of exchanges may be wrong, but nothing that it says can raise."""
+"""An index that was damaged on disk: exchanges may be wrong, but reading them never raises."""
 
 from __future__ import annotations
 

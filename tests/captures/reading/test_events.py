@@ -107,7 +107,7 @@ def rotated(directory: Path, count: int = 600) -> Recorder:
     return recorder
 
 
-def test_rotated_segments_are_one_story(tmp_path: Path) -> None:
+def test_events_continue_over_rotated_segments(tmp_path: Path) -> None:
     recorder = rotated(tmp_path)
     recorder.closed(2, NOW + 10**12, "fin", "client")
     recorder.close()
@@ -164,12 +164,12 @@ def test_a_connection_that_ends_where_it_did_not_speak(tmp_path: Path) -> None:
     assert words.count("1 opened") == 1
 
 
-def test_a_missing_segment_breaks_the_story(tmp_path: Path) -> None:
+def test_connections_end_and_reopen_around_a_missing_segment(tmp_path: Path) -> None:
     rotated(tmp_path).close()
     segments = sorted(tmp_path.glob("*.pcapng"))
     segments[4].unlink()
     words = short(all_of(tmp_path))
-    # what waited when the hole began is not said to be unanswered
+    # requests that waited when the hole began do not count as unanswered
     assert not [w for w in words if "no_response" in w]
     assert [w for w in words if "closed" in w] == [f"{conn} closed  by nobody" for conn in range(3)]
     at = words.index("0 closed  by nobody")
@@ -229,23 +229,23 @@ def test_a_live_recording_goes_on_where_it_was_left(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path, segment_bytes=20_000, flush_seconds=0)
     recorder.opened(1, NOW, client=("10.0.0.1", 50001))
     recorder.flush()
-    told = EventReader(tmp_path)
-    words = short(list(told.read()))
+    reader = EventReader(tmp_path)
+    words = short(list(reader.read()))
     assert words == ["1 opened"]
     for i in range(300):
         recorder.data(1, 0, NOW + i, metadata_request(i))
         if i >= 3:
             recorder.data(1, 1, NOW + i, metadata_answer(i - 3))
         if i % 7 == 0:
-            words += short(list(told.read()))
+            words += short(list(reader.read()))
             assert words[-1] == (f"1 paired {i - 3}" if i >= 3 else f"1 asked {i}")
     recorder.close()
-    words += short(list(told.read()))
-    words += short(list(told.end()))
+    words += short(list(reader.read()))
+    words += short(list(reader.end()))
     assert words == short(all_of(tmp_path))
     assert len(words) == 1 + 300 + 297
-    assert told.note is None
-    assert told.bytes_read == told.bytes_known == sum(p.stat().st_size for p in tmp_path.glob("*.pcapng"))
+    assert reader.note is None
+    assert reader.bytes_read == reader.bytes_known == sum(p.stat().st_size for p in tmp_path.glob("*.pcapng"))
 
 
 def test_a_killed_recorder(tmp_path: Path) -> None:
@@ -255,10 +255,10 @@ def test_a_killed_recorder(tmp_path: Path) -> None:
     recorder.close()
     (part,) = (tmp_path / "copy").glob("*.part")
     part.write_bytes(part.read_bytes()[:-50])
-    told = EventReader(tmp_path / "copy")
-    words = short([*told.read(), *told.end()])
+    reader = EventReader(tmp_path / "copy")
+    words = short([*reader.read(), *reader.end()])
     assert len([w for w in words if "asked" in w]) == 600
-    assert "ends in the middle of a block" in str(told.note)
+    assert "ends in the middle of a block" in str(reader.note)
     assert not [w for w in words if "closed" in w or "no_response" in w]
 
 

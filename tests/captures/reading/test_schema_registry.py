@@ -181,7 +181,7 @@ def test_json_schema(server):
     assert wrong.kind == "hex" and wrong.note.startswith("does not fit schema 5")
 
 
-def test_an_unknown_id_is_said_and_not_asked_again(server):
+def test_an_unknown_id_is_reported_and_not_requested_again(server):
     registry = Registry(server.url)
     for _ in range(3):
         found = view(framed(77, b"abc"), registry=registry)
@@ -287,7 +287,7 @@ def test_a_registry_that_is_down_is_left_alone_for_a_while(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("answer", "says"),
+    ("answer", "message"),
     [
         ((200, b"<html>"), "is it a schema registry"),
         ((200, b"[" * 100_000), "is it a schema registry"),
@@ -300,9 +300,9 @@ def test_a_registry_that_is_down_is_left_alone_for_a_while(monkeypatch):
         ((500, b"\xff"), "answers HTTP 500"),
     ],
 )
-def test_answers_without_sense(server, answer, says):
+def test_answers_without_sense(server, answer, message):
     server.answers["/schemas/ids/1"] = answer
-    with pytest.raises(SchemaError, match=says):
+    with pytest.raises(SchemaError, match=message):
         Registry(server.url).schema(1)
     assert view(framed(1, b"x"), registry=Registry(server.url)).kind == "confluent"
 

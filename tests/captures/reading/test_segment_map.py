@@ -23,8 +23,8 @@ pytest.importorskip("numpy")
 ALL = sorted(path for path in Path(__file__).parents[2].rglob("*.pcapng") if path.is_file())
 
 
-def told(path: Path) -> Iterator[Any]:
-    """As the packets tell it; one by one, because what is known of a connection grows."""
+def events_of(path: Path) -> Iterator[Any]:
+    """The events from the packets, one by one, because what is known of a connection grows."""
     events = EventReader(path)
     yield from events.read()
     yield from events.end()
@@ -50,10 +50,10 @@ def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 
 def compare(path: Path) -> bool:
-    """Whether connections could be told by the index; they are what the packets say."""
+    """Whether the index was enough to give the connections; they must be those from the packets."""
     connections = by_index(path)
     if connections is not None:
-        assert connections == list(connection_rows(told(path), "here")), path
+        assert connections == list(connection_rows(events_of(path), "here")), path
     return connections is not None
 
 

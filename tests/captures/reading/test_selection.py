@@ -115,7 +115,7 @@ def capture(recording: Path) -> Iterator[Capture]:
 
 
 def whole(capture: Capture) -> list[Exchange]:
-    """Every exchange, with the names of topics and what its connection has said."""
+    """Every exchange, with the names of topics and what is known of its connection."""
     selection = Selection(capture, compile("software"), topics=True)
     return [selection.exchange(number) for number in range(len(capture.rows()))]
 
@@ -133,7 +133,7 @@ def by_hand(capture: Capture, text: str, exchanges: list[Exchange] | None = None
 
 @times(0.25)
 @given(filters(INDEX_TESTS))
-def test_the_index_says_what_the_exchanges_say(capture: Capture, exchanges: Sample, text: str) -> None:
+def test_the_index_selects_the_same_rows_as_the_exchanges(capture: Capture, exchanges: Sample, text: str) -> None:
     wanted = compile(text)
     expected = by_hand(capture, text, exchanges)
     for vector in (True, False):
@@ -242,7 +242,7 @@ def test_a_recording_that_grows(tmp_path: Path) -> None:
     recorder.close()
 
 
-def test_what_has_waited_is_told_by_the_clock_or_by_the_end(tmp_path: Path) -> None:
+def test_pending_is_measured_by_the_clock_or_the_end_of_the_recording(tmp_path: Path) -> None:
     recorder = begin(tmp_path / "live")
     write(recorder, range(40))
     for conn, ago in ((0, 5), (1, 35)):
@@ -269,14 +269,14 @@ def test_topics_known_by_their_ids_and_software(tmp_path: Path) -> None:
     named = {"topics": [{"name": "orders", "topic_id": identity}]}
     offered = {"api_keys": [{"api_key": 1, "min_version": 4, "max_version": 12}]}
     recorder = begin(tmp_path / "rec")
-    said: list[tuple[int, int, int, dict[str, Any], dict[str, Any]]] = [
+    exchanges_made: list[tuple[int, int, int, dict[str, Any], dict[str, Any]]] = [
         (0, 1, 13, {"topics": [topic]}, {}),
         (0, 18, 3, {"client_software_name": "librdkafka", "client_software_version": "2.5"}, offered),
         (0, 3, 12, {"topics": None}, named),
         (1, 1, 13, {"topics": [topic]}, {}),
         (1, 1, 13, {"topics": []}, {}),
     ]
-    for number, (conn, api, version, asked, answered) in enumerate(said):
+    for number, (conn, api, version, asked, answered) in enumerate(exchanges_made):
         request = decoder.encode_request(api, version, asked, correlation_id=number, client_id="c")
         recorder.data(conn, 0, NOW + number, with_size(request))
         response = decoder.encode_response(api, version, answered, correlation_id=number)

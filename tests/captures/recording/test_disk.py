@@ -20,7 +20,7 @@ from harness.waiting import PATIENCE, until
 
 NOW = 1_795_223_022_000_000_000
 
-# Writes exchanges as fast as it can and says how many are flushed.
+# Writes exchanges as fast as it can and prints how many are flushed.
 CHILD = """
 import sys, time
 from barnabas import decoder
@@ -44,7 +44,7 @@ while True:
 
 @pytest.mark.parametrize("seed", thin(range(5), 1))
 def test_a_killed_recorder(tmp_path: Path, complaints, seed: int) -> None:
-    """Killed when it has said so often that it has flushed; what it had flushed by then is there."""
+    """Killed after a number of flushes; everything flushed by then is there."""
     directory, log = tmp_path / "rec", tmp_path / "log"
     with log.open("w") as out:
         child = subprocess.Popen([sys.executable, "-c", CHILD, str(directory)], stdout=out)
@@ -56,7 +56,7 @@ def test_a_killed_recorder(tmp_path: Path, complaints, seed: int) -> None:
         )
         child.send_signal(signal.SIGKILL)
         child.wait()
-    said = [int(line) for line in log.read_text().splitlines(keepends=True) if line.endswith("\n")]
+    flushed = [int(line) for line in log.read_text().splitlines(keepends=True) if line.endswith("\n")]
     files = sorted(path for path in directory.glob("*.pcapng*") if path.stat().st_size)
     for path in files:
         if path in files[-2:]:
@@ -67,7 +67,7 @@ def test_a_killed_recorder(tmp_path: Path, complaints, seed: int) -> None:
         rows = capture.rows()
         assert not capture.live
         assert [r.correlation_id for r in rows] == list(range(len(rows)))
-        assert len(rows) >= said[-1] > 0
+        assert len(rows) >= flushed[-1] > 0
         assert all(e.undecoded is None for e in capture.exchanges())
     # A new recording in the same directory leaves the old part alone.
     Recorder(directory).close()

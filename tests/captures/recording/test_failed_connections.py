@@ -1,4 +1,4 @@
-"""Connections of which nothing came because of the proxy itself are recorded, told, carried on and found as that."""
+"""Connections that the proxy itself failed to establish are recorded, copied and found as such."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def test_how_it_was_in_vain_is_kept(failed: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("failed", "what"), [("login", "the proxy's login"), ("tls", "the proxy's TLS handshake")])
 def test_a_login_of_the_proxy_that_fails_is_no_refused_connection(failed: str, what: str, tmp_path: Path) -> None:
-    told = found(recorded(tmp_path, failed))
-    assert told["proxy-not-let-in"].seen.startswith(f"{what} at broker 10.0.0.1:9092 failed 8 times")
-    assert not {"connection-refused", "advertised-address-unreachable"} & set(told)
+    by_id = found(recorded(tmp_path, failed))
+    assert by_id["proxy-not-let-in"].seen.startswith(f"{what} at broker 10.0.0.1:9092 failed 8 times")
+    assert not {"connection-refused", "advertised-address-unreachable"} & set(by_id)
 
 
 def test_a_broker_that_refuses_is_still_one(tmp_path: Path) -> None:
-    told = found(recorded(tmp_path, "refused"))
-    assert "connection-refused" in told and "proxy-not-let-in" not in told
+    by_id = found(recorded(tmp_path, "refused"))
+    assert "connection-refused" in by_id and "proxy-not-let-in" not in by_id
 
 
 @dataclass
@@ -83,7 +83,7 @@ class Relay:
         self.events.append(event)
 
 
-def test_the_proxy_says_that_it_was_its_login() -> None:
+def test_the_proxy_reports_its_failed_login() -> None:
     relay: Any = Relay([])
     connection: Any = Connecting()
     Security(relay, {"tls": None, "sasl": {"mechanism": "PLAIN"}}).login_failed(connection, "no such user")

@@ -17,37 +17,37 @@ from harness.recordings import metadata_answer, metadata_request
 NOW = 1_795_223_022_000_000_000
 
 
-class Bench:
+class RecordingWithFlights:
     """A recording in short segments with a flight recorder, and a clock of its own."""
 
     def __init__(self, tmp_path: Path) -> None:
         self.ring, self.out = tmp_path / "out" / "ring", tmp_path / "out"
         self.now = 1000.0
-        self.said: list[tuple[str, dict[str, Any]]] = []
+        self.events: list[tuple[str, dict[str, Any]]] = []
         self.count = 0
-        self.recorder = Recorder(self.ring, segment_bytes=6_000, flush_seconds=0, on_event=self._heard)
+        self.recorder = Recorder(self.ring, segment_bytes=6_000, flush_seconds=0, on_event=self._on_event)
         self.retention: Retention | None = None
         self.flight: FlightRecorder
 
-    def stand(self, window: Window, **options: Any) -> FlightRecorder:
+    def start_flight(self, window: Window, **options: Any) -> FlightRecorder:
         self.flight = FlightRecorder(
             self.out,
             window,
             lambda: self.ring,
             self.recorder.rotate,
-            lambda kind, fields: self.said.append((kind, fields)),
+            lambda kind, fields: self.events.append((kind, fields)),
             clock=lambda: self.now,
             **options,
         )
         return self.flight
 
-    def _heard(self, kind: str, text: str) -> None:
+    def _on_event(self, kind: str, text: str) -> None:
         if kind == "segment":
             self.flight.segment(Path(text))
             if self.retention:
                 self.retention.apply()
 
-    def say(self, count: int = 10) -> None:
+    def record_exchanges(self, count: int = 10) -> None:
         for i in range(self.count, self.count + count):
             self.recorder.data(1, 0, NOW + 1000 * i, metadata_request(i))
             self.recorder.data(1, 1, NOW + 1000 * i + 500, metadata_answer(i))
@@ -59,12 +59,12 @@ class Bench:
 
     @property
     def written(self) -> list[str]:
-        return [fields["path"] for kind, fields in self.said if kind == "written"]
+        return [fields["path"] for kind, fields in self.events if kind == "written"]
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path)
+def recording(tmp_path: Path) -> RecordingWithFlights:
+    return RecordingWithFlights(tmp_path)
 
 
 def numbers(path: str | Path) -> list[int]:
@@ -82,181 +82,181 @@ def matched(text: str = "err: Fetch v16") -> Reason:
     return Reason("filter", text, "match", about={"filter": "err"})
 
 
-def test_what_was_and_what_follows(bench: Bench) -> None:
-    bench.stand(Window(None, 1 << 30, after=10))
-    bench.say(50)
-    done = bench.flight.trigger(asked("the brokers fell over", label="incident 7"))
+def test_what_was_and_what_follows(recording: RecordingWithFlights) -> None:
+    recording.start_flight(Window(None, 1 << 30, after=10))
+    recording.record_exchanges(50)
+    done = recording.flight.trigger(asked("the brokers fell over", label="incident 7"))
     assert "incident-7-" in done["flight"] and not Path(done["flight"]).exists()
-    bench.say(20)
-    bench.after(9.9)
-    assert bench.written == []
-    bench.after(0.2)
-    assert bench.written == [done["flight"]]
-    bench.say(20)  # is not in it any more
+    recording.record_exchanges(20)
+    recording.after(9.9)
+    assert recording.written == []
+    recording.after(0.2)
+    assert recording.written == [done["flight"]]
+    recording.record_exchanges(20)  # is not in it any more
     assert numbers(done["flight"]) == list(range(70))
-    fields = bench.said[-1][1]
+    fields = recording.events[-1][1]
     assert fields["segments"] == len(list(Path(done["flight"]).glob("*.pcapng"))) >= 5 and fields["bytes"] > 20_000
-    bench.recorder.close()
-    assert numbers(bench.ring) == list(range(90))
+    recording.recorder.close()
+    assert numbers(recording.ring) == list(range(90))
     with open_capture(done["flight"]) as capture:
         assert capture.about and "the brokers fell over" in capture.about
-    with open_capture(bench.ring) as capture:
+    with open_capture(recording.ring) as capture:
         assert capture.about is None
 
 
-def test_at_once(bench: Bench) -> None:
-    bench.stand(Window(None, 1 << 30, after=0))
-    bench.say(5)
-    done = bench.flight.trigger(asked())
-    assert bench.written == [done["flight"]] and numbers(done["flight"]) == list(range(5))
+def test_at_once(recording: RecordingWithFlights) -> None:
+    recording.start_flight(Window(None, 1 << 30, after=0))
+    recording.record_exchanges(5)
+    done = recording.flight.trigger(asked())
+    assert recording.written == [done["flight"]] and numbers(done["flight"]) == list(range(5))
 
 
-def test_it_survives_retention(bench: Bench) -> None:
-    bench.stand(Window(None, 1 << 30, after=5))
-    bench.retention = Retention(bench.ring, Keep(bytes=20_000), reserve=6_000)
-    bench.say(100)
-    kept = len(list(bench.ring.glob("*.pcapng")))
-    done = bench.flight.trigger(asked())
-    bench.say(200)
-    bench.after(5)
+def test_it_survives_retention(recording: RecordingWithFlights) -> None:
+    recording.start_flight(Window(None, 1 << 30, after=5))
+    recording.retention = Retention(recording.ring, Keep(bytes=20_000), reserve=6_000)
+    recording.record_exchanges(100)
+    kept = len(list(recording.ring.glob("*.pcapng")))
+    done = recording.flight.trigger(asked())
+    recording.record_exchanges(200)
+    recording.after(5)
     found = numbers(done["flight"])
     assert found == list(range(found[0], 300)) and 10 < found[0] < 100
     assert len(list(Path(done["flight"]).glob("*.pcapng"))) > 2 * kept
-    shutil.rmtree(bench.ring)
+    shutil.rmtree(recording.ring)
     assert numbers(done["flight"]) == found
 
 
-def test_the_window_in_bytes_and_in_seconds(bench: Bench) -> None:
-    bench.stand(Window(None, 20_000, after=0))
-    bench.say(100)
-    size = sum(path.stat().st_size for path in Path(bench.flight.trigger(asked())["flight"]).iterdir())
+def test_the_window_in_bytes_and_in_seconds(recording: RecordingWithFlights) -> None:
+    recording.start_flight(Window(None, 20_000, after=0))
+    recording.record_exchanges(100)
+    size = sum(path.stat().st_size for path in Path(recording.flight.trigger(asked())["flight"]).iterdir())
     assert 10_000 < size < 20_000 + 2_000  # and the note
-    closed = sorted(bench.ring.glob("*.pcapng"))
+    closed = sorted(recording.ring.glob("*.pcapng"))
     now = closed[-1].stat().st_mtime
     for path in closed[:5]:
         os.utime(path, (now - 100, now - 100))
-    bench.stand(Window(60.0, 1 << 30, after=0))
-    done = bench.flight.trigger(asked(time_ns=int(now * 1e9)))
+    recording.start_flight(Window(60.0, 1 << 30, after=0))
+    done = recording.flight.trigger(asked(time_ns=int(now * 1e9)))
     names = {path.name for path in Path(done["flight"]).glob("*.pcapng")}
     assert not names & {path.name for path in closed[:5]} and {path.name for path in closed[5:]} <= names
 
 
-def test_a_thousand_matches_are_one_recording(bench: Bench) -> None:
-    bench.stand(Window(None, 1 << 30, after=10), every=300)
-    bench.say(10)
+def test_a_thousand_matches_are_one_recording(recording: RecordingWithFlights) -> None:
+    recording.start_flight(Window(None, 1 << 30, after=10), every=300)
+    recording.record_exchanges(10)
     for _ in range(1000):
-        bench.flight.trigger(matched())
-    bench.after(11)
-    assert len(bench.written) == 1 and bench.said[-1][1]["others"] == 999
+        recording.flight.trigger(matched())
+    recording.after(11)
+    assert len(recording.written) == 1 and recording.events[-1][1]["others"] == 999
     for _ in range(1000):
-        bench.after(0.1)
-        assert bench.flight.trigger(matched(), others=1)["flight"] is None
-    assert len(bench.written) == 1 and bench.flight.counted == 2000
-    bench.after(300)
-    bench.flight.trigger(matched())
-    bench.after(11)
-    assert len(bench.written) == 2 and bench.said[-1][1]["others"] == 2000
-    note = read_note(Path(bench.written[1]))
+        recording.after(0.1)
+        assert recording.flight.trigger(matched(), others=1)["flight"] is None
+    assert len(recording.written) == 1 and recording.flight.counted == 2000
+    recording.after(300)
+    recording.flight.trigger(matched())
+    recording.after(11)
+    assert len(recording.written) == 2 and recording.events[-1][1]["others"] == 2000
+    note = read_note(Path(recording.written[1]))
     assert note and note["left_out"] == 2000 and note["kind"] == "filter" and note["about"] == {"filter": "err"}
     # A person gets one whenever he asks.
-    bench.flight.trigger(asked())
-    bench.after(11)
-    assert len(bench.written) == 3
+    recording.flight.trigger(asked())
+    recording.after(11)
+    assert len(recording.written) == 3
 
 
-def test_enough_is_enough(bench: Bench) -> None:
-    bench.stand(Window(None, 1 << 30, after=0), every=1, most=2)
-    bench.say(10)
+def test_enough_is_enough(recording: RecordingWithFlights) -> None:
+    recording.start_flight(Window(None, 1 << 30, after=0), every=1, most=2)
+    recording.record_exchanges(10)
     for _ in range(4):
-        bench.flight.trigger(matched())
-        bench.after(2)
-    assert len(bench.written) == 2
-    assert [kind for kind, _ in bench.said].count("full") == 1
-    bench.flight.trigger(asked())
-    assert len(bench.written) == 3
-    shutil.rmtree(bench.written[0])
-    bench.after(2)
-    bench.flight.trigger(matched())
-    assert len(bench.written) == 4
+        recording.flight.trigger(matched())
+        recording.after(2)
+    assert len(recording.written) == 2
+    assert [kind for kind, _ in recording.events].count("full") == 1
+    recording.flight.trigger(asked())
+    assert len(recording.written) == 3
+    shutil.rmtree(recording.written[0])
+    recording.after(2)
+    recording.flight.trigger(matched())
+    assert len(recording.written) == 4
 
 
-def test_names_stay_in_the_directory(bench: Bench) -> None:
-    bench.stand(Window(None, 1 << 30, after=0))
-    bench.say(1)
+def test_names_stay_in_the_directory(recording: RecordingWithFlights) -> None:
+    recording.start_flight(Window(None, 1 << 30, after=0))
+    recording.record_exchanges(1)
     for text in ("../../../etc/x", "/abs", "a\0b", "..", "", "x" * 300, "é\n\x1b]0;", "-rf"):
-        done = bench.flight.trigger(asked(label=text))
-        assert Path(done["flight"]).parent == bench.out and Path(done["flight"]).is_dir()
-    assert len(set(bench.written)) == 8
+        done = recording.flight.trigger(asked(label=text))
+        assert Path(done["flight"]).parent == recording.out and Path(done["flight"]).is_dir()
+    assert len(set(recording.written)) == 8
     assert label("../a b") == "a-b" and label("\x1b") == "flight"
-    assert oct(Path(bench.written[0]).stat().st_mode & 0o777) == "0o700"
-    assert {path.stat().st_mode & 0o777 for path in Path(bench.written[0]).iterdir()} == {0o600}
+    assert oct(Path(recording.written[0]).stat().st_mode & 0o777) == "0o700"
+    assert {path.stat().st_mode & 0o777 for path in Path(recording.written[0]).iterdir()} == {0o600}
 
 
 @pytest.mark.parametrize("number", [errno.EXDEV, errno.EPERM, errno.EMLINK])
-def test_copies_where_links_are_impossible(bench: Bench, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+def test_copies_where_links_are_impossible(recording: RecordingWithFlights, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     def refused(*_: object) -> None:
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(flight_recorder.os, "link", refused)
-    bench.stand(Window(None, 1 << 30, after=5))
-    bench.retention = Retention(bench.ring, Keep(bytes=20_000), reserve=6_000)
-    bench.say(50)
-    done = bench.flight.trigger(asked())
-    bench.say(50)
-    bench.after(5)
-    bench.flight.close()
+    recording.start_flight(Window(None, 1 << 30, after=5))
+    recording.retention = Retention(recording.ring, Keep(bytes=20_000), reserve=6_000)
+    recording.record_exchanges(50)
+    done = recording.flight.trigger(asked())
+    recording.record_exchanges(50)
+    recording.after(5)
+    recording.flight.close()
     found = numbers(done["flight"])
     assert found == list(range(found[0], 100)) and found[0] < 50
-    shutil.rmtree(bench.ring)
+    shutil.rmtree(recording.ring)
     assert numbers(done["flight"]) == found
 
 
-def test_a_full_disk(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk(recording: RecordingWithFlights, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    bench.stand(Window(None, 1 << 30, after=5))
-    bench.say(50)
+    recording.start_flight(Window(None, 1 << 30, after=5))
+    recording.record_exchanges(50)
     monkeypatch.setattr(flight_recorder.os, "link", full)
     monkeypatch.setattr(flight_recorder.os, "sendfile", full)
-    bench.flight.trigger(asked())
-    bench.after(5)
-    bench.flight.close()
-    assert [kind for kind, _ in bench.said] == ["failed"] and "No space left" in bench.said[0][1]["text"]
-    assert [path.name for path in bench.out.iterdir()] == ["ring"]
+    recording.flight.trigger(asked())
+    recording.after(5)
+    recording.flight.close()
+    assert [kind for kind, _ in recording.events] == ["failed"] and "No space left" in recording.events[0][1]["text"]
+    assert [path.name for path in recording.out.iterdir()] == ["ring"]
     monkeypatch.undo()
-    bench.say(10)
-    bench.flight.trigger(asked())
-    bench.after(5)
-    assert len(bench.written) == 1
+    recording.record_exchanges(10)
+    recording.flight.trigger(asked())
+    recording.after(5)
+    assert len(recording.written) == 1
 
 
-def test_nothing_to_write(bench: Bench, tmp_path: Path) -> None:
-    bench.stand(Window(None, 1 << 30, after=0))
-    bench.flight._source = lambda: None
-    assert bench.flight.trigger(asked())["flight"] is None
-    assert bench.said == [("failed", {"text": "nothing is being recorded"})]
+def test_nothing_to_write(recording: RecordingWithFlights, tmp_path: Path) -> None:
+    recording.start_flight(Window(None, 1 << 30, after=0))
+    recording.flight._source = lambda: None
+    assert recording.flight.trigger(asked())["flight"] is None
+    assert recording.events == [("failed", {"text": "nothing is being recorded"})]
 
 
-def test_what_a_killed_writer_leaves(bench: Bench) -> None:
-    bench.stand(Window(None, 1 << 30, after=60))
-    bench.say(50)
-    done = bench.flight.trigger(asked("it was on fire"))
-    hidden = bench.out / f".{Path(done['flight']).name}.part"
+def test_what_a_killed_writer_leaves(recording: RecordingWithFlights) -> None:
+    recording.start_flight(Window(None, 1 << 30, after=60))
+    recording.record_exchanges(50)
+    done = recording.flight.trigger(asked("it was on fire"))
+    hidden = recording.out / f".{Path(done['flight']).name}.part"
     # Another one in the same directory leaves alone what is being written ...
-    FlightRecorder(bench.out, Window(None, None), lambda: None, lambda: None, lambda *_: None)
+    FlightRecorder(recording.out, Window(None, None), lambda: None, lambda: None, lambda *_: None)
     assert hidden.exists()
     # ... and takes up what nobody writes any more.
-    assert bench.flight._writing is not None
-    os.close(bench.flight._writing.lock)
-    FlightRecorder(bench.out, Window(None, None), lambda: None, lambda: None, lambda *_: None)
+    assert recording.flight._writing is not None
+    os.close(recording.flight._writing.lock)
+    FlightRecorder(recording.out, Window(None, None), lambda: None, lambda: None, lambda *_: None)
     assert not hidden.exists()
     found = numbers(done["flight"])
     assert found == list(range(len(found))) and len(found) > 30
     assert "its writer was killed" in (flight_summary(Path(done["flight"])) or "")
-    (bench.out / ".empty-1.part").mkdir()
-    FlightRecorder(bench.out, Window(None, None), lambda: None, lambda: None, lambda *_: None)
-    assert not (bench.out / ".empty-1.part").exists()
+    (recording.out / ".empty-1.part").mkdir()
+    FlightRecorder(recording.out, Window(None, None), lambda: None, lambda: None, lambda *_: None)
+    assert not (recording.out / ".empty-1.part").exists()
 
 
 @pytest.mark.parametrize(
@@ -267,7 +267,7 @@ def test_notes_that_are_none(tmp_path: Path, content: bytes) -> None:
     assert read_note(tmp_path) is None and flight_summary(tmp_path) is None
 
 
-def test_a_note_of_anybody_is_told_in_a_line(tmp_path: Path) -> None:
+def test_any_note_is_summarized_in_one_line(tmp_path: Path) -> None:
     note = {
         "flight": 1,
         "kind": ["x"],

@@ -23,7 +23,7 @@ BROKER = ("10.0.0.9", 9092)
 
 
 class Session:
-    """A recorder with a clock of its own, and everything it said."""
+    """A recorder with a clock of its own, and its events."""
 
     def __init__(self, directory: Path, **options) -> None:
         self.directory = directory
@@ -163,7 +163,7 @@ def test_files_are_private(session: Session) -> None:
     assert {stat.S_IMODE(p.stat().st_mode) for p in files} == {0o600}
 
 
-def test_a_directory_that_cannot_be_made_is_said_at_once(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_made_raises_at_once(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="file"):
         Recorder(tmp_path / "file" / "rec")
@@ -253,7 +253,7 @@ def test_notes_become_comments(session: Session) -> None:
         assert capture.exchange(0).marks.notes[0].startswith("answered by")
 
 
-def test_lost_bytes_are_told(session: Session, tshark) -> None:
+def test_lost_bytes_are_reported(session: Session, tshark) -> None:
     session.open(1)
     session.ask(1, metadata_request(0) + metadata_request(1)[:9])
     session.recorder.lost(1, Direction.REQUEST, 5000)
@@ -317,7 +317,7 @@ def test_secrets_are_masked_by_default(tmp_path: Path) -> None:
         assert message["auth_bytes"] == b"*" * 19
 
 
-def test_what_is_not_kafka_is_kept_and_told(session: Session, complaints) -> None:
+def test_data_that_is_not_kafka_is_kept_and_reported(session: Session, complaints) -> None:
     session.open(1)
     session.ask(1, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(100_000))
     session.answer(1, b"\x15\x03\x01\x00\x02\x02\x46")
@@ -331,7 +331,7 @@ def test_what_is_not_kafka_is_kept_and_told(session: Session, complaints) -> Non
         assert capture.segments[0].index.connections[1].client == "10.0.0.1:50001"
 
 
-def test_undecodable_frames_are_recorded_and_said(session: Session) -> None:
+def test_undecodable_frames_are_recorded_and_reported(session: Session) -> None:
     session.open(1)
     session.ask(1, with_size(b"\x00\x03\x00\x01\x00\x00\x00\x01\x00\x00\xff\xff"))
     session.answer(1, metadata_answer(1))
@@ -406,7 +406,7 @@ def test_a_number_used_again(session: Session, complaints) -> None:
         assert [r.state for r in capture.rows()] == ["no_response", "paired"]
 
 
-def test_sync_blocks_tell_the_requests_in_flight_and_show_damage(session: Session) -> None:
+def test_sync_blocks_list_the_requests_in_flight_and_show_damage(session: Session) -> None:
     from barnabas.captures.recording.segment import parse_sync
 
     session.open(1)

@@ -153,7 +153,7 @@ def test_indexes_without_a_segment_are_swept(tmp_path: Path, record: Record) -> 
     assert not any(path.exists() for path in paths(first))
 
 
-def test_what_cannot_be_removed_is_told(tmp_path: Path, record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_segment_that_cannot_be_removed_is_reported(tmp_path: Path, record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = tmp_path / "rec"
     record(30).close()
     first = segments(directory)[0]
@@ -259,13 +259,13 @@ def _held(directory: Path) -> list[str]:
     return [path for path in found if path.startswith(str(directory)) and ".pcapng" in path]
 
 
-def test_happenings_of_what_is_left(tmp_path: Path, record: Record) -> None:
+def test_events_continue_after_a_segment_was_removed(tmp_path: Path, record: Record) -> None:
     directory = tmp_path / "rec"
     record(100).close()
-    told = EventReader(directory)
-    iterator = told.read()
+    reader = EventReader(directory)
+    iterator = reader.read()
     next(iterator)
     Retention(directory, Keep(bytes=15_000)).apply()
     list(iterator)
-    list(told.end())
-    assert told.note is not None and "was removed before it was read" in told.note
+    list(reader.end())
+    assert reader.note is not None and "was removed before it was read" in reader.note

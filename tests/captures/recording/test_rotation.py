@@ -154,9 +154,9 @@ def test_only_a_recording_whose_recorder_is_gone_was_interrupted(tmp_path: Path)
     shutil.copytree(tmp_path / "rec", tmp_path / "as if killed")
     notes = {}
     for name in ("rec", "as if killed"):
-        told = EventReader(tmp_path / name)
-        assert sum(isinstance(each, ExchangeDone) for each in [*told.read(), *told.end()]) == 1
-        notes[name] = told.note or ""
+        reader = EventReader(tmp_path / name)
+        assert sum(isinstance(each, ExchangeDone) for each in [*reader.read(), *reader.end()]) == 1
+        notes[name] = reader.note or ""
     recorder.close()
     assert notes["rec"] == ""
     assert notes["as if killed"].endswith("the recording was interrupted at the end of this segment")

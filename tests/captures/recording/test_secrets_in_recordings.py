@@ -54,54 +54,54 @@ def metadata_log(of: str) -> bytes:
     return whole + cut
 
 
-class Dialog:
+class Exchanges:
     """Requests and answers of one connection, in order."""
 
     def __init__(self) -> None:
-        self.said: list[tuple[bytes, bytes]] = []
+        self.exchanges: list[tuple[bytes, bytes]] = []
 
-    def say(self, key: int, version: int, asked: dict[str, Any], told: dict[str, Any], behind: bytes = b"") -> None:
-        number = len(self.said)
-        request = decoder.encode_request(key, version, asked, correlation_id=number, client_id="app")
-        answer = decoder.encode_response(key, version, told, correlation_id=number)
-        self.said.append((request + behind, answer))
+    def exchange(self, key: int, version: int, request: dict[str, Any], response: dict[str, Any], behind: bytes = b"") -> None:
+        number = len(self.exchanges)
+        frame = decoder.encode_request(key, version, request, correlation_id=number, client_id="app")
+        answer = decoder.encode_response(key, version, response, correlation_id=number)
+        self.exchanges.append((frame + behind, answer))
 
     def raw(self, key: int, version: int, body: bytes, answer: bytes) -> None:
-        number = len(self.said).to_bytes(4, "big")
+        number = len(self.exchanges).to_bytes(4, "big")
         head = key.to_bytes(2, "big") + version.to_bytes(2, "big") + number
-        self.said.append((head + b"\0\3app" + body, number + answer))
+        self.exchanges.append((head + b"\0\3app" + body, number + answer))
 
 
-def dialog() -> Dialog:
-    found = Dialog()
-    say = found.say
+def exchanges_with_secrets() -> Exchanges:
+    found = Exchanges()
+    exchange = found.exchange
     found.raw(999, 0, secret("unknown api").encode(), secret("unknown answer").encode())
     found.raw(HEARTBEAT, 77, b"\xff" * 9 + secret("unknown version").encode(), b"\0\0")
-    say(HEARTBEAT, 3, {"group_id": "g", "member_id": "m"}, {}, b"12345678" + secret("surplus").encode())
-    number = len(found.said).to_bytes(4, "big")
+    exchange(HEARTBEAT, 3, {"group_id": "g", "member_id": "m"}, {}, b"12345678" + secret("surplus").encode())
+    number = len(found.exchanges).to_bytes(4, "big")
     damaged = b"\0\3\0\1" + number + b"\0\3app" + b"\0\0\0\2\0\6orders\x7f\xff" + b"......." + secret("damaged").encode()
-    found.said.append((damaged, decoder.encode_response(METADATA, 1, {}, correlation_id=len(found.said))))
+    found.exchanges.append((damaged, decoder.encode_response(METADATA, 1, {}, correlation_id=len(found.exchanges))))
     answer = {"responses": [{"error_code": 40, "resource_type": 4, "resource_name": "1",
               "error_message": f"Invalid value {secret('refused value')} for configuration ldap.bind.pwd: too short"}]}  # fmt: skip
-    say(INCREMENTAL, 1, setting("ldap.bind.pwd", secret("bind password")), answer)
-    say(ALTER, 2, setting("store.connection", f"Endpoint=x;Key={secret('connection string')}"), {})
+    exchange(INCREMENTAL, 1, setting("ldap.bind.pwd", secret("bind password")), answer)
+    exchange(ALTER, 2, setting("store.connection", f"Endpoint=x;Key={secret('connection string')}"), {})
     quoted = {"responses": [{"error_code": 40, "resource_type": 4, "resource_name": "1",
               "error_message": f"cannot reach u at {secret('quoted value')}"}]}  # fmt: skip
-    say(INCREMENTAL, 1, setting("store.place", secret("quoted value")), quoted)
-    say(ALTER, 1, setting("sasl.oauthbearer.token.endpoint.url", f"https://me:{secret('url')}@login:8443/token"), {})
-    say(INCREMENTAL, 1, setting("log.retention.ms", "8640000123"), {})
+    exchange(INCREMENTAL, 1, setting("store.place", secret("quoted value")), quoted)
+    exchange(ALTER, 1, setting("sasl.oauthbearer.token.endpoint.url", f"https://me:{secret('url')}@login:8443/token"), {})
+    exchange(INCREMENTAL, 1, setting("log.retention.ms", "8640000123"), {})
     shown = [{"name": "plain.url", "value": f"jdbc:postgresql://me:{secret('shown url')}@db/x"},
              {"name": "retention.ms", "value": "8640000123"}]  # fmt: skip
-    say(DESCRIBE, 2, {"resources": []}, {"results": [{"resource_type": 2, "resource_name": "t", "configs": shown}]})
+    exchange(DESCRIBE, 2, {"resources": []}, {"results": [{"resource_type": 2, "resource_name": "t", "configs": shown}]})
     topic = {"name": "t", "num_partitions": 1, "configs": [{"name": "vendor.setting", "value": secret("topic setting")},
              {"name": "retention.ms", "value": "8640000123"}]}  # fmt: skip
-    say(CREATE_TOPICS, 5, {"topics": [topic]}, {})
-    asked = {"topics": [{"topic": TOPIC, "partitions": [{"partition": 0}]}]}
-    say(FETCH, 12, asked, {"responses": [{"topic": TOPIC, "partitions": [{"records": metadata_log("12")}]}]})
-    asked = {"topics": [{"topic_id": TOPIC_ID, "partitions": [{"partition": 0}]}]}
-    say(FETCH, 17, asked, {"responses": [{"topic_id": TOPIC_ID, "partitions": [{"records": metadata_log("17")}]}]})
+    exchange(CREATE_TOPICS, 5, {"topics": [topic]}, {})
+    request = {"topics": [{"topic": TOPIC, "partitions": [{"partition": 0}]}]}
+    exchange(FETCH, 12, request, {"responses": [{"topic": TOPIC, "partitions": [{"records": metadata_log("12")}]}]})
+    request = {"topics": [{"topic_id": TOPIC_ID, "partitions": [{"partition": 0}]}]}
+    exchange(FETCH, 17, request, {"responses": [{"topic_id": TOPIC_ID, "partitions": [{"records": metadata_log("17")}]}]})
     part = {"topics": [{"name": TOPIC, "partitions": [{"position": 0, "unaligned_records": metadata_log("s")}]}]}
-    say(SNAPSHOT, 1, {"topics": [{"name": TOPIC, "partitions": [{"partition": 0}]}]}, part)
+    exchange(SNAPSHOT, 1, {"topics": [{"name": TOPIC, "partitions": [{"partition": 0}]}]}, part)
     return found
 
 
@@ -109,9 +109,9 @@ def record(directory: Path, redact: bool) -> Path:
     recorder = Recorder(directory, redact=redact)
     recorder.opened(1, 10, CLIENT, BROKER)
     # A first request and answer that are plain, so that the accelerator has the connection.
-    plain = Dialog()
-    plain.say(HEARTBEAT, 3, {"group_id": "g", "member_id": "m"}, {})
-    for at, (request, answer) in enumerate([*plain.said * 3, *dialog().said]):
+    plain = Exchanges()
+    plain.exchange(HEARTBEAT, 3, {"group_id": "g", "member_id": "m"}, {})
+    for at, (request, answer) in enumerate([*plain.exchanges * 3, *exchanges_with_secrets().exchanges]):
         recorder.data(1, 0, 1000 + 10 * at, with_size(request))
         recorder.data(1, 1, 1005 + 10 * at, with_size(answer))
     recorder.closed(1, 5000)

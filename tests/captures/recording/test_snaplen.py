@@ -1,4 +1,4 @@
-"""Recordings with a snap length: of each frame only the beginning is kept, and everybody says so."""
+"""Recordings with a snap length: of each frame only the beginning is kept, and every reader reports it."""
 
 from pathlib import Path
 
@@ -90,7 +90,7 @@ def test_an_index_made_anew_is_the_same(both: tuple[Path, Path], tmp_path: Path)
         assert [path.read_bytes() for path in paths(segment)] == before
 
 
-def test_happenings_tell_the_same_and_can_be_written_again(both: tuple[Path, Path], tmp_path: Path) -> None:
+def test_events_of_a_cut_recording_can_be_written_again(both: tuple[Path, Path], tmp_path: Path) -> None:
     writer = Writer(tmp_path / "again")
     with open_capture(both[0]) as capture:
         rows = sum(1 for _ in capture.rows())
@@ -112,7 +112,7 @@ def test_happenings_tell_the_same_and_can_be_written_again(both: tuple[Path, Pat
 
 @pytest.fixture
 def plain(tmp_path: Path) -> Path:
-    """APIs that tshark knows, some frames far over what one IP packet can say, over IPv4 and IPv6."""
+    """APIs that tshark knows, some frames far larger than an IP packet, over IPv4 and IPv6."""
     recorder = Recorder(tmp_path, snaplen=SNAPLEN)
     for conn, host in ((1, "10.0.0.1"), (2, "fd00::1")):
         recorder.opened(conn, NOW, (host, 40000 + conn), ("10.0.0.9" if conn == 1 else "fd00::9", 9092))
@@ -142,7 +142,7 @@ def test_tshark_sees_cut_packets_of_an_undisturbed_conversation(plain: Path, tsh
     assert "0\tstock-1" in names
 
 
-def test_what_was_kept_is_told(plain: Path) -> None:
+def test_cut_frames_report_their_kept_and_whole_size(plain: Path) -> None:
     with open_capture(plain) as capture:
         rows = [row for row in capture.rows() if row.connection == 1]
         asked = capture.exchange(next(row for row in rows if row.correlation_id == 10))
@@ -202,7 +202,7 @@ def test_an_unanswered_request_is_known_by_the_acks_that_were_kept(tmp_path: Pat
         assert [row.state for row in capture.rows()] == ["paired", "no_response"] * 15
 
 
-def test_replay_and_serve_say_what_they_leave_out(plain: Path) -> None:
+def test_replay_and_serve_report_cut_exchanges_that_they_leave_out(plain: Path) -> None:
     with open_capture(plain) as capture:
         exchanges = list(capture.exchanges())
     cut = [exchange for exchange in exchanges if exchange.cut]

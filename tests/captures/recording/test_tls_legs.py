@@ -1,4 +1,4 @@
-"""Recordings know which legs of a connection were TLS, and so do copies of them; findings say what was in clear."""
+"""Recordings know which legs of a connection were TLS, and so do copies of them; findings report what was in clear."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BOTH = frozenset(("client", "broker"))
 def login(
     folder: Path, tls: frozenset[str], mechanism: str = "PLAIN", client: tuple[str, int] = CLIENT, broker: tuple[str, int] = BROKER
 ) -> Path:
-    """A recording of a client that says how it will log in; of two segments, the exchange is in the second."""
+    """A recording of two segments; a SaslHandshake is in the second."""
     recorder = Recorder(folder)
     recorder.opened(1, NOW, client, broker, tls=tls)
     recorder.rotate()
@@ -116,7 +116,7 @@ def test_copies_know_it_too(tmp_path: Path, make: Callable[[Path, Writer], None]
     assert opened and set(opened) == {tls}
 
 
-def test_each_segment_says_it(tmp_path: Path) -> None:
+def test_each_segment_holds_the_tls_legs(tmp_path: Path) -> None:
     for segment in sorted(login(tmp_path / "r", BOTH).glob("*.pcapng")):
         with open_capture(segment) as capture:
             assert [each.tls for each in capture.events() if isinstance(each, Opened)] == [BOTH]

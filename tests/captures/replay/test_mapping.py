@@ -52,8 +52,8 @@ def test_members_and_generations_wait_for_their_answers() -> None:
         response("JoinGroup", 7, {"generation_id": 3, "member_id": "m-1", "leader": "m-1"}),
         response("JoinGroup", 7, {"generation_id": 12, "member_id": "longer-member", "leader": "x"}),
     )
-    told = prepared(ids, beat)
-    assert (told["generation_id"], told["member_id"]) == (12, "longer-member")
+    rewritten = prepared(ids, beat)
+    assert (rewritten["generation_id"], rewritten["member_id"]) == (12, "longer-member")
     other = prepared(ids, request("Heartbeat", 4, {"group_id": "h", "generation_id": 3, "member_id": "made-by-client"}))
     assert (other["generation_id"], other["member_id"]) == (3, "made-by-client")
 
@@ -116,8 +116,8 @@ def test_renamed_topics_in_everything_that_names_them() -> None:
     data = b"\0\1" + embedded.encode("ConsumerProtocolSubscription", 1, plan)
     join = prepared(ids, request("JoinGroup", 5, {"group_id": "g", "protocols": [{"name": "range", "metadata": data}]}))
     assert join["group_id"] == "h"
-    told = embedded.subscription(join["protocols"][0]["metadata"])
-    assert told["topics"] == ["o", "kept"] and told["owned_partitions"] == [{"topic": "o", "partitions": [1]}]
+    rewritten = embedded.subscription(join["protocols"][0]["metadata"])
+    assert rewritten["topics"] == ["o", "kept"] and rewritten["owned_partitions"] == [{"topic": "o", "partitions": [1]}]
     configs = request(
         "DescribeConfigs",
         1,
@@ -166,7 +166,7 @@ def test_what_is_not_changed_keeps_its_bytes() -> None:
     )
 
 
-def test_scopes_tell_where_a_field_stands() -> None:
+def test_scopes_name_where_a_field_stands() -> None:
     rows = [{"topic_id": ORDERS, "partitions": [{"partition": 4, "fetch_offset": 9}]}]
     found = [
         (value, scope[Role.TOPIC_ID], scope[Role.PARTITION])
@@ -190,7 +190,7 @@ def answer(session: int, error: int = 0) -> Message:
     return response("Fetch", 12, {"session_id": session, "error_code": error})
 
 
-def said(message: Message) -> tuple[int, int, list[tuple[int, int]]]:
+def epoch_and_partitions(message: Message) -> tuple[int, int, list[tuple[int, int]]]:
     fields = message.to_dict()
     rows = [(p["partition"], p["fetch_offset"]) for t in fields["topics"] for p in t["partitions"]]
     return fields["session_id"], fields["session_epoch"], rows
@@ -199,15 +199,15 @@ def said(message: Message) -> tuple[int, int, list[tuple[int, int]]]:
 def test_sessions_are_the_targets() -> None:
     sessions = FetchSessions()
     first = fetch(0, 0, [0, 1])
-    assert said(sessions.prepared(first, 1)) == (0, 0, [(0, 10), (1, 10)])
+    assert epoch_and_partitions(sessions.prepared(first, 1)) == (0, 0, [(0, 10), (1, 10)])
     sessions.answered(first, 1, answer(500), answer(9))
     second = fetch(500, 1, [1])
-    assert said(sessions.prepared(second, 2)) == (9, 1, [(1, 11)])
+    assert epoch_and_partitions(sessions.prepared(second, 2)) == (9, 1, [(1, 11)])
     sessions.answered(second, 2, answer(500), answer(9))
     # Sent once more, the epoch goes on at the target.
     third = fetch(500, 2, [], [0])
-    assert said(sessions.prepared(third, 3)) == (9, 2, [])
-    assert said(sessions.prepared(third, 3)) == (9, 3, [])
+    assert epoch_and_partitions(sessions.prepared(third, 3)) == (9, 2, [])
+    assert epoch_and_partitions(sessions.prepared(third, 3)) == (9, 3, [])
 
 
 def test_a_session_that_the_target_does_not_keep_is_asked_in_full() -> None:
@@ -216,7 +216,7 @@ def test_a_session_that_the_target_does_not_keep_is_asked_in_full() -> None:
     sessions.prepared(first, 1)
     sessions.answered(first, 1, answer(500), answer(0))
     second = fetch(500, 1, [1], [2])
-    assert said(sessions.prepared(second, 2)) == (0, -1, [(0, 10), (1, 11)])
+    assert epoch_and_partitions(sessions.prepared(second, 2)) == (0, -1, [(0, 10), (1, 11)])
 
 
 def test_a_forgotten_session_is_asked_in_full() -> None:
@@ -227,16 +227,16 @@ def test_a_forgotten_session_is_asked_in_full() -> None:
     second = fetch(500, 1, [])
     sessions.prepared(second, 2)
     sessions.answered(second, 2, answer(500), answer(0, facts.error_code("FETCH_SESSION_ID_NOT_FOUND")))
-    assert said(sessions.prepared(second, 2)) == (0, -1, [(0, 10)])
+    assert epoch_and_partitions(sessions.prepared(second, 2)) == (0, -1, [(0, 10)])
 
 
 def test_a_connection_is_meant_for_the_targets_cluster() -> None:
     """ApiVersions v5 (KIP-1242) names the cluster and the broker that a client means to have reached; a broker of another one
     refuses it with REBOOTSTRAP_REQUIRED."""
-    said = {"client_software_name": "java", "client_software_version": "4.4.0", "cluster_id": "recorded", "node_id": 3}
+    fields = {"client_software_name": "java", "client_software_version": "4.4.0", "cluster_id": "recorded", "node_id": 3}
     ids = mapping()
-    assert prepared(ids, request("ApiVersions", 5, said)) == said | {"cluster_id": None, "node_id": -1}
+    assert prepared(ids, request("ApiVersions", 5, fields)) == fields | {"cluster_id": None, "node_id": -1}
     ids.cluster_id = "there"
-    assert prepared(ids, request("ApiVersions", 5, said)) == said | {"cluster_id": "there", "node_id": -1}
-    first = said | {"cluster_id": None, "node_id": -1}
+    assert prepared(ids, request("ApiVersions", 5, fields)) == fields | {"cluster_id": "there", "node_id": -1}
+    first = fields | {"cluster_id": None, "node_id": -1}
     assert prepared(ids, request("ApiVersions", 5, first)) == first

@@ -65,7 +65,7 @@ def test_hosts_that_are_no_brokers_have_no_role() -> None:
 
 
 def test_every_entity_and_every_uuid_has_a_role() -> None:
-    """A new release's fields are either annotated, or named as they always were, or this says so."""
+    """A new release's fields are either annotated, or named as they always were, or this test fails."""
     known_others = {"incarnation_id"}  # of brokers and controllers that start: never replayed
     missing = set()
     for kind, key, version in everything():

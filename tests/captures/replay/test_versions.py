@@ -68,7 +68,7 @@ def test_message_sets_become_batches() -> None:
         moved(request("Produce", 3, {"topic_data": [{"name": "t", "partition_data": rows}]}), 2)
 
 
-def test_what_would_be_lost_is_told() -> None:
+def test_losses_of_a_conversion_are_reported() -> None:
     with pytest.raises(Lossy, match="group_instance_id"):
         moved(request("JoinGroup", 5, {"group_id": "g", "group_instance_id": "me", "protocols": []}), 0)
     with pytest.raises(Lossy):
@@ -84,7 +84,7 @@ def test_answers_are_brought_to_the_recorded_version() -> None:
     assert old["error_code"] == 15 and old["node_id"] == 3
 
 
-def test_every_request_of_every_version_goes_over_or_says_why() -> None:
+def test_every_request_of_every_version_is_converted_or_refused_with_a_reason() -> None:
     """With nothing but defaults, a neighbouring version is always possible, both ways, but for those named here."""
     refused = set()
     for key in facts.api_keys():

@@ -41,13 +41,13 @@ def test_answers_belong_between_the_changes_around_them():
     assert [topic_error(live.ask(METADATA, 4, NAMED)) for _ in range(2)] == [0, 0]
 
 
-def test_a_client_that_does_not_look_first_is_told_of_the_present():
+def test_a_client_that_does_not_look_first_gets_the_present_state():
     live = EngineClient(created())
     live.ask(CREATE, 2, CREATION)
     assert topic_error(live.ask(METADATA, 4, NAMED)) == 0
 
 
-def test_an_answer_that_waited_until_a_change_was_made_is_not_told_before_it():
+def test_a_response_that_waited_for_a_change_is_not_served_before_it():
     """A Metadata request behind a long poll, answered when the topic had been deleted meanwhile."""
     recording = Exchanges().metadata("orders").metadata("orders", error=3, ms=8)
     recording.add(DELETE, 1, {"topic_names": ["orders"]}, {"responses": [{"name": "orders"}]})
@@ -70,7 +70,7 @@ def test_another_version_gets_the_same_answer_restated():
     assert isinstance(reply, Reply) and reply.how == "restated"
 
 
-def test_what_a_version_cannot_say_is_not_invented():
+def test_fields_that_a_version_lacks_are_not_invented():
     fields = {"responses": [{"name": None, "topic_id": None, "error_code": 3}]}
     with pytest.raises(NotExpressible, match="null"):
         convert("response", facts.api_key("DeleteTopics"), 6, 5, fields)
@@ -159,7 +159,7 @@ def session_fetch(topic: str, session: int, epoch: int, partitions: list[int]) -
     return {"max_wait_ms": 0, "min_bytes": 1, "session_id": session, "session_epoch": epoch, "topics": topics}
 
 
-def test_fetch_sessions_tell_only_what_is_new():
+def test_fetch_sessions_send_only_changes():
     live = EngineClient(Exchanges().metadata("orders", partitions=2).produced("orders", [b"a"], 0))
     first = live.ask(FETCH, 7, session_fetch("orders", 0, 0, [0, 1]))
     assert first is not None and first["session_id"] and len(first["responses"][0]["partitions"]) == 2
@@ -222,7 +222,7 @@ def test_a_group_forms_with_recorded_ids_errors_and_generations():
     assert [m["member_id"] for m in first["members"]] == ["till-1"]
 
 
-def test_two_members_wait_for_each_other_and_share_what_the_live_leader_says():
+def test_two_members_wait_for_each_other_and_get_the_live_leaders_assignment():
     live = EngineClient(group_tape())
     live.ask(*join())
     live.ask(*join())
@@ -270,10 +270,13 @@ def test_parts_of_several_answers_make_one():
             "resources": [{"resource_type": 2, "resource_name": name, "configuration_keys": None} for name in names]
         }
 
-    def told(name: str) -> dict[str, Any]:
+    def response(name: str) -> dict[str, Any]:
         return {"results": [{"error_code": 0, "resource_type": 2, "resource_name": name, "configs": []}]}
 
-    live = EngineClient(Exchanges().add(DESCRIBE_CONFIGS, 1, asked("a"), told("a")).add(DESCRIBE_CONFIGS, 1, asked("b"), told("b")))
+    recording = Exchanges()
+    for name in ("a", "b"):
+        recording.add(DESCRIBE_CONFIGS, 1, asked(name), response(name))
+    live = EngineClient(recording)
     answer = live.ask(DESCRIBE_CONFIGS, 1, asked("b", "a"))
     assert answer is not None and [item["resource_name"] for item in answer["results"]] == ["b", "a"]
     assert live.engine.counts == {"composed": 1}
@@ -303,7 +306,7 @@ def misses() -> Iterator[tuple[int, int, dict[str, Any], str]]:
 
 
 @pytest.mark.parametrize(("api", "version", "fields", "words"), list(misses()))
-def test_a_miss_says_what_was_asked(api, version, fields, words):
+def test_a_miss_names_the_request(api, version, fields, words):
     with pytest.raises(NotRecorded) as missed:
         EngineClient(group_tape()).ask(api, version, fields)
     assert missed.value.what == words

@@ -29,12 +29,12 @@ def recorded() -> Iterator[Exchange]:
     connection = Connection(1, "10.0.0.1:4000", "10.0.0.2:9092")
     topics = [{"name": TOPIC[:-2] + f"{number:02}", "topic_id": bytes(15) + bytes([number + 1]), "partitions": []} for number in range(50)]
     brokers = [{"node_id": 1, "host": "10.0.0.2", "port": 9092}]
-    said = (
+    messages = (
         (decoder.encode_request(METADATA, 12, {"topics": None}, correlation_id=1, client_id="app"),
          decoder.encode_response(METADATA, 12, {"brokers": brokers, "topics": topics}, correlation_id=1)),
         (beat(None, 2), decoder.encode_response(HEARTBEAT, 1, {"member_id": "m", "member_epoch": 1}, correlation_id=2)),
     )  # fmt: skip
-    for number, (request, answer) in enumerate(said):
+    for number, (request, answer) in enumerate(messages):
         connection.receive_from_client(with_size(request), number)
         yield from (e.exchange for e in connection.receive_from_broker(with_size(answer), number) if isinstance(e, ExchangeDone))
 

@@ -152,7 +152,7 @@ def test_a_batch_that_is_sent_again_is_compared_once():
     assert differing(live) == []
 
 
-def test_a_function_says_what_is_compared():
+def test_a_function_decides_what_is_compared():
     def order(record: Record) -> Any:
         return json.loads(record.value or b"")["order"]
 

@@ -47,18 +47,18 @@ def cluster(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]
                 )
             )
 
-    def said(number: int, role: str, words: str) -> None:
+    def wait_for_log(number: int, role: str, words: str) -> None:
         log = tmp_path / f"{role}-{number}.log"
         until(lambda: words in log.read_text("utf-8", "replace"), lambda: log.read_text("utf-8", "replace")[-2000:])
 
     try:
         start("Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", str(free_port()))
-        said(0, "Master", "I have been elected leader")
+        wait_for_log(0, "Master", "I have been elected leader")
         for number in (1, 2):
             words = ("--host", "127.0.0.1", "--cores", "1", "--memory", "1g", "--webui-port", str(free_port()))
             start("Worker", *words, "--work-dir", str(tmp_path / f"work-{number}"), f"spark://127.0.0.1:{port}")
         for number in (1, 2):
-            said(number, "Worker", "Successfully registered with master")
+            wait_for_log(number, "Worker", "Successfully registered with master")
         yield f"spark://127.0.0.1:{port}", started[1:]
     finally:
         for process in reversed(started):
@@ -101,8 +101,8 @@ def test_a_worker_is_killed_in_the_middle(
     inside = "barnabas.zip" if kind == "zip" else "barnabas-wheel/barnabas/*/native/_native*.so"
     used = [list((tmp_path / f"work-{n}").glob(f"app-*/*/{inside}")) for n in (1, 2)]
     os.killpg(workers[0].pid, signal.SIGKILL)  # with its executor
-    said, _ = process.communicate()
-    assert process.returncode == 0, said
+    output, _ = process.communicate()
+    assert process.returncode == 0, output
     assert all(used), "both workers were given the package"
     found = parquet.read_table(tmp_path / "out" / "exchanges", columns=["correlation_id"])["correlation_id"].to_pylist()
     assert sorted(found) == list(range(6000))

@@ -69,7 +69,7 @@ def test_run_writes_the_tables(recording: Path, tmp_path: Path, master: str, aro
     assert parquet.read_table(tmp_path / "out" / "exchanges").num_rows == 5
     assert parquet.read_table(tmp_path / "out" / "errors").num_rows == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "recording"]
-    # Steps only: nothing of what the JVM says about itself.
+    # Steps only: nothing of the JVM's own output.
     steps = [line.split(" s  ", 1)[1] for line in stderr.splitlines()]
     assert [step.split(",")[0] for step in steps if not step.startswith("reading")] == ["1 file to read", *around]
 

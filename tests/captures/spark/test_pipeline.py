@@ -106,7 +106,7 @@ def test_source_reads_only_the_columns_asked_for(spark: SparkSession, record: Ma
         pytest.param({}, "needs a path", marks=pytest.mark.slow),
     ],
 )
-def test_source_says_what_is_wrong(spark: SparkSession, options: dict[str, str], text: str) -> None:
+def test_the_source_reports_errors(spark: SparkSession, options: dict[str, str], text: str) -> None:
     with pytest.raises(Exception, match=r"ValueError|FileNotFoundError") as caught:
         spark.read.format("barnabas").options(**options).load().collect()
     assert text in str(caught.value)
@@ -138,7 +138,7 @@ def test_a_segment_whose_index_cannot_match_is_not_opened(record: Make) -> None:
     text = f"time >= {datetime.fromtimestamp(some // 10**9, UTC):%Y-%m-%dT%H:%M:%S}.{some % 10**9:09d}Z"
     reader = SegmentReader(str(directory), "exchanges", ["time_ns", "segment"], text)
     partitions = reader.partitions()
-    assert opened_by(reader.partitions) == set()  # the indexes tell whose segments they are
+    assert opened_by(reader.partitions) == set()  # the indexes show whose segments they are
     found: list[dict[str, Any]] = []
     opened = opened_by(lambda: found.extend(r for p in partitions for b in reader.read(p) for r in b.to_pylist()))
     assert opened == {row["segment"] for row in found}

@@ -60,13 +60,13 @@ def test_master_that_spark_does_not_know(recording: Path, tmp_path: Path) -> Non
 def test_spark_connect_that_cannot_be_used(recording: Path, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
-    said = refusal(recording, tmp_path / "out", f"sc://127.0.0.1:{port}/;token=nobody-may-see")
-    assert "token" not in said and not (tmp_path / "out").exists()
+    message = refusal(recording, tmp_path / "out", f"sc://127.0.0.1:{port}/;token=nobody-may-see")
+    assert "token" not in message and not (tmp_path / "out").exists()
     if all(map(importlib.util.find_spec, ("grpc", "grpc_status", "pandas"))):
         refused = f"no Spark Connect server answers at sc://127.0.0.1:{port} (Connection refused): start one"
-        assert said.startswith(refused)
+        assert message.startswith(refused)
     else:
-        assert said.startswith("Spark Connect needs ") and said.endswith("pip install 'barnabas[connect]'")
+        assert message.startswith("Spark Connect needs ") and message.endswith("pip install 'barnabas[connect]'")
     assert "no such Spark Connect server: 'sc://host:many'" in refusal(recording, tmp_path / "out", "sc://host:many")
 
 

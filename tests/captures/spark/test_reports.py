@@ -1,4 +1,4 @@
-"""Reports over a fleet: DuckDB and Spark say the same, and plain Python counts the same from what was recorded."""
+"""Reports over a fleet: DuckDB, Spark and plain Python over the recorded exchanges agree."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def test_the_numbers_are_those_of_what_was_sent(fleet: tuple[Path, Sent]) -> Non
 
 @pytest.mark.spark
 @pytest.mark.parametrize("names", [["summary"], pytest.param([], marks=pytest.mark.slow)], ids=["one", "all"])
-def test_spark_says_the_same(spark: SparkSession, fleet: tuple[Path, Sent], names: list[str]) -> None:
+def test_spark_computes_the_same(spark: SparkSession, fleet: tuple[Path, Sent], names: list[str]) -> None:
     from barnabas.captures.spark.engine import Spark
 
     output, _ = fleet

@@ -35,14 +35,14 @@ def owner() -> tuple[int, Path]:
         finally:
             os._exit(1)
     os.close(write)
-    with open(read, "rb") as said:
-        return number, Path(os.fsdecode(said.readline().rstrip()))
+    with open(read, "rb") as file:
+        return number, Path(os.fsdecode(file.readline().rstrip()))
 
 
 def test_a_folder_goes_with_its_session(place: Path) -> None:
     with made.scratch() as found:
         (found.path / "warehouse").mkdir()
-        (found.path / "spark.log").write_text("said")
+        (found.path / "spark.log").write_text("log")
         assert made.sweep(place) == []
         assert found.path.is_dir()
     assert not list(place.iterdir())

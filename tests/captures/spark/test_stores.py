@@ -193,7 +193,7 @@ def test_another_file_system(captures: Path, tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize(
-    ("uri", "said"),
+    ("uri", "message"),
     [
         (f"s3://testing:{SECRET}@fleet/in", "s3://fleet/in: credentials do not belong into a URI"),
         ("nothing://fleet/in", "nothing://fleet/in cannot be opened: Unrecognized filesystem type"),
@@ -203,14 +203,14 @@ def test_another_file_system(captures: Path, tmp_path: Path, monkeypatch: pytest
         ("file://host/in", "a file:// URI has no host"),
     ],
 )
-def test_uris_that_are_refused(uri: str, said: str) -> None:
+def test_uris_that_are_refused(uri: str, message: str) -> None:
     with pytest.raises(PipelineError) as caught:
         pipeline.run(uri, "out", pipeline.NO_SPARK)
-    assert said in str(caught.value) and SECRET not in str(caught.value)
+    assert message in str(caught.value) and SECRET not in str(caught.value)
 
 
 class Closed:
-    """A store that lets nobody in, and says so as pyarrow's do."""
+    """A store that refuses everybody, with the errors of pyarrow's."""
 
     type_name = "abfs"
 
@@ -225,7 +225,7 @@ class Closed:
 
 
 @pytest.mark.parametrize(
-    ("uri", "fault", "said"),
+    ("uri", "fault", "message"),
     [
         (
             "abfs://c@fleet.dfs.core.windows.net/in",
@@ -238,14 +238,14 @@ class Closed:
     ],
 )
 def test_a_store_that_lets_nobody_in(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, captures: Path, uri: str, fault: Exception, said: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, captures: Path, uri: str, fault: Exception, message: str
 ) -> None:
     monkeypatch.setattr(storage, "_opened", lambda uri: (Closed(fault), "in"))
     for source, output in ((uri, tmp_path / "out"), (captures, uri)):
         with pytest.raises(PipelineError) as caught:
             pipeline.run(source, output, pipeline.NO_SPARK)
-        told = str(caught.value)
-        assert said in told and str(fault).splitlines()[0] in told and "\n" not in told
+        text = str(caught.value)
+        assert message in text and str(fault).splitlines()[0] in text and "\n" not in text
 
 
 @pytest.mark.slow

@@ -24,21 +24,21 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(3600)]
 KILLS = int(os.environ.get("BARNABAS_KILLS", "20"))
 
 
-def start(source: Path, output: Path, said: Path, *more: str) -> subprocess.Popen[str]:
-    """`said`: the file for what it prints."""
+def start(source: Path, output: Path, output_file: Path, *more: str) -> subprocess.Popen[str]:
+    """`output_file`: takes what it prints."""
     command = [sys.executable, "-m", "barnabas", "pipeline", "stream", "--input", str(source), "--output", str(output)]
     command += ["--master", "local[2]", "--tables", "exchanges,errors,connections", *more]
     temporary = source.with_name("temporary")
     temporary.mkdir(exist_ok=True)
     there = os.environ | {"TMPDIR": str(temporary)}
-    with said.open("w") as file:
+    with output_file.open("w") as file:
         return subprocess.Popen(
             command, stdout=file, stderr=subprocess.STDOUT, text=True, start_new_session=True, env=there
         )
 
 
 def test_a_stream_that_is_killed(tmp_path: Path, spark: SparkSession) -> None:
-    source, output, said = tmp_path / "recording", tmp_path / "out", tmp_path / "said.txt"
+    source, output, output_file = tmp_path / "recording", tmp_path / "out", tmp_path / "output.txt"
     over = threading.Event()
     count = 0
 
@@ -55,10 +55,10 @@ def test_a_stream_that_is_killed(tmp_path: Path, spark: SparkSession) -> None:
         chance = random.Random(11)
         until(source.is_dir, "nothing is recorded")
         for _ in range(KILLS):
-            process = start(source, output, said, "--every", "0.5")
-            until(lambda: "following" in said.read_text(), said.read_text)
+            process = start(source, output, output_file, "--every", "0.5")
+            until(lambda: "following" in output_file.read_text(), output_file.read_text)
             before = files(output)
-            until(lambda before=before: files(output) > before, said.read_text)  # type: ignore[misc]
+            until(lambda before=before: files(output) > before, output_file.read_text)  # type: ignore[misc]
             time.sleep(chance.random() * 2)
             kill(process)
             found = rows(output)
@@ -66,7 +66,7 @@ def test_a_stream_that_is_killed(tmp_path: Path, spark: SparkSession) -> None:
     finally:
         over.set()
         recording.join()
-    assert start(source, output, said, "--once").wait() == 0, said.read_text()
+    assert start(source, output, output_file, "--once").wait() == 0, output_file.read_text()
     assert rows(output) == list(range(count)) and count > 100
     assert not list((tmp_path / "temporary").iterdir())
     found = spark.read.parquet(str(output / "exchanges")).select("correlation_id").collect()

@@ -54,11 +54,11 @@ def bodies(api: str, version: int, chance: random.Random) -> tuple[dict[str, Any
     if api == "Produce":
         parts = [partitions("index", chance) for _ in topics]
         asked = [{**topic, "partition_data": part} for topic, part in zip(topics, parts, strict=True)]
-        told = [{**topic, "partition_responses": [{"index": 1, "error_code": 6}]} for topic in topics]
-        return {"acks": chance.choice((-1, 1)), "topic_data": asked}, {"responses": told, **wait}
+        response = [{**topic, "partition_responses": [{"index": 1, "error_code": 6}]} for topic in topics]
+        return {"acks": chance.choice((-1, 1)), "topic_data": asked}, {"responses": response, **wait}
     parts = [partitions("partition_index", chance) for _ in topics]
-    told = [{**topic, "partitions": part} for topic, part in zip(topics, parts, strict=True)]
-    return {}, {"responses": told, **wait}
+    response = [{**topic, "partitions": part} for topic, part in zip(topics, parts, strict=True)]
+    return {}, {"responses": response, **wait}
 
 
 def fitting(kind: str, key: int, version: int, fields: dict[str, Any]) -> dict[str, Any]:
@@ -82,12 +82,12 @@ def exchanges(damage: bool) -> Iterator[tuple[bytes, bytes]]:
         key = facts.api_key(api)
         for version in facts.api(key).versions.every():
             for _ in range(6):
-                asked, told = bodies(api, version, chance) if api in ("Produce", "Fetch", "ShareFetch") else ({}, {})
+                asked, response = bodies(api, version, chance) if api in ("Produce", "Fetch", "ShareFetch") else ({}, {})
                 if api in ("Heartbeat", "Metadata"):
-                    told = {"throttle_time_ms": chance.choice((0, 20))}
+                    response = {"throttle_time_ms": chance.choice((0, 20))}
                 frames = [
                     decoder.encode_request(key, version, fitting("request", key, version, asked), client_id="café"),
-                    decoder.encode_response(key, version, fitting("response", key, version, told)),
+                    decoder.encode_response(key, version, fitting("response", key, version, response)),
                 ]
                 if damage:
                     which = chance.randrange(2)
@@ -152,7 +152,7 @@ def test_rows_are_those_of_the_reference(tmp_path: Path, monkeypatch: pytest.Mon
         assert all(quick[name] for name in names)
 
 
-def test_what_the_versions_of_today_say_is_read_at_once() -> None:
+def test_current_versions_are_read_in_bulk() -> None:
     for api in ("Produce", "Fetch", "ShareFetch"):
         key = facts.api_key(api)
         for version in facts.api(key).versions.every():
@@ -180,8 +180,8 @@ def record_produce(directory: Path, host: str) -> Path:
             acks = 0 if number % 7 == 0 else -1
             recording.frame(Direction.REQUEST, produce(number, 200_000 if number % 100 == 1 else number, acks))
             if acks:
-                told = {"responses": [done if number % 2 else {**done, "partition_responses": []}]}
-                recording.response("Produce", 9, told, number)
+                response = {"responses": [done if number % 2 else {**done, "partition_responses": []}]}
+                recording.response("Produce", 9, response, number)
         recording.exchange("Heartbeat", 4, {}, {"error_code": 27}, client_id="x" * 2_000, correlation_id=COUNT)
         recording.response("Heartbeat", 4, {}, COUNT + 7)
     (path,) = directory.glob("*.pcapng")
@@ -189,7 +189,7 @@ def record_produce(directory: Path, host: str) -> Path:
 
 
 @pytest.mark.parametrize("host", ["10.1.2.3", "fd00::7"])
-def test_frames_lie_where_the_packets_say(tmp_path: Path, host: str) -> None:
+def test_frames_lie_where_their_packets_are(tmp_path: Path, host: str) -> None:
     file = CaptureFile(record_produce(tmp_path, host))
     try:
         data, records = file.path.read_bytes(), file.index.array()
@@ -228,7 +228,7 @@ def test_a_segment_that_is_damaged_is_read_with_care(tmp_path: Path) -> None:
     offset = file.index.record(5).request_offset
     file.close()
     data = bytearray(path.read_bytes())
-    data[offset + 28 + 14 + 20 + 20 + 4 + 60] ^= 0xFF  # in the body: no size and no index says anything of it
+    data[offset + 28 + 14 + 20 + 20 + 4 + 60] ^= 0xFF  # in the body: no size and no index covers it
     path.write_bytes(data)
     found = {(row["number"], row["direction"]) for row in rows(path, "batches", status="corrupt")["batches"]}
     assert (5, "request") not in found and {(4, "request"), (6, "request")} <= found

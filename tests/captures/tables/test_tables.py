@@ -59,7 +59,7 @@ def every(directory: Path) -> list[dict[str, Any]]:
 
 
 def expected(directory: Path) -> list[dict[str, Any]]:
-    """What the frames say; `number` and `capture_id` are of the index only."""
+    """The row from the frames; `number` and `capture_id` come from the index only."""
     found = []
     with open_capture(directory) as capture:
         for exchange in capture.exchanges():
@@ -87,7 +87,7 @@ def ordered(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(({key: row[key] for key in keys} for row in found), key=lambda row: [str(row[key]) for key in keys])
 
 
-def test_one_segment_gives_what_the_frames_say(traffic: Callable[..., Path]) -> None:
+def test_rows_of_one_segment_match_its_frames(traffic: Callable[..., Path]) -> None:
     directory = traffic()
     found = every(directory)
     assert ordered(found) == ordered(expected(directory))
@@ -296,16 +296,16 @@ def test_throttles_of_a_segment_are_those_of_the_capture(tmp_path: Path) -> None
     assert [row["throttle_ms"] for row in found] == [700, 1 << 24] * 5
 
 
-def test_versions_from_the_index_are_those_of_the_story(tmp_path: Path) -> None:
+def test_versions_from_the_index_are_those_from_events(tmp_path: Path) -> None:
     """Counted by NumPy in the index, and by what happened on the connections, packet by packet."""
     offers = [{"api_key": key, "min_version": 0, "max_version": 4 + key} for key in (3, 12, 18)]
     with RecordingBuilder(tmp_path / "recording") as recording:
         for number in range(60):
             key, version = ((18, 3), (12, 4), (3, 12), (12, 3))[number % 4 if number > 3 else number % 2 * 2]
             named = {"client_software_name": f"lib-{number % 2}", "client_software_version": "1.2"} if key == 18 else {}
-            said = {"api_keys": offers} if key == 18 else {"error_code": 25 * (number % 5 == 0)} if key == 12 else {}
+            response = {"api_keys": offers} if key == 18 else {"error_code": 25 * (number % 5 == 0)} if key == 12 else {}
             client_id = None if number % 3 == 2 else "a"
-            recording.exchange(key, version, named, said, connection=number % 3, client_id=client_id)
+            recording.exchange(key, version, named, response, connection=number % 3, client_id=client_id)
     table = tables.described("versions")
     (segment,) = tables.find_segments(tmp_path / "recording").segments
     found = [row for batch in tables.batches("versions", segment.path) for row in batch.to_pylist()]

@@ -44,7 +44,7 @@ def merge(paths: Iterable[Path], out: Path, shifts: Iterable[int] = ()) -> Merge
     return merged
 
 
-def said(exchange: Exchange, connection: bool = True) -> tuple[Any, ...]:
+def content(exchange: Exchange, connection: bool = True) -> tuple[Any, ...]:
     """Everything of an exchange but its place in a file."""
     notes = tuple(exchange.marks.notes)
     legs = tuple(leg and leg.frame for leg in (exchange.marks.broker_request, exchange.marks.broker_response))
@@ -58,7 +58,7 @@ def said(exchange: Exchange, connection: bool = True) -> tuple[Any, ...]:
 def exchanges(path: Path, connection: bool = True) -> list[tuple[Any, ...]]:
     with open_capture(path) as capture:
         assert capture.verify() == []
-        return [said(exchange, connection) for exchange in capture.exchanges()]
+        return [content(exchange, connection) for exchange in capture.exchanges()]
 
 
 def test_a_whole_capture_is_cut_as_it_is(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_by_a_filter(text: str, tmp_path: Path) -> None:
     wanted = compile(text)
     cut(GROUPS, tmp_path / "out", wanted=wanted, handshakes=False)
     with open_capture(GROUPS) as capture:
-        expected = [said(exchange) for exchange in capture.exchanges() if wanted(exchange)]
+        expected = [content(exchange) for exchange in capture.exchanges() if wanted(exchange)]
     assert exchanges(tmp_path / "out") == expected
 
 

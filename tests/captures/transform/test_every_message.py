@@ -25,7 +25,7 @@ def pseudonyms() -> Pseudonyms:
 
 
 APIS = facts.api_keys()
-# Credentials are masked by the recorder, and telemetry is emptied; both are told by their field's meaning.
+# Credentials are masked by the recorder, and telemetry is emptied; both are known by their field's meaning.
 _EMPTIED = Replacement.METRICS
 
 
@@ -33,7 +33,7 @@ class Filler:
     """Values for every field of a struct; each string and each piece of bytes is one of its own."""
 
     def __init__(self) -> None:
-        self.said: dict[str, tuple[str, Replacement | None]] = {}
+        self.texts: dict[str, tuple[str, Replacement | None]] = {}
         self.count = 0
 
     def struct(self, of: StructPlan, inside_of: str = "", path: str = "") -> dict[str, Any]:
@@ -63,7 +63,7 @@ class Filler:
         self.count += 1
         text = f"zq{self.count:04d}xj"
         place = rule_of(of, field, inside_of)
-        self.said[text] = path, place.replacement if place else None
+        self.texts[text] = path, place.replacement if place else None
         return text
 
 
@@ -77,7 +77,7 @@ def test_nothing_is_left_of_any_string(key: int) -> None:
             frames = Frames(pseudonyms(), frozenset(Kind))
             if kind == "request":
                 frame = decoder.encode_request(key, version, fields, correlation_id=7, client_id="zqclientxj")
-                filler.said["zqclientxj"] = "client_id", Replacement.NAME
+                filler.texts["zqclientxj"] = "client_id", Replacement.NAME
                 exchange = Exchange(api_key=key, api_version=version, request=frame)
                 new = frames.request(exchange)
                 message = decoder.decode_request(new)
@@ -87,12 +87,12 @@ def test_nothing_is_left_of_any_string(key: int) -> None:
                 new = frames.response(exchange)
                 message = decoder.decode_response(new, api_key=key, api_version=version)
             assert message.plan.version == version
-            for text, (path, replacement) in filler.said.items():
+            for text, (path, replacement) in filler.texts.items():
                 if replacement is Replacement.KAFKAS:
                     assert text.encode() in new, f"{of.name} v{version} {path}"
                 else:
                     assert text.encode() not in new, f"{of.name} v{version} {path} is copied"
-            emptied = any(replacement is _EMPTIED for _, replacement in filler.said.values())
+            emptied = any(replacement is _EMPTIED for _, replacement in filler.texts.values())
             assert emptied or len(new) == len(frame), f"{of.name} v{version}"
 
 
@@ -107,7 +107,7 @@ def test_nothing_is_left_of_any_payload(name: str) -> None:
         frames = Frames(pseudonyms(), frozenset(Kind))
         new = frames.payload(decoder.embedded.decode(name, version, data))
         assert len(new) == len(data)
-        for text, (path, replacement) in filler.said.items():
+        for text, (path, replacement) in filler.texts.items():
             assert (text.encode() in new) == (replacement is Replacement.KAFKAS), f"{name} v{version} {path}"
 
 

@@ -62,7 +62,7 @@ def forms(name: bytes) -> list[bytes]:
 def test_nothing_that_was_planted_is_left(planted: Path, redact: Callable[..., Redaction], tmp_path: Path) -> None:
     before = everything(planted)
     for name in PLANTED:
-        assert name in before, name  # else this test says nothing
+        assert name in before, name  # otherwise nothing is tested
     redact(planted, tmp_path / "out")
     after = everything(tmp_path / "out")
     for name in PLANTED:

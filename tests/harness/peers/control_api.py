@@ -75,7 +75,7 @@ class ControlApi:
             connection.close()
 
     def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-        """With the token; the answer must be as the description says, and the status one that it names."""
+        """With the token; the answer must fit the description, with a status that it names."""
         data = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
         status, answer = self.raw(method, path, data, **self.authorization)
         self.check(method, path.partition("?")[0], status, answer)
