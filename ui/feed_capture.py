@@ -11,8 +11,8 @@ import threading
 from pathlib import Path
 from typing import ClassVar
 
-from ..captures import RECORD, Capture, Row
-from ..captures.recording.index import STATE_MASK, STATES, Head, Index, IndexEncoder
+from ..captures import Capture, Row
+from ..captures.recording.index import RECORD, STATE_MASK, STATES, Head, Index, IndexEncoder
 from ..decoder import Exchange, State
 from ..proxy.events import Address, show
 from ..proxy.metrics.feed.client import Batch, FeedError, FeedReader, Joined, Missed, Totals, subscribe

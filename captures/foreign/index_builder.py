@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Collection
 
+from ...diagnostics import contained
 from ..pcap.flows import Closed, Flow, Opened
 from ..pcap.packet_windows import WINDOW
 from ..pcap.packets import show_address
@@ -147,6 +148,7 @@ class ForeignIndex:
             while not self._stop.is_set() and self.advance():
                 pass
         except Exception as error:  # no caller waits in this thread: the notes report it
+            contained("indexing a capture in the background", error, reported=True)
             self._failed = f"not read to its end: {type(error).__name__}: {error}"
 
     @property

@@ -14,6 +14,7 @@ from ...decoder.codec.project import Skim
 from ...decoder.codec.secrets import mask_token
 from ...decoder.connection.api_versions import PeerInfo
 from ...decoder.connection.events import NEVER_ESTABLISHED
+from ...diagnostics import contained
 from ..pcap.flows import Closed, Flow, Opened
 from ..pcap.packet_comments import BOTH_LEGS, MARK
 from ..pcap.packets import MAX_PAYLOAD, show_address
@@ -244,7 +245,8 @@ class Transcriber(Skimmer):
             return frame
         try:
             return exchange.masked(direction)
-        except Exception:  # a fault of the decoder must not end the import, nor let a secret out
+        except Exception as error:  # a fault of the decoder must not end the import, nor let a secret out
+            contained("masking an imported frame", error)
             return secrets.mask_behind_header(direction, frame)
 
     def _write(self, conversation: Conversation, direction: int, time_ns: int, data: bytes, comments: tuple[str, ...] = ()) -> int:

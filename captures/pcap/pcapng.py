@@ -41,7 +41,7 @@ BEYOND = "no byte {offset} is in the file, which has {size} bytes"
 
 
 class NotACapture(BarnabasError, ValueError):
-    """The file is neither pcapng nor pcap (or a directory holds none); the text says what was found instead."""
+    """A file is neither pcapng nor pcap, or a directory holds none; the message names the path and what was found instead."""
 
 
 # writing

@@ -174,7 +174,7 @@ class Source:
         target = cramjam.File(f"/proc/self/fd/{self.file.fileno()}", read=True, write=True, truncate=False)
         try:
             cramjam.zstd.decompress_into(packed, target)
-        except Exception as error:
+        except cramjam.DecompressionError as error:
             if not self._size():
                 raise NotACapture(f"{self.path}: damaged zstd data ({error})") from None
             self.note = f"damaged zstd data ({error}): the rest was not read"

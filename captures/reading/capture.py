@@ -43,10 +43,17 @@ _GROWING_SECONDS = 60
 
 
 class Row(NamedTuple):
-    """One line of the list of exchanges. Absent things are None; times in nanoseconds; sizes as in the 4 size bytes.
+    """An exchange as the index has it: one line of the list of exchanges. What is absent is None.
 
-    `rows()[row.number]` is the row again. `changed`: the two legs differ; `noted`: a rule left a note;
-    `cut`: only the beginning of a frame was kept (an error code behind it is not known).
+    - `number`: `rows()[row.number]` is the row again; `segment`: its file in `Capture.segments`
+    - `time_ns`: of the request (an orphan: of the response), since the epoch; `latency_ns`: until the response
+    - `client`, `broker`: ``host:port``
+    - `request_size`, `response_size`: as in the 4 size bytes; `request_offset`, `response_offset`: places in the file
+    - `error`: the first error code of the response that is not 0
+    - `undecoded`: a frame could not be decoded; `surplus`: bytes follow a message's end
+    - `changed`: the two legs differ; `noted`: it has notes, such as of a rule
+    - `carried`: the request was in flight when its segment began
+    - `cut`: only the beginning of a frame was kept (an error code behind it is not known)
     """
 
     number: int
@@ -110,8 +117,8 @@ def _row(number: int, segment: int, index: Index, record: Record) -> Row:
 
 
 class Rows(Sequence[Row]):
-    """The exchanges in the order in which they were done. Rows are made when asked for; the view grows with
-    `Capture.refresh`, and a number once given to a row stays its number."""
+    """The exchanges of a capture as a sequence of `Row`, in the order in which they were done. Rows are made from the index when
+    asked for. The view grows with `Capture.refresh`; rows keep their numbers."""
 
     def __init__(self, capture: "Capture") -> None:
         self._capture = capture
@@ -154,10 +161,9 @@ class Rows(Sequence[Row]):
 
 
 class Capture:
-    """One or more capture files as one list of exchanges. A context manager; see `open_capture`.
+    """One or more capture files as one list of exchanges; a context manager. Made by `open_capture`.
 
-    `segments` are the files (`CaptureFile`) in the order of their names, `note` says what is not right with them
-    (a torn tail, conversations that are not Kafka), or is None. `lost` lists (connection, direction, bytes).
+    `segments` are the files (`CaptureFile`) in the order of their names, `path` is what was opened.
     """
 
     has_frames: ClassVar[bool] = True
@@ -259,19 +265,16 @@ class Capture:
                 yield record[0], number
 
     def events(self) -> Iterator[ConnectionEvent]:
-        """Everything that happens in the capture, in order, in one pass over its packets (see `EventReader`).
-
-        Of a live recording: what is there. An exchange's marks are those that `exchange` gives, as far as they are
-        known by then.
-        """
+        """All events of the capture (`decoder.connection.events`) in order, in one pass over its packets; of a live recording,
+        those so far. An exchange's marks are those that `exchange` gives, as far as they are known by then."""
         reader = EventReader(self.path, self._ports)
         yield from reader.read()
         yield from reader.end()
 
     def refresh(self) -> int:
-        """Pick up what a live recording has added, or whoever writes a foreign capture; returns the number of new
-        rows. A foreign file in a directory must be the last one to grow: rows keep their numbers. Those of segments that
-        were removed meanwhile stay, without their frames (`removed` counts such segments)."""
+        """Read what was added to a live recording or a growing foreign capture; returns the number of new rows. Rows keep their
+        numbers, so of foreign files in a directory only the last may grow. Rows of segments that were removed meanwhile stay,
+        without their frames (see `removed`)."""
         before = self.starts[-1]
         directory = self.path.is_dir()
         for segment in self.segments:
@@ -292,34 +295,34 @@ class Capture:
 
     @property
     def live(self) -> bool:
-        """More is to come: the recording still runs, or a foreign capture is still being read."""
+        """Whether the recording still runs, or a foreign capture is still being read."""
         return any(segment.live for segment in self.segments)
 
     @property
     def removed(self) -> int:
-        """How many segments were removed while this was open: their rows are there, their frames are not."""
+        """How many segments were removed while this was open: their rows stay, their frames are gone."""
         return sum(segment.was_removed for segment in self.segments)
 
     @property
     def growing(self) -> bool:
-        """Somebody may still be writing a foreign capture: `refresh` picks up what is added."""
+        """Whether a foreign capture was written to lately: `refresh` picks up what is added."""
         now = time.time()
         return any(file.own is None and now - file.modified < _GROWING_SECONDS for file in self.segments)
 
     def wait(self, seconds: float) -> None:
-        """Wait until what is read in the background is read, or so long."""
+        """Wait until background reading is done, at most so many seconds."""
         for segment in self.segments:
             segment.wait(seconds)
 
     @property
     def progress(self) -> tuple[int, int]:
-        """Bytes that were read, and all bytes (0: not known), while a capture is read in the background."""
+        """(bytes read, all bytes or 0 if unknown) of a capture that is read in the background."""
         parts = [segment.progress for segment in self.segments]
         return sum(read for read, _ in parts), sum(known for _, known in parts)
 
     @property
     def note(self) -> str | None:
-        """What is not right with the files, or None."""
+        """What is wrong with the files (a torn tail, conversations that are not Kafka), or None."""
         return "; ".join([*self._notes, *(s.note for s in self.segments if s.note)]) or None
 
     @property
@@ -329,11 +332,11 @@ class Capture:
 
     @property
     def lost(self) -> list[Loss]:
-        """Where bytes are missing: (connection, direction, how many)."""
+        """Where bytes are missing: (connection, direction, size)."""
         return [entry for segment in self.segments for entry in segment.index.lost]
 
     def verify(self) -> list[str]:
-        """Check the sums in the recording's segments; one line per damaged span."""
+        """Check the checksums of the recording's segments: one line per damaged span, empty when all is well."""
         return [line for s in self.segments if s.own and not s.was_removed for line in check(s.path)]
 
     def close(self) -> None:

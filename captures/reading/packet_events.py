@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from ...decoder import Connection, Direction, Exchange, Opaque, RequestSeen, State, Topics
 from ...decoder.connection.events import NEVER_ESTABLISHED, Closed, ConnectionEvent, Missing, NonKafkaData, Opened
+from ...diagnostics import contained
 from ..foreign.frame_pieces import FramePieces
 from ..pcap import flows, packets
 from ..pcap.flows import Data, Flow, Gap, StreamEvent
@@ -244,7 +245,8 @@ class PacketFollower:
             events = receive(data.data, data.time_ns)
             if data.cut and self._own:
                 events += stream.decoder.skip(Direction(data.direction), data.cut, data.time_ns)
-        except Exception:  # a fault of the decoder ends this connection's frames, not the reading
+        except Exception as error:  # a fault of the decoder ends this connection's frames, not the reading
+            contained("decoding a connection of a capture", error)
             stream.broken = True
             return
         for event in events:

@@ -121,9 +121,9 @@ def in_memory(builder: Builder) -> Index:
 
 
 def rebuild(path: str | Path) -> int:
-    """Write the index of a closed segment anew; returns its number of records.
+    """Write the index files of a closed segment anew, from its packets; returns the number of records (exchanges).
 
-    Raises `NotACapture`, or ValueError for a capture that is no segment of a recording.
+    Raises `NotACapture`, ValueError for a capture that is no segment of a recording, or OSError.
     """
     path = Path(path)
     with open_file(path) as file:

@@ -110,7 +110,7 @@ class Remote:
             yield self.filesystem
         except FileNotFoundError:
             raise
-        except Exception as error:
+        except Exception as error:  # pyarrow does not document what its stores raise: nearly all of Azure's are ArrowException
             message = _first(error)
             if isinstance(error, StorageError) or (isinstance(error, OSError) and not _REFUSED.search(message)):
                 raise
@@ -314,7 +314,7 @@ def _opened(uri: str) -> tuple[Any, str]:
         asked += f"{'&' if parts.query else '?'}retry_limit_seconds={_GS_SECONDS}"
     try:
         store, path = fs.FileSystem.from_uri(asked)
-    except Exception as error:
+    except Exception as error:  # as above
         message = _first(error).replace(asked, shown).replace(uri, shown)
         raise StorageError(f"{shown} cannot be opened: {message}{_remedy(uri)}") from error
     return store, str(path).rstrip("/")

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ...diagnostics import contained
 from ..pcap.regular_files import open_file
 from .index import paths
 from .retention import Keep, Retention
@@ -350,8 +351,8 @@ class FlightRecorder:
     def _notify(self, kind: str, **fields: Any) -> None:
         try:
             self._on_event(kind, fields)
-        except Exception:
-            pass  # a listener must not stop the recording
+        except Exception as error:  # a listener must not stop the recording
+            contained("a listener of the flight recorder", error)
 
 
 def label(text: str) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...decoder import Exchange, State
+from ...diagnostics import contained
 from ..pcap.regular_files import open_fd
 
 INDEX_MAGIC, STRINGS_MAGIC, VERSION = b"BRNBIDX1", b"BRNBSTR1", 1
@@ -67,7 +68,8 @@ DTYPE = [
     ("flags", "<u2"),
     *((name, "<u4") for name in Record._fields[12:]),
 ]
-"""The numpy dtype of a record."""
+"""The numpy dtype of an index record, 64 bytes: ``numpy.frombuffer(mapped, DTYPE, offset=64)`` reads an index file
+(docs/formats.md)."""
 
 
 class ConnectionEntry(NamedTuple):
@@ -188,7 +190,8 @@ class IndexEncoder:
                 flags |= UNDECODED
             elif any(side is not None and side.trailing for side in sides):
                 flags |= SURPLUS
-        except Exception:  # a fault of the decoder must not end a recording
+        except Exception as fault:  # a fault of the decoder must not end a recording
+            contained("decoding an exchange for the index", fault)
             flags |= UNDECODED
         if exchange.request_cut or (exchange.response_cut and not pending):
             flags |= CUT

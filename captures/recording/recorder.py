@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ...decoder import Direction, Exchange, ExchangeDone, Opaque, RequestSeen
 from ...decoder.codec import secrets
+from ...diagnostics import contained
 from ..pcap.packet_comments import MARK
 from ..pcap.packets import MAX_PAYLOAD, Address
 from .in_flight import CarriedRequest, OpenConnection, RequestInFlight
@@ -26,13 +27,14 @@ ASKED_LIMIT = 4096
 
 
 class Recorder:
-    """Records connections into `directory` (made with mode 0700 if need be; OSError when that is impossible).
+    """Records connections into `directory`, which is made with mode 0700 if it is missing. Only the constructor raises: OSError if
+    the directory cannot be written, ValueError for a snap length out of range.
 
-    `redact` masks secrets with the same length (see `decoder.codec.secrets`). `snaplen`: most bytes of a frame that are
-    kept, from `LEAST_SNAPLEN` to `MOST_SNAPLEN` (ValueError). Call `flush` once a second when there is
-    no traffic; otherwise flushing, rotation and retries happen by themselves. `on_event(kind, text)` hears
-    "paused", "resumed", "segment", "undecoded" and "error". `counts`: frames, bytes, exchanges, errors, lost_bytes,
-    undecoded, opaque_bytes, unrecorded (frames that could not be written), segments.
+    - `redact`: mask secrets, keeping their length (`decoder.codec.secrets`)
+    - `snaplen`: most bytes kept of a frame, `LEAST_SNAPLEN` to `MOST_SNAPLEN`; None: whole frames
+    - `segment_bytes`, `segment_seconds`: when a segment ends and the next begins
+    - `flush_seconds`: how long data may stay in memory. Without traffic, call `flush` once a second
+    - `on_event(kind, text)`: called with "paused", "resumed", "segment", "undecoded" or "error"
     """
 
     def __init__(
@@ -66,7 +68,8 @@ class Recorder:
 
     @property
     def counts(self) -> dict[str, int]:
-        """A snapshot of all counts."""
+        """frames, bytes, exchanges, errors, lost_bytes, undecoded, opaque_bytes, unrecorded (frames that could not be written)
+        and segments, so far."""
         recording = self._recording
         counts = self._counts | {"unrecorded": recording.unrecorded, "segments": recording.segments}
         for name, count in self._native.counts.items():
@@ -366,14 +369,15 @@ class Recorder:
             return secrets.mask_behind_header(direction, frame)
 
     def _fault(self, where: str, error: Exception) -> None:
+        contained("recording a connection", error, reported=True)
         self._counts["undecoded"] += 1
         self._notify("error", f"{where}: {type(error).__name__}: {error}")
 
     def _notify(self, kind: str, text: str) -> None:
         try:
             self._on_event(kind, text)
-        except Exception:
-            pass  # a listener must not stop the recording
+        except Exception as error:  # a listener must not stop the recording
+            contained("a listener of the recording", error)
 
 
 def _sized(frame: bytes, cut: int = 0) -> bytes:
@@ -389,5 +393,6 @@ def _clean(text: str) -> str:
 def _reason(exchange: Exchange) -> str:
     try:
         return exchange.undecoded or "cannot be decoded"
-    except Exception as error:
+    except Exception as error:  # a fault of the decoder must not end a recording
+        contained("decoding an exchange that is reported", error, reported=True)
         return f"{type(error).__name__}: {error}"

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from ...decoder import Exchange
+from ...diagnostics import contained
 from ..pcap.packet_comments import ENDED_COMMENT, IMPORTED_COMMENT, MARK, UPSTREAM_COMMENT, tls_comments
 from ..pcap.packets import show_address
 from .in_flight import CarriedRequest, OpenConnection, RequestInFlight
@@ -215,8 +216,8 @@ class Recording:
     def _notify(self, kind: str, text: str) -> None:
         try:
             self._on_event(kind, text)
-        except Exception:
-            pass  # a listener must not stop the recording
+        except Exception as error:  # a listener must not stop the recording
+            contained("a listener of the recording", error)
 
     # writing
 

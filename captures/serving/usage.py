@@ -26,6 +26,7 @@ from typing import Any
 from ...decoder import Message, records
 from ...decoder.records import Partial, Record
 from ...decoder.schema import facts
+from ...diagnostics import contained
 from .answers import Outcomes, Reply
 from .logs import Entry, Logs, Partition
 from .recorded_answers import SIMULATED, Progress, describe
@@ -80,7 +81,8 @@ class Produced:
         for record in _records(entries):
             try:
                 content = _frozen(self._content(record))
-            except Exception:  # the function is a user's: what it cannot read is not what was recorded
+            except Exception as error:  # the function is a user's: a record that it cannot read differs from the recorded one
+                contained("the function that compares produced records", error)
                 content = object()
             if self._open[topic].take(content) or self._named[topic].take(content):
                 continue

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...diagnostics import contained
 from . import PipelineError
 from .errors import reason
 from .package_archive import package
@@ -74,7 +75,7 @@ def connected(remote: str) -> Iterator[SparkSession]:
             yield spark
     except PipelineError:
         raise
-    except Exception as error:
+    except Exception as error:  # PySpark, Py4J and gRPC raise many kinds, and so does the code that Spark ran
         raise PipelineError(f"Spark at {shown(remote)}: {reason(error)}") from error
     finally:
         os.environ |= {name: value for name, value in before.items() if value is not None}
@@ -82,8 +83,8 @@ def connected(remote: str) -> Iterator[SparkSession]:
             try:
                 spark.client.release_session()
                 spark.client.close()
-            except Exception:  # it has gone by itself
-                pass
+            except Exception as error:  # the server may have ended it already
+                contained("ending a Spark Connect session", error)
 
 
 @contextmanager

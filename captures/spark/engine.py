@@ -29,7 +29,7 @@ class Spark:
             where = "s3a" + where[2:]  # Hadoop's name for it
         try:
             self._spark.read.parquet(where).createOrReplaceTempView(name)
-        except Exception as error:
+        except Exception as error:  # an AnalysisException or a Py4JJavaError, by the version of Spark
             if "ClassNotFoundException" not in str(error) and "UnsupportedFileSystemException" not in str(error):
                 raise
             raise PipelineError(

@@ -45,30 +45,30 @@ def _compared(table: str, column: str, sign: str, value: Any) -> str:
         return f"time {sign} {_time(value)}" if 0 <= value < 1 << 62 else ""
     if column in _NUMBERS and isinstance(value, int):
         return f"{_NUMBERS[column]} {sign} {value}"
-    if column == "client_id" and equal:
+    if column == "client_id" and equal and isinstance(value, str):
         return f"client == {_quoted(value)}"
-    if column == "api" and equal:
+    if column == "api" and equal and isinstance(value, str):
         return _api(value)
     if column == "api_key" and equal and isinstance(value, int):
         return f"api == {value}" if value >= 0 else ""
-    if column in ("error_code", "error") and equal:
-        return _error(table, column, value)
+    if equal and ((column == "error" and isinstance(value, str)) or (column == "error_code" and isinstance(value, int))):
+        return _error(table, value)
     if column == "latency_ns" and table == "exchanges" and isinstance(value, int) and value >= 0:
         return f"latency {sign} {value}ns"
     return ""
 
 
-def _api(name: Any) -> str:
+def _api(name: str) -> str:
     try:
         return f"api == {facts.api_key(name)}"
-    except Exception:  # no API's name: nothing passes, which Spark finds out
+    except KeyError:  # no API has that name: nothing passes, which Spark finds out
         return ""
 
 
-def _error(table: str, column: str, value: Any) -> str:
+def _error(table: str, value: str | int) -> str:
     try:
-        code = facts.error_code(value) if column == "error" else int(value)
-    except Exception:
+        code = facts.error_code(value) if isinstance(value, str) else value
+    except KeyError:
         return ""
     if table == "errors":
         return "err != 0" if code else ""

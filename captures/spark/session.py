@@ -27,6 +27,7 @@ from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import TYPE_CHECKING, Any
 
+from ...diagnostics import contained
 from . import PipelineError, connect
 from .errors import reason
 from .package_archive import package, unpacked
@@ -220,7 +221,7 @@ def _started(master: str, quick: bool, wheel: Path | None, temporary: Scratch) -
             yield spark
     except PipelineError:
         raise
-    except Exception as error:
+    except Exception as error:  # PySpark and Py4J raise many kinds, and so does the code that Spark ran
         if _interrupted(error):
             raise KeyboardInterrupt from error
         temporary.kept.append(log)
@@ -349,8 +350,8 @@ class _Jvm:
                     warnings.simplefilter("ignore")
                     if end is not None:
                         end()
-            except Exception:
-                pass
+            except Exception as error:  # the process is ended below in any case
+                contained("ending a Spark session", error)
         process = self._gateway.proc
         process.stdin.close()  # the JVM ends by itself when the other end closes
         try:
@@ -377,8 +378,10 @@ def watched(spark: SparkSession, report: Callable[[int, int], None], seconds: fl
         while not over.wait(seconds):
             try:
                 stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
-            except Exception:
-                return  # the session is being stopped
+            except Exception as error:  # Py4J raises many kinds when the session is being stopped
+                if not over.is_set():
+                    contained("watching a Spark session", error)
+                return
             now = (sum(s.numCompletedTasks for s in stages if s), sum(s.numTasks for s in stages if s))
             if now[1] and now != last:
                 last = now

@@ -9,7 +9,8 @@ from uuid import UUID
 
 from ...decoder import Exchange, Message
 from ...decoder.codec.message import is_error_code, jsonable, shown_value
-from ...decoder.codec.plan import FieldPlan, StructPlan
+from ...decoder.codec.plan import FieldPlan, StructPlan, plan
+from ...decoder.errors import DecodeError
 from ..replay.roles import Role, paths
 from .columns import Column, numpy
 
@@ -69,7 +70,7 @@ def has_records(kind: str, api_key: int, version: int) -> bool:
     """Whether such a message may hold records; if it is not known, it may."""
     try:
         shape = _shape(kind, api_key, version, "records")
-    except Exception:
+    except DecodeError:
         return True
     return bool(shape.leaves or shape.inside)
 
@@ -85,7 +86,7 @@ def have_ids(records: Any) -> bool:
 def _has_ids(api_key: int, api_version: int) -> bool:
     try:
         return any(Role.TOPIC_ID in paths(kind, api_key, api_version).values() for kind in ("request", "response"))
-    except Exception:  # a version that is not known
+    except DecodeError:  # a version that is not known
         return False
 
 
@@ -105,8 +106,6 @@ def shown_id(topic_id: bytes) -> str | None:
 
 @cache
 def _shape(kind: str, api_key: int, version: int, wanted: str) -> Shape:
-    from ...decoder.codec.plan import plan
-
     return _of(plan(kind, api_key, version).root, "", paths(kind, api_key, version), wanted)
 
 

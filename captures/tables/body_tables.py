@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from ...decoder import Exchange, Message, records
 from ...decoder.codec.plan import plan
 from ...decoder.codec.present import RECORD_APIS, Presenter
+from ...decoder.errors import DecodeError
 from ...decoder.schema import facts
 from ...decoder.values import SchemaSource
 from . import bodies
@@ -314,5 +315,5 @@ def has_throttle_time(api_key: int, api_version: int) -> bool:
     """Whether the response of this version has a throttle time."""
     try:
         return any(field.name == THROTTLE_TIME for field in plan("response", api_key, api_version).root.fields)
-    except Exception:  # a version that is not known
+    except DecodeError:  # a version that is not known
         return False

@@ -18,6 +18,7 @@ import crc32c
 
 from ...decoder import Topics
 from ...decoder.codec.plan import StructPlan, plan
+from ...decoder.errors import DecodeError
 from ...decoder.native.accelerator import description
 from ...decoder.native.accelerator import native as decoder_native
 from ...decoder.records import codecs
@@ -168,7 +169,7 @@ class BulkReader:
         if key not in self._known:
             try:
                 way = _way(request, api_key, api_version, *(name in self._columns for name in TABLES))
-            except Exception:  # a version that is not known
+            except DecodeError:  # a version that is not known
                 way = None
             if isinstance(way, tuple):
                 self._ways.append(way)

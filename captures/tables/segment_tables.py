@@ -30,13 +30,14 @@ from ...decoder.connection.api_versions import PeerInfo
 from ...decoder.filter import Filter
 from ...decoder.findings import Inspector
 from ...decoder.schema import facts
+from ...diagnostics import contained
 from ..native.accelerator import native
 from ..pcap.pcapng import NotACapture
 from ..reading.capture import Capture
 from ..reading.damage import Span, spans
 from ..reading.events import EventReader
 from ..reading.reader import CaptureFile
-from ..reading.segment_map import SegmentMap
+from ..reading.segment_map import IndexMismatch, SegmentMap
 from ..reading.selection import Selection, naming_apis
 from ..recording.index import CLOSED, CONTINUED
 from . import bodies, bulk_batches
@@ -179,8 +180,8 @@ class SegmentTables:
             try:
                 exchange = capture.exchange(int(number))
                 peer_infos.setdefault(exchange.connection, PeerInfo()).learn(exchange)
-            except Exception:  # damaged bytes, or a fault of the decoder: then less is known of its software
-                continue
+            except Exception as error:  # damaged bytes, or a fault of the decoder: then less is known of its software
+                contained("reading the versions that a client asked for", error)
         if index.count:
             yield from self._gather((VERSIONS.name, row) for row in versions_of_index(index, numbers, peer_infos, name))
 
@@ -198,6 +199,7 @@ class SegmentTables:
         try:
             yield from self._gather(self._of_packets(name, asked, wanted))
         except Exception as error:  # a fault of the decoder must not end a run over thousands of files
+            contained("reading the events of a segment", error, reported=True)
             self._faults.append(f"not told to the end: {type(error).__name__}: {error}")
 
     def _gather(self, rows: Iterable[tuple[str, dict[str, Any]]]) -> Iterator[tuple[str, Any]]:
@@ -230,7 +232,10 @@ def _connections_of_index(capture: Capture, name: str) -> list[dict[str, Any]] |
     """The connections of a segment by its index; None where the packets have to be read."""
     try:
         return list(connections_of_index(SegmentMap(capture.segments[0]), capture, name))
-    except Exception:  # the index is not what it should be: the packets are the truth
+    except IndexMismatch:
+        return None
+    except Exception as error:  # a damaged index may raise anything: the packets are read instead
+        contained("reading connections from an index", error)
         return None
 
 
@@ -314,7 +319,8 @@ class _BodyTables:
                 for each in table.rows(row, (*self._names, number), once):
                     if into.add(each):
                         yield table.table.name, into.take()
-            except Exception:  # the bytes are not what the index says, or a fault of the decoder
+            except Exception as error:  # the bytes do not match the index, or a fault of the decoder
+                contained("reading an exchange back for a table", error, reported=True)
                 self.unread += 1
 
     def _sound_bytes(self, count: int) -> mmap.mmap | None:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from ...decoder import Direction, Exchange, ExchangeDone, RequestSeen
 from ...decoder.connection.events import ConnectionEvent, NonKafkaData, Opened
 from ...decoder.connection.exchange import BrokerLeg
+from ...diagnostics import contained
 from .fields import NAMES, Kind
 from .free_text import scrubbed
 from .messages import Frames
@@ -113,6 +114,7 @@ class Redaction:
         try:
             return change(exchange, frame)
         except Exception as fault:
+            contained("redacting a frame", fault, reported=True)
             if len(self.faults) < _FAULTS:
                 self.faults.append(f"{exchange!r} was blanked: {type(fault).__name__}: {fault}")
             return self.frames.blanked(frame, head)

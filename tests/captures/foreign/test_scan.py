@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from barnabas.captures import RECORD, open_capture
+from barnabas.captures import open_capture
 from barnabas.captures.foreign import index_builder
 from barnabas.captures.foreign.index_builder import ForeignIndex
 from barnabas.captures.pcap import packet_windows
@@ -16,7 +16,7 @@ from barnabas.captures.pcap.packets import build
 from barnabas.captures.pcap.pcapng import CaptureReader
 from barnabas.captures.pcap.sources import Source
 from barnabas.captures.reading import reindex
-from barnabas.captures.recording.index import Index, Record
+from barnabas.captures.recording.index import RECORD, Index, Record
 from harness.recordings import metadata_answer, metadata_request
 from harness.run.slices import slow
 from harness.waiting import PATIENCE

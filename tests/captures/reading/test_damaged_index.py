@@ -8,10 +8,10 @@ import struct
 from pathlib import Path
 
 import pytest
-from barnabas.captures import RECORD, Record, open_capture, rebuild, tables
+from barnabas.captures import open_capture, rebuild, tables
 from barnabas.captures.pcap import pcapng
 from barnabas.captures.reading.verify import verify
-from barnabas.captures.recording.index import HEADER, paths
+from barnabas.captures.recording.index import HEADER, RECORD, Record, paths
 
 RECORDING = Path(__file__).parents[2] / "decoder/findings/captures/versions-two-brokers.pcapng"
 EXTREMES = {

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from barnabas import decoder
-from barnabas.captures import DTYPE, RECORD, NotACapture, Recorder, open_capture, rebuild
-from barnabas.captures.recording.index import CLOSED, HEADER, paths
+from barnabas.captures import DTYPE, NotACapture, Recorder, open_capture, rebuild
+from barnabas.captures.recording.index import CLOSED, HEADER, RECORD, paths
 from harness.recordings import metadata_answer, metadata_request
 from harness.waiting import PATIENCE
 from harness.wire import with_size
