@@ -4,171 +4,105 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from barnabas.captures import open_capture
 from barnabas.captures.reading.events import EventReader
 from barnabas.decoder.connection.events import Missing, NonKafkaData, Opened
+from harness.peers.pcap import TcpConversations
 from harness.recordings import metadata_answer, metadata_request
-from scapy.layers.inet import IP, TCP
-from scapy.layers.l2 import Ether
-from scapy.packet import Packet
-from scapy.utils import wrpcap
 
 from ..event_words import all_of, same_as_read_back, short
 
-CLIENT, BROKER = "10.0.0.1", "10.0.0.2"
 TLS_HELLO = bytes.fromhex("1603010200010001fc0303") + bytes(500)
 
 
-class Wire:
-    """TCP conversations made by scapy, on one clock."""
-
-    def __init__(self) -> None:
-        self.packets: list[Packet] = []
-        self.seconds = 0.0
-        self._next: dict[tuple[int, int], list[int]] = {}
-
-    def send(self, port: int, side: int, data: bytes = b"", flags: str = "PA", broker: int = 9092) -> None:
-        numbers = self._next.setdefault((port, broker), [1000, 5000])
-        ends = (CLIENT, BROKER) if side == 0 else (BROKER, CLIENT)
-        ports = (port, broker) if side == 0 else (broker, port)
-        tcp = TCP(sport=ports[0], dport=ports[1], seq=numbers[side], ack=numbers[1 - side], flags=flags)
-        packet = Ether(dst="02:00:00:00:00:01", src="02:00:00:00:00:02") / IP(src=ends[0], dst=ends[1]) / tcp / data
-        self.seconds += 0.001
-        packet.time = 1_700_000_000 + self.seconds
-        self.packets.append(packet)
-        numbers[side] += len(data) + ("S" in flags or "F" in flags)
-
-    def shake(self, port: int, broker: int = 9092) -> None:
-        for side, flags in ((0, "S"), (1, "SA"), (0, "A")):
-            self.send(port, side, flags=flags, broker=broker)
-
-    def save(self, tmp_path: Path) -> Path:
-        path = tmp_path / "foreign.pcap"
-        wrpcap(str(path), self.packets)
-        return path
+Step = tuple[Any, ...] | float
+"""What `TcpConversations.send` takes, or seconds that pass."""
+SHAKE = [(0, b"", "S"), (1, b"", "SA"), (0, b"", "A")]
+SHAKE_2 = [(*step, 40002) for step in SHAKE]
+SYN, SYN_2, SYN_3 = [(0, b"", "S", port) for port in (40001, 40002, 40003)]
 
 
-def test_foreign_exchanges_and_ends(tmp_path: Path) -> None:
-    wire = Wire()
-    wire.shake(40001)
-    wire.send(40001, 0, metadata_request(1)[:20])
-    wire.send(40001, 0, metadata_request(1)[20:])
-    wire.send(40001, 1, metadata_answer(1))
-    wire.send(40001, 1, flags="FA")
-    wire.send(40001, 0, flags="FA")
-    wire.shake(40002)
-    wire.send(40002, 0, metadata_request(5))
-    wire.send(40002, 1, flags="RA")
-    wire.shake(40003)
-    wire.send(40003, 0, metadata_request(6))
-    path = wire.save(tmp_path)
-    assert short(all_of(path)) == [
-        "1 opened",
-        "1 asked 1",
-        "1 paired 1",
-        "1 closed fin by broker",
-        "2 opened",
-        "2 asked 5",
-        "2 no_response 5",
-        "2 closed rst by broker",
-        "3 opened",
-        "3 asked 6",
-    ]
+def ask(number: int, *ports: int) -> Step:
+    return 0, metadata_request(number), "PA", *ports
+
+
+def answer(number: int, *ports: int) -> Step:
+    return 1, metadata_answer(number), "PA", *ports
+
+
+CASES: dict[str, tuple[list[Step], str]] = {
+    "exchanges and ends": (
+        [*SHAKE, (0, metadata_request(1)[:20]), (0, metadata_request(1)[20:]), answer(1), (1, b"", "FA"), (0, b"", "FA"),
+         *SHAKE_2, ask(5, 40002), (1, b"", "RA", 40002), *[(*step, 40003) for step in SHAKE], ask(6, 40003)],
+        "1 opened; 1 asked 1; 1 paired 1; 1 closed fin by broker; 2 opened; 2 asked 5; 2 no_response 5; 2 closed rst by broker; "
+        "3 opened; 3 asked 6",
+    ),
+    # A client that closes while a response is on its way resets what arrives then.
+    "a reset that answers a close is no reset": (
+        [*SHAKE, ask(1), (0, b"", "FA"), answer(1), (0, b"", "R")],
+        "1 opened; 1 asked 1; 1 paired 1; 1 closed fin by client",
+    ),
+    "refused on a port with kafka traffic": (
+        [(*step, 40001, 19093) for step in SHAKE] + [ask(1, 40001, 19093), (1, b"", "RA", 40001, 19093),
+         (0, b"", "S", 40002, 19093), (1, b"", "RA", 40002, 19093)],
+        "1 opened; 1 asked 1; 1 no_response 1; 1 closed rst by broker; 2 opened in vain; 2 closed refused by broker",
+    ),
+    # The SYN of the first is sent again, as TCP does. The third began too shortly before the end of the capture to be judged.
+    "no answer to the syn": (
+        [SYN, 1.0, SYN, 2.0, SYN, 4.0, SYN, *SHAKE_2, 5.0, ask(1, 40002), SYN_3],
+        "1 opened; 2 opened in vain; 2 closed unreached by nobody; 1 asked 1",
+    ),
+    "no answer before the capture ends": (
+        [SYN, 2.0, *SHAKE_2], "1 opened; 2 opened in vain; 2 closed unreached by nobody",
+    ),
+    "an answer after all": (
+        [SYN, 15.0, *SHAKE, ask(1), answer(1)],
+        "1 opened in vain; 1 closed unreached by nobody; 2 opened; 2 asked 1; 2 paired 1",
+    ),
+    "one direction captured": ([SYN, (0, b"", "A"), ask(1)], "1 opened; 1 asked 1"),
+    "a connection without data": ([*SHAKE, (0, b"", "FA"), (1, b"", "FA")], "1 opened; 1 closed fin by client"),
+    "the beginning was not captured": (
+        [(1, b"the rest of some response"), ask(3), answer(3), (1, b"", "RA")],
+        "1 opened; 1 asked 3; 1 missing 0, unread 25; 1 paired 3; 1 closed rst by broker",
+    ),
+}  # fmt: skip
+
+
+def played(steps: list[Step]) -> TcpConversations:
+    wire = TcpConversations()
+    for step in steps:
+        if isinstance(step, float):
+            wire.seconds += step
+            wire.step_back(0, 1)  # only a SYN, which is sent again, comes before a wait on this connection
+        else:
+            wire.send(*step)
+    return wire
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_events(name: str, tmp_path: Path) -> None:
+    steps, expected = CASES[name]
+    assert short(all_of(played(steps).save(tmp_path))) == expected.split("; ")
+
+
+def test_ends_times_and_exchanges(tmp_path: Path) -> None:
+    path = played(CASES["exchanges and ends"][0]).save(tmp_path)
     assert all_of(path)[0] == Opened(1, "10.0.0.1:40001", "10.0.0.2:9092", 1_700_000_000_001_000_000, complete=False)
     assert same_as_read_back(path) == 2
-
-
-def test_a_reset_that_answers_a_close_is_no_reset(tmp_path: Path) -> None:
-    """A client that closes while a response is on its way resets what arrives then."""
-    wire = Wire()
-    wire.shake(40001)
-    wire.send(40001, 0, metadata_request(1))
-    wire.send(40001, 0, flags="FA")
-    wire.send(40001, 1, metadata_answer(1))
-    wire.send(40001, 0, flags="R")
-    assert short(all_of(wire.save(tmp_path)))[-2:] == ["1 paired 1", "1 closed fin by client"]
+    unreached = all_of(played(CASES["no answer to the syn"][0]).save(tmp_path))[1]
+    assert isinstance(unreached, Opened) and unreached.client == "10.0.0.1:40001"
 
 
 def test_refused(tmp_path: Path) -> None:
-    wire = Wire()
-    for port in (40001, 40002):
-        wire.send(port, 0, flags="S")
-        wire.send(port, 1, flags="RA")
-    wire.send(40003, 0, flags="S", broker=443)
-    wire.send(40003, 1, flags="RA", broker=443)
-    path = wire.save(tmp_path)
-    assert short(all_of(path)) == [
-        "1 opened in vain",
-        "1 closed refused by broker",
-        "2 opened in vain",
-        "2 closed refused by broker",
-    ]
+    """Without traffic, only a refusal on Kafka's usual port is known as Kafka's."""
+    path = played([(0, b"", "S"), (1, b"", "RA"), SYN_2, (1, b"", "RA", 40002), (0, b"", "S", 40003, 443), (1, b"", "RA", 40003, 443)]).save(tmp_path)
+    assert short(all_of(path)) == [line for n in (1, 2) for line in (f"{n} opened in vain", f"{n} closed refused by broker")]
     with open_capture(path) as capture:
         assert len(capture.rows()) == 0
         assert capture.note is None
-
-
-def test_refused_on_a_port_with_kafka_traffic(tmp_path: Path) -> None:
-    wire = Wire()
-    wire.shake(40001, broker=19093)
-    wire.send(40001, 0, metadata_request(1), broker=19093)
-    wire.send(40001, 1, flags="RA", broker=19093)
-    wire.send(40002, 0, flags="S", broker=19093)
-    wire.send(40002, 1, flags="RA", broker=19093)
-    assert short(all_of(wire.save(tmp_path)))[-2:] == ["2 opened in vain", "2 closed refused by broker"]
-
-
-def test_no_answer_to_the_syn(tmp_path: Path) -> None:
-    wire = Wire()
-    wire.send(40001, 0, flags="S")
-    for wait in (1, 2, 4):  # sent again, as TCP does
-        wire.seconds += wait
-        wire._next[40001, 9092][0] -= 1
-        wire.send(40001, 0, flags="S")
-    wire.shake(40002)
-    wire.seconds += 5
-    wire.send(40002, 0, metadata_request(1))
-    wire.send(40003, 0, flags="S")
-    found = all_of(wire.save(tmp_path))
-    # the third began too shortly before the end of the capture to be judged
-    assert short(found) == ["1 opened", "2 opened in vain", "2 closed unreached by nobody", "1 asked 1"]
-    assert isinstance(found[1], Opened)
-    assert found[1].client == "10.0.0.1:40001"
-
-
-def test_no_answer_before_the_capture_ends(tmp_path: Path) -> None:
-    wire = Wire()
-    wire.send(40001, 0, flags="S")
-    wire.seconds += 2
-    wire.shake(40002)
-    assert short(all_of(wire.save(tmp_path))) == ["1 opened", "2 opened in vain", "2 closed unreached by nobody"]
-
-
-def test_an_answer_after_all(tmp_path: Path) -> None:
-    wire = Wire()
-    wire.send(40001, 0, flags="S")
-    wire.seconds += 15
-    wire._next[40001, 9092][0] -= 1
-    wire.shake(40001)
-    wire.send(40001, 0, metadata_request(1))
-    wire.send(40001, 1, metadata_answer(1))
-    assert short(all_of(wire.save(tmp_path))) == [
-        "1 opened in vain",
-        "1 closed unreached by nobody",
-        "2 opened",
-        "2 asked 1",
-        "2 paired 1",
-    ]
-
-
-def test_one_direction_captured(tmp_path: Path) -> None:
-    wire = Wire()
-    wire.send(40001, 0, flags="S")
-    wire.send(40001, 0, flags="A")
-    wire.send(40001, 0, metadata_request(1))
-    assert short(all_of(wire.save(tmp_path))) == ["1 opened", "1 asked 1"]
 
 
 @pytest.mark.parametrize(
@@ -176,11 +110,11 @@ def test_one_direction_captured(tmp_path: Path) -> None:
     [(TLS_HELLO, "TLS"), (b"GET / HTTP/1.1\r\nhost: kafka\r\n\r\n", "HTTP")],
 )
 def test_other_protocols_on_a_kafka_port(tmp_path: Path, data: bytes, protocol: str) -> None:
-    wire = Wire()
-    wire.shake(40001)
-    wire.send(40001, 0, data)
-    wire.send(40001, 1, flags="FA")
-    wire.send(40001, 0, flags="FA")
+    wire = TcpConversations()
+    wire.handshake()
+    wire.send(0, data)
+    wire.send(1, flags="FA")
+    wire.send(0, flags="FA")
     found = all_of(wire.save(tmp_path))
     assert [w.split()[1] for w in short(found)] == ["opened", "stray", "closed"]
     assert isinstance(found[1], NonKafkaData)
@@ -188,32 +122,14 @@ def test_other_protocols_on_a_kafka_port(tmp_path: Path, data: bytes, protocol: 
     assert found[1].opaque.data == data
 
 
-def test_a_connection_without_a_word(tmp_path: Path) -> None:
-    wire = Wire()
-    wire.shake(40001)
-    wire.send(40001, 0, flags="FA")
-    wire.send(40001, 1, flags="FA")
-    assert short(all_of(wire.save(tmp_path))) == ["1 opened", "1 closed fin by client"]
-
-
-def test_the_beginning_was_not_captured(tmp_path: Path) -> None:
-    wire = Wire()
-    wire.send(40001, 1, b"the rest of some response")
-    wire.send(40001, 0, metadata_request(3))
-    wire.send(40001, 1, metadata_answer(3))
-    wire.send(40001, 1, flags="RA")
-    words = short(all_of(wire.save(tmp_path)))
-    assert words == ["1 opened", "1 asked 3", "1 missing 0, unread 25", "1 paired 3", "1 closed rst by broker"]
-
-
 def test_a_hole(tmp_path: Path) -> None:
-    wire = Wire()
-    wire.shake(40001)
+    wire = TcpConversations()
+    wire.handshake()
     for i in range(4):
         frame = metadata_request(i, 150)
-        wire.send(40001, 0, frame[:100])
-        wire.send(40001, 0, frame[100:])
-        wire.send(40001, 1, metadata_answer(i))
+        wire.send(0, frame[:100])
+        wire.send(0, frame[100:])
+        wire.send(1, metadata_answer(i))
     del wire.packets[3 + 3 * 1 + 1]  # the second half of request 1
     found = all_of(wire.save(tmp_path))
     assert [w for w in short(found) if "asked" in w] == ["1 asked 0", "1 asked 2", "1 asked 3"]
@@ -224,10 +140,10 @@ def test_a_hole(tmp_path: Path) -> None:
 
 
 def test_captures_of_others_in_a_directory(tmp_path: Path) -> None:
-    wire = Wire()
-    wire.shake(40001)
-    wire.send(40001, 0, metadata_request(1))
-    wire.send(40001, 1, metadata_answer(1))
+    wire = TcpConversations()
+    wire.handshake()
+    wire.send(0, metadata_request(1))
+    wire.send(1, metadata_answer(1))
     path = wire.save(tmp_path)
     shutil.copy(path, tmp_path / "second.pcap")
     (tmp_path / "third.pcap").write_text("not one")

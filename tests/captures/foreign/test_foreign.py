@@ -7,51 +7,26 @@ from pathlib import Path
 import pytest
 from barnabas.captures import NotACapture, open_capture
 from barnabas.decoder import RequestSeen
+from harness.peers.pcap import BROKER, CLIENT, TcpConversations
 from harness.recordings import metadata_answer, metadata_request
 from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw
 from scapy.utils import wrpcap
 
-CLIENT, BROKER = "10.0.0.1", "10.0.0.2"
 VECTORS = Path(__file__).parents[4] / "shared" / "reference" / "vectors"
 
 
-class Wire:
-    """One TCP conversation, made by scapy; `packets` is what was captured."""
-
-    def __init__(self, client_port: int = 40000, broker_port: int = 9092, handshake: bool = True) -> None:
-        self.ports = client_port, broker_port
-        self.packets: list[Packet] = []
-        self.next = [0xFFFFFF00, 5000]  # the client's numbers run over the end of their space
-        if handshake:
-            self.send(0, b"", "S")
-            self.send(1, b"", "SA")
-            self.send(0, b"", "A")
-
-    def send(self, side: int, data: bytes, flags: str = "PA") -> None:
-        ends = (CLIENT, BROKER) if side == 0 else (BROKER, CLIENT)
-        ports = self.ports if side == 0 else self.ports[::-1]
-        tcp = TCP(sport=ports[0], dport=ports[1], seq=self.next[side], ack=self.next[1 - side], flags=flags)
-        packet = Ether(dst="02:00:00:00:00:01", src="02:00:00:00:00:02") / IP(src=ends[0], dst=ends[1]) / tcp / data
-        packet.time = 1_700_000_000 + len(self.packets) / 1000
-        self.packets.append(packet)
-        self.next[side] = (self.next[side] + len(data) + ("S" in flags or "F" in flags)) % (1 << 32)
-
-    def stream(self, side: int, data: bytes, step: int = 100) -> None:
-        for start in range(0, len(data), step):
-            self.send(side, data[start : start + step])
-
-    def close(self) -> None:
-        self.send(0, b"", "FA")
-        self.send(1, b"", "FA")
-        self.send(0, b"", "A")
+def connected() -> TcpConversations:
+    wire = TcpConversations()
+    wire.handshake()
+    return wire
 
 
 @pytest.fixture
-def wire() -> Wire:
+def wire() -> TcpConversations:
     """Ten exchanges over packets that respect no frame boundary."""
-    wire = Wire()
+    wire = connected()
     wire.stream(0, b"".join(metadata_request(i, 150) for i in range(10)))
     wire.stream(1, b"".join(metadata_answer(i, 30) for i in range(10)))
     wire.close()
@@ -78,13 +53,13 @@ def answers(path: Path, **options) -> list[tuple[int, str]]:
 ALL = [(i, "paired") for i in range(10)]
 
 
-def test_in_order(tmp_path: Path, wire: Wire) -> None:
+def test_in_order(tmp_path: Path, wire: TcpConversations) -> None:
     path = save(tmp_path, wire.packets)
     assert answers(path) == ALL
     with open_capture(path) as capture:
         assert capture.note is None
         row = capture.rows()[3]
-        assert (row.client, row.broker, row.connection) == (f"{CLIENT}:40000", f"{BROKER}:9092", 1)
+        assert (row.client, row.broker, row.connection) == (f"{CLIENT}:40001", f"{BROKER}:9092", 1)
         exchange = capture.exchange(row)
         assert exchange.request == metadata_request(3, 150)[4:]
         assert exchange.response == metadata_answer(3, 30)[4:]
@@ -93,7 +68,7 @@ def test_in_order(tmp_path: Path, wire: Wire) -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_out_of_order_and_sent_again(tmp_path: Path, wire: Wire, seed: int) -> None:
+def test_out_of_order_and_sent_again(tmp_path: Path, wire: TcpConversations, seed: int) -> None:
     chance = random.Random(seed)
     packets = list(wire.packets)
     for _ in range(20):
@@ -104,23 +79,23 @@ def test_out_of_order_and_sent_again(tmp_path: Path, wire: Wire, seed: int) -> N
 
 
 def test_sent_again_in_other_pieces(tmp_path: Path) -> None:
-    wire = Wire()
+    wire = connected()
     data = b"".join(metadata_request(i, 150) for i in range(10))
     wire.send(0, data[:500])
-    wire.next[0] -= 200
+    wire.step_back(0, 200)
     wire.send(0, data[300:900])
-    wire.next[0] -= 601
+    wire.step_back(0, 601)
     wire.send(0, data[299:])
     wire.stream(1, b"".join(metadata_answer(i, 30) for i in range(10)), 33)
     assert answers(save(tmp_path, wire.packets)) == ALL
 
 
-def test_everything_twice_as_on_loopback(tmp_path: Path, wire: Wire) -> None:
+def test_everything_twice_as_on_loopback(tmp_path: Path, wire: TcpConversations) -> None:
     assert answers(save(tmp_path, [p for packet in wire.packets for p in (packet, packet)])) == ALL
 
 
 def test_a_hole_costs_the_frames_around_it(tmp_path: Path) -> None:
-    wire = Wire()
+    wire = connected()
     for i in range(10):
         wire.stream(0, metadata_request(i, 250))
         wire.stream(1, metadata_answer(i, 30))
@@ -137,7 +112,7 @@ def test_a_hole_costs_the_frames_around_it(tmp_path: Path) -> None:
 
 
 def test_snaplen(tmp_path: Path) -> None:
-    wire = Wire()
+    wire = connected()
     for i in range(6):
         wire.send(0, metadata_request(i, 400 if i == 2 else 0))
         wire.send(1, metadata_answer(i))
@@ -162,7 +137,7 @@ def test_snaplen(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("start", range(0, 30, 3))
 def test_beginning_not_captured(tmp_path: Path, start: int) -> None:
-    wire = Wire()
+    wire = connected()
     for i in range(10):
         wire.stream(0, metadata_request(i, 120))
         wire.stream(1, metadata_answer(i, 20))
@@ -173,12 +148,13 @@ def test_beginning_not_captured(tmp_path: Path, start: int) -> None:
 
 
 def test_kafka_on_another_port_is_found_by_its_messages(tmp_path: Path) -> None:
-    wire = Wire(broker_port=19093)
-    wire.send(0, metadata_request(1))
-    wire.send(1, metadata_answer(1))
-    other = Wire(client_port=555, broker_port=25)
-    other.send(1, b"220 mail.example ESMTP\r\n")
-    other.send(0, b"EHLO client.example\r\n")
+    wire, other = TcpConversations(), TcpConversations()
+    wire.handshake(broker=19093)
+    wire.send(0, metadata_request(1), broker=19093)
+    wire.send(1, metadata_answer(1), broker=19093)
+    other.handshake(555, 25)
+    other.send(1, b"220 mail.example ESMTP\r\n", port=555, broker=25)
+    other.send(0, b"EHLO client.example\r\n", port=555, broker=25)
     udp = Ether(dst="02:00:00:00:00:01", src="02:00:00:00:00:02") / IP(src=CLIENT, dst=BROKER) / UDP() / Raw(b"x" * 40)
     path = save(tmp_path, [*wire.packets, *other.packets, udp])
     assert answers(path) == [(1, "paired")]
@@ -192,9 +168,8 @@ def test_kafka_on_another_port_is_found_by_its_messages(tmp_path: Path) -> None:
 def test_a_port_used_again(tmp_path: Path) -> None:
     packets = []
     for i in range(3):
-        wire = Wire()
-        wire.next[0] = (wire.next[0] + 100_000 * i) % (1 << 32)
-        wire.packets.clear()
+        wire = TcpConversations()
+        wire.step_back(0, -100_000 * i)
         wire.send(0, b"", "S")
         wire.send(1, b"", "SA")
         wire.send(0, metadata_request(i))
@@ -209,15 +184,16 @@ def test_a_port_used_again(tmp_path: Path) -> None:
 
 
 def test_reset_and_end_of_capture(tmp_path: Path) -> None:
-    ended, left = Wire(40001), Wire(40002)
-    ended.send(0, metadata_request(1))
-    ended.send(1, b"", "RA")
-    left.send(0, metadata_request(2))
-    path = save(tmp_path, [*ended.packets, *left.packets])
+    wire = connected()
+    wire.handshake(40002)
+    wire.send(0, metadata_request(1))
+    wire.send(1, b"", "RA")
+    wire.send(0, metadata_request(2), port=40002)
+    path = save(tmp_path, wire.packets)
     assert answers(path) == [(1, "no_response"), (2, "pending")]
 
 
-def test_garbage_never_raises(tmp_path: Path, wire: Wire) -> None:
+def test_garbage_never_raises(tmp_path: Path, wire: TcpConversations) -> None:
     chance = random.Random(3)
     path = save(tmp_path, wire.packets)
     whole = path.read_bytes()
@@ -231,7 +207,7 @@ def test_garbage_never_raises(tmp_path: Path, wire: Wire) -> None:
                 assert exchange.to_dict()["state"]
 
 
-def test_a_directory(tmp_path: Path, wire: Wire) -> None:
+def test_a_directory(tmp_path: Path, wire: TcpConversations) -> None:
     with pytest.raises(NotACapture, match=r"no \.pcapng"):
         open_capture(tmp_path)
     save(tmp_path, wire.packets).rename(tmp_path / "b.pcap")
