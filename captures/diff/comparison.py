@@ -198,7 +198,7 @@ class _Comparison:
             if values_a == values_b:
                 continue
             if value.path not in (known_a & known_b):
-                continue  # one side's version cannot say it
+                continue  # one side's version lacks the field
             only_a = [number for (v, _), number in at_a.items() if v not in values_b]
             only_b = [number for (v, _), number in at_b.items() if v not in values_a]
             scopes = {self._scopes_a[n] for n in only_a} | {self._scope(self._scopes_b[n]) for n in only_b}
@@ -353,7 +353,7 @@ def _judge(value: Value, a: set[Any], b: set[Any], api: str) -> tuple[Level, Kin
     if value.role is Role.OFFSET or (value.role is Role.ASSIGNMENT) or (value.role is Role.PARTITION):
         return Level.NOISE, Kind.FIELD
     if value.role is Role.SUBSCRIPTION or (_is_folded(api) and a and b and (a < b or b < a)):
-        # One side has seen more of it; a poll more, or less, is enough for that.
+        # One side has seen more values; one poll more or less is enough for that.
         return (Level.NOISE if value.role is Role.SUBSCRIPTION else Level.LOW), Kind.FIELD
     return Level.MEDIUM, Kind.FIELD
 

@@ -55,7 +55,7 @@ class Flattener:
             generic = plain + field.name + ("[*]" if field.array else "")
             role = roles.get(generic)
             if value is None or role is Role.RECORDS or (role in VOLATILE and role is not Role.TOPIC_ID):
-                continue  # records are compared as a whole, by what they say
+                continue  # records are compared as a whole, by their content
             if field.struct is None:
                 yield from self._plain(field, value, path, generic, role)
                 continue

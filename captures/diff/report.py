@@ -113,7 +113,7 @@ class Side:
 
 @dataclass(slots=True)
 class Report:
-    """Everything that was found. `differences` are sorted, the worst first; `names` says which names of B were taken
+    """Everything that was found. `differences` are sorted, the worst first; `names`: which names of B were taken
     for which of A; `notes` explain differences, in whole sentences."""
 
     a: Side

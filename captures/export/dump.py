@@ -15,7 +15,7 @@ _PER_LINE = 16
 
 
 def dump(exchange: Exchange, values: bool = False) -> Iterator[str]:
-    """The lines of request and response. Secrets are stars; what records say is dots unless `values` ask for it.
+    """The lines of request and response. Secrets are stars; the content of records is dots unless `values` is set.
 
     Offsets count from the frame's first byte, behind the 4 size bytes. A field that goes on from a line above stands
     in parentheses.
@@ -87,7 +87,7 @@ def _starts(
             header = extra_plan("headers", "RequestHeader", number)
         else:
             version = message.api_version if message is not None else exchange.api_version
-            # An ApiVersions answer has header 0 at every version, as its plan says.
+            # An ApiVersions response has header 0 at every version, as in its plan.
             header = extra_plan("headers", "ResponseHeader", header_version("response", exchange.api_key, version))
         walker = Walker(header, frame, 0)
         walker.run()

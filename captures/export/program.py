@@ -25,7 +25,7 @@ _WIDTH = 100
 
 
 class NoProgram(BarnabasError):
-    """The request cannot be sent again; the text says why."""
+    """The request cannot be sent again; the message has the reason."""
 
 
 def program(exchange: Exchange, values: bool = False) -> str:
@@ -48,14 +48,14 @@ def program(exchange: Exchange, values: bool = False) -> str:
             *_request_lines(exchange, asked, values),
             "",
             "",
-            *(_ASK if answered else _TELL),
+            *(_ASK if answered else _SEND),
             "",
             "",
             'if __name__ == "__main__":',
             '    if len(sys.argv) != 2 or ":" not in sys.argv[1]:',
             '        sys.exit(f"usage: python {sys.argv[0]} HOST:PORT")',
             '    name, _, number = sys.argv[1].rpartition(":")',
-            *(_PRINT if answered else ['    tell(name.strip("[]"), int(number))', _NO_ANSWER]),
+            *(_PRINT if answered else ['    send(name.strip("[]"), int(number))', _NO_ANSWER]),
             "",
         ]
     )
@@ -97,8 +97,8 @@ def case(exchange: Exchange, values: bool = False) -> str:
             '    broker = os.environ.get("BARNABAS_BROKER")',
             '    assert broker, "set BARNABAS_BROKER=HOST:PORT, the broker to ask"',
             '    name, _, number = broker.rpartition(":")',
-            '    said = stable(ask(name.strip("[]"), int(number)))',
-            '    assert {path: said.get(path, "(absent)") for path in EXPECTED} == EXPECTED',
+            '    answer = stable(ask(name.strip("[]"), int(number)))',
+            '    assert {path: answer.get(path, "(absent)") for path in EXPECTED} == EXPECTED',
             "",
         ]
     )
@@ -127,8 +127,8 @@ def ask(host, port):
         return decoder.decode_response(answer, api_key=API_KEY, api_version=API_VERSION)
     except decoder.TrailingBytes as fault:  # all fields are there, and something behind them
         return fault.message'''.splitlines()
-_TELL = '''\
-def tell(host, port):
+_SEND = '''\
+def send(host, port):
     """Send the request; no answer is due (acks=0)."""
     frame = decoder.encode_request(
         API_KEY, API_VERSION, FIELDS, correlation_id=CORRELATION_ID, client_id=CLIENT_ID

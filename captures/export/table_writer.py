@@ -22,7 +22,7 @@ class Format(StrEnum):
 
 
 def write(file: BinaryIO, form: Format, rows: Iterable[Mapping[str, Any]], columns: Sequence[Column]) -> int:
-    """Write all rows; returns how many. Raises MissingLibrary for Parquet without pyarrow (`check` tells before)."""
+    """Write all rows; returns how many. Raises MissingLibrary for Parquet without pyarrow (`check` raises it before)."""
     if form is Format.PARQUET:
         return _parquet(file, rows, columns)
     lines: list[str] = []

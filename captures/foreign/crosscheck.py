@@ -23,7 +23,7 @@ from ..reading.capture import Capture
 from .wireshark import Wireshark, fields
 
 _SIZE = 4
-"""The bytes in front of a frame that say how long it is. Wireshark counts them in."""
+"""The size bytes of a frame. Wireshark counts them in."""
 _NOT_READ = {
     "kafka.unsupported_api_version": "the version is newer than its dissector",
     "kafka.unknown_api_key": "it does not know the API",
@@ -174,7 +174,7 @@ def compare(
     exchange: Exchange, direction: Direction, found: list[Any], malformed: bool = False
 ) -> tuple[Outcome, int, str, list[Difference]]:
     """One frame of an exchange against Wireshark's fields: the outcome, how many fields were compared, what the outcome rests
-    on, and the differences. `malformed`: Wireshark says that it could not read the frame to its end."""
+    on, and the differences. `malformed`: Wireshark could not read the frame to its end."""
     asked = direction is Direction.REQUEST
     frame = _frame(exchange, direction)
     message = exchange.request_message if asked else exchange.response_message
@@ -271,7 +271,7 @@ class _Frame:
                 if not _same(field, ours):
                     differences.append(Difference(start, end, f"{field.name} = {field.show}", _shown(ours)))
                 continue
-            # Of other bytes than the frame's own, such as unpacked records, their places say nothing.
+            # Places in other bytes than the frame's own, such as unpacked records, mean nothing.
             if start < body or not int(field.size) or self._frame[start:end].hex() != field.raw_value:
                 continue
             different = self._at(start, end, field)

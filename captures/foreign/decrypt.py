@@ -35,7 +35,7 @@ Stamped = tuple[int, bytes]
 
 
 class DecryptionError(BarnabasError, ValueError):
-    """The captures cannot be decrypted; the text says what is missing."""
+    """The captures cannot be decrypted; the message names what is missing."""
 
 
 class _Plain(Source):

@@ -223,7 +223,7 @@ class Body(Packet):  # type: ignore[misc]
     kind, api_key, api_version = "request", -1, -1
 
     def do_dissect(self, s: bytes) -> bytes:
-        # The frame in front says where the body ends.
+        # The body ends where the layer below ends it.
         under: Any = self.underlayer
         end = len(s)
         if isinstance(under, _Frame) and under.size is not None:

@@ -44,7 +44,7 @@ _DROPPED = {
 
 
 class SniffError(BarnabasError, OSError):
-    """The interface cannot be listened to; the text says why, and what to do."""
+    """The interface cannot be listened to; the message has the reason and the remedy."""
 
 
 class _Growing(Source):

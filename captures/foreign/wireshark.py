@@ -24,7 +24,7 @@ _PROGRAM = "tshark"
 
 
 class WiresharkError(BarnabasError, ValueError):
-    """tshark or pyshark is missing, or could not read the capture; the text says what to do."""
+    """tshark or pyshark is missing, or could not read the capture; the message has the remedy."""
 
 
 class Wireshark:

@@ -158,7 +158,7 @@ class Block(NamedTuple):
 class CaptureReader:
     """Reads a capture from an open file. Iterate `packets()` or, for pcapng, `blocks()`.
 
-    After the iteration `note` says where and why it ended early, else it is None. Raises `NotACapture`
+    After the iteration `note` is where and why it ended early, or None. Raises `NotACapture`
     when the file does not start like a capture.
     """
 

@@ -28,7 +28,7 @@ _FULL = 1 << 32
 
 
 class Reassembler:
-    """Feed it packets in file order. `awaited(flow, correlation_id)` says whether a request waits for that
+    """Feed it packets in file order. `awaited(flow, correlation_id)`: whether a request waits for that
     response; it is asked where a stream has to be picked up in the middle.
 
     `in_order` is for our own recordings: nothing to reorder, every gap is final, and frames start packets. `cuts`:

@@ -34,7 +34,7 @@ class Source:
     """An open capture: `file` holds what was unpacked so far, `fill` unpacks more.
 
     `read` and `known` count bytes of the file as it stands there (compressed, perhaps), for showing how far one is;
-    `note` says what was wrong with the compression, or is None. `decrypted`: the connections in it that are TLS and were
+    `note`: what was wrong with the compression, or None. `decrypted`: the connections in it that are TLS and were
     decrypted.
     """
 

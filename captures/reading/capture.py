@@ -280,7 +280,7 @@ class Capture:
         for segment in self.segments:
             segment.release()
         # In this order, because rows keep their numbers and none is shown twice: a segment that has a successor
-        # is complete when it is read after that one was found, and one that says that exchanges go on elsewhere
+        # is complete when it is read after that one was found, and one whose exchanges go on elsewhere
         # has a successor by then.
         if directory:
             self._find()

@@ -1,6 +1,6 @@
 """Reading segments that were damaged on disk: a damaged block costs only that block, and its place is reported.
 
-Sync blocks tell which spans of a segment are intact (`spans`). In the others every packet is held to its own checksums (IPv4,
+Sync blocks show which spans of a segment are intact (`spans`). In the others every packet is held to its own checksums (IPv4,
 TCP), and behind a block with wrong lengths the next good one is searched. `DamageTolerantReader` is a `CaptureReader` that leaves the
 damaged blocks out; to everybody else their bytes are a gap. docs/formats.md has the layout.
 """
@@ -49,7 +49,7 @@ class Span(NamedTuple):
 
 
 def spans(data: mmap.mmap | bytes) -> list[Span]:
-    """What the sync blocks of a segment say, from its beginning to its end."""
+    """The spans between the sync blocks of a segment, in order."""
     found = _chain(data)
     if found is not None:
         return found

@@ -78,7 +78,7 @@ class _Leg:
 class PacketFollower:
     """Follows one file. `own`: it is a segment of a recording; `streams`: the connections, by number, that are known
     from the segments before it, and will be those for the next one; `topics`: shared by all connections. `acknowledged`:
-    of a foreign capture, also tell of bytes at the end of a direction that were acknowledged and not captured.
+    of a foreign capture, also report bytes at the end of a direction that were acknowledged and not captured.
 
     Marks: `name` as segment; request_offset, response_offset (for a foreign capture numbers of `pieces`); changed,
     carried, notes.
@@ -125,7 +125,7 @@ class PacketFollower:
                 yield from self._unseen(flow, stream, self.now_ns)
 
     def _unseen(self, flow: Flow, stream: Stream, time_ns: int) -> Iterator[ConnectionEvent]:
-        """Tell of bytes at the end that passed and were not captured, or that could not be read."""
+        """Report bytes at the end that passed and were not captured, or that could not be read."""
         for direction in Direction:
             size, unread = flow.sides[direction].skipped + flow.unseen(direction), flow.unread[direction]
             if size or unread:
@@ -214,7 +214,7 @@ class PacketFollower:
         stream.chunks[direction].clear()
         stream.used[direction] = 0
         if self._own:
-            return  # our own segments say the exact number in a comment
+            return  # our own segments have the exact number in a comment
         for opaque in given_up:
             if isinstance(opaque, Opaque):
                 cut = Opaque(direction, opaque.data, event.time_ns, opaque.reason, opaque.framed)
@@ -348,7 +348,7 @@ class PacketFollower:
 
 
 def missing(comments: tuple[str, ...], connection: int, direction: Direction, time_ns: int) -> Missing | None:
-    """What the comments of a packet say is missing in front of it."""
+    """What is missing before a packet, by its comments."""
     sizes = [sum(int(found[1]) for found in map(pattern.fullmatch, comments) if found) for pattern in (_LOST, _UNREAD)]
     return Missing(connection, direction, sizes[0], time_ns, sizes[1]) if any(sizes) else None
 

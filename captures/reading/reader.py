@@ -71,8 +71,7 @@ class RequestKey(NamedTuple):
 class CaptureFile:
     """A segment of a recording (also while it is written) or a foreign capture. Raises `NotACapture`, OSError.
 
-    `own` tells which recording the file belongs to, None for a foreign one. `note` says what is not right with
-    the file, or is None.
+    `own`: which recording the file belongs to, None for a foreign one. `note`: what is wrong with the file, or None.
     """
 
     def __init__(self, path: Path, ports: Collection[int] = KAFKA_PORTS, *, background: bool = False) -> None:
@@ -180,8 +179,8 @@ class CaptureFile:
         return added
 
     def release(self) -> bool:
-        """Close a segment that retention has removed, so that its bytes leave the disk; whether that was so. Its rows
-        stay, and `exchange` gives what the index says, without frames."""
+        """Close a segment that retention has removed, so that its bytes leave the disk; returns whether it did. Its rows stay, and
+        `exchange` gives what the index has, without frames."""
         if self.own is None or self._live or self.was_removed:
             return False
         status = os.fstat(self._file.fileno())

@@ -1,7 +1,7 @@
 """Where everything stands in one closed segment, by its index.
 
 Nearly all packets of a segment are frames that its index names, each without a comment. What stands between them
-(handshakes, ends, bytes that are no frames, comments that say what is missing) is read, through `PacketFollower`. The table of
+(handshakes, ends, bytes that are no frames, comments on missing bytes) is read, through `PacketFollower`. The table of
 connections needs no more than that and the index: it takes 1 to 3 us an exchange, and 105 to 120 us from the packets
 (`bench/spark/traffic.py`, 14,000 exchanges of a fleet and 30,000 small ones). tests/captures/reading/test_segment_map.py holds the two together. Needs numpy.
 """
@@ -99,7 +99,7 @@ class SegmentMap:
                 yield from self._lost(number, reader)
 
     def _lost(self, number: int, reader: CaptureReader) -> Iterator[ConnectionEvent]:
-        """What the comments of a frame say is missing in front of it."""
+        """What is missing before a frame, by its comments."""
         packet = next(reader.packets(int(self._offsets[number])))
         connection, side = int(self.records["connection"][self._rows[number]]), Direction(int(self._sides[number]))
         found = missing(packet.comments, connection, side, packet.time_ns)

@@ -179,7 +179,7 @@ class Selection:
         segment, within = self.capture.locate(number)
         exchange.about = self._abouts.get(self._recording(segment), {}).get(exchange.connection)
         flags = self.capture.segments[segment].index.record(within).flags
-        # The frames' comments tell more than what the index counts as a note, and nothing of what was carried over.
+        # Frames have more comments than the index counts as notes, and none on what was carried over.
         exchange.marks.noted, exchange.marks.carried = bool(flags & NOTED), bool(flags & CARRIED)
         return exchange
 

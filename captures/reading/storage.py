@@ -104,8 +104,8 @@ class Remote:
 
     @contextmanager
     def _asking(self) -> Iterator[tuple[Any, str]]:
-        """`filesystem`, for one question. What is not an OSError, as nearly all of Azure's errors, becomes one; where the store
-        does not let us in, it says what to do."""
+        """`filesystem`, for one request. Errors that are not OSErrors, as nearly all of Azure's, become `StorageError`; where access
+        is refused, with the remedy."""
         try:
             yield self.filesystem
         except FileNotFoundError:
@@ -330,6 +330,6 @@ def _kind(uri: str) -> str:
 
 
 def _remedy(uri: str) -> str:
-    """What to do where a store cannot be reached, behind what it says."""
+    """The remedy for a store that cannot be reached, to be appended to its message."""
     known = ", ".join(f"{kind}://" for kind in _REMEDIES)
     return f"; {_REMEDIES.get(_kind(uri), f'what is known: {known} and file://')}"

@@ -1,7 +1,7 @@
 """The flight recorder: the last minutes of a recording, saved when something happens.
 
 A recording runs in short segments, of which `retention` keeps the last. `FlightRecorder.trigger` hard-links those that cover the
-window into a directory of its own, adds what is recorded for a while after, and leaves a note that says why (flight.json,
+window into a directory of its own, adds what is recorded for a while after, and leaves a note of the reason (flight.json,
 docs/formats.md; shown with the capture). Where links are impossible, the segments are copied in a thread. Nothing here raises
 or waits: `tick` is called about once a second, `segment` for each segment that was closed.
 """

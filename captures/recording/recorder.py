@@ -212,7 +212,7 @@ class Recorder:
 
     def missing(self, conn: int, direction: int, time_ns: int, nbytes: int, unread: int) -> None:
         """Of a connection from a capture of packets: `nbytes` were not captured here, and `unread` more could not be read. It is
-        said at once, as nothing more of this direction may come."""
+        written at once, as nothing more of this direction may come."""
         connection = self._connection(conn, time_ns)
         self.lost(conn, direction, nbytes + unread)
         lost, connection.lost[direction] = connection.lost[direction] - unread, 0
@@ -338,7 +338,7 @@ class Recorder:
         direction, data = event.direction, event.data
         self._counts["opaque_bytes"] += len(data)
         if self._redact and not event.framed:
-            # Nobody can say where the secrets of such bytes are.
+            # Secrets may be anywhere in such bytes.
             keep = 0 if connection.opaque[direction] else secrets.KEPT
             data = data[:keep] + secrets.MASK * max(len(data) - keep, 0)
         if event.framed:

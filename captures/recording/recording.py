@@ -300,7 +300,7 @@ class Recording:
     def broker_leg(
         self, connection: OpenConnection, time_ns: int, data: bytes, frame: LegFrame, note: str, cut: int = 0
     ) -> None:
-        """Write a frame of the broker leg (with its size) and say in the index where it is."""
+        """Write a frame of the broker leg (with its size) and note its place in the index."""
         comments = (note,) if note else ()
         offset = self.write(connection, BROKER_LEG, frame.direction, time_ns, data, comments, cut=cut)
         if offset >= 0:

@@ -74,7 +74,7 @@ class Retention:
         known: dict[tuple[str, int], bool] = {}
         try:
             entries = [entry for entry in os.scandir(self.directory) if _NAME.fullmatch(entry.name)]
-        except OSError:  # the directory is gone: the recorder will say so
+        except OSError:  # the directory is gone: the recorder will report it
             return [], 0
         for entry in sorted(entries, key=lambda entry: entry.name):
             try:

@@ -311,7 +311,7 @@ class Comparer:
             difference = self._one(recorded.api_key, pair, excused, translate)
             if difference is not None:
                 found.append(difference)
-        # Where an error is another one, the fields beside it say nothing of their own.
+        # Where the error differs, differences of the fields beside it follow from it.
         errors = [d.path.rpartition(".")[0] for d in found if d.meaning == ERROR] + excused
         return [d for d in found if d.meaning == ERROR or not any(_below(d.path, at) for at in errors)]
 

@@ -138,7 +138,7 @@ _SIZE = struct.Struct(">i")
 
 
 class CannotSend(BarnabasError):
-    """The request cannot be sent to the target; the text says why."""
+    """The request cannot be sent to the target; the message has the reason."""
 
 
 class Preparer:
@@ -184,7 +184,7 @@ class Preparer:
             message = with_partitions(message, partitions_of(message) - call.left_out)
         new = changed(message, self._change(message))  # first: sessions go on only when the request goes out
         if key == FETCH and exchange.api_version >= _SESSIONS_FROM:
-            # The session is followed in the recording's words; what it is told in full is put into the target's then.
+            # The session is followed with recorded names and ids; a full request is then translated for the target.
             in_session = self.sessions.prepared(message, call.number)
             new = changed(in_session, self._change(in_session))
         new = self._at_offered_version(new)

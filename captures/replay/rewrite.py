@@ -1,6 +1,6 @@
 """Visiting the fields of a message that have a role: to change them, to list them, or to pair two messages.
 
-A *scope* says where a field stands: the topic, partition, group, member, producer that the structs around it name.
+A *scope* is where a field stands: the topic, partition, group, member and producer that the structs around it name.
 Values are in plan form (see `decoder.codec.plan`). Unchanged values stay the same objects, so that `decoder.codec.splice` keeps
 their bytes.
 """
@@ -111,7 +111,7 @@ def _widened(of: Tree, values: tuple[Any, ...], scope: Scope) -> Scope:
 
 @cache
 def _naming_fields(of: Tree) -> tuple[tuple[int, Role, int | None], ...]:
-    """The fields of a struct that say where the others stand; with a resource's name the field of its type."""
+    """The fields of a struct that are the scope of the others; with a resource's name the field of its type."""
     names = [field.name for field in of.of.fields]
     types = next((names.index(name) for name in ("resource_type", "resource_type_filter", "key_type") if name in names), None)
     return tuple(

@@ -1,4 +1,4 @@
-"""The steps of a replay in the order of the recording, and what the recording says of its own cluster."""
+"""The steps of a replay in the order of the recording, and the recorded cluster."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def folds(api: str) -> bool:
 
 
 class Lossy(Exception):
-    """A version cannot express all of it; the text says what."""
+    """A version cannot express all of it; the message names what."""
 
 
 TopicIds = Callable[[str], bytes | None]
@@ -75,7 +75,7 @@ def at_version(message: Message, version: int, topic_id: TopicIds, topic_name: T
 
 
 def answer_at(message: Message, version: int, topic_id: TopicIds, topic_name: TopicNames) -> Message:
-    """A response as another version would say it, as far as it can: for comparing only, its frame is not made."""
+    """A response as fields of another version, as far as possible: for comparing only, its frame is not made."""
     fields = _carried(message, version, topic_id, topic_name, lossy=True)
     of = plan("response", message.api_key, version)
     values = tuple(

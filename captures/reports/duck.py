@@ -11,7 +11,7 @@ from ..tables.folder import Folder
 
 
 class MissingDuckDB(BarnabasError, ImportError):
-    """DuckDB is not installed; the text says how to install it."""
+    """DuckDB is not installed; the message has the command that installs it."""
 
 
 class Duck:

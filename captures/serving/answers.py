@@ -220,12 +220,12 @@ def _struct(
 
 
 def _only_if_asked(field: FieldPlan) -> bool:
-    """Whether brokers tell this only to requests that want it, as a version without the field cannot (KIP-430)."""
+    """Whether brokers send this only to requests that ask for it, as a version without the field cannot (KIP-430)."""
     return field.name.endswith("authorized_operations")
 
 
 def _empty(field: FieldPlan, value: Any) -> bool:
-    """Whether a value says no more than leaving the field out would."""
+    """Whether a value is the same as leaving the field out."""
     if isinstance(value, UUID):
         return value.int == 0
     if field.array:

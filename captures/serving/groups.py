@@ -42,7 +42,6 @@ class GroupState(Enum):
     STABLE = "Stable"
 
 
-
 @dataclass(slots=True)
 class ClassicMember:
     """One live member. `joined`: it waits for the generation that is being formed. Times are in seconds."""
@@ -274,7 +273,7 @@ class ClassicGroups:
         return poll(request.now, False) or DelayedReply(request.now + member.rebalance_timeout, poll)
 
     def heartbeat(self, request: LiveRequest) -> Reply:
-        """Heartbeat: tells a member to join again when a new generation is being formed."""
+        """Heartbeat: answers REBALANCE_IN_PROGRESS when a new generation is being formed, so that the member joins again."""
         group = self._group(request)
         code = self._recorded_error(request) or self._fault(group, request.fields)
         if not code:

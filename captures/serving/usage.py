@@ -136,7 +136,7 @@ class _Records:
 
 
 def _frozen(value: Any) -> Any:
-    """A value as it is, hashable: content may be what a JSON text says."""
+    """A value as it is, hashable: content may be parsed JSON."""
     if isinstance(value, Mapping):
         return frozenset((key, _frozen(each)) for key, each in value.items())
     if isinstance(value, list | tuple):

@@ -202,7 +202,7 @@ def _folder(output: Place, names: Iterable[str]) -> Folder:
 
 
 def _row_recorder(folder: Folder, work: Work, progress: Progress) -> Callable[[dict[str, Any], Outcome], None]:
-    """Count a file that was read, and say how far it is about once a second."""
+    """Count a file that was read, and report progress about once a second."""
     count, last = 0, time.monotonic()
 
     def record(row: dict[str, Any], outcome: Outcome) -> None:
@@ -278,7 +278,7 @@ def stream(
 ) -> None:
     """Follow `source`: read closed files every `every` seconds, until interrupted; with `once`, what is there now.
 
-    The checkpoint (default: in `output`) says how far it has come; a restart goes on from there, and does the last batch
+    The checkpoint (default: in `output`) holds the progress; a restart goes on from there, and does the last batch
     again if it was not finished, into the same places. Raises `PipelineError`.
     """
     source, output = _place(source), _place(output)

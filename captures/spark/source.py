@@ -4,13 +4,13 @@
     spark.read.format("barnabas").option("table", "exchanges").option("columns", "api,latency_ns").load(path)
     spark.readStream.format("barnabas").option("table", "errors").load(path)
 
-Options: `path` (a folder or a file, also a URI as `captures.reading.storage` reads it), `table` (default `exchanges`), `columns` (separated by commas, default all; Spark does
-not prune the columns of a Python data source by itself), `filter` (docs/filter.md), `segments_per_batch` of a stream. One
+Options: `path` (a folder or a file, also a URI as `captures.reading.storage` reads it), `table` (default `exchanges`), `columns`
+(separated by commas, default all; Spark does not prune the columns of a Python data source by itself), `filter` (docs/filter.md), `segments_per_batch` of a stream. One
 partition per file. Workers open the files themselves and hand Arrow batches over: no byte of a file goes through the JVM.
 
 The filter is decided in the reader, not as a Spark column: it may ask for what no column holds (topics, fields of bodies,
-what the connection said), the index answers most of it by NumPy before Arrow and the JVM see a row, and a segment whose
-index says that nothing passes is not opened. What Spark pushes down becomes the same kind of filter (`pushdown`).
+what is known of the connection), the index answers most of it by NumPy before Arrow and the JVM see a row, and a segment whose
+index shows that nothing passes is not opened. What Spark pushes down becomes the same kind of filter (`pushdown`).
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from pyspark.sql.types import StructType
 from ...decoder.filter import Filter, FilterError, compile
 from .. import tables
 from ..reading.storage import Place, Remote, place
+from ..tables.rows import check_filter
 from ..tables.segments import fetched
 from . import pushdown, stream_offsets
 
@@ -102,8 +103,7 @@ def wanted(table: str, text: str) -> Filter | None:
     """The option `filter`. Raises ValueError that points at what is wrong."""
     if not text:
         return None
-    if table == "happenings":
-        raise ValueError("the table happenings tells of requests before their answers are known: it takes no filter")
+    check_filter(table, text)
     try:
         return compile(text)
     except FilterError as error:

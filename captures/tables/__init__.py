@@ -10,14 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ...decoder.filter import Filter
 from .columns import BATCH_ROWS, Column, MissingLibrary, Table, schema_of
 from .rows import TABLES as _ALL
-from .rows import Options, Rows
+from .rows import Options, Rows, check_filter
 from .segment_tables import SegmentTables
 from .segments import Found, Segment, find_segments
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch, Schema
 
 __all__ = [
     "BATCH_ROWS",
@@ -61,7 +64,7 @@ def chosen(table: str, columns: Sequence[str] | None = None) -> list[str]:
     return [column.name for column in described(table).chosen(columns)]
 
 
-def schema(table: str = "exchanges", columns: Sequence[str] | None = None) -> Any:
+def schema(table: str = "exchanges", columns: Sequence[str] | None = None) -> Schema:
     """The `pyarrow.Schema` of a table, or of some of its columns. Every field may be null for Arrow."""
     return schema_of(described(table).chosen(columns))
 
@@ -72,25 +75,24 @@ def batches(
     columns: Sequence[str] | None = None,
     batch_rows: int = BATCH_ROWS,
     wanted: Filter | None = None,
-) -> Iterator[Any]:
+) -> Iterator[RecordBatch]:
     """Yield the `pyarrow.RecordBatch`es of one capture file's rows of a table.
 
     Exchanges come in the order of the file's index. A damaged or torn file gives what can be read of it, perhaps nothing,
     and never raises. An exchange that goes on in the next segment is left to that one, if it is there. `capture_id` is
     the recording's identity, for a foreign capture its file name. `wanted`: only of exchanges that pass; a segment whose
-    index says that none does is not opened. Raises ValueError for what cannot be asked and `MissingLibrary`, all before
+    index shows that none does is not opened. Raises ValueError for what cannot be asked and `MissingLibrary`, all before
     the first batch.
     """
     options = Options(described(table), described(table).chosen(columns))
     schema_of(options.columns)
-    if wanted is not None and table == "happenings":
-        raise ValueError("the table happenings tells of requests before their answers are known: it takes no filter")
+    check_filter(table, wanted)
     unit = SegmentTables(Path(segment_path), [options], wanted, batch_rows=batch_rows)
     return (batch for _, batch in unit)
 
 
 def exchanges(
     segment_path: str | Path, columns: Sequence[str] | None = None, batch_rows: int = BATCH_ROWS
-) -> Iterator[Any]:
+) -> Iterator[RecordBatch]:
     """`batches` of the table `exchanges`."""
     return batches("exchanges", segment_path, columns, batch_rows)

@@ -141,7 +141,7 @@ def error_rows(exchange: Exchange) -> Iterator[dict[str, Any]]:
 
 
 def _group_of_request(exchange: Exchange) -> dict[str, Any]:
-    """The group that the request names as a whole: its answer may not say it again."""
+    """The group that the request names as a whole: the response may not repeat it."""
     group = _value(exchange.request_message, "group_id")
     return {"group_id": group} if isinstance(group, str) else {}
 
@@ -226,7 +226,7 @@ def record_rows(
 ) -> Iterator[dict[str, Any]]:
     """The rows of `records`; of the payload only `columns`, and null unless `values` are asked for.
 
-    What cannot be read of an area is left out: the table `batches` says why.
+    What cannot be read of an area is left out: the table `batches` has the reason.
     """
     presenter = Presenter(values, None, schemas)
     raw, payload = columns & {"key_raw", "value_raw"}, columns & set(SHOWN)

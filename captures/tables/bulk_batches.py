@@ -77,7 +77,7 @@ def frame_places(data: mmap.mmap, records: Any) -> tuple[Any, Any, Any]:
 
 
 def _begins(data: mmap.mmap, offsets: Any, sizes: Any) -> tuple[Any, Any]:
-    """Where frames begin (-1: there is none), and for which this holds: the packet says the same size as the index."""
+    """Where frames begin (-1: there is none), and for which the packet has the same size as the index."""
     np, there = numpy(), offsets >= 0
     octets = np.frombuffer(data, np.uint8)
 
@@ -246,7 +246,7 @@ class _Names(NamedTuple):
 
 
 class _BatchColumns(HeaderBatch):
-    """Rows of batches as Arrow columns. `requests`: which are of requests; what a batch that is cut off does not say is null."""
+    """Rows of batches as Arrow columns. `requests`: which are of requests; null where a batch is cut off before the value."""
 
     def __init__(
         self,

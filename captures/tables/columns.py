@@ -65,16 +65,22 @@ class Table:
 NUMBER = (
     Column("capture_id", "string", "the recording: 32 hexadecimal digits; of another tool's capture, its file name"),
     Column("segment", "string", "file name of the segment, without `.part`"),
-    Column(
-        "number", "int64", "place in the segment's index, from 0; (`capture_id`, `segment`, `number`) names an exchange"
-    ),
+    Column("number", "int64", "place in the segment's index, from 0; (`capture_id`, `segment`, `number`) names an exchange"),
+)
+ENDS = (
+    Column("connection", "int64", "number of the connection in its recording"),
+    Column("client", "string", "`host:port` of the client; empty when not known"),
+    Column("broker", "string", "`host:port` of the broker; empty when not known"),
+)
+RECORDING = Column("capture_id", "string", "the recording; of a folder that holds several, or of a foreign one, its name")
+SOFTWARE = (
+    Column("software_name", "string", "as the client names itself (ApiVersions v3); null if it does not", null=True),
+    Column("software_version", "string", "likewise", null=True),
 )
 KEY = (
     *NUMBER,
     Column("time_ns", "int64", "when the request's first byte was seen, nanoseconds since the epoch, UTC"),
-    Column("connection", "int64", "number of the connection in its recording"),
-    Column("client", "string", "`host:port` of the client; empty when not known"),
-    Column("broker", "string", "`host:port` of the broker; empty when not known"),
+    *ENDS,
     Column("api", "string", "the API's name"),
     Column("api_version", "int16", "the version that was asked"),
     Column("correlation_id", "int32", "as the client chose it"),
@@ -88,11 +94,11 @@ BATCH_BYTES = 16 << 20
 
 
 class MissingLibrary(BarnabasError, ImportError):
-    """A library of the extra `spark` is not installed; the text says how to install it."""
+    """A library of the extra `spark` is not installed; the message has the command that installs it."""
 
 
 def pyarrow() -> Any:
-    """The module; MissingLibrary says how to get it."""
+    """The module. Raises MissingLibrary."""
     try:
         import pyarrow
     except ImportError as error:
@@ -101,7 +107,7 @@ def pyarrow() -> Any:
 
 
 def numpy() -> Any:
-    """The module; MissingLibrary says how to get it."""
+    """The module. Raises MissingLibrary."""
     try:
         import numpy
     except ImportError as error:

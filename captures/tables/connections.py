@@ -12,21 +12,16 @@ from ...decoder.schema import facts
 from ..reading.capture import Capture
 from ..reading.segment_map import IndexMismatch, SegmentMap
 from ..recording.index import CUT, STATE_MASK, STATES
-from .columns import Column, Table, numpy
+from .columns import ENDS, RECORDING, SOFTWARE, Column, Table, numpy
 
 CONNECTIONS = Table(
     "connections",
     "connection, in the order in which they ended",
     (
-        Column("capture_id", "string", "the recording; of a folder that holds several, or of a foreign one, its name"),
-        Column("connection", "int64", "number of the connection in its recording"),
-        Column("client", "string", "`host:port` of the client; empty when not known"),
-        Column("broker", "string", "`host:port` of the broker; empty when not known"),
+        RECORDING,
+        *ENDS,
         Column("client_id", "string", "of the first request that has one", null=True),
-        Column(
-            "software_name", "string", "as the client names itself (ApiVersions v3); null if it does not", null=True
-        ),
-        Column("software_version", "string", "likewise", null=True),
+        *SOFTWARE,
         Column("established", "bool", "false where the broker refused it, or did not answer"),
         Column("opened_ns", "int64", "nanoseconds since the epoch; null when it was not seen", null=True),
         Column("first_ns", "int64", "of the first request or response", null=True),

@@ -9,15 +9,15 @@ from ...decoder import Exchange, ExchangeDone, RequestSeen, State
 from ...decoder.connection.events import Closed, ConnectionEvent, Missing, NonKafkaData, Opened
 from ...decoder.findings import Inspector
 from ...decoder.schema import facts
-from .columns import Column, Table
+from .columns import ENDS, RECORDING, Column, Table
 
 HAPPENINGS = Table(
     "happenings",
     "happening: the start and end of a connection, a request, an answer, bytes that are no frames, bytes that are missing",
     (
-        Column("capture_id", "string", "the recording; of a folder that holds several, or of a foreign one, its name"),
+        RECORDING,
         Column("time_ns", "int64", "of its first byte, nanoseconds since the epoch"),
-        Column("connection", "int64", "number of the connection in its recording"),
+        ENDS[0],
         Column("happening", "string", "`opened`, `request`, `done`, `stray`, `missing` or `closed`"),
         Column("client", "string", "`host:port`; null where it is not said again", null=True),
         Column("broker", "string", "likewise", null=True),
@@ -38,7 +38,7 @@ FINDINGS = Table(
     "findings",
     "finding, the worst first",
     (
-        Column("capture_id", "string", "the recording; of a folder that holds several, or of a foreign one, its name"),
+        RECORDING,
         Column("id", "string", "the detector, such as `unsupported-version`"),
         Column("severity", "string", "`high`, `medium`, `low` or `info`"),
         Column("seen", "string", "what was seen"),

@@ -4,7 +4,7 @@
 
 One Parquet file (zstd) per table and file of a capture, named by what was read, so that reading it again replaces the same
 rows. A file is written under a hidden name beside the tables and put in its place by one rename; the one of the table
-`segments` comes last, and says that all are there. So a reader never sees half a file or a row twice, whatever was killed,
+`segments` comes last: its row means that all others are there. So a reader never sees half a file or a row twice, whatever was killed,
 and the table `segments` is the list of what is done. `date` is the day (UTC) on which the file's first exchange began.
 
 In a store (`captures.reading.storage`) a file is written on this machine, and put in its place as a whole.
@@ -107,7 +107,7 @@ class Manifest:
         return {done.key: done for done in held.values() if done.key}
 
     def save(self) -> None:
-        """Write it down, if it is not what the file says. Raises OSError."""
+        """Write it, unless the file has it already. Raises OSError."""
         if self._held is None:
             self.read()
         assert self._held is not None
@@ -138,7 +138,7 @@ class Manifest:
         self._saved = True
 
     def _read(self, each: _Stamp) -> Done:
-        """What a Parquet file of the table `segments` says in its row; of one that is empty there is no key."""
+        """The row of a Parquet file of the table `segments`; an empty one has no key."""
         from pyarrow import parquet
 
         store, path = opened(self._folder / SEGMENTS.name / each[0])

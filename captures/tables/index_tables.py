@@ -13,7 +13,7 @@ from ...decoder import State
 from ...decoder.schema import facts
 from ..reading.capture import Row
 from ..recording.index import CHANGED, LARGEST_SIZE, STATE_MASK, STATES, UNDECODED, Index
-from .columns import KEY, NUMBER, Column, Table, numpy, pyarrow, schema_of
+from .columns import ENDS, KEY, NUMBER, Column, Table, numpy, pyarrow, schema_of
 
 EXCHANGES = Table(
     "exchanges",
@@ -25,9 +25,7 @@ EXCHANGES = Table(
             "int64",
             "when the request's first byte was seen (an orphan: the response's), nanoseconds since the epoch, UTC",
         ),
-        Column("connection", "int64", "number of the connection in its recording"),
-        Column("client", "string", "`host:port` of the client; empty when not known"),
-        Column("broker", "string", "`host:port` of the broker; empty when not known"),
+        *ENDS,
         Column("api", "string", "the API's name, such as `Produce`; empty for an orphan"),
         Column("api_key", "int16", "-1 for an orphan"),
         Column("api_version", "int16", "-1 for an orphan"),
@@ -64,9 +62,7 @@ FRAMES = Table(
         *NUMBER,
         Column("direction", "string", "`request` or `response`"),
         Column("time_ns", "int64", "when its first byte was seen, nanoseconds since the epoch, UTC"),
-        Column("connection", "int64", "number of the connection in its recording"),
-        Column("client", "string", "`host:port` of the client; empty when not known"),
-        Column("broker", "string", "`host:port` of the broker; empty when not known"),
+        *ENDS,
         Column("api", "string", "the API's name; empty for an orphan"),
         Column("api_key", "int16", "-1 for an orphan"),
         Column("api_version", "int16", "-1 for an orphan"),
@@ -146,7 +142,7 @@ def batches_by(
     columns: Sequence[Column],
     batch_rows: int,
 ) -> Iterator[Any]:
-    """`pyarrow.RecordBatch`es of these records of an index, in which `kind` says what a column is."""
+    """`pyarrow.RecordBatch`es of these records of an index, whose columns `kind` makes."""
     pa, np = pyarrow(), numpy()
     records, fields = index.array(), schema_of(columns)
     for start in range(0, len(numbers), batch_rows):

@@ -71,6 +71,12 @@ EVERYTHING = compile("corr > 0 or corr <= 0")
 """The filter that is true of every exchange."""
 
 
+def check_filter(table: str, wanted: Filter | str | None) -> None:
+    """Raise ValueError for a filter on a table that takes none."""
+    if wanted and table == HAPPENINGS.name:
+        raise ValueError("the table happenings tells of requests before their answers are known: it takes no filter")
+
+
 class Options:
     """What is shown of a table: the columns, and payload only with `values`, read by `schemas` where one is known.
     Raises ValueError for a column of payload without `values`."""
@@ -143,10 +149,7 @@ class Rows:
     """
 
     def __init__(self, capture: Capture, options: Options, wanted: Filter | None = None) -> None:
-        if wanted is not None and options.table.name == HAPPENINGS.name:
-            raise ValueError(
-                "the table happenings tells of requests before their answers are known: it takes no filter"
-            )
+        check_filter(options.table.name, wanted)
         self.done = 0
         self.total = sum(segment.size for segment in capture.segments)
         self.notes: list[str] = []
@@ -175,7 +178,7 @@ class Rows:
                 self.done = before + int(file.size * (number - first) / max(behind - first, 1))
                 try:
                     yield from options.rows(row, (*names, number - first), partial(selection.exchange, number))
-                except ValueError:  # the bytes are not what the index says
+                except ValueError:  # the bytes do not match the index
                     unread += 1
             self.done = before + file.size
         if unread:
@@ -206,7 +209,7 @@ class Rows:
                 yield event
 
     def _test(self) -> Callable[[Exchange], bool] | None:
-        """The filter, told what time it was when the recording ended."""
+        """The filter, with the end of the recording as the current time."""
         return None if self._wanted is None else Selection(self._capture, self._wanted).filter
 
 

@@ -14,7 +14,7 @@ What the faster ways save of the default tables of a recording of 195 MB (40,000
 12 s; connections by the index 5.7 of 10.8 s (alone 0.1 s instead of 4.5).
 
 Connections, findings and happenings that need the packets share one pass. Nothing that a file can hold makes it raise: what
-cannot be read is left out, and the table `segments` says so.
+cannot be read is left out, and reported in the table `segments`.
 """
 
 from __future__ import annotations

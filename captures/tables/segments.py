@@ -26,7 +26,7 @@ from ..reading.reindex import Identity, read_identity
 from ..reading.selection import IndexColumns, has_numpy
 from ..reading.storage import Place, Remote, listed, place
 from ..recording.index import CLOSED, HEADER, open_index, parse_head, paths
-from .columns import Column, Table
+from .columns import NUMBER, Column, Table
 
 LAYOUT = 1
 """Of all tables' columns; higher when one of them means something else than before."""
@@ -34,10 +34,7 @@ SEGMENTS = Table(
     "segments",
     "file: a segment of a recording, or a capture of another tool",
     (
-        Column(
-            "capture_id", "string", "the recording: 32 hexadecimal digits; of another tool's capture, its file name"
-        ),
-        Column("segment", "string", "file name of the segment, without `.part`"),
+        *NUMBER[:2],
         Column("sequence", "int64", "which segment of its recording it is, from 0; 0 of another tool's capture"),
         Column("path", "string", "where it was read"),
         Column("size_bytes", "int64", "of the file"),
@@ -186,7 +183,7 @@ def _chunks(path: Path) -> Iterator[bytes]:
 
 def _identity(path: Path) -> tuple[Identity | None, bool]:
     """Whose segment a file is, None for one that is nobody's, and whether a recorder still writes it. A complete index
-    beside a segment tells it without opening the segment. Raises OSError."""
+    beside a segment gives it without opening the segment. Raises OSError."""
     part = path.name.endswith(".part")
     if not part:
         try:
@@ -266,7 +263,7 @@ def _beside(path: Path) -> Iterable[Path]:
 
 
 def cannot_match(path: Path, wanted: Filter) -> bool:
-    """Whether the index beside a segment tells that no exchange of it passes, so that it need not be opened."""
+    """Whether the index beside a segment shows that no exchange of it passes, so that it need not be opened."""
     if wanted.index_part is None or Need.CONNECTION in wanted.needs or wanted.needs_now:
         return False
     index = open_index(path)
@@ -309,8 +306,8 @@ def fetched(
 ) -> Iterator[tuple[Path, Path | None] | None]:
     """A file and its next segment on this machine: where they are, or copies that go when the body ends.
 
-    Of the next segment only the index comes, and as much as tells whose it is. `skip`: a filter; None is given where the index
-    tells that nothing passes, and the segment is not fetched. Raises OSError.
+    Of the next segment only the index is fetched, and its identity. `skip`: a filter; yields None where the index shows that
+    nothing passes, and the segment is not fetched. Raises OSError.
     """
     if isinstance(path, Path):
         yield path, follows if isinstance(follows, Path) else None
@@ -386,7 +383,7 @@ def file_row(
     file: CaptureFile, names: tuple[str, str], counts: dict[str, Any], found: list[Span] | None = None
 ) -> dict[str, Any]:
     """The row of a file. `counts`: exchanges, frames, first_ns, last_ns, continues, as they were counted. `found`: what
-    `spans_of` says, where that is known."""
+    `spans_of` gives, where that is known."""
     size = file.size
     status, good, detail = "ok", size, file.note
     if file.fault:

@@ -64,7 +64,7 @@ def blank(data: bytes, changer: Changer) -> bytes:
 
 def _blanked(data: bytes, start: int, end: int, changer: Changer) -> bytes:
     """Bytes that cannot be followed, an unfinished last entry among them. What would be their length and magic stays,
-    as it says what is wrong; the rest may be anything, damaged as it is."""
+    as it shows what is wrong; the rest may be anything, damaged as it is."""
     out = bytearray(min(HEADER_SIZE, end - start)) + BLANK * (end - start - HEADER_SIZE)
     for first, last in ((8, 12), (16, 17)):
         out[first:last] = data[min(start + first, end) : min(start + last, end)]

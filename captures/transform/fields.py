@@ -85,7 +85,7 @@ class RuleBranch:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RuleTree:
-    """The branches of a struct, and where its fields stand that tell more about others: `type_at` of what type a
+    """The branches of a struct, and where the fields stand that qualify others: `type_at` of what type a
     resource is, `protocol_type_at` and `protocol_at` how members of a group talk, `topic_at`, `id_at` and `position_at`
     the topic and the place in it that records belong to."""
 
@@ -101,7 +101,7 @@ class RuleTree:
 
 @cache
 def rule_tree(of: StructPlan, inside_of: str = "") -> RuleTree:
-    """The fields of a struct that say something; `inside_of` is the field whose value it is."""
+    """The fields of a struct that have a rule; `inside_of` is the field whose value it is."""
     branches = []
     at_names = {field.name: at for at, field in enumerate(of.fields)}
     for at, field in enumerate(of.fields):

@@ -24,7 +24,7 @@ _NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:ms|s|%|MB|KB|B)?")
 _PLAIN = re.compile(r"[A-Za-z]+(?:[-_.][A-Za-z]+)*")
 _ENDS = ".,!?:-"
 
-# What brokers and clients say beside the words of the texts here.
+# Words of brokers and clients beside those of the texts here.
 _MORE = """
     a an and any are as at be been but by can cannot could do does for from had has have if in into is it its no not of
     on or out so such than that the their then there these this to too was were when where which while will with would

@@ -73,7 +73,7 @@ class Merge:
             advance(number)
 
     def _apart(self, source: int, event: ConnectionEvent) -> ConnectionEvent:
-        """A connection whose two ends another source has open, too, gets a client that can be told from that one:
+        """A connection whose two ends another source has open, too, gets a client that differs from that one:
         readers know a connection by its ends."""
         if isinstance(event, Opened):
             ends = event.client, event.broker

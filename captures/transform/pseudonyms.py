@@ -8,7 +8,7 @@ wherever it stands, whatever it names there.
 An *address* keeps its kind (loopback, private, documentation, public), the number of digits of each of its parts, and
 neighbours: hosts of one network stay in one network.
 
-*Content* (keys, values and headers of records) says nothing but its length, and whether it was text.
+*Content* (keys, values and headers of records) keeps only its length, and whether it was text.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PATTERN = re.compile(rf"(?P<kept>\\.)|{_NAME.pattern}", re.S)
 _PRINCIPAL = re.compile(r"(User|Group|Host|Role):")
 
 KEPT = frozenset({"localhost", "kafka-cluster", "ANONYMOUS", "<default>", *INTERNAL})
-"""Names that are Kafka's own, and say nothing about anybody."""
+"""Names that are Kafka's own, and identify nobody."""
 
 _SALT = b"barnabas pseudonyms 1"
 _SHORT = 8  # contents up to here are permuted, so that no two become the same; above, a hash is wide enough
@@ -43,7 +43,7 @@ _RANGES = ((0x61, 26), (0x41, 26), (0x30, 10), (0xA0, 0x760), (0x800, 0xD000), (
 
 _MAPPED = bytes(10) + b"\xff\xff"
 _NAT64 = bytes.fromhex("0064ff9b")  # RFC 6052 and RFC 8215
-# Addresses that are for something special: (octets, how many of them say so).
+# Special addresses: (octets, how many of them mark the range).
 _SPECIAL = (
     (lambda o: o[0] in (0, 127) or o[0] >= 224 or o[:3] == (192, 0, 0), 4),
     (lambda o: o[0] == 10, 1),
@@ -172,7 +172,7 @@ class Pseudonyms:
                 return ":".join((head, *map(_written, _halves(octets), groups)))
 
     def _other_ipv6(self, text: str, address: ipaddress.IPv6Address) -> str:
-        # The first group says what kind of address it is, but for global ones and for the local part of 64:ff9b::/32.
+        # The first group is the kind of address, but for global ones and for the local part of 64:ff9b::/32.
         unicast = address.packed[0] >> 5 == 1
         kept = (2 if address.is_private else 0) if unicast else 3 if address.packed.startswith(_NAT64) else 1
         while True:
@@ -244,5 +244,5 @@ def _written(value: int, group: str) -> str:
 
 
 def _special(octets: tuple[int, ...]) -> int:
-    """How many octets of an IPv4 address say that it is a special one; 0 for a public one."""
+    """How many octets of an IPv4 address mark it as a special one; 0 for a public one."""
     return next((count for test, count in _SPECIAL if test(octets)), 0)

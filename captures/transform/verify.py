@@ -2,7 +2,7 @@
 frames and the batches in them, decompressed.
 
 The search covers all replaced names of 4 bytes or more, and contents of records of 8 or more that cannot occur by chance. Names
-that are also words of Kafka's own (a group called ``consumer``) cannot be told apart from these; they are counted as unsure.
+that are also words of Kafka's own (a group called ``consumer``) cannot be distinguished from these; they are counted as unsure.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ _ONE_FILE = 1 << 62
 
 
 class Writer:
-    """Writes events into `directory`. Connections keep their numbers as long as these are free; `source` tells those
+    """Writes events into `directory`. Connections keep their numbers as long as these are free; `source` separates those
     of several captures apart.
 
     `counts`: connections, exchanges, frames, and those of the recorder. Raises OSError when nothing can be written.
@@ -210,7 +210,7 @@ class Writer:
 
 
 def beginning(opaque: Opaque) -> bytes:
-    """Bytes that are no frames with nothing left of them but what tells the protocol: of frames the size and what is
+    """Bytes that are no frames with nothing left of them but what identifies the protocol: of frames the size and what is
     asked, of known protocols their first 8 bytes."""
     data = opaque.data
     size = int.from_bytes(data[:4], "big", signed=True)
@@ -277,4 +277,4 @@ def _look(target: Path, force: bool, one_file: bool) -> None:
 
 
 ORIGIN = "origin.json"
-"""What a reshaped recording says of where it comes from, beside its segments."""
+"""The note beside the segments of a reshaped recording: where it comes from."""

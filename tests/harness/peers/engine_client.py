@@ -80,30 +80,30 @@ class EngineClient:
         ask = self.engine.read(self.session, frame, self.now, 1_700_000_000_000)
         return ask, self.engine.answer(ask)
 
-    def ask(self, api: int, version: int, fields: dict[str, Any]) -> dict[str, Any] | None:
+    def ask(self, api: int, version: int, fields: dict[str, Any]) -> dict[str, Any]:
+        """The fields of the response; the clock is set to when it comes."""
+        frame = self.frame(api, version, fields)
+        assert frame is not None, "no response is due"
+        message = decoder.decode_response(frame, api_key=api, api_version=version)
+        assert message.header["correlation_id"] == 77
+        return message.to_dict()
+
+    def frame(self, api: int, version: int, fields: dict[str, Any]) -> bytes | None:
+        """The response's frame; None where none is due."""
         ask, found = self.start(api, version, fields)
         if isinstance(found, DelayedReply):
             self.now = found.deadline
             reply = found.poll(self.now, True)
             assert reply is not None
             found = reply
-        frame = self.engine.encode(ask, found)
-        if frame is None:
-            return None
-        message = decoder.decode_response(frame, api_key=api, api_version=version)
-        assert message.header["correlation_id"] == 77
-        return message.to_dict()
+        return self.engine.encode(ask, found)
 
     def values(self, topic: str, offset: int) -> list[bytes | None]:
-        answer = self.ask(FETCH, 4, fetch(topic, offset))
-        assert answer is not None
-        data = answer["responses"][0]["partitions"][0]["records"] or b""
+        data = self.ask(FETCH, 4, fetch(topic, offset))["responses"][0]["partitions"][0]["records"] or b""
         return [
             record.value for found in records.batches(data) for record in found.records() if record.offset >= offset
         ]
 
     def produce(self, topic: str, values: list[bytes]) -> dict[str, Any]:
-        answer = self.ask(PRODUCE, 5, produce(topic, values))
-        assert answer is not None
-        item: dict[str, Any] = answer["responses"][0]["partition_responses"][0]
+        item: dict[str, Any] = self.ask(PRODUCE, 5, produce(topic, values))["responses"][0]["partition_responses"][0]
         return item
