@@ -7,7 +7,7 @@
         when: {after: 10, times: 3}
 
 `match` is a filter (`decoder.filter`). `do` is one action or a list of them (`actions`), `when` says which of the
-matches count (`when`). One model, whether it comes as YAML, TOML, JSON or from Python: `load`, `parse`, `Rule.of`.
+matches count (`when`). One model, whether it comes as YAML, TOML, JSON or from Python: `load_rules`, `parse_rules`, `Rule.of`.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _rules(listed: list[InputValue], first: int) -> list[Rule]:
     return list(found.values())
 
 
-def load(path: str | Path) -> list[Rule]:
+def load_rules(path: str | Path) -> list[Rule]:
     """The rules of a file, YAML or (by its name) TOML; RuleError names file, line, column and what is possible."""
     source = read(Path(path))
     try:
@@ -114,10 +114,10 @@ def load(path: str | Path) -> list[Rule]:
         raise source.error(error) from None
 
 
-def parse(text: str, name: str = "rules", first: int = 1, most: int | None = None) -> list[Rule]:
+def parse_rules(text: str, name: str = "rules", first: int = 1, most: int | None = None) -> list[Rule]:
     """The rules of a text: a rules file's content, a list of rules or one rule, in YAML or JSON.
 
-    RuleError as of `load`, with `name` for the file. Rules without a name are numbered from `first`. `most`: there are not
+    RuleError as of `load_rules`, with `name` for the file. Rules without a name are numbered from `first`. `most`: there are not
     more rules than this, and little work is done to find that out.
     """
     source = read_text(text, name) if most is None else read_text(text, name, VALUES_PER_RULE * (max(most, 0) + 1))
@@ -133,4 +133,4 @@ def parse(text: str, name: str = "rules", first: int = 1, most: int | None = Non
 VALUES_PER_RULE = 32
 """That a rule has at most on average, where their number is limited."""
 
-__all__ = ["InvalidInput", "Rule", "RuleError", "load", "parse"]
+__all__ = ["InvalidInput", "Rule", "RuleError", "load_rules", "parse_rules"]

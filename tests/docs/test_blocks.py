@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import typer
 import yaml
-from barnabas.plugins.rules.rules import parse
+from barnabas.plugins.rules.rules import parse_rules
 from barnabas.ui import cli
 from barnabas.ui.tui.model.settings import parse_settings
 from docs.pages import PAGES, ROOT, Block, blocks
@@ -41,7 +41,7 @@ def test_python_is_python_and_imports_what_there_is(block: Block) -> None:
 def test_rules_are_rules(block: Block) -> None:
     content = yaml.safe_load(block.text)
     if "rules" in content:
-        assert len(parse(block.text, block.page)) == len(content["rules"])
+        assert len(parse_rules(block.text, block.page)) == len(content["rules"])
 
 
 @pytest.mark.parametrize("block", of("toml", "json"), ids=where)

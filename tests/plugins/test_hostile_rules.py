@@ -7,7 +7,7 @@ import random
 import pytest
 import yaml
 from barnabas.plugins.rules import recipes
-from barnabas.plugins.rules.rules import RuleError, parse
+from barnabas.plugins.rules.rules import RuleError, parse_rules
 
 PIECES = (
     "rules", "name", "match", "do", "when", "error", "delay", "drop", "respond", "edit", "corrupt", "leader", "after",
@@ -47,7 +47,7 @@ def test_rules_or_an_error_with_its_place(seed: int) -> None:
     for _ in range(400):
         text = mutated(chance, chance.choice(SEEDS))
         try:
-            parse(text, "rules.yaml")
+            parse_rules(text, "rules.yaml")
         except RuleError as error:
             refused += 1
             said = str(error)
@@ -61,4 +61,4 @@ def test_anchors_that_multiply_are_refused_quickly() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
     with pytest.raises(RuleError):
-        parse("\n".join([*lines, "rules: *a11", ""]), "rules.yaml")
+        parse_rules("\n".join([*lines, "rules: *a11", ""]), "rules.yaml")

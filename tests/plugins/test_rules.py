@@ -9,7 +9,7 @@ import pytest
 from barnabas.decoder.schema import facts
 from barnabas.plugins import responses
 from barnabas.plugins.rules.reach import shadowed
-from barnabas.plugins.rules.rules import InvalidInput, Rule, RuleError, load, parse
+from barnabas.plugins.rules.rules import InvalidInput, Rule, RuleError, load_rules, parse_rules
 
 
 def write(tmp_path: Path, text: str) -> Path:
@@ -19,7 +19,7 @@ def write(tmp_path: Path, text: str) -> Path:
 
 
 def load_text(tmp_path: Path, text: str) -> list[Rule]:
-    return load(write(tmp_path, text))
+    return load_rules(write(tmp_path, text))
 
 
 def test_a_whole_rule(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ HEAD = "rules:\n  - match: api == Produce\n    "
 def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, text: str, line: int, column: int, part: str) -> None:
     path = write(tmp_path, text)
     with pytest.raises(RuleError) as caught:
-        load(path)
+        load_rules(path)
     error = caught.value
     assert part in error.text
     assert (error.line, error.column) == (line, column), error
@@ -145,7 +145,7 @@ def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, text: str, line: 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(RuleError, match="no such file"):
-        load(tmp_path / "nothing.yaml")
+        load_rules(tmp_path / "nothing.yaml")
 
 
 SAME = Rule.of("topic == a", [{"delay": "20ms"}, {"drop": "response"}], name="both", when={"every": 2, "from": "1s"})
@@ -162,14 +162,14 @@ JSON = """{"rules": [{"name": "both", "match": "topic == a", "do": [{"delay": "2
 
 def test_one_model_for_all_notations(tmp_path: Path) -> None:
     (tmp_path / "rules.toml").write_text(TOML)
-    assert load(tmp_path / "rules.toml") == [SAME]
-    assert parse(JSON) == [SAME]
+    assert load_rules(tmp_path / "rules.toml") == [SAME]
+    assert parse_rules(JSON) == [SAME]
     assert load_text(tmp_path, JSON) == [SAME]
     assert load_text(tmp_path, JSON.replace(" ", "\t").replace("topic\t==\ta", "topic == a")) == [SAME]
     with pytest.raises(RuleError, match=r"2:2: a rule has no .*mach"):
-        parse('{"name": "n",\n\t"mach": "api == Fetch", "do": {"delay": "1ms"}}')
-    assert parse(str(SAME.to_dict())) == [SAME]  # one rule alone
-    assert parse(f"[{SAME.to_dict()}]") == [SAME]
+        parse_rules('{"name": "n",\n\t"mach": "api == Fetch", "do": {"delay": "1ms"}}')
+    assert parse_rules(str(SAME.to_dict())) == [SAME]  # one rule alone
+    assert parse_rules(f"[{SAME.to_dict()}]") == [SAME]
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_places_in_toml(tmp_path: Path, text: str, line: int, column: int, part:
     path = tmp_path / "rules.toml"
     path.write_text(text)
     with pytest.raises(RuleError) as caught:
-        load(path)
+        load_rules(path)
     assert part in caught.value.text
     assert (caught.value.line, caught.value.column) == (line, column), caught.value
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from aiohttp import web
 
-from ....plugins.rules.rules import Rule, RuleError, parse
+from ....plugins.rules.rules import Rule, RuleError, parse_rules
 from ...supervisor.shared_counters import new_serial
 from ..async_channel import CommandFailed
 from .api import Api, answer, body_of, flag, in_path, number, reject_unknown, text_of, zone
@@ -73,7 +73,7 @@ async def _read(request: web.Request, standing: int) -> list[Rule]:
         raise CommandFailed("too large", f"a body of rules has up to {RULES_BYTES} bytes")
     try:
         # Beside the loop, which has others to answer.
-        return await asyncio.to_thread(parse, text, "body", standing + 1, MOST_RULES - standing)
+        return await asyncio.to_thread(parse_rules, text, "body", standing + 1, MOST_RULES - standing)
     except RuleError as error:
         raise CommandFailed("invalid", error.text, line=error.line, column=error.column) from None
 

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 import pytest
-from barnabas.plugins.rules.rules import RuleError, parse
+from barnabas.plugins.rules.rules import RuleError, parse_rules
 from barnabas.proxy.control.api.bounds import MOST_RULES, RULES_BYTES
 from barnabas.proxy.control.api.routes import ROUTES, described
 from harness import wire
@@ -95,8 +95,8 @@ def test_more_rules_than_anybody_wants(api: ControlApi, testbed: Testbed) -> Non
 def test_a_body_of_many_values_is_read_no_further_than_needed(text: str) -> None:
     """Counted by the values that were made: each costs a thousand times its bytes."""
     with pytest.raises(RuleError, match=r"more than 3\d\d values"):
-        parse(text, most=10)
-    assert len(parse("rules:\n" + "- {match: api == Fetch, do: {error: UNKNOWN_SERVER_ERROR}}\n" * 10, most=10)) == 10
+        parse_rules(text, most=10)
+    assert len(parse_rules("rules:\n" + "- {match: api == Fetch, do: {error: UNKNOWN_SERVER_ERROR}}\n" * 10, most=10)) == 10
 
 
 def test_a_token_that_is_no_text(shared_api: ControlApi) -> None:

@@ -10,7 +10,7 @@ import pytest
 from barnabas import decoder
 from barnabas.decoder.reference import releases
 from barnabas.decoder.schema import facts
-from barnabas.plugins.rules.rules import Rule, RuleError, parse
+from barnabas.plugins.rules.rules import Rule, RuleError, parse_rules
 from barnabas.plugins.translation.translating_adapter import TranslatingAdapter
 from barnabas.plugins.versions.emulated_release import offers
 from barnabas.plugins.versions.profile import Profile
@@ -176,7 +176,7 @@ def test_a_broker_that_cannot_say(testbed: Testbed, silent: bool, release: str) 
 )
 def test_rules_that_cannot_be(do: str, said: str) -> None:
     with pytest.raises(RuleError) as raised:
-        parse(f"- match: api == ApiVersions\n  do: {do}\n", "r.yaml")
+        parse_rules(f"- match: api == ApiVersions\n  do: {do}\n", "r.yaml")
     assert said in str(raised.value) and str(raised.value).startswith("r.yaml:2:")
 
 

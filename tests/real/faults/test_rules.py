@@ -28,7 +28,7 @@ def test_a_producer_retries_through_not_leader(broker: Cluster, tmp_path: Path, 
         f"    do: {{error: NOT_LEADER_OR_FOLLOWER, broker: {broker_does}}}\n    when: {{after: 2, times: 3}}\n"
     )
     config = ProxyConfig(
-        upstream=broker.addresses[0], record=tmp_path / "recording", rules=rules.load(tmp_path / "rules.yaml")
+        upstream=broker.addresses[0], record=tmp_path / "recording", rules=rules.load_rules(tmp_path / "rules.yaml")
     )
     failed: list[object] = []
     with Proxy(config) as proxy:

@@ -16,7 +16,7 @@ from ..common.local_time import Local
 from ..common.option_groups import with_option_groups
 from . import config as config_file
 from .options import ProxyOptions, snaplen, tls_config
-from .running import RunningCluster, load_rules, run
+from .running import RunningCluster, rules_of_file, run
 
 LISTEN = "127.0.0.1:19092"
 TRANSPARENT_LISTEN = "[::]:19092"
@@ -87,7 +87,7 @@ def proxy_config(options: ProxyOptions, print_findings: bool) -> ProxyConfig:
         recording=options.recording.config(),
         snaplen=snaplen(options.snaplen),
         flight=options.flight.config(),
-        rules=load_rules(options.rules),
+        rules=rules_of_file(options.rules),
         reloadable=options.rules is not None,
         lossless=options.lossless,
         findings=print_findings if options.findings is None else options.findings,

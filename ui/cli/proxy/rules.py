@@ -19,7 +19,7 @@ from ....plugins.actions.fault_plan import FaultPlan
 from ....plugins.rules.reach import shadowed
 from ....plugins.rules.recipes import RECIPES, find
 from ....plugins.rules.rule_engine import RuleEngine
-from ....plugins.rules.rules import Rule, RuleError, load
+from ....plugins.rules.rules import Rule, RuleError, load_rules
 from ...safe import visible
 from ..common.failure import Failure
 from ..common.opening import open_or_fail
@@ -36,7 +36,7 @@ app = typer.Typer(
 def read(path: Path) -> list[Rule]:
     """The rules of a file; Failure shows what is wrong where."""
     try:
-        return load(path)
+        return load_rules(path)
     except RuleError as error:
         raise Failure(f"{visible(str(error))}{_excerpt(path, error)}") from None
 

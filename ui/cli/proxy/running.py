@@ -16,7 +16,7 @@ from enum import Enum, auto
 from pathlib import Path
 
 from ....errors import BarnabasError
-from ....plugins.rules.rules import Rule, load
+from ....plugins.rules.rules import Rule, load_rules
 from ....proxy import Proxy, ProxyConfig, ProxyError, events
 from ....proxy.events import show
 from ....proxy.metrics.settings import MeterConfig, Metering, leave_token
@@ -157,11 +157,11 @@ def _start(cluster: RunningCluster, print_addresses: bool) -> None:
         print(f"{cluster.prefix}{line}", flush=True)
 
 
-def load_rules(path: Path | None) -> list[Rule]:
+def rules_of_file(path: Path | None) -> list[Rule]:
     """The rules of a file; Failure with file, line and column of what is wrong in it."""
     if path is None:
         return []
-    return load(path)
+    return load_rules(path)
 
 
 class Findings:
@@ -279,7 +279,7 @@ def _reload(cluster: RunningCluster) -> None:
     if cluster.rules is None:
         return
     try:
-        cluster.proxy.replace_rules(load_rules(cluster.rules))
+        cluster.proxy.replace_rules(rules_of_file(cluster.rules))
     except BarnabasError as failure:
         print(f"{_now()} ! {cluster.prefix}the old rules stay: {failure}", file=sys.stderr, flush=True)
 

@@ -321,5 +321,5 @@ def record(name: str, address: tuple[str, int], folder: Path) -> Path:
     made: list[rules.Rule] = []
     if scenario.rules:
         (folder / "rules.yaml").write_text(scenario.rules.format(topic=topic))
-        made = rules.load(folder / "rules.yaml")
+        made = rules.load_rules(folder / "rules.yaml")
     return scene.record(address, lambda bootstrap: scenario.run(bootstrap, topic), folder, made)

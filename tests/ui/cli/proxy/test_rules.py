@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from barnabas.plugins.rules.recipes import RECIPES, Recipe
-from barnabas.plugins.rules.rules import parse
+from barnabas.plugins.rules.rules import parse_rules
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -23,7 +23,7 @@ def test_check_says_what_rules_are_about(run: Run, tmp_path: Path) -> None:
     assert done.returncode == 0 and done.stdout.splitlines()[-1] == "ok: 2 rules"
     assert "decided when the response is there; [{delay: 20ms}, {drop: response}]" in done.stdout
     listed = json.loads(run("rules", "check", "rules.yaml", "--json").stdout)["rules"]
-    assert parse(json.dumps(listed)) == parse((tmp_path / "rules.yaml").read_text())
+    assert parse_rules(json.dumps(listed)) == parse_rules((tmp_path / "rules.yaml").read_text())
 
 
 def test_check_warns_of_rules_that_never_fire(run: Run, tmp_path: Path) -> None:
