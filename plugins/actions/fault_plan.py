@@ -1,6 +1,6 @@
 """What a rule that fired does to one exchange. Pure data: the relay carries it out.
 
-Times are nanoseconds, sizes bytes. Frames are without their 4 size bytes unless said otherwise.
+Times are nanoseconds, sizes bytes. Frames are without their 4 size bytes unless noted.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def damaged(frame: bytes, steps: list[DamageStep]) -> bytes:
 
 @dataclass(slots=True)
 class FaultPlan:
-    """What happens to an exchange, and the notes about it. `hits`: how often the rule has fired, this time included."""
+    """What a rule does to an exchange, with notes for the recording. `hits`: how often the rule has fired, this time included."""
 
     rule: str
     hits: int
@@ -92,7 +92,7 @@ class FaultPlan:
     """The request goes nowhere and is never answered."""
     request_delay: int = 0
     corrected: bool = False
-    """Whether the notes say something else since the response is there."""
+    """Whether notes were changed after the response came."""
     changes: list[Change] = field(default_factory=list)
     """What is done to the broker's response, in this order."""
     damage: list[DamageStep] = field(default_factory=list)
@@ -125,12 +125,12 @@ class FaultPlan:
         )  # fmt: skip
 
     def change(self, note: str, make: ResponseEdit, first: bool = False) -> None:
-        """Let the response be changed, and say so. `first`: before all other changes."""
+        """Add a change of the response, with its note. `first`: before all other changes."""
         self.changes.insert(0 if first else len(self.changes), Change(make, len(self.notes)))
         self.notes.append(note)
 
     def respond(self, exchange: Exchange, frame: bytes) -> bytes:
-        """The broker's response with everything done to it. The notes say then what was."""
+        """The broker's response with all changes made. Notes of changes that found nothing are corrected."""
         for change in self.changes:
             try:
                 frame = change.make(exchange, frame)

@@ -1,4 +1,4 @@
-"""What a hook can do: `ctx`. It only notes what is wanted; the relay carries it out."""
+"""`ctx`, the last argument of every hook. It notes what a hook asks for; the relay carries it out."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ ASK_SECONDS = 5.0
 
 
 class HookUsageError(BarnabasError):
-    """A hook wanted something that is not possible there."""
+    """A hook asked for something that is not possible there; the text names the call and what to do instead."""
 
 
 class AskFailed(BarnabasError):
-    """A request of a plugin's own was not answered; the text says why."""
+    """`Context.request` got no answer: it timed out, or the connection ended; the text gives the reason."""
 
 
 class ConnectionEnded(AskFailed):
-    """It was not answered because the connection ended. A hook that this ends has done nothing wrong."""
+    """`Context.request` got no answer because the connection ended. A hook that does not catch it is not counted as faulty."""
 
 
 @dataclass(frozen=True, slots=True)
 class PeerView:
-    """A connection as plugins see it. `client`, `broker`: HOST:PORT."""
+    """A connection as plugins see it. `number`: its id in this proxy; `client`, `broker`: HOST:PORT."""
 
     number: int
     client: str
@@ -42,7 +42,7 @@ class PeerView:
 
 @dataclass(slots=True)
 class Outcome:
-    """What one hook wants. `kind`: "forward", "respond", "drop" or "close"; `frame`: the message instead (without its
+    """What one hook asks for. `kind`: "forward", "respond", "drop" or "close"; `frame`: the message instead (without its
     size), None: as it is."""
 
     kind: str = "forward"
@@ -75,15 +75,18 @@ class HookEnvironment:
 
     connections: dict[int, PeerView]
     version: Version
-    say: Callable[[str, str], None]
-    """(plugin, text): a line for people."""
+    log: Callable[[str, str], None]
+    """(plugin, text): adds a line to the proxy's events."""
     close: Callable[[str, int, bool], None]
     """(plugin, connection, as a reset): end it."""
 
 
 @dataclass(slots=True)
 class Context:
-    """For one call of one hook. `connection` is None in `tick`."""
+    """`ctx`: what a hook can ask for and what it can know, for one call of one hook. `connection` is None in `tick`.
+
+    Calls that are not possible in this hook raise HookUsageError.
+    """
 
     plugin: str
     hook: str
@@ -165,8 +168,8 @@ class Context:
         return {leaf.path: shown_value(leaf.field, leaf.value) for leaf in named}
 
     def log(self, text: str) -> None:
-        """Tell the user: a line among the proxy's events."""
-        self.environment.say(self.plugin, str(text))
+        """Add a line to the proxy's events."""
+        self.environment.log(self.plugin, str(text))
 
     def note(self, text: str) -> None:
         """A comment on this exchange in the recording."""
@@ -181,10 +184,11 @@ class Context:
         connection: PeerView | None = None,
         timeout: float = ASK_SECONDS,
     ) -> Ask:
-        """Ask the broker something, in an ``async def`` hook: ``answer = await ctx.request("ListOffsets", {...})``.
+        """Send a request to the broker, in an ``async def`` hook: ``answer = await ctx.request("ListOffsets", {...})``.
 
         It goes to the broker of the message's connection (or of `connection`), over that connection and with its login, and
-        its answer comes here and never to the client. Not in `response`, where it would wait for itself. `version`: without one, the newest that the broker offers.
+        its answer comes here and never to the client. Not in `response`, where it would wait for itself. `version`: the
+        newest that the broker offers, if none is given.
         AskFailed if there is no answer within `timeout` seconds; ConnectionEnded, which is one, if the connection ends.
         """
         where = connection or self.connection

@@ -26,7 +26,7 @@ MOST_BYTES = 1 << 20
 
 
 class PluginError(BarnabasError):
-    """A plugin cannot be had: one line that begins with its place, and says what to do."""
+    """A plugin cannot be found or loaded: one line that begins with its place and ends with the remedy."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,10 @@ class ActiveRule:
 
 
 class RuleEngine:
-    """The rules of a relay. `cluster_view`: what they know of the cluster; it is kept when the rules change."""
+    """Decides without sockets which rule applies to an exchange: `decide` for requests, `judge` for responses.
+
+    `cluster_view`: what the rules know of the cluster; it is kept when the rules change. `now_ns`: the time that `when` counts from.
+    """
 
     def __init__(self, rules: Sequence[Rule], cluster_view: ClusterView | None = None, now_ns: int | None = None) -> None:
         begun = time.time_ns() if now_ns is None else now_ns
@@ -107,7 +110,7 @@ class RuleEngine:
             Need.CONNECTION in each.rule.filter.needs or any(action.KEYS[0] == "throttle" for action in each.rule.do)
             for each in self._active
         ):
-            # Clients and brokers say there what they are.
+            # It carries the software of clients and the versions of brokers.
             self._interest |= {API_VERSIONS}
             self._late |= {API_VERSIONS}
 

@@ -30,7 +30,7 @@ KEYS = ("name", "match", "do", "when")
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule. Immutable; equal if they say the same."""
+    """A fault rule: exchanges that match, and what happens to them. Immutable; equal if all fields are equal."""
 
     name: str
     match: str
@@ -48,7 +48,7 @@ class Rule:
         return not self.filter.request_only
 
     def to_dict(self) -> dict[str, Any]:
-        """The rule as a rules file says it: plain data that `of` takes."""
+        """The rule as in a rules file: plain data that `from_dict` takes."""
         do = [action.to_dict() for action in self.do]
         found: dict[str, Any] = {"name": self.name, "match": self.match, "do": do[0] if len(do) == 1 else do}
         if wanted := self.when.to_dict():
@@ -117,8 +117,8 @@ def load_rules(path: str | Path) -> list[Rule]:
 def parse_rules(text: str, name: str = "rules", first: int = 1, most: int | None = None) -> list[Rule]:
     """The rules of a text: a rules file's content, a list of rules or one rule, in YAML or JSON.
 
-    RuleError as of `load_rules`, with `name` for the file. Rules without a name are numbered from `first`. `most`: there are not
-    more rules than this, and little work is done to find that out.
+    RuleError as from `load_rules`, with `name` for the file. Rules without a name are numbered from `first`. More than `most`
+    rules are refused before much work is done on them.
     """
     source = read_text(text, name) if most is None else read_text(text, name, VALUES_PER_RULE * (max(most, 0) + 1))
     try:

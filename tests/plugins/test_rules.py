@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from barnabas import plugins
 from barnabas.decoder.schema import facts
 from barnabas.plugins import responses
 from barnabas.plugins.rules.reach import shadowed
@@ -285,3 +286,11 @@ def test_a_rule_about_responses_comes_last() -> None:
         Rule.of("api == Produce", delay="1s", name="e"),
     )
     assert shadowed([late, early]) == [(late, early)]
+
+
+def test_the_package_exports_what_programs_use() -> None:
+    for name in plugins.__all__:
+        assert getattr(plugins, name).__doc__, name
+    assert plugins.Rule is Rule
+    with pytest.raises(AttributeError):
+        plugins.nothing  # noqa: B018
