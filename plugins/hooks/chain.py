@@ -15,6 +15,7 @@ from typing import Any
 from ...decoder import Exchange, Message, decode_request
 from ...decoder.connection import hit_notes
 from ...decoder.connection.exchange import State
+from ...diagnostics import contained
 from .. import unanswerable
 from .context import Context, HookEnvironment, Outcome, PeerView
 from .plugin import Plugin
@@ -118,7 +119,8 @@ class Chain:
             return plugin.wants(hook, exchange)
         except MemoryError:
             raise
-        except Exception as error:
+        except Exception as error:  # a match of the user's on bytes of others: only this plugin misses the message
+            contained("a plugin's match", error, reported=True)
             self.fault(plugin, hook, error)
             return False
 
@@ -130,7 +132,8 @@ class Chain:
             if inspect.isawaitable(returned):
                 returned = await returned
             return context.take(returned)
-        except (Exception, SystemExit) as error:
+        except (Exception, SystemExit) as error:  # the user's code
+            contained("a plugin's hook", error, reported=True)
             self.fault(plugin, hook, error)
             return None
         finally:

@@ -37,7 +37,7 @@ def load(source: Source, number: int = 0) -> list[Plugin]:
         sys.path.append(folder)  # modules beside it; behind all others, so that none of theirs is hidden
     try:
         exec(compile(text, source.path, "exec", dont_inherit=True), module.__dict__)
-    except Exception as error:
+    except Exception as error:  # the user's code
         raise PluginError(described(error, source.path)) from None
     except SystemExit as error:
         raise PluginError(f"{source.path}: it ends the program while it is loaded (SystemExit: {error})") from None
@@ -48,7 +48,7 @@ def _from_package(source: Source) -> Plugin:
     point = entry_point(source)
     try:
         kind = point.load()
-    except Exception as error:
+    except Exception as error:  # the package's code
         raise PluginError(f"{source.given} ({point.value}): {described(error, '')}") from None
     if not inspect.isclass(kind):
         raise PluginError(f"{source.given}: {point.value} is no class")
@@ -84,10 +84,8 @@ def _made(kind: type, source: Source, name: str = "") -> Plugin:
     except InvalidPlugin as unfit:
         line = _line_of(kind, unfit.attribute)
         raise PluginError(f"{source.path}:{line}: {unfit}" if source.path else f"{place}: {unfit}") from None
-    except Exception as error:
-        raise PluginError(
-            described(error, source.path) if source.path else f"{place}: {described(error, '')}"
-        ) from None
+    except Exception as error:  # the constructor's
+        raise PluginError(described(error, source.path) if source.path else f"{place}: {described(error, '')}") from None
 
 
 def _line_of(kind: type, attribute: str = "") -> int:

@@ -15,6 +15,7 @@ from ...decoder.codec.message import Message
 from ...decoder.codec.present import RECORD_APIS, Range, payload_ranges, present
 from ...decoder.codec.secrets import MASK, mask
 from ...decoder.schema import facts
+from ...diagnostics import contained
 from ...plugins.responses import error_response
 from ..interception.held_frames import HeldNotice
 from .async_channel import CommandFailed
@@ -77,7 +78,8 @@ class HeldFrameCopy:
         try:
             frame = mask(direction, key, self.notice.api_version, frame)
             hidden = [] if values else self._payloads(direction)
-        except Exception:  # whatever is wrong with it, nobody can say where its secrets are
+        except Exception as error:  # bytes of others; where their secrets are is unknown, so all are covered
+            contained("masking a held frame", error)
             hidden = [(4 if self.of_response else 8, len(frame))]
         covered = bytearray(frame)
         for start, end in hidden:

@@ -165,7 +165,8 @@ class Server:
             return refused
         except (ConnectionError, asyncio.CancelledError):
             raise
-        except Exception as error:
+        except Exception as error:  # one request must not end the server
+            diagnostics.contained("a request of the control API", error)
             return failure(CommandFailed("failed", f"{type(error).__name__}: {error}"))
         finally:
             self._busy -= 1

@@ -11,31 +11,33 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any
 
+from ...diagnostics import contained
 from ...errors import BarnabasError
 from ..negotiation.sasl import LoginRefused, SaslConfig, Work, conversation
-from ..negotiation.security import SecurityError, TlsConfig, client_context
+from ..negotiation.security import TlsConfig, client_context
 
 Address = tuple[str, int]
 CONNECT_SECONDS = 10.0
 _MOST = 512 * 1024 * 1024
 
 
-class DialFailed(BarnabasError):
-    """No connection could be had; the text says to where, why, and what to do."""
+class TargetFailed(BarnabasError):
+    """The target cannot be used; the text says why and what to do."""
+
+
+class DialFailed(TargetFailed):
+    """No connection could be made; the text says to where, why, and what to do."""
 
 
 class Dialer:
-    """Makes connections to the target's brokers. `prepared` by one dial, the settings serve all."""
+    """Makes connections to the target's brokers. Raises SecurityError for certificates that cannot be used."""
 
     def __init__(self, tls: TlsConfig | None = None, sasl: SaslConfig | None = None) -> None:
         self._tls, self._sasl = tls, sasl
         self._salted: dict[tuple[str, bytes, int], bytes] = {}
         self._context: ssl.SSLContext | None = None
         if tls is not None and tls.brokers:
-            try:
-                self._context = client_context(tls)
-            except SecurityError as error:
-                raise DialFailed(str(error)) from None
+            self._context = client_context(tls)
 
     def dial(self, address: Address) -> socket.socket:
         """A connection that is logged in; blocking, with a timeout. Raises DialFailed."""
@@ -127,7 +129,8 @@ class DialThreads:
                 result = self._dialer.dial(address)
             except DialFailed as error:
                 result = error
-            except Exception as error:
+            except Exception as error:  # a thread that ends would leave connections without an answer
+                contained("a connection to the target", error, reported=True)
                 result = DialFailed(f"no connection to {address[0]}:{address[1]}: {error}")
             self.done.append((token, result))
             os.eventfd_write(self.fd, 1)

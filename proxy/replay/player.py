@@ -24,12 +24,12 @@ from ...captures.replay.script import Call, Script, Step, StepKind, gives
 from ...decoder.codec.message import Message
 from ...decoder.connection.connection import expects_no_response
 from .connections import ConnectionCloser, Connections, PendingCall, RecordedConnection, TargetConnection
-from .dialer import Dialer
+from .dialer import Dialer, TargetFailed
 from .resolver import Resolver
 from .responses import ResponseChecker
 from .router import Router
 from .settings import SECOND, Order, Settings
-from .target import Target, TargetFailed
+from .target import Target
 
 MS = 1_000_000
 _SLICE_NS = MS

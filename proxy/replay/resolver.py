@@ -6,7 +6,8 @@ from ...captures.replay.mapping import IdMapping, UnknownId
 from ...captures.replay.report import Report
 from ...captures.replay.roles import Role
 from ...captures.replay.script import Script
-from .target import Target, TargetFailed
+from .dialer import TargetFailed
+from .target import Target
 
 _INTERNAL = "__"
 

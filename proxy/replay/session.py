@@ -52,7 +52,7 @@ class Replay:
         return self.names != Names()
 
     def run(self, tick: Callable[[Player], None] = lambda player: None) -> Report:
-        """Replay; SIGINT ends it early, with a report of what was done. Raises TargetFailed, DialFailed, NotACapture."""
+        """Replay; SIGINT ends it early, with a report of what was done. Raises TargetFailed, SecurityError, NotACapture."""
         report = Report()
         dialer = Dialer(self.tls, self.sasl)
         target = Target(self.to, dialer)

@@ -10,8 +10,7 @@ from ... import decoder
 from ...decoder.codec.message import Message
 from ...decoder.connection import api_versions
 from ...decoder.schema import facts
-from ...errors import BarnabasError
-from .dialer import Address, Dialer, DialFailed, receive_frame
+from .dialer import Address, Dialer, TargetFailed, receive_frame
 
 CLIENT_ID = "barnabas-replay"
 SECONDS = 15.0
@@ -21,10 +20,6 @@ _PRODUCE_SERVED, _PRODUCE_OF_4 = 3, 12
 librdkafka's sake (KAFKA-18659), and refuse what is below the first (KIP-896)."""
 _LATEST = -1
 _TRANSACTION, _GROUP = 1, 0
-
-
-class TargetFailed(BarnabasError):
-    """The target cannot be used; the text says why and what to do."""
 
 
 class Target:
@@ -80,8 +75,6 @@ class Target:
                 sock.settimeout(SECONDS)
             sock.sendall(len(frame).to_bytes(4, "big") + frame)
             return receive_frame(sock)
-        except DialFailed as error:
-            raise TargetFailed(str(error)) from None
         except OSError as error:
             self._sockets.pop(address, socket.socket()).close()
             raise TargetFailed(

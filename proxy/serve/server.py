@@ -16,6 +16,7 @@ from ...captures.serving.recorded_exchanges import addresses
 from ...decoder import DecodeError
 from ...decoder.schema import facts
 from ...decoder.wire.frame import MAX_FRAME
+from ...diagnostics import contained
 from ..addressing.address_map import TRIES, reason
 from ..events import Address
 from ..interception.frame_editor import broker_addresses
@@ -119,6 +120,7 @@ class Server:
                 try:
                     answer = await self._answer(connection, frame)
                 except Exception as error:  # one request must not end the others' test
+                    contained("a request to a served recording", error, reported=True)
                     what = f"{type(error).__name__}: {error}: the connection is closed"
                     self._emit(Trouble(connection.name, what))
                     return

@@ -16,8 +16,8 @@ from ...proxy import Proxy, ProxyConfig
 from ...proxy.control import Control, ControlConfig
 from ...proxy.control.client import ControlError
 from ...proxy.events import show
-from ...proxy.replay.dialer import Dialer
-from ...proxy.replay.target import Target, TargetFailed
+from ...proxy.replay.dialer import Dialer, TargetFailed
+from ...proxy.replay.target import Target
 from ...proxy.supervisor.fork_server import ForkServer
 
 if TYPE_CHECKING:
