@@ -170,7 +170,7 @@ def meter_alone(name: str, request: bytes, response: bytes, by: tuple[str, ...],
     sender = FeedSender(TOKEN, 1, datagram=feed_layout.LOOPBACK_DATAGRAM)
     sender.receive(feed_layout.Hello(feed_layout.Kind.HELLO, 0, 0, TOKEN.encode()).pack(), ("a", 1), 0.0, 1)
     meter = TrafficMeter(Metrics(by), sender, None)
-    traffic = TrafficDecoder(meter.hear, moved=meter.moved)
+    traffic = TrafficDecoder(meter.on_event, moved=meter.moved)
     traffic.opened(1, 0, ("a", 1), ("b", 2))
     parts = []
     for start in range(0, count, 20):

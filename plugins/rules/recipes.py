@@ -23,7 +23,7 @@ class Recipe:
         text = str(self.rules)
         return [name for name in CONDITIONS if f"{{{name}}}" in text]
 
-    def made(self, **named: str) -> list[Rule]:
+    def to_rules(self, **named: str) -> list[Rule]:
         """The rules, for one topic, group or client (``topic="orders"``); InvalidInput if that cannot be."""
         found = []
         for rule in self.rules:

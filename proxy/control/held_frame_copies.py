@@ -47,7 +47,7 @@ class HeldFrameCopy:
             return decoder.read_response(self.frame[4:], api_key=self.notice.api_key, api_version=self.notice.api_version)
         return decoder.read_request(self.frame[4:])
 
-    def asked(self) -> Message:
+    def request_message(self) -> Message:
         """The request, decoded."""
         return decoder.decode_request((self.request or self.frame)[4:])
 
@@ -70,7 +70,7 @@ class HeldFrameCopy:
                 out["undecoded"] = str(error)
         return out
 
-    def octets(self, values: bool) -> dict[str, Any]:
+    def covered_bytes(self, values: bool) -> dict[str, Any]:
         """Its bytes without the size, for JSON: secrets are masked as in recordings, and so is what records say unless
         `values`; `hidden`: where."""
         direction = decoder.Direction.RESPONSE if self.of_response else decoder.Direction.REQUEST
@@ -97,7 +97,7 @@ class HeldFrameCopy:
             found.append((len(frame) - len(message.trailing), len(frame)))
         return found
 
-    def edited(self, edits: dict[str, Any]) -> bytes:
+    def with_edits(self, edits: dict[str, Any]) -> bytes:
         """The frame with these fields changed; CommandFailed says which cannot be."""
         try:
             return _framed(self.message().replace(edits).encode())
@@ -106,14 +106,14 @@ class HeldFrameCopy:
         except (decoder.EncodeError, KeyError, IndexError, OverflowError, TypeError) as error:
             raise CommandFailed("invalid", str(error.args[0] if error.args else error)) from None
 
-    def failing(self, error: str) -> bytes:
+    def error_answer(self, error: str) -> bytes:
         """A response with this error for everything that the request asks."""
         try:
             code = facts.error_code(error)
         except KeyError as unknown:
             raise CommandFailed("invalid", str(unknown.args[0])) from None
         try:
-            return _framed(error_response(self.asked(), code, self.notice.correlation_id))
+            return _framed(error_response(self.request_message(), code, self.notice.correlation_id))
         except (decoder.DecodeError, decoder.EncodeError) as fault:
             raise CommandFailed("invalid", f"no answer can be made for this request: {fault}") from None
 

@@ -110,7 +110,7 @@ class Server:
             except OSError:
                 packet, fds = b"", []
             if fds:
-                self._introduced(json.loads(packet)["channel"], fds[0])
+                self._connect_successor(json.loads(packet)["channel"], fds[0])
                 continue
             if not packet:
                 asyncio.get_running_loop().remove_reader(self._supervisor)
@@ -123,7 +123,7 @@ class Server:
             if event is not None:
                 self._api.on_event(event)
 
-    def _introduced(self, name: str, fd: int) -> None:
+    def _connect_successor(self, name: str, fd: int) -> None:
         """A process has begun in the place of one that ended."""
         sock = socket.socket(fileno=fd)
         api = self._api
@@ -171,7 +171,7 @@ class Server:
         finally:
             self._busy -= 1
 
-    def _bound(self, handler: Handler) -> Any:
+    def _handler(self, handler: Handler) -> Any:
         async def call(request: web.Request) -> web.StreamResponse:
             response = await handler(self._api, request)
             response.headers.setdefault("Cache-Control", "no-store") if not response.prepared else None
@@ -182,7 +182,7 @@ class Server:
     def application(self) -> web.Application:
         app = web.Application(middlewares=[self._checked], client_max_size=BODY_BYTES)
         for route in ROUTES:
-            app.router.add_route(route.method, route.path, self._bound(route.handler))
+            app.router.add_route(route.method, route.path, self._handler(route.handler))
         return app
 
     async def run(self) -> None:

@@ -170,7 +170,7 @@ class ControlStart:
         for name in (*self._relays, *CHANNELS):
             self._pairs[name] = socket.socketpair()
 
-    def theirs(self, name: str) -> int:
+    def process_end(self, name: str) -> int:
         """The descriptor of a process's end of its channel."""
         return self._pairs[name][1].fileno()
 
@@ -203,7 +203,7 @@ class ControlStart:
         return settings, [self._listener.fileno(), *channels.values(), *bells.values()]
 
     @contextlib.contextmanager
-    def renewed(self, name: str) -> Iterator[tuple[dict[str, Any], list[int]]]:
+    def replacement(self, name: str) -> Iterator[tuple[dict[str, Any], list[int]]]:
         """Settings and descriptors of a process that begins in the place of another; `introduce` it before the end."""
         self._pairs[name] = pair = socket.socketpair()
         try:
@@ -219,7 +219,7 @@ class ControlStart:
             with contextlib.suppress(OSError):
                 socket.send_fds(self.control, [packet], [self._pairs[name][0].fileno()], socket.MSG_DONTWAIT)
 
-    def hear(self, event: Event) -> None:
+    def send_event(self, event: Event) -> None:
         """Pass an event on. What the control server does not take in time is counted, and reported with the next."""
         if self.control is None:
             return

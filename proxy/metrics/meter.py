@@ -58,7 +58,7 @@ class TrafficMeter:
         """Bytes have passed."""
         self.metrics.stream_bytes[direction] += nbytes
 
-    def hear(self, event: ConnectionEvent) -> None:
+    def on_event(self, event: ConnectionEvent) -> None:
         """Count what happened."""
         if type(event) is ExchangeDone:
             self._done(event.exchange)
@@ -134,7 +134,7 @@ class Meter:
         self.sender = FeedSender(settings.feed_token, now_ns(), datagram=settings.datagram)
         statsd = StatsD(self.metrics, settings.statsd_prefix, settings.statsd_tags) if settings.statsd is not None else None
         self._traffic = TrafficMeter(self.metrics, self.sender, statsd)
-        self._decoder = TrafficDecoder(self._traffic.hear, moved=self._traffic.moved)
+        self._decoder = TrafficDecoder(self._traffic.on_event, moved=self._traffic.moved)
         self._feed = RingFeed(self._decoder)
         self._server: FeedServer | None = None
         self._scrape: Scrape | None = None

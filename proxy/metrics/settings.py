@@ -84,8 +84,8 @@ class MeterSettings:
     statsd_tags: bool
 
     @classmethod
-    def of(cls, said: dict[str, Any]) -> MeterSettings:
-        return cls(**said | {"access": RingAccess(**said["access"])})
+    def of(cls, fields: dict[str, Any]) -> MeterSettings:
+        return cls(**fields | {"access": RingAccess(**fields["access"])})
 
 
 class Metering:

@@ -154,7 +154,7 @@ class Connections:
         events = self._poll.poll(0)
         for fd, event in events:
             if fd == self._dials.fd:
-                self._dials.taken(self._connected)
+                self._dials.deliver_done(self._connected)
                 continue
             connection = self._by_fd.get(fd)
             if connection is None:

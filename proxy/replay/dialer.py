@@ -135,7 +135,7 @@ class DialThreads:
             self.done.append((token, result))
             os.eventfd_write(self.fd, 1)
 
-    def taken(self, take: Callable[[Any, socket.socket | DialFailed], None]) -> None:
+    def deliver_done(self, take: Callable[[Any, socket.socket | DialFailed], None]) -> None:
         """Give what is done to `take`."""
         try:
             os.eventfd_read(self.fd)

@@ -22,7 +22,7 @@ _SETTLES_NS = 500 * MS
 _READS = ("Describe", "List", "Metadata", "ConsumerGroupDescribe", "ShareGroupDescribe")
 """APIs that only ask: what another request changed may show a moment sooner or later than when recorded."""
 # Identical bytes say all there is to know, but for these: ids and sessions are learnt from them.
-_TELLING = frozenset(
+_ALWAYS_READ = frozenset(
     facts.api_key(name)
     for name in (
         "InitProducerId", "EndTxn", "JoinGroup", "ConsumerGroupHeartbeat", "ShareGroupHeartbeat", "StreamsGroupHeartbeat",
@@ -56,7 +56,7 @@ class ResponseChecker:
     def same(self, exchange: Exchange, frame: bytes) -> bool:
         """Whether an answer is the recorded one, byte for byte, and there is nothing to learn from it."""
         recorded = exchange.response
-        if recorded is None or exchange.api_key in _TELLING or len(recorded) != len(frame):
+        if recorded is None or exchange.api_key in _ALWAYS_READ or len(recorded) != len(frame):
             return False
         if exchange.api_key == PRODUCE and self._mapping.offsets:
             return False
@@ -75,7 +75,7 @@ class ResponseChecker:
         if recorded is not None and call.left_out:
             recorded = without_partitions(recorded, call.left_out)
         why = None if closing else lacking(recorded, got)
-        if why is not None and self._helps(call, got, now):
+        if why is not None and self._retry_may_help(call, got, now):
             if recorded is not None and exchange.api == "Fetch":
                 self.comparer.fetched.again(got, recorded)
             if any(code in _MOVED for _, code in got.errors()):
@@ -83,7 +83,7 @@ class ResponseChecker:
             if exchange.api_key == PRODUCE:
                 taken = without_partitions(got, partitions_to_retry(got))
                 call.taken = taken if call.taken is None else merged_answers(call.taken, taken)
-            return self._again(call, why)
+            return self._retry(call, why)
         if call.taken is not None:
             got = merged_answers(call.taken, got)
         if asked is None or recorded is None:
@@ -95,17 +95,17 @@ class ResponseChecker:
             for place in self.comparer.fetched.places(recorded):
                 self._concerned.setdefault(place, set()).update(names)
         reads = exchange.api.startswith(_READS)
-        if found and reads and not closing and self._settles(call, now):
-            return self._again(call, "not the same yet")
+        if found and reads and not closing and self._may_settle(call, now):
+            return self._retry(call, "not the same yet")
         if reads:
-            self._compare_later(call, asked, found, got)
+            self._defer_comparison(call, asked, found, got)
         elif found:
-            self._differ(call, found)
+            self._add_differences(call, found)
         else:
             self.report.equal += 1
         return 0
 
-    def _differ(self, call: Call, found: list[Difference]) -> None:
+    def _add_differences(self, call: Call, found: list[Difference]) -> None:
         self.report.differ(call, found)
         self.left_out.differs(self.left_out.concerned(call.exchange))
 
@@ -123,13 +123,13 @@ class ResponseChecker:
             return None
         return got
 
-    def _again(self, call: Call, why: str) -> int:
+    def _retry(self, call: Call, why: str) -> int:
         if call.attempts == 0:
             self.report.note(f"{call.exchange.api} sent again: {why}")
         call.attempts += 1
         return min(call.attempts, 5) * _AGAIN_NS
 
-    def _helps(self, call: Call, got: Message, now: int) -> bool:
+    def _retry_may_help(self, call: Call, got: Message, now: int) -> bool:
         """Whether asking once more may help still."""
         if self._absent.lacks_only_absent_topics(got):
             self.report.note("topics that the target had not after all patience are not waited for again")
@@ -141,7 +141,7 @@ class ResponseChecker:
         self._absent.give_up(got)
         return False
 
-    def _settles(self, call: Call, now: int) -> bool:
+    def _may_settle(self, call: Call, now: int) -> bool:
         """Whether to wait a little for what may show later; all such waits together are bounded."""
         if not call.attempts:
             call.due_ns = now
@@ -150,13 +150,13 @@ class ResponseChecker:
         self._settling_ns -= min(call.attempts + 1, 5) * _AGAIN_NS
         return True
 
-    def _compare_later(self, call: Call, asked: Message, found: list[Difference], got: Message) -> None:
+    def _defer_comparison(self, call: Call, asked: Message, found: list[Difference], got: Message) -> None:
         """Keep differences until the same is asked again: an answer that was recorded a moment later is none."""
         place = asked.api_key, asked.frame[asked.body_start :]
         before = self._open.pop(place, None)
         if before is not None:
             if self.comparer.differences(call.exchange, before[2], call.recorded):
-                self._differ(before[0], before[1])
+                self._add_differences(before[0], before[1])
             else:
                 self.report.equal += 1
                 self.comparer.ignored["the target was ahead of the recording"] = (
@@ -170,7 +170,7 @@ class ResponseChecker:
     def finish(self, complete: bool) -> None:
         """Nothing more is to come. `complete`: the replay was not ended early, so that outcomes can be compared."""
         for call, found, _ in self._open.values():
-            self._differ(call, found)
+            self._add_differences(call, found)
         self._open.clear()
         if complete:
             self._outcomes()

@@ -22,14 +22,14 @@ def for_observer(config: ProxyConfig, access: RingAccess, control: ControlStart 
         config.recording,
         _flight(config),
         config.snaplen,
-        control.theirs("observer") if control else None,
+        control.process_end("observer") if control else None,
     )
 
 
 def for_inspector(config: ProxyConfig, access: RingAccess, control: ControlStart | None) -> InspectorSettings:
     live = LiveSettings(control.config.keep, control.config.show_values) if control else None
     findings_from = str(config.findings_from) if config.findings else None
-    return InspectorSettings(access, findings_from, _flight(config), live, control.theirs("inspector") if control else None)
+    return InspectorSettings(access, findings_from, _flight(config), live, control.process_end("inspector") if control else None)
 
 
 def _flight(config: ProxyConfig) -> FlightConfig | None:

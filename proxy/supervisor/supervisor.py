@@ -349,7 +349,7 @@ class Proxy:
         if _log.isEnabledFor(level):
             _log.log(level, "%s: %s", type(event).__name__, event.text)
         if self.control is not None:
-            self.control.hear(event)
+            self.control.send_event(event)
             if isinstance(event, ShutdownAsked):
                 threading.Thread(target=self.stop, name="proxy stop", daemon=True).start()
         meter = self._controls.get("meter")
@@ -402,7 +402,7 @@ class Proxy:
                 elif self.control is None or name == "meter":
                     self._renew(name, {}, [])
                 else:
-                    with self.control.renewed(name) as (commands, fds):
+                    with self.control.replacement(name) as (commands, fds):
                         self._renew(name, commands, fds)
                         self.control.introduce(name)
             except OSError:
@@ -437,14 +437,14 @@ class Proxy:
             for name in (*self._relays, "observer", "inspector"):
                 packet = json.dumps({"do": "commands"}).encode()
                 try:
-                    socket.send_fds(self._controls[name], [packet], [control.theirs(name)], socket.MSG_DONTWAIT)
+                    socket.send_fds(self._controls[name], [packet], [control.process_end(name)], socket.MSG_DONTWAIT)
                 except OSError:  # it is gone, and its successor gets a channel of its own
                     pass
         finally:
             control.close_pairs()
         assert self._resources is not None
         for event in self._resources.first_events(self.config):
-            control.hear(event)
+            control.send_event(event)
 
     def _accepts(self, name: str) -> None:
         """A relay accepts clients; report it if it was restarted."""

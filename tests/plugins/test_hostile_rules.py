@@ -35,7 +35,7 @@ def mutated(chance: random.Random, text: str) -> str:
 
 
 SEEDS = [
-    yaml.safe_dump({"rules": [rule.to_dict() for rule in recipe.made(topic="orders")]}, sort_keys=False)
+    yaml.safe_dump({"rules": [rule.to_dict() for rule in recipe.to_rules(topic="orders")]}, sort_keys=False)
     for recipe in recipes.RECIPES
 ]
 

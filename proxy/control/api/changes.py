@@ -262,7 +262,7 @@ async def held(api: Api, request: web.Request) -> web.Response:
 
 async def held_one(api: Api, request: web.Request) -> web.Response:
     frame = api.held.get(in_path(request, "id"))
-    return answer(frame.to_dict(api.values) | frame.octets(api.values))
+    return answer(frame.to_dict(api.values) | frame.covered_bytes(api.values))
 
 
 async def held_resume(api: Api, request: web.Request) -> web.Response:
@@ -275,7 +275,7 @@ async def held_resume(api: Api, request: web.Request) -> web.Response:
         if not isinstance(part, dict):
             raise CommandFailed("invalid", f"{name} is an object: fields and their values")
         edits |= part
-    data = frame.edited(edits) if edits else b""
+    data = frame.with_edits(edits) if edits else b""
     await api.relay.ask("decide", data, held=frame.number, action="resume")
     return answer({"id": frame.number, "done": "edited" if edits and data != frame.frame else "resumed"})
 
@@ -296,7 +296,7 @@ async def held_drop(api: Api, request: web.Request) -> web.Response:
             raise CommandFailed("invalid", "close is fin or rst")
         await api.relay.ask("decide", held=frame.number, action="close", how=given["close"])
         return answer({"id": frame.number, "done": "closed"})
-    data = frame.failing(str(given["error"]))
+    data = frame.error_answer(str(given["error"]))
     await api.relay.ask("decide", data, held=frame.number, action="resume" if frame.of_response else "answer")
     return answer({"id": frame.number, "done": "answered"})
 

@@ -106,7 +106,7 @@ async def listen(
     reader = FeedReader(token) if reader is None else reader
     stream: Any = await asyncio_dgram.from_socket(_open(address, receive_bytes))
     backlog = _Backlog(stream, backlog_bytes)
-    hearing = asyncio.create_task(backlog.hear())
+    receiving = asyncio.create_task(backlog.receive())
     started = time.monotonic()
     try:
         while True:
@@ -122,7 +122,7 @@ async def listen(
     finally:
         with contextlib.suppress(OSError, asyncio_dgram.TransportClosed):
             await stream.send(reader.bye())
-        hearing.cancel()
+        receiving.cancel()
         stream.close()
 
 
@@ -135,7 +135,7 @@ class _Backlog:
         self._bytes = 0
         self._more = asyncio.Event()
 
-    async def hear(self) -> None:
+    async def receive(self) -> None:
         while True:
             try:
                 data, _ = await self._stream.recv()

@@ -237,14 +237,14 @@ class FeedServer:
         """Serve on a bound UDP socket."""
         sock.setblocking(False)
         self._stream = await asyncio_dgram.from_socket(sock)
-        self._tasks = [asyncio.create_task(self._hear()), asyncio.create_task(self._send())]
+        self._tasks = [asyncio.create_task(self._receive()), asyncio.create_task(self._send())]
 
     def kick(self) -> None:
         """There may be something to send."""
         if self.sender.outgoing:
             self._sends.set()
 
-    async def _hear(self) -> None:
+    async def _receive(self) -> None:
         while True:
             try:
                 data, peer = await self._stream.recv()

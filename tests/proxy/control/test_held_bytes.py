@@ -22,7 +22,7 @@ def held(frame: bytes, side: str, api_key: int, api_version: int) -> HeldFrameCo
 
 
 def shown(frame: HeldFrameCopy, values: bool = False) -> tuple[bytes, list[tuple[int, int]]]:
-    told = frame.octets(values)
+    told = frame.covered_bytes(values)
     return bytes.fromhex(told["frame"]), [(start, end) for start, end in told["hidden"]]
 
 
@@ -39,33 +39,33 @@ def test_a_planted_secret_is_masked_as_in_recordings() -> None:
     for frame, side, key, version in ((asked, "request", 36, 1), (answered, "response", 38, 1)):
         assert CANARY in frame
         for values in (False, True):
-            octets, hidden = shown(held(frame, side, key, version), values)
-            assert CANARY not in octets and len(octets) == len(frame) and not hidden
-            assert octets == mask(Direction.REQUEST if side == "request" else Direction.RESPONSE, key, version, frame)
+            covered_bytes, hidden = shown(held(frame, side, key, version), values)
+            assert CANARY not in covered_bytes and len(covered_bytes) == len(frame) and not hidden
+            assert covered_bytes == mask(Direction.REQUEST if side == "request" else Direction.RESPONSE, key, version, frame)
 
 
 def test_where_a_secret_is_that_nobody_can_find_everything_is_masked(monkeypatch: pytest.MonkeyPatch) -> None:
     frame = decoder.encode_request(36, 1, {"auth_bytes": CANARY}, correlation_id=1)
-    octets, _ = shown(held(frame[:-1], "request", 36, 1))  # cannot be decoded
-    assert octets == frame[:8] + b"*" * (len(frame) - 9)
+    covered_bytes, _ = shown(held(frame[:-1], "request", 36, 1))  # cannot be decoded
+    assert covered_bytes == frame[:8] + b"*" * (len(frame) - 9)
 
     def broken(*given: Any) -> bytes:
         raise ZeroDivisionError
 
     monkeypatch.setattr("barnabas.proxy.control.held_frame_copies.mask", broken)
-    octets, hidden = shown(held(frame, "request", 36, 1), values=True)
-    assert octets == frame[:8] + b"*" * (len(frame) - 8) and hidden == [(8, len(frame))]
+    covered_bytes, hidden = shown(held(frame, "request", 36, 1), values=True)
+    assert covered_bytes == frame[:8] + b"*" * (len(frame) - 8) and hidden == [(8, len(frame))]
 
 
 @pytest.mark.parametrize("codec", [0, 1])
 def test_what_records_say_is_covered_unless_values_are_asked_for(codec: int) -> None:
     frame, batch = produce(codec)
     start = frame.index(batch)
-    octets, hidden = shown(held(frame, "request", 0, 7))
+    covered_bytes, hidden = shown(held(frame, "request", 0, 7))
     assert hidden == [(start + 61, start + len(batch))]  # behind the batch's header
-    assert octets == frame[: start + 61] + b"*" * (len(batch) - 61)
+    assert covered_bytes == frame[: start + 61] + b"*" * (len(batch) - 61)
     assert shown(held(frame, "request", 0, 7), values=True) == (frame, [])
-    octets, hidden = shown(held(frame + CANARY, "request", 0, 7))  # more bytes than the message has
-    assert CANARY not in octets and hidden[-1] == (len(frame), len(frame) + len(CANARY))
-    octets, hidden = shown(held(frame[: start + len(batch) - 4], "request", 0, 7))  # and fewer
-    assert CANARY not in octets and octets.startswith(frame[:8])
+    covered_bytes, hidden = shown(held(frame + CANARY, "request", 0, 7))  # more bytes than the message has
+    assert CANARY not in covered_bytes and hidden[-1] == (len(frame), len(frame) + len(CANARY))
+    covered_bytes, hidden = shown(held(frame[: start + len(batch) - 4], "request", 0, 7))  # and fewer
+    assert CANARY not in covered_bytes and covered_bytes.startswith(frame[:8])

@@ -64,7 +64,7 @@ class Traffic:
     def __init__(self, directory: Path | None = None, by: tuple[str, ...] = (), apart: int = 100) -> None:
         self.metrics = Metrics(by, apart)
         self.meter = TrafficMeter(self.metrics, FeedSender("t", 1), None)
-        self.decoder = TrafficDecoder(self.meter.hear, moved=self.meter.moved)
+        self.decoder = TrafficDecoder(self.meter.on_event, moved=self.meter.moved)
         self.both: list[Any] = [self.decoder]
         if directory is not None:
             self.both.append(Recorder(directory))

@@ -30,7 +30,7 @@ LINE = re.compile(
 def traffic(prefix: str = "barnabas", tags: bool = False) -> tuple[TrafficDecoder, StatsD]:
     metrics = Metrics()
     statsd = StatsD(metrics, prefix, tags)
-    metered = TrafficDecoder(TrafficMeter(metrics, FeedSender("t", 1), statsd).hear)
+    metered = TrafficDecoder(TrafficMeter(metrics, FeedSender("t", 1), statsd).on_event)
     metered.opened(1, 0, ("a", 1), ("b", 2))
     return metered, statsd
 

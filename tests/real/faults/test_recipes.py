@@ -104,7 +104,7 @@ class Traffic:
 )
 def test_every_rule_hits(bench: Barnabas, recipe: Recipe) -> None:
     traffic = Traffic(bench.bootstrap, recipe.name)
-    rules = recipe.made(topic=recipe.name, group=recipe.name, client=recipe.name)
+    rules = recipe.to_rules(topic=recipe.name, group=recipe.name, client=recipe.name)
     bench.control.replace_rules([rule.to_dict() for rule in rules])
     ways = [traffic.transact] if recipe.name == "zombie-producer" else [traffic.produce, traffic.consume]
     if recipe.name == "authorization-denied":  # who may not join a group never comes to read

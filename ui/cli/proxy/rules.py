@@ -190,7 +190,7 @@ def recipes(
         if as_json:
             for each in RECIPES:
                 found = {"name": each.name, "about": each.about, "expect": each.expect, "settings": each.settings()}
-                print_json(found | {"rules": [rule.to_dict() for rule in each.made()]})
+                print_json(found | {"rules": [rule.to_dict() for rule in each.to_rules()]})
             return
         width = max(len(each.name) for each in RECIPES)
         for each in RECIPES:
@@ -206,7 +206,7 @@ def recipes(
         raise Failure(
             f"--{unused[0]} is not used by {recipe.name}; it takes: {', '.join(recipe.settings()) or 'nothing'}"
         )
-    rules = [rule.to_dict() for rule in recipe.made(**wanted)]
+    rules = [rule.to_dict() for rule in recipe.to_rules(**wanted)]
     if as_json:
         print_json({"rules": rules})
         return

@@ -96,7 +96,7 @@ def test_recipes_are_rules(run: Run, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.name)
 def test_every_recipe_can_be_narrowed(recipe: Recipe) -> None:
-    assert recipe.made()
+    assert recipe.to_rules()
     if recipe.settings():
-        rules = recipe.made(**dict.fromkeys(recipe.settings(), 'a "b"'))
+        rules = recipe.to_rules(**dict.fromkeys(recipe.settings(), 'a "b"'))
         assert any('\\"b\\"' in rule.match for rule in rules)

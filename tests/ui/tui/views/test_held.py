@@ -199,7 +199,7 @@ def test_secrets_and_records_do_not_stand_in_the_bytes(story: Capture, monkeypat
     notice = HeldNotice(**{field.name: listed[field.name] for field in fields(HeldNotice)})
     frame = HeldFrameCopy(notice, with_size(login))
     monkeypatch.setattr(proxy, "held", lambda: [frame.to_dict(False)])
-    monkeypatch.setattr(proxy, "held_frame", lambda number: frame.to_dict(False) | frame.octets(False))
+    monkeypatch.setattr(proxy, "held_frame", lambda number: frame.to_dict(False) | frame.covered_bytes(False))
 
     async def steps(pilot: Pilot[None]) -> None:
         await until(pilot, "secret, masked")
