@@ -1,4 +1,4 @@
-"""The control server's ends of the channels to the other processes: ask, and get the answer."""
+"""The control server's ends of the channels to the other processes: commands and their answers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ASK_SECONDS = 25.0
 
 
 class CommandFailed(Exception):
-    """A command was refused, or could not be asked. `kind`: "missing", "exists", "invalid", "busy" or "gone"."""
+    """A command was refused, or could not be sent. `kind`: "missing", "exists", "invalid", "busy" or "gone"."""
 
     def __init__(self, kind: str, text: str, **more: Any) -> None:
         super().__init__(text)
@@ -27,7 +27,7 @@ class CommandFailed(Exception):
 
 
 class AsyncChannel:
-    """A channel as seen from asyncio. `notice` gets what comes unasked; `bell` is rung behind every command."""
+    """A channel in asyncio. `notice` gets messages that answer no command; `bell` is rung after every command."""
 
     def __init__(self, name: str, notice: Notice | None = None, bell: int | None = None) -> None:
         self.name = name

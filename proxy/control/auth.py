@@ -1,4 +1,4 @@
-"""Who may use the control API: a token, or the owner of the Unix socket; and nobody by way of a web browser.
+"""Who may use the control API: clients with the token, or the owner of the Unix socket; never a page in a web browser.
 
 A page in a browser can make requests to loopback addresses. It does not know the token; besides, requests with a
 foreign `Host` (DNS rebinding), an `Origin` or a `Sec-Fetch-Site` header are refused before anything is read.
@@ -43,7 +43,7 @@ class Guard:
         self._port = port
 
     def check(self, headers: Mapping[str, str], sock: socket.socket | None, with_token: bool = True) -> None:
-        """Refused if the request is not to be answered. `with_token` False: for what whoever is on this machine may know."""
+        """Raise Refused for a request that must not be answered. `with_token` False: anybody on this machine may ask."""
         host = headers.get("Host", "")
         if not self._own(host):
             raise Refused(403, f"the Host header {host!r} is not one of this API: use 127.0.0.1 or localhost")

@@ -1,7 +1,6 @@
-"""Copies of the frames that wait for a decision, in the control server: shown, edited, answered.
+"""Copies of the frames that wait for a decision: shown, edited and answered in the control server.
 
-The relay holds the frames themselves. Editing decodes a copy, changes the fields that are named and
-leaves every other byte as it is.
+The relay holds the frames themselves. An edit decodes a copy, changes the named fields and keeps every other byte.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from .async_channel import CommandFailed
 
 
 class HeldFrameCopy:
-    """One frame that waits. `frame` and `request` (of a response) come with their sizes."""
+    """A frame that waits. `frame` and `request` (of a response) include their sizes."""
 
     def __init__(self, notice: HeldNotice, data: bytes) -> None:
         self.notice = notice
@@ -38,7 +37,7 @@ class HeldFrameCopy:
         return self.notice.side == "response"
 
     def wait_for(self, seconds: float) -> None:
-        """It waits for so long from now on."""
+        """Let it wait for so long from now on."""
         self.until = time.monotonic() + seconds
 
     def message(self) -> Message:
@@ -52,7 +51,7 @@ class HeldFrameCopy:
         return decoder.decode_request((self.request or self.frame)[4:])
 
     def to_dict(self, values: bool, body: bool = True) -> dict[str, Any]:
-        """As JSON can hold it; secrets are masked, keys and values of records left out unless `values`."""
+        """For JSON. Secrets are masked; keys and values of records are left out unless `values`."""
         notice = asdict(self.notice)
         del notice["request_size"]
         out = {
@@ -71,8 +70,8 @@ class HeldFrameCopy:
         return out
 
     def covered_bytes(self, values: bool) -> dict[str, Any]:
-        """Its bytes without the size, for JSON: secrets are masked as in recordings, and so is what records say unless
-        `values`; `hidden`: where."""
+        """Its bytes without the size, for JSON: secrets are masked as in recordings, and the content of records is covered
+        unless `values`; `hidden`: the covered ranges."""
         direction = decoder.Direction.RESPONSE if self.of_response else decoder.Direction.REQUEST
         key, frame = self.notice.api_key, self.frame[4:]
         try:
@@ -98,7 +97,7 @@ class HeldFrameCopy:
         return found
 
     def with_edits(self, edits: dict[str, Any]) -> bytes:
-        """The frame with these fields changed; CommandFailed says which cannot be."""
+        """The frame with these fields changed; CommandFailed names one that cannot be changed."""
         try:
             return _framed(self.message().replace(edits).encode())
         except decoder.DecodeError as error:
@@ -119,13 +118,13 @@ class HeldFrameCopy:
 
 
 class HeldFrameCopies:
-    """Those that wait now, by number."""
+    """The frames that wait now, by number."""
 
     def __init__(self) -> None:
         self._all: dict[int, HeldFrameCopy] = {}
 
     def notice(self, message: dict[str, Any], data: bytes) -> None:
-        """A notice of the relay: a frame is held, or no longer."""
+        """Take a notice of the relay: a frame is held, or no longer."""
         if message["notice"] == "held":
             frame = HeldFrameCopy(HeldNotice(**message["held"]), data)
             self._all[frame.number] = frame
@@ -133,7 +132,7 @@ class HeldFrameCopies:
             self._all.pop(message["id"], None)
 
     def drop(self, worker: int, workers: int) -> None:
-        """A worker (from 0) has ended, and what it held with it."""
+        """Drop the frames of a worker (from 0) that has ended."""
         self._all = {number: frame for number, frame in self._all.items() if (number - 1) % workers != worker}
 
     def listed(self) -> list[HeldFrameCopy]:

@@ -1,4 +1,4 @@
-"""What aiohttp's servers log: no faults in a client's HTTP, which the client learns from the answer."""
+"""The log of aiohttp's servers, without faults in a client's HTTP: the client gets those as the answer."""
 
 from __future__ import annotations
 

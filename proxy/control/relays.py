@@ -1,8 +1,7 @@
-"""The relay workers, one or several, as the one relay that the handlers know.
+"""The relay workers, one or several, as one relay.
 
-What changes rules or intercepts goes to all workers, one change after the other, so that they all have the same; what
-is counted is added up. A connection, and a frame that is held, belongs to the worker that its number says: numbers
-of `n` workers go up by `n`.
+Changes of rules and intercepts go to all workers, one after the other, so that all have the same; counts are added up. The
+number of a connection or a held frame gives its worker: numbers of `n` workers go up by `n`.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..interception.rules.hits import KEPT
 from .async_channel import ASK_SECONDS, Answer, AsyncChannel, CommandFailed, Notice
@@ -25,6 +24,14 @@ _SHARED = ("matched", "hits")
 """Counted by all workers together (`SharedCounters`); one may be ahead of another."""
 
 
+class WorkerState(NamedTuple):
+    """What a worker was given while it ran, as its answers have it. down: addresses of brokers that are kept down."""
+
+    rules: list[Any]
+    intercepts: list[Any]
+    down: list[Any]
+
+
 class Relays:
     """Like an `AsyncChannel`, to all workers. `channels` in the workers' order; `held` is called with notices of held frames."""
 
@@ -34,8 +41,8 @@ class Relays:
         self._changing = asyncio.Lock()
         self._left: dict[int, int] = {}
         """Intercept -> how many more frames it may hold, over all workers."""
-        self._known: tuple[Any, Any, Any] | None = None
-        """Rules, intercepts and brokers that are down, which the only worker was given here, for one that takes its place."""
+        self._known: WorkerState | None = None
+        """The state of the only worker, for one that takes its place."""
 
     @property
     def workers(self) -> int:
@@ -90,7 +97,7 @@ class Relays:
         )
         found = [answer for answer in answers if isinstance(answer, dict)]
         for failed in answers:
-            # One that has just died has no say in it.
+            # One that has just ended does not count.
             if isinstance(failed, BaseException) and not (found and isinstance(failed, CommandFailed) and failed.kind == "gone"):
                 raise failed
         return found
@@ -112,8 +119,8 @@ class Relays:
     # -- frames that are held --------------------------------------------------------------------------------
 
     def notice(self, message: dict[str, Any], data: bytes) -> None:
-        """A notice of a worker. Each of them holds as many frames as an intercept allows in all: the rest is
-        let go here."""
+        """Take a notice of a worker. Each worker holds as many frames as an intercept allows in all; those beyond are
+        released here."""
         held = message.get("held", {})
         left = self._left.get(held.get("intercept", -1))
         if left is not None:
@@ -136,10 +143,10 @@ class Relays:
         _notifying.add(task)
         task.add_done_callback(_notifying.discard)
 
-    # -- a worker in the place of another --------------------------------------------------------------------
+    # -- a worker that replaces another --------------------------------------------------------------------
 
     async def renew(self, name: str, sock: socket.socket) -> None:
-        """A worker was started again: give it the rules and intercepts of the others."""
+        """Give a worker that was started again the rules and intercepts of the others."""
         channel = self.channel(name)
         if channel is None:
             sock.close()
@@ -152,10 +159,10 @@ class Relays:
             try:
                 known = await _state_of(others[0]) if others else self._known
                 if known is not None:
-                    await fresh.ask("rules.replace", rules=known[0])
-                    await fresh.ask("intercepts.take", intercepts=known[1])
-                    if known[2]:
-                        await fresh.ask("brokers.down", brokers=known[2])
+                    await fresh.ask("rules.replace", rules=known.rules)
+                    await fresh.ask("intercepts.take", intercepts=known.intercepts)
+                    if known.down:
+                        await fresh.ask("brokers.down", brokers=known.down)
             except CommandFailed:
                 pass  # it keeps the rules of the start
 
@@ -166,10 +173,9 @@ class Relays:
                 self._known = await _state_of(self._channels[0])
 
 
-async def _state_of(channel: AsyncChannel) -> tuple[Any, Any, Any]:
-    """The rules and intercepts of a worker, and the brokers that it keeps down."""
-    rules, intercepts = await channel.ask("rules.dump"), await channel.ask("intercepts")
-    return rules["standing"], intercepts["intercepts"], (await channel.ask("brokers"))["down"]
+async def _state_of(channel: AsyncChannel) -> WorkerState:
+    rules, intercepts, brokers = [await channel.ask(do) for do in ("rules.dump", "intercepts", "brokers")]
+    return WorkerState(rules["standing"], intercepts["intercepts"], brokers["down"])
 
 
 _notifying: set[asyncio.Task[None]] = set()

@@ -2,8 +2,8 @@
 
     python -m barnabas.proxy.control FD     FD: the supervisor's socket; settings come as its first packet
 
-A process of its own, so that nothing a client of this API does costs the relay or the supervisor anything. When it
-ends, traffic goes on, rules stay, and whatever was held for a decision is released by the relay.
+A separate process, so that clients of this API cost the relay and the supervisor nothing. When it ends, traffic goes on,
+rules stay, and the relay releases the frames that waited for a decision.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 from aiohttp import web
 
 from ... import diagnostics
-from ..events import Event, InternalError, ShutdownAsked, encode
+from ..events import Address, Event, InternalError, ShutdownAsked, encode
 from ..supervisor.child import PACKET, receive_settings
 from .api.api import Api, Handler, Metrics, answer, failure
 from .api.bounds import BODY_BYTES
@@ -30,6 +30,7 @@ from .held_frame_copies import HeldFrameCopies
 from .history import History
 from .logs import logger
 from .relays import Relays
+from .startup import ControlSettings
 
 AT_ONCE = 128
 """Most requests that are answered at one time, streams included."""
@@ -37,9 +38,9 @@ NICE = 5
 SCRAPE_SECONDS = 5.0
 
 
-def metrics_source(address: Any) -> Metrics | None:
-    """Ask the meter at `address` (host, port), which answers one request and closes; None without an address."""
-    if not address:
+def metrics_source(address: Address | None) -> Metrics | None:
+    """A function that asks the meter at `address`, which answers one request and closes; None without an address."""
+    if address is None:
         return None
     host, port = address
 
@@ -65,31 +66,30 @@ def metrics_source(address: Any) -> Metrics | None:
 
 
 class Server:
-    """The HTTP application, and the packets of the supervisor."""
+    """The HTTP application, and the packets from the supervisor."""
 
-    def __init__(self, supervisor: socket.socket, settings: dict[str, Any]) -> None:
+    def __init__(self, supervisor: socket.socket, settings: ControlSettings) -> None:
         self._supervisor = supervisor
         diagnostics.listen(lambda error: self._emit(InternalError(error.what, error.error, error.count)))
         self._settings = settings
         self._done = asyncio.Event()
         held = HeldFrameCopies()
-        bells = settings["bells"]
-        workers = settings["relays"]
+        workers = settings.relays
 
         def notice(message: dict[str, Any], data: bytes) -> None:
             relays.notice(message, data)
 
         channels = {
-            name: AsyncChannel(name, notice if name in workers else None, bells.get(name)) for name in settings["channels"]
+            name: AsyncChannel(name, notice if name in workers else None, settings.bells.get(name)) for name in settings.channels
         }
         relays = Relays([channels[name] for name in workers], held.notice)
-        info = settings["info"]
-        self._api = Api(info, channels, self._shutdown, History(), held, relays, metrics_source(info.get("metrics")))
-        self._api.processes = {name: {"pid": pid, "alive": True} for name, pid in info["processes"].items()}
+        info = settings.info
+        self._api = Api(info, channels, self._shutdown, History(), held, relays, metrics_source(info.metrics))
+        self._api.processes = {name: {"pid": pid, "alive": True} for name, pid in info.processes.items()}
         self._api.processes["control"] = {"pid": os.getpid(), "alive": True}
-        self._listener = socket.socket(fileno=settings["listener"])
-        port = 0 if settings["unix"] else self._listener.getsockname()[1]
-        self._guard = Guard(settings["token"], port)
+        self._listener = socket.socket(fileno=settings.listener)
+        port = 0 if settings.unix else self._listener.getsockname()[1]
+        self._guard = Guard(settings.token, port)
         self._busy = 0
 
     def _shutdown(self) -> None:
@@ -124,17 +124,15 @@ class Server:
                 self._api.on_event(event)
 
     def _connect_successor(self, name: str, fd: int) -> None:
-        """A process has begun in the place of one that ended."""
+        """Take the channel of a process that replaces one that ended."""
         sock = socket.socket(fileno=fd)
         api = self._api
         if api.relays.channel(name) is not None:
             renewed = api.relays.renew(name, sock)
         else:
-            fresh = api.channels[name] = AsyncChannel(name, None, self._settings["bells"].get(name))
+            fresh = api.channels[name] = AsyncChannel(name, None, self._settings.bells.get(name))
             renewed = fresh.connect(sock)
-        task = asyncio.get_running_loop().create_task(renewed)
-        api.tasks.add(task)
-        task.add_done_callback(api.tasks.discard)
+        api.start(renewed)
 
     # -- requests --------------------------------------------------------------------------------------------
 
@@ -188,7 +186,7 @@ class Server:
     async def run(self) -> None:
         """Until the supervisor closes its end."""
         loop = asyncio.get_running_loop()
-        for name, fd in self._settings["channels"].items():
+        for name, fd in self._settings.channels.items():
             await self._api.channels[name].connect(socket.socket(fileno=fd))
         self._supervisor.setblocking(False)
         runner = web.AppRunner(
@@ -208,14 +206,14 @@ class Server:
         await runner.cleanup()
 
 
-async def _main(supervisor: socket.socket, settings: dict[str, Any]) -> None:
+async def _serve(supervisor: socket.socket, settings: ControlSettings) -> None:
     await Server(supervisor, settings).run()
 
 
 def main() -> None:
     supervisor, settings = receive_settings(int(sys.argv[1]))
     os.nice(NICE)
-    asyncio.run(_main(supervisor, settings))
+    asyncio.run(_serve(supervisor, ControlSettings.of(settings)))
 
 
 if __name__ == "__main__":

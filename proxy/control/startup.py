@@ -1,6 +1,6 @@
 """The supervisor's side of the control API: its socket, its token, and the channels to the other processes.
 
-Everything is bound and written before any process starts, so that an address that cannot be had is reported at once.
+Everything is bound and written before any process starts, so that an address that is not available is reported at once.
 """
 
 from __future__ import annotations
@@ -48,6 +48,41 @@ class ControlConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class ProxyInfo:
+    """What the control server reports of its proxy. processes: pids by name; insecure: settings that weaken security."""
+
+    version: str
+    started_ns: int
+    show_values: bool
+    control: str
+    listen: Address
+    upstream: Address
+    processes: dict[str, int]
+    metrics: Address | None
+    insecure: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ControlSettings:
+    """What the control server is given as it starts: `dataclasses.asdict` of it as JSON, and `of` back from it.
+
+    relays: the names of the workers, in their order. listener, channels, bells: descriptors; channels and bells by process.
+    """
+
+    relays: tuple[str, ...]
+    listener: int
+    unix: bool
+    token: str
+    channels: dict[str, int]
+    bells: dict[str, int]
+    info: ProxyInfo
+
+    @classmethod
+    def of(cls, fields: dict[str, Any]) -> ControlSettings:
+        return cls(**fields | {"info": ProxyInfo(**fields["info"])})
+
+
+@dataclass(frozen=True, slots=True)
 class ControlAccess:
     """How to reach a control API. `url`: "http://HOST:PORT" or "unix:PATH"; `token` "" where none is needed."""
 
@@ -66,7 +101,7 @@ def runtime_directory() -> Path:
 
 
 class ControlStart:
-    """Made before the processes start; `close` when they have what is theirs, `end` when the proxy has stopped."""
+    """Made before the processes start. `close` it when they have their descriptors, `end` it when the proxy has stopped."""
 
     def __init__(self, config: ControlConfig, relays: Sequence[str] = ("relay",)) -> None:
         self.config = config
@@ -166,7 +201,7 @@ class ControlStart:
     # -- the processes ---------------------------------------------------------------------------------------
 
     def make_pairs(self) -> None:
-        """New channels between the control server and the others."""
+        """Make new channels between the control server and the others."""
         for name in (*self._relays, *CHANNELS):
             self._pairs[name] = socket.socketpair()
 
@@ -182,29 +217,28 @@ class ControlStart:
         """The descriptors that it needs for that."""
         return [self._pairs[name][1].fileno()]
 
-    def server(self, bells: dict[str, int], **info: Any) -> tuple[dict[str, Any], list[int]]:
-        """Settings and descriptors of the control server. `bells`: what wakes the readers of the ring."""
+    def server(
+        self,
+        bells: dict[str, int],
+        *,
+        listen: Address,
+        upstream: Address,
+        processes: dict[str, int],
+        metrics: Address | None,
+        insecure: list[str],
+    ) -> tuple[ControlSettings, list[int]]:
+        """Settings and descriptors of the control server. bells: descriptors that wake the readers of the ring."""
         channels = {name: self._pairs[name][0].fileno() for name in self._pairs}
-        settings = {
-            "relays": self._relays,
-            "listener": self._listener.fileno(),
-            "unix": self.config.path is not None,
-            "token": self.access.token,
-            "channels": channels,
-            "bells": bells,
-            "info": {
-                "version": __version__,
-                "started_ns": time.time_ns(),
-                "show_values": self.config.show_values,
-                "control": self.access.url,
-                **info,
-            },
-        }
-        return settings, [self._listener.fileno(), *channels.values(), *bells.values()]
+        info = ProxyInfo(
+            __version__, time.time_ns(), self.config.show_values, self.access.url, listen, upstream, processes, metrics, insecure
+        )
+        listener, unix = self._listener.fileno(), self.config.path is not None
+        settings = ControlSettings(self._relays, listener, unix, self.access.token, channels, bells, info)
+        return settings, [listener, *channels.values(), *bells.values()]
 
     @contextlib.contextmanager
     def replacement(self, name: str) -> Iterator[tuple[dict[str, Any], list[int]]]:
-        """Settings and descriptors of a process that begins in the place of another; `introduce` it before the end."""
+        """Settings and descriptors of a process that replaces one that ended; `introduce` it before the context ends."""
         self._pairs[name] = pair = socket.socketpair()
         try:
             yield self.commands(name), self.fds(name)
@@ -213,14 +247,14 @@ class ControlStart:
                 sock.close()
 
     def introduce(self, name: str) -> None:
-        """Hand the control server its channel to that process."""
+        """Send the control server its end of the channel to that process."""
         if self.control is not None:
             packet = json.dumps({"channel": name}).encode()
             with contextlib.suppress(OSError):
                 socket.send_fds(self.control, [packet], [self._pairs[name][0].fileno()], socket.MSG_DONTWAIT)
 
     def send_event(self, event: Event) -> None:
-        """Pass an event on. What the control server does not take in time is counted, and reported with the next."""
+        """Send an event to the control server. Events that it has no room for are counted, and the count is sent with the next."""
         if self.control is None:
             return
         try:
@@ -236,7 +270,7 @@ class ControlStart:
                 self._missed = 0
 
     def close_pairs(self) -> None:
-        """The processes have what is theirs."""
+        """Close our copies: the processes have theirs."""
         for pair in self._pairs.values():
             for sock in pair:
                 sock.close()
@@ -247,7 +281,7 @@ class ControlStart:
         self._listener.close()
 
     def end(self) -> None:
-        """Take away what was written."""
+        """Remove the socket, the token and the description."""
         for path in self._files:
             with contextlib.suppress(OSError):
                 path.unlink()
@@ -263,7 +297,7 @@ def _answers(path: Path) -> bool:
 
 
 def insecure(config: Any) -> list[str]:
-    """What of a proxy's settings weakens security, in words."""
+    """The settings of a proxy (`ProxyConfig`) that weaken security, in words."""
     found: list[str] = []
     if config.tls is not None and config.tls.broker_insecure:
         found.append("certificates of brokers are not verified")

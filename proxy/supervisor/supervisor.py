@@ -208,7 +208,7 @@ class Proxy:
             metrics=meter.metrics if meter is not None else None,
             insecure=insecure(self.config),
         )
-        self._start_child("control", settings, fds)
+        self._start_child("control", asdict(settings), fds)
         control.control = self._controls["control"]
 
     def _await_relays(self) -> None:

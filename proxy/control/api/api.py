@@ -1,11 +1,11 @@
-"""What the handlers share: the other processes, the events, what is held; and how requests are read and answered."""
+"""What the handlers share: the other processes, events, held frames, and how requests are read and answered."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,7 @@ from ..held_frame_copies import HeldFrameCopies
 from ..history import History
 from ..leases import Leases
 from ..relays import Relays
+from ..startup import ProxyInfo
 from .bounds import CURSOR, Bounds
 
 Metrics = Callable[[str], Awaitable[tuple[bytes, str]]]
@@ -32,9 +33,9 @@ HEARTBEAT_SECONDS = 10.0
 
 @dataclass(slots=True)
 class Api:
-    """One control server. `info`: from the supervisor; `shutdown` asks it to stop the proxy."""
+    """What the handlers of one control server share. `shutdown` asks the supervisor to stop the proxy."""
 
-    info: dict[str, Any]
+    info: ProxyInfo
     channels: dict[str, AsyncChannel]
     shutdown: Callable[[], None]
     history: History
@@ -43,20 +44,19 @@ class Api:
     metrics: Metrics | None = None
     latest: dict[str, Event] = field(default_factory=dict)
     processes: dict[str, dict[str, Any]] = field(default_factory=dict)
-    streams: set[asyncio.Task[Any]] = field(default_factory=set)
-    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
     leases: Leases = field(init=False)
 
     def __post_init__(self) -> None:
         self.leases = Leases(self.remove_intercept)
 
     async def remove_intercept(self, number: int) -> None:
-        """Its lease has run out. When the relay does not answer, or has none such, it is gone already."""
+        """Remove an intercept whose lease has run out, if the relay still has it."""
         with contextlib.suppress(CommandFailed):
-            await self.relay.ask("intercepts.remove", intercept=number)
+            await self.relays.ask("intercepts.remove", intercept=number)
 
     def on_event(self, event: Event) -> None:
-        """An event of the proxy."""
+        """Take an event of the proxy."""
         self.latest[type(event).__name__] = event
         if isinstance(event, ProcessFailed):
             self.processes.setdefault(event.process, {}).update(alive=False, code=event.code)
@@ -70,13 +70,13 @@ class Api:
         elif isinstance(event, WorkerStarted):
             self.processes[f"relay-{event.worker}"] = {"pid": event.pid, "alive": True}
         elif isinstance(event, RulesReplaced):
-            task = asyncio.get_running_loop().create_task(self.relays.remember())
-            self.tasks.add(task)
-            task.add_done_callback(self.tasks.discard)
+            self.start(self.relays.remember())
 
-    @property
-    def relay(self) -> Relays:
-        return self.relays
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a coroutine as a task of this server."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     @property
     def live(self) -> bool:
@@ -98,7 +98,7 @@ class Api:
 
     @property
     def values(self) -> bool:
-        return bool(self.info["show_values"])
+        return self.info.show_values
 
 
 def answer(body: Any, status: int = 200) -> web.Response:

@@ -42,7 +42,7 @@ async def close_connection(api: Api, request: web.Request) -> web.Response:
     how = request.query.get("how", "fin")
     if how not in ("fin", "rst"):
         raise CommandFailed("invalid", f"how is fin or rst and not {how!r}")
-    return answer(await api.relay.ask("close", connection=in_path(request, "connection"), how=how))
+    return answer(await api.relays.ask("close", connection=in_path(request, "connection"), how=how))
 
 
 async def brokers_down(api: Api, request: web.Request) -> web.Response:
@@ -51,7 +51,7 @@ async def brokers_down(api: Api, request: web.Request) -> web.Response:
     brokers = given.get("brokers")
     if not isinstance(brokers, list) or len(brokers) > MOST_DOWN or not all(map(_is_address, brokers)):
         raise CommandFailed("invalid", f"brokers is a list of up to {MOST_DOWN} addresses: [host, port]")
-    return answer(await api.relay.ask("brokers.down", brokers=brokers))
+    return answer(await api.relays.ask("brokers.down", brokers=brokers))
 
 
 def _is_address(given: Any) -> bool:
@@ -83,7 +83,7 @@ def _standing(rule: Rule, enabled: bool = True) -> dict[str, Any]:
 
 
 async def _rules(api: Api) -> list[dict[str, Any]]:
-    return list((await api.relay.ask("rules"))["rules"])
+    return list((await api.relays.ask("rules"))["rules"])
 
 
 async def rules(api: Api, request: web.Request) -> web.Response:
@@ -92,14 +92,14 @@ async def rules(api: Api, request: web.Request) -> web.Response:
 
 async def rules_add(api: Api, request: web.Request) -> web.Response:
     found = await _read(request, len(await _rules(api)))
-    done = await api.relay.ask("rules.add", rules=[_standing(rule) for rule in found])
+    done = await api.relays.ask("rules.add", rules=[_standing(rule) for rule in found])
     names = {rule.name for rule in found}
     return answer({"rules": [rule for rule in done["rules"] if rule["name"] in names]}, 201)
 
 
 async def rules_replace(api: Api, request: web.Request) -> web.Response:
     found = await _read(request, 0)
-    return answer(await api.relay.ask("rules.replace", rules=[_standing(rule) for rule in found]))
+    return answer(await api.relays.ask("rules.replace", rules=[_standing(rule) for rule in found]))
 
 
 def _one(listed: list[dict[str, Any]], name: str) -> dict[str, Any]:
@@ -118,7 +118,7 @@ async def rule_hits(api: Api, request: web.Request) -> web.Response:
     name = request.match_info["name"]
     since = number("since", request.query.get("since"), HITS_SEEN)
     limit = number("limit", request.query.get("limit"), LIMIT)
-    found = await api.relay.ask("rules.hits", name=name, since=since)
+    found = await api.relays.ask("rules.hits", name=name, since=since)
     hits = found["hits"][-limit:]
     wanted = [(hit["connection"], hit["note"], hit["time_ns"]) for hit in hits]
     try:
@@ -135,13 +135,13 @@ async def rule_put(api: Api, request: web.Request) -> web.Response:
     if len(found) != 1:
         raise CommandFailed("invalid", "the body is one rule")
     fields = found[0].to_dict() | {"name": name}
-    done = await api.relay.ask("rules.put", rule=_standing(Rule.from_dict(fields)))
+    done = await api.relays.ask("rules.put", rule=_standing(Rule.from_dict(fields)))
     return answer(_one(done["rules"], name), 201 if done["created"] else 200)
 
 
 async def rule_remove(api: Api, request: web.Request) -> web.Response:
     name = request.match_info["name"]
-    await api.relay.ask("rules.remove", name=name)
+    await api.relays.ask("rules.remove", name=name)
     return answer({"removed": name})
 
 
@@ -155,7 +155,7 @@ async def rule_disable(api: Api, request: web.Request) -> web.Response:
 
 async def _enable(api: Api, request: web.Request, enabled: bool) -> web.Response:
     name = request.match_info["name"]
-    done = await api.relay.ask("rules.enable", name=name, enabled=enabled)
+    done = await api.relays.ask("rules.enable", name=name, enabled=enabled)
     return answer(_one(done["rules"], name))
 
 
@@ -163,7 +163,7 @@ async def rule_wait(api: Api, request: web.Request) -> web.Response:
     name = request.match_info["name"]
     hits = number("hits", request.query.get("hits"), HITS)
     timeout = number("timeout", request.query.get("timeout"), HITS_TIMEOUT, whole=False)
-    waiting = asyncio.ensure_future(api.relay.ask("wait", within=timeout + 3600.0, name=name, hits=hits))
+    waiting = asyncio.ensure_future(api.relays.ask("wait", within=timeout + 3600.0, name=name, hits=hits))
     done, _ = await asyncio.wait({waiting}, timeout=timeout)
     if done:
         return answer({"name": name, "hits": waiting.result()["hits"], "reached": True})
@@ -210,7 +210,7 @@ async def recording_flight(api: Api, request: web.Request) -> web.Response:
 
 
 async def intercepts(api: Api, request: web.Request) -> web.Response:
-    return answer(await api.relay.ask("intercepts"))
+    return answer(await api.relays.ask("intercepts"))
 
 
 async def intercept_add(api: Api, request: web.Request) -> web.Response:
@@ -225,7 +225,7 @@ async def intercept_add(api: Api, request: web.Request) -> web.Response:
     if not any(sides.values()) or not all(isinstance(value, bool) for value in sides.values()):
         raise CommandFailed("invalid", "request and response are true or false, and one of them is true")
     lease = number("lease", given.get("lease"), LEASE, whole=False)
-    done = await api.relay.ask(
+    done = await api.relays.ask(
         "intercepts.add",
         filter=text,
         zone=zone("zone", given.get("zone")),
@@ -249,7 +249,7 @@ async def intercept_renew(api: Api, request: web.Request) -> web.Response:
 
 async def intercept_remove(api: Api, request: web.Request) -> web.Response:
     api.leases.forget(in_path(request, "id"))
-    return answer(await api.relay.ask("intercepts.remove", intercept=in_path(request, "id")))
+    return answer(await api.relays.ask("intercepts.remove", intercept=in_path(request, "id")))
 
 
 async def held(api: Api, request: web.Request) -> web.Response:
@@ -276,7 +276,7 @@ async def held_resume(api: Api, request: web.Request) -> web.Response:
             raise CommandFailed("invalid", f"{name} is an object: fields and their values")
         edits |= part
     data = frame.with_edits(edits) if edits else b""
-    await api.relay.ask("decide", data, held=frame.number, action="resume")
+    await api.relays.ask("decide", data, held=frame.number, action="resume")
     return answer({"id": frame.number, "done": "edited" if edits and data != frame.frame else "resumed"})
 
 
@@ -289,15 +289,15 @@ async def held_drop(api: Api, request: web.Request) -> web.Response:
             "invalid", 'say what happens instead: {"error": NAME}, {"close": "fin"} or "rst", or {"silent": true}'
         )
     if "silent" in given:
-        await api.relay.ask("decide", held=frame.number, action="drop")
+        await api.relays.ask("decide", held=frame.number, action="drop")
         return answer({"id": frame.number, "done": "dropped"})
     if "close" in given:
         if given["close"] not in ("fin", "rst"):
             raise CommandFailed("invalid", "close is fin or rst")
-        await api.relay.ask("decide", held=frame.number, action="close", how=given["close"])
+        await api.relays.ask("decide", held=frame.number, action="close", how=given["close"])
         return answer({"id": frame.number, "done": "closed"})
     data = frame.error_answer(str(given["error"]))
-    await api.relay.ask("decide", data, held=frame.number, action="resume" if frame.of_response else "answer")
+    await api.relays.ask("decide", data, held=frame.number, action="resume" if frame.of_response else "answer")
     return answer({"id": frame.number, "done": "answered"})
 
 
@@ -306,7 +306,7 @@ async def held_extend(api: Api, request: web.Request) -> web.Response:
     given = await body_of(request)
     reject_unknown(given, "timeout")
     seconds = number("timeout", given.get("timeout"), HOLD_TIMEOUT, whole=False)
-    await api.relay.ask("extend", held=frame.number, seconds=seconds)
+    await api.relays.ask("extend", held=frame.number, seconds=seconds)
     frame.wait_for(seconds)
     return answer(frame.to_dict(api.values, body=False))
 

@@ -22,7 +22,7 @@ _LAST = Query("Last-Event-ID", "string", "The id of the last event that was read
 
 
 async def _described(api: Api, request: web.Request) -> web.Response:
-    return answer(openapi.document(ROUTES, api.info["version"]))
+    return answer(openapi.document(ROUTES, api.info.version))
 
 
 _RULES = Body("Rules", "A rule, a list of rules, or a whole rules file; JSON or YAML.")

@@ -1,4 +1,4 @@
-"""Handlers that only look: status, brokers, connections, exchanges, findings, events, metrics."""
+"""Handlers that change nothing: status, brokers, connections, exchanges, findings, events, metrics."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ async def status(api: Api, request: web.Request) -> web.Response:
     counts = api.latest.get("Counts")
     kept = await _or_none(api.inspector, "kept")
     recording = await _or_none(api.observer, "recording")
-    rules = await _or_none(api.relay, "rules")
+    rules = await _or_none(api.relays, "rules")
     listed = rules["rules"] if rules else []
     observed = asdict(counts) if isinstance(counts, Counts) else {}
     return answer(
         {
-            "version": info["version"],
-            "started_ns": info["started_ns"],
-            "uptime": round((time.time_ns() - info["started_ns"]) / 1e9, 3),
-            "upstream": info["upstream"],
-            "listen": info["listen"],
-            "control": info["control"],
+            "version": info.version,
+            "started_ns": info.started_ns,
+            "uptime": round((time.time_ns() - info.started_ns) / 1e9, 3),
+            "upstream": info.upstream,
+            "listen": info.listen,
+            "control": info.control,
             "processes": api.processes,
             "counts": {name: observed.get(name, 0) for name in _COUNTED},
             "lost": {
@@ -58,7 +58,7 @@ async def status(api: Api, request: web.Request) -> web.Response:
             "recording": recording,
             "rules": len(listed) if isinstance(listed, list) else 0,
             "held": len(api.held.listed()),
-            "insecure": info["insecure"],
+            "insecure": info.insecure,
         }
     )
 
@@ -83,16 +83,16 @@ _COUNTED = ("connections", "opened", "exchanges", "errors", "undecoded", "reques
 
 
 async def plugins(api: Api, request: web.Request) -> web.Response:
-    return answer({"plugins": (await api.relay.ask("plugins"))["plugins"]})
+    return answer({"plugins": (await api.relays.ask("plugins"))["plugins"]})
 
 
 async def brokers(api: Api, request: web.Request) -> web.Response:
-    known = await api.relay.ask("brokers")
+    known = await api.relays.ask("brokers")
     found, down = known["brokers"], known["down"]
     listening = api.latest.get("Listening")
-    own = listening.address if isinstance(listening, Listening) else tuple(api.info["listen"])
-    first = {"node": -1, "broker": api.info["upstream"], "listen": list(own), "bootstrap": True}
-    first["down"] = list(first["broker"]) in down
+    own = listening.address if isinstance(listening, Listening) else api.info.listen
+    upstream = list(api.info.upstream)
+    first = {"node": -1, "broker": upstream, "listen": list(own), "bootstrap": True, "down": upstream in down}
     rest = [
         {"node": each["node"], "broker": each["broker"], "listen": each["address"], "bootstrap": False, "down": each["broker"] in down}
         for each in found
