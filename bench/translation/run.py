@@ -107,7 +107,7 @@ def main() -> int:
     for way, magic, codec in CASES:
         if way == "up":
             data = R.encode_messages(records, magic=magic, codec=codec)
-            ours: Callable[[], bytes] = partial(up, data, now_ms=TIME)
+            ours: Callable[[], bytes] = partial(up, data)
         else:
             data = R.encode_batch(records, codec=codec)
             ours = partial(down, data, magic=magic)

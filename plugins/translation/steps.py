@@ -37,7 +37,6 @@ class ConversionContext:
     version: int
     served: int
     request: Fields
-    now_ms: int
     further: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 

@@ -30,7 +30,7 @@ def _as_one_batch(fields: Fields, asked: ConversionContext) -> None:
         fields["acks"] = ALL_REPLICAS
     for partition in each_partition(fields, "topic_data", "partition_data"):
         if partition["records"]:
-            partition["records"] = newer(partition["records"], now_ms=asked.now_ms)
+            partition["records"] = newer(partition["records"])
 
 
 @down("request", "Produce", 3)

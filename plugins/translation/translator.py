@@ -6,8 +6,8 @@ Nothing else of the house needs to know: a frame of a version that the broker se
 from __future__ import annotations
 
 import struct
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 
 from ... import decoder
@@ -62,12 +62,11 @@ class Answered:
 class Translator:
     """Between one client and a broker that serves `served` (`offering.served_by`).
 
-    `shown`: what ApiVersions says to clients; None: what is served and what can be bridged. `clock`: milliseconds.
+    `shown`: what ApiVersions offers to clients; None: what is served and what can be bridged.
     """
 
     served: Ranges
     shown: Ranges | None = None
-    clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000
     further: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
 
     def request(self, frame: bytes) -> Translated | Answered | None:
@@ -109,8 +108,7 @@ class Translator:
         key, version = message.api_key, message.api_version
         if reason := why_impossible(key, version, target):
             raise Unbridgeable(reason)
-        now = self.clock()
-        whole = ConversionContext(key, version, target, message.to_dict(), now, self.further)
+        whole = ConversionContext(key, version, target, message.to_dict(), self.further)
         parts = [message.to_dict()]
         if found := splitting(key, version, target):
             parts = found[0](parts[0], whole)
@@ -118,7 +116,7 @@ class Translator:
             return _nothing(message)
         frames, asked = [], []
         for part in parts:
-            one = ConversionContext(key, version, target, message.to_dict() if len(parts) == 1 else _copy(part), now, self.further)
+            one = ConversionContext(key, version, target, message.to_dict() if len(parts) == 1 else deepcopy(part), self.further)
             frames.append(self._request(message, part, one))
             asked.append(one)
         awaited = key != PRODUCE or whole.request["acks"] != 0
@@ -202,17 +200,3 @@ def refused(request: Message, error: str, why: str) -> Answered:
         return Answered(responses.error_response(request, code, request.header["correlation_id"]), why)
     except EncodeError:  # it names nothing that an answer of its version could repeat (Metadata 10 and 11 by id)
         return Answered(b"", why)
-
-
-def _copy(part: object) -> Fields:
-    copied = _copied(part)
-    assert isinstance(copied, dict)
-    return copied
-
-
-def _copied(value: object) -> object:
-    if isinstance(value, dict):
-        return {name: _copied(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_copied(item) for item in value]
-    return value

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from ....decoder.records import Batch, LimitExceeded, Message, Record, RecordsError, decompress
+from ....decoder.records.codecs import DEFAULT_LIMIT
 from ....decoder.records.message import plain_records
 
 
@@ -32,23 +33,12 @@ def converted(error: RecordsError) -> ConversionError:
 
 @dataclass(slots=True)
 class ConversionCounts:
-    """Sums over all conversions it was given to. Everything but `records` is a loss, or a change that shows."""
+    """What conversions have lost so far."""
 
-    records: int = 0
-    """Records that were converted (those that could stay as they were do not count)."""
     headers_lost: int = 0
     """Record headers: magic 0 and 1 have none."""
     times_lost: int = 0
     """Records whose time magic 0 cannot hold."""
-    control_dropped: int = 0
-    """Control records (transaction markers): older formats have none, and their consumers must not see any."""
-    zstd_replaced: int = 0
-    """Batches in zstd, which older formats do not have, that went on in another codec."""
-
-    @property
-    def lost(self) -> bool:
-        """Whether anything was lost that an application could miss."""
-        return bool(self.headers_lost or self.times_lost)
 
 
 def wrong_crc(where: str, offset: int, *, decompressed: bool = False) -> ConversionError:
@@ -93,16 +83,14 @@ def explain(message: Message, limit: int) -> NoReturn:
     raise ConversionError(f"{where}: the inner messages cannot be read", 0, decompressed=True)
 
 
-def records_of(entry: Batch | Message, limit: int) -> Iterator[Record]:
-    """What a broker has stored, with its offsets, as they are asked for: a batch of tiny records takes many times its bytes when all are made."""
+def records_of(entry: Batch | Message) -> Iterator[Record]:
+    """The records of a stored entry with their offsets, one by one: all at once, tiny records take many times the batch's bytes."""
     if not entry.crc_ok:
-        raise wrong_crc(
-            f"{'record batch' if isinstance(entry, Batch) else 'message'} at byte {entry.start}", entry.start
-        )
+        raise wrong_crc(f"{'record batch' if isinstance(entry, Batch) else 'message'} at byte {entry.start}", entry.start)
     if isinstance(entry, Batch) or not entry.codec:
-        yield from entry.records(limit=limit)
+        yield from entry.records(limit=DEFAULT_LIMIT)
         return
-    records, _ = read_wrapper(entry, limit)
+    records, _ = read_wrapper(entry, DEFAULT_LIMIT)
     base = max(0, entry.offset - records[-1].offset) if records else 0
     for record in records:
         yield record._replace(offset=base + record.offset)

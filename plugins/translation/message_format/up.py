@@ -1,70 +1,45 @@
-"""From message sets of magic 0 and 1 to newer formats, as a broker converts what a producer sends.
-
-And as a broker's log would hold them after an upgrade of its format, for consumers that know no older one.
+"""From message sets of magic 0 and 1 to batches of magic 2: as a broker converts what a producer sends (`up`), and as its log would
+hold them after an upgrade of its format, for consumers that know no older one (`stored`).
 
 Source: Kafka's LogValidator (until 3.9), which gives offsets anew, keeps the producer's times and writes one batch.
 """
 
 from __future__ import annotations
 
-from typing import Literal, NoReturn
+from typing import NoReturn
 
-from ....decoder.records import Batch, Message, Partial, Record, RecordsError, batches, encode_batch, encode_messages
+from ....decoder.records import Batch, Message, Partial, Record, RecordsError, batches, encode_batch
 from ....decoder.records.codecs import DEFAULT_LIMIT, NONE, QUICK
 from ....decoder.records.message import plain_records
-from .conversion import ConversionCounts, ConversionError, converted, read_wrapper, records_of, wrong_crc
+from .conversion import ConversionError, converted, read_wrapper, records_of, wrong_crc
 
 
-def up(
-    data: bytes,
-    *,
-    magic: int = 2,
-    now_ms: int,
-    topic_timestamps: Literal["create", "log_append"] = "create",
-    limit: int = DEFAULT_LIMIT,
-    counts: ConversionCounts | None = None,
-) -> bytes:
+def up(data: bytes, *, limit: int = DEFAULT_LIMIT) -> bytes:
     """The message set of a Produce request (plain messages, wrappers, or both) as one batch of magic 2.
 
-    It is one batch, since Produce v3 and later take no more; its offsets count from 0, its codec is that of the last
-    wrapper, and it has neither producer id nor sequence. An unfinished message at the end is dropped, as brokers do.
-    Times stay; messages of magic 0 have none and get -1. With `topic_timestamps="log_append"` all get `now_ms`
-    (milliseconds since the epoch), as a topic with message.timestamp.type=LogAppendTime gives them. A set that
-    begins with `magic` comes back as it is (whoever reads it says what is wrong with it); `magic` 1 makes a message set.
+    Produce v3 and later take one batch only; its offsets count from 0, its codec is that of the last wrapper, and it has neither
+    producer id nor sequence. Times stay; messages of magic 0 have none and get -1. An unfinished message at the end is dropped,
+    as brokers do, and a set without a whole message gives nothing. A set that begins with a batch comes back unchanged.
 
-    Nothing comes of a set without a whole message; a broker refuses a Produce v3 that has nothing for a partition.
-    `limit` is the most bytes that all wrappers together may decompress to. Raises `ConversionError`.
+    `limit`: most bytes that all wrappers together may decompress to. Raises `ConversionError`.
     """
-    if magic not in (0, 1, 2):
-        raise ValueError(f"magic {magic} is unknown; Kafka has 0, 1 and 2")
     try:
         first = next(batches(data), None)
         if first is None or isinstance(first, Partial):
             return b""
-        if first.magic == magic:
+        if isinstance(first, Batch):
             return data
-        records, codec = _read(data, magic, limit)
-        if not records:
-            return b""
-        if topic_timestamps == "log_append":
-            records = [record._replace(timestamp=now_ms) for record in records]
-        if magic == 2:
-            written = encode_batch(records, codec=codec, level=QUICK.get(codec))
-        else:
-            written = encode_messages(records, magic=magic, codec=codec, level=QUICK.get(codec))
+        records, codec = _read(data, limit)
+        return _batch(records, False, codec)
     except RecordsError as error:
         raise converted(error) from None
-    if counts is not None:
-        counts.records += len(records)
-    return written
 
 
-def stored(data: bytes, *, limit: int = DEFAULT_LIMIT) -> bytes:
+def stored(data: bytes) -> bytes:
     """The message set of a Fetch response (perhaps cut at its end) as batches of magic 2.
 
     Offsets and times stay, gaps too; a wrapper becomes a batch in its codec, plain messages that follow each other become one.
-    What cannot be read comes as it is, with all that follows: its reader says what is wrong. `limit` is the most bytes that one
-    wrapper may decompress to.
+    What cannot be read stays as it is, with all that follows: its reader reports what is wrong.
     """
     out = bytearray()
     plain: list[Record] = []
@@ -82,9 +57,9 @@ def stored(data: bytes, *, limit: int = DEFAULT_LIMIT) -> bytes:
                 out += data[entry.start : entry.end]
             elif single:
                 appended = entry.timestamp_type == "log_append"
-                plain += records_of(entry, limit)
+                plain += records_of(entry)
             else:
-                out += _batch(list(records_of(entry, limit)), entry.timestamp_type == "log_append", entry.codec)
+                out += _batch(list(records_of(entry)), entry.timestamp_type == "log_append", entry.codec)
             done = entry.end
     except RecordsError:
         return bytes(out) + _batch(plain, appended) + data[done:]
@@ -95,8 +70,8 @@ def _batch(records: list[Record], log_append: bool, codec: int = NONE) -> bytes:
     return encode_batch(records, codec=codec, level=QUICK.get(codec), log_append=log_append) if records else b""
 
 
-def _read(data: bytes, magic: int, limit: int) -> tuple[list[Record], int]:
-    """(records with offsets from 0, codec) of a message set whose messages are older than `magic`."""
+def _read(data: bytes, limit: int) -> tuple[list[Record], int]:
+    """(records with offsets from 0, codec) of a message set."""
     records: list[Record] = []
     codec = NONE
     pos, end = 0, len(data)
@@ -104,7 +79,7 @@ def _read(data: bytes, magic: int, limit: int) -> tuple[list[Record], int]:
         entry = next(batches(data, pos, end))
         if isinstance(entry, Partial):
             break
-        if isinstance(entry, Batch) or entry.magic > magic:
+        if isinstance(entry, Batch):
             text = f"an entry of magic {entry.magic} at byte {entry.start}, behind older ones"
             raise ConversionError(text, entry.start + 16, error="INVALID_RECORD")
         if not entry.codec:

@@ -18,7 +18,7 @@ NOW = 1_700_000_000_000
 
 
 def translator(release: str) -> Translator:
-    return Translator(served_by(releases.release(release).offered), clock=lambda: NOW)
+    return Translator(served_by(releases.release(release).offered))
 
 
 def request(api: str, version: int, fields: dict[str, Any], correlation_id: int = 7) -> bytes:

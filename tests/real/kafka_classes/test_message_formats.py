@@ -158,7 +158,7 @@ def trial() -> Trial:
         read_[release], told_[release], more = given, answers[: len(given)], answers[len(given) :]
         if release != "3.9.1":
             produced += [bytes.fromhex(answer.rstrip(".")) for answer in more]
-    pairs = [data for one in produced for data in (one, up(one, now_ms=0))]
+    pairs = [data for one in produced for data in (one, up(one))]
     ups = java_programs.answers(
         "UpConversion", java_programs.broker_jars(), [f"2 {data.hex()}" for data in pairs + damaged()]
     )
@@ -192,7 +192,7 @@ def test_up_as_kafka_does(trial):
     for data in trial.produced:
         theirs, appended = next(ups), next(ups)
         assert not theirs.startswith("!") and not appended.startswith("!"), (theirs, appended)
-        made = shape(up(data, now_ms=0))
+        made = shape(up(data))
         assert shape(bytes.fromhex(appended.rstrip("."))) == shape(bytes.fromhex(theirs.rstrip("."))) == made, data
 
 
@@ -200,4 +200,4 @@ def test_what_kafka_refuses_is_refused(trial):
     for answer, data in zip(trial.ups[-len(trial.damaged) :], trial.damaged, strict=True):
         assert answer.startswith("! "), answer
         with pytest.raises(ConversionError):
-            up(data, now_ms=0)
+            up(data)

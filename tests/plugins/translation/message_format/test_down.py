@@ -33,7 +33,7 @@ def test_every_codec(magic, codec):
     assert {(e.magic, e.codec, e.crc_ok) for e in entries} == {(magic, 1 if codec == 4 else codec, True)}
     assert len(entries) == (1 if codec else len(ROWS))
     assert rows_of(data) == expected(ROWS, magic)
-    assert counts == ConversionCounts(records=40, times_lost=0 if magic else 40, zstd_replaced=int(codec == 4))
+    assert counts == ConversionCounts(times_lost=0 if magic else 40)
 
 
 @pytest.mark.parametrize("area", [AioRecords, KafkaRecords], ids=["aiokafka", "kafka-python"])
@@ -81,7 +81,7 @@ def test_transactions_and_headers():
     )
     counts = ConversionCounts()
     assert rows_of(down(data, magic=1, counts=counts)) == expected(ROWS[:2] + ROWS[4:6], 1)
-    assert counts == ConversionCounts(records=4, headers_lost=4, control_dropped=1) and counts.lost
+    assert counts == ConversionCounts(headers_lost=4)
     assert down(R.encode_batch([marker], control=True), magic=0) == b""
 
 
@@ -114,25 +114,11 @@ def test_the_last_batch_may_be_cut():
     assert down(first[:-1], magic=1) == b""
 
 
-@pytest.mark.parametrize("codec", [0, 1])
-def test_no_more_than_asked_for(codec):
-    data = R.encode_batch(ROWS[:20], codec=codec) + R.encode_batch(ROWS[20:], codec=codec)
-    whole = down(data, magic=1)
-    ends = [0] + [e.end for e in R.batches(whole)]
-    for room in range(0, len(whole) + 2, 7):
-        given_bytes = down(data, magic=1, max_bytes=room)
-        assert len(given_bytes) == max([end for end in ends if end <= room] + [ends[1]])
-        assert whole.startswith(given_bytes)
-
-
 def test_what_is_old_enough_stays():
     old = R.encode_messages(ROWS[:5], magic=0, codec=1) + R.encode_messages(ROWS[5:9], magic=1)
     data = old + R.encode_batch(ROWS[9:])
     made = down(data, magic=1)
     assert made.startswith(old) and len(rows_of(made)) == 40
-    assert down(data, magic=2) == data
-    with pytest.raises(ValueError, match="magic -1"):
-        down(data, magic=-1)
 
 
 @pytest.mark.parametrize("codec", range(4))
@@ -144,11 +130,6 @@ def test_from_1_to_0(codec, log_append):
     assert rows_of(made) == expected(ROWS, 0)
     want = ROWS[3:] if not codec else ROWS
     assert rows_of(down(data, magic=0, first_offset=ROWS[3].offset)) == expected(want, 0)
-
-
-def test_zstd_may_become_something_else():
-    (entry, *more) = R.batches(down(R.encode_batch(ROWS, codec=4), magic=1, instead_of_zstd=0))
-    assert entry.codec == 0 and len(more) == 39
 
 
 def flipped(data, at):
@@ -169,7 +150,7 @@ def test_what_is_refused(data, error, text):
     with pytest.raises(ConversionError, match=text) as raised:
         down(data, magic=1)
     assert raised.value.error == error
-    # What comes before it is given; the next fetch begins at the damaged one and then says so.
+    # Batches before it are given; the next fetch begins at the damaged one and reports it.
     assert rows_of(down(R.encode_batch(ROWS[:3]) + data, magic=1)) == expected(ROWS[:3], 1)
 
 
@@ -196,16 +177,16 @@ def test_any_records_there_and_back(batches, magic):
     data = down(b"".join(R.encode_batch(part, codec=codec) for part, codec in batches), magic=magic, counts=counts)
     assert rows_of(data) == expected(rows, magic)
     assert counts.headers_lost == sum(len(row.headers) for row in rows)
-    (batch,) = R.batches(up(data, now_ms=0))
+    (batch,) = R.batches(up(data))
     back = [(i, row.timestamp if magic else -1, row.key, row.value) for i, row in enumerate(rows)]
     assert [tuple(r[:4]) for r in batch.records()] == back
 
 
 @given(data=st.binary(max_size=200), at=st.integers(0, 300), codec=st.integers(0, 4))
-def test_damage_is_told_and_nothing_else_raises(data, at, codec):
+def test_damage_raises_conversion_error_alone(data, at, codec):
     whole = R.encode_batch(ROWS[:4], codec=codec)
     for damaged in (data, whole[:at] + data + whole[at + len(data) :]):
         try:
-            down(damaged, magic=0, max_bytes=100, first_offset=1001)
+            down(damaged, magic=0, first_offset=1001)
         except ConversionError as error:
             assert error.text

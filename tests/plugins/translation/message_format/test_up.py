@@ -8,12 +8,11 @@ from aiokafka.record.memory_records import _MemoryRecordsPy as AioRecords
 from barnabas.decoder import records as R
 from barnabas.decoder.records import Record
 from barnabas.decoder.schema import facts
-from barnabas.plugins.translation.message_format import ConversionCounts, ConversionError, up
+from barnabas.plugins.translation.message_format import ConversionError, up
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.record.memory_records import MemoryRecords as KafkaRecords
 
-NOW = 1_790_000_000_000
 TIME = 1_690_000_000_000
 ROWS = [
     Record(i, TIME + 17 * i, None if i % 3 == 0 else b"key-%d" % i, None if i % 7 == 0 else b"v" * (i * 30))
@@ -39,20 +38,18 @@ def rows_of(data):
 @pytest.mark.parametrize("codec", range(4))
 @pytest.mark.parametrize("magic", [0, 1])
 def test_every_codec(magic, codec):
-    counts = ConversionCounts()
-    data = up(R.encode_messages(ROWS, magic=magic, codec=codec), now_ms=NOW, counts=counts)
+    data = up(R.encode_messages(ROWS, magic=magic, codec=codec))
     batch = one_batch(data)
     assert rows_of(data) == expected(ROWS, magic)
     assert (batch.codec, batch.record_count, batch.base_offset, batch.last_offset_delta) == (codec, 60, 0, 59)
     assert (batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.attributes & ~7) == (-1, -1, -1, 0)
     assert batch.max_timestamp == (ROWS[-1].timestamp if magic else -1)
-    assert (counts.records, counts.lost) == (60, False)
 
 
 @pytest.mark.parametrize("codec", range(4))
 @pytest.mark.parametrize("area", [AioRecords, KafkaRecords], ids=["aiokafka", "kafka-python"])
 def test_others_read_the_batch(area, codec):
-    walk = area(up(R.encode_messages(ROWS, magic=1, codec=codec), now_ms=NOW))
+    walk = area(up(R.encode_messages(ROWS, magic=1, codec=codec)))
     batch = walk.next_batch()
     assert batch.validate_crc() and not walk.has_next()
     assert [(r.offset, r.timestamp, r.key, r.value) for r in batch] == expected(ROWS, 1)
@@ -67,7 +64,7 @@ def test_several_messages_and_wrappers_become_one_batch():
         + R.encode_messages(ROWS[10:20], magic=1, codec=2)
         + R.encode_messages(ROWS[20:22], magic=1)
     )
-    made = up(data, now_ms=NOW)
+    made = up(data)
     want = expected(ROWS[:22], 1)
     want[9] = (9, -1, *want[9][2:])
     assert rows_of(made) == want
@@ -79,43 +76,29 @@ def test_several_messages_and_wrappers_become_one_batch():
 def test_offsets_of_producers_count_for_nothing(magic, how):
     rows = [row._replace(offset=0) for row in ROWS[:9]]
     for given_rows in (rows, ROWS[:9], [row._replace(offset=100 + 3 * row.offset) for row in ROWS[:9]]):
-        data = up(R.encode_messages(given_rows, magic=magic, codec=1, **how), now_ms=NOW)
+        data = up(R.encode_messages(given_rows, magic=magic, codec=1, **how))
         assert rows_of(data) == expected(ROWS[:9], magic)
 
 
 @pytest.mark.parametrize("codec", [0, 1])
 def test_log_append_time(codec):
-    """A producer may not say log-append time; a broker takes the time that the message has, and gives its own."""
+    """A producer may not set log-append time; the batch has create time, and the time that the message has."""
     data = R.encode_messages(ROWS[:3], magic=1, codec=codec, log_append=True, timestamp=TIME)
-    made = up(data, now_ms=NOW)
+    made = up(data)
     assert one_batch(made).timestamp_type == "create"
     assert [row[1] for row in rows_of(made)] == [TIME] * 3
-    made = up(data, now_ms=NOW, topic_timestamps="log_append")
-    assert one_batch(made).timestamp_type == "create"
-    assert [row[1] for row in rows_of(made)] == [NOW] * 3
 
 
 def test_what_is_not_whole():
     data = R.encode_messages(ROWS[:3], magic=1)
-    assert up(b"", now_ms=NOW) == b""
-    assert up(data[:20], now_ms=NOW) == b""
-    assert rows_of(up(data[:-1], now_ms=NOW)) == expected(ROWS[:2], 1)
+    assert up(b"") == b""
+    assert up(data[:20]) == b""
+    assert rows_of(up(data[:-1])) == expected(ROWS[:2], 1)
 
 
 def test_nothing_to_do():
     batch = R.encode_batch(ROWS)
-    assert up(batch, now_ms=NOW) is batch
-    messages = R.encode_messages(ROWS, magic=1)
-    assert up(messages, magic=1, now_ms=NOW) is messages
-    with pytest.raises(ValueError, match="magic 3"):
-        up(batch, magic=3, now_ms=NOW)
-
-
-@pytest.mark.parametrize("codec", range(4))
-def test_from_0_to_1(codec):
-    entries = list(R.batches(up(R.encode_messages(ROWS, magic=0, codec=codec), magic=1, now_ms=NOW)))
-    assert {(entry.magic, entry.codec, entry.crc_ok) for entry in entries} == {(1, codec, True)}
-    assert [tuple(r[:4]) for entry in entries for r in entry.records()] == expected(ROWS, 0)
+    assert up(batch) is batch
 
 
 def wrapper(inner, *, magic=1, codec=1, attributes=None, level_magic=None):
@@ -152,22 +135,22 @@ SECOND = len(R.encode_messages(ROWS[:1], magic=1))
 )  # fmt: skip
 def test_what_is_refused(data, error, text, offset):
     with pytest.raises(ConversionError, match=text) as raised:
-        up(data, now_ms=NOW)
+        up(data)
     assert raised.value.error == error and facts.error_code(error) != 0
     assert offset is None or raised.value.offset == offset
 
 
 def test_what_unfolds_to_very_much_is_refused():
     with pytest.raises(ConversionError, match="more than") as raised:
-        up(wrapper(R.encode_messages([Record(0, 0, None, bytes(30 << 20))])), now_ms=NOW)
+        up(wrapper(R.encode_messages([Record(0, 0, None, bytes(30 << 20))])))
     assert raised.value.error == "MESSAGE_TOO_LARGE"
 
 
 def test_the_limit_is_for_all_wrappers_together():
     one = R.encode_messages([Record(0, 0, None, bytes(1 << 20))], codec=1)
-    assert len(rows_of(up(one * 3, now_ms=NOW, limit=4 << 20))) == 3
+    assert len(rows_of(up(one * 3, limit=4 << 20))) == 3
     with pytest.raises(ConversionError, match="more than"):
-        up(one * 5, now_ms=NOW, limit=4 << 20)
+        up(one * 5, limit=4 << 20)
 
 
 rows_of_any_kind = st.lists(
@@ -186,14 +169,14 @@ rows_of_any_kind = st.lists(
 def test_any_records(parts):
     data = b"".join(R.encode_messages(rows, magic=magic, codec=codec) for rows, magic, codec in parts)
     want = [(row.timestamp if magic else -1, row.key, row.value) for rows, magic, _ in parts for row in rows]
-    assert rows_of(up(data, now_ms=NOW)) == [(i, *row) for i, row in enumerate(want)]
+    assert rows_of(up(data)) == [(i, *row) for i, row in enumerate(want)]
 
 
 @given(data=st.binary(max_size=200), at=st.integers(0, 300), codec=st.integers(0, 3))
-def test_damage_is_told_and_nothing_else_raises(data, at, codec):
+def test_damage_raises_conversion_error_alone(data, at, codec):
     whole = R.encode_messages(ROWS[:4], magic=1, codec=codec)
     for damaged in (data, whole[:at] + data + whole[at + len(data) :]):
         try:
-            up(damaged, now_ms=NOW)
+            up(damaged)
         except ConversionError as error:
             assert error.text
