@@ -75,6 +75,14 @@ def read_frame(sock: socket.socket) -> bytes:
     return head + exactly(sock, int.from_bytes(head, "big")) if len(head) == 4 else b""
 
 
+def ask(sock: socket.socket, frame: bytes) -> bytes:
+    """Send a request (with its size) and read the response; fails when the stream ends instead."""
+    sock.sendall(frame)
+    answer = read_frame(sock)
+    assert answer, "the connection ended instead of an answer"
+    return answer
+
+
 def readable(sock: socket.socket) -> bool:
     """Whether bytes have come, or the end. Nothing is waited for."""
     return bool(select.select([sock], [], [], 0)[0])

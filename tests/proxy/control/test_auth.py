@@ -1,4 +1,4 @@
-"""Who may use the control API: only who has the token, and nobody by way of a web page or a proxied port."""
+"""Who may use the control API: clients with the token, and never a web page or a proxied port."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ def test_every_endpoint_asks_for_the_token(shared_api: ControlApi) -> None:
     token = shared_api.access.token
     for route in ROUTES:
         if route.path in OPEN:
-            continue  # probes have no token; they are told whether the proxy runs, and nothing else
+            continue  # probes have no token; they learn whether the proxy runs, and nothing else
         path = route.path.replace("{name}", "x").replace("{id}", "1").replace("{connection}", "1")
         for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {token}"}, {"Cookie": token}):
-            status, said = shared_api.raw(route.method, path, **headers)
-            assert (status, said["error"]) == (401, "unauthorized"), (route.path, headers)
-            shared_api.check(route.method, path, status, said)
+            status, answer = shared_api.raw(route.method, path, **headers)
+            assert (status, answer["error"]) == (401, "unauthorized"), (route.path, headers)
+            shared_api.check(route.method, path, status, answer)
     assert shared_api.raw("GET", "/nothing", Authorization="Bearer wrong")[0] == 401
     assert shared_api.raw("GET", f"/v1/status?token={token}")[0] == 401
     assert shared_api.call("GET", "/v1/status")[0] == 200  # and nothing of that has stopped anything
 
 
-def test_web_pages_are_refused(shared_api: ControlApi) -> None:
+def test_requests_of_web_pages_are_refused(shared_api: ControlApi) -> None:
     right = {"Authorization": f"Bearer {shared_api.access.token}"}
     for name in ("evil.example", f"evil.example:{shared_api.port}", "127.0.0.1.evil.example", "127.0.0.1:1", "10.0.0.1", ""):
-        status, said = shared_api.raw("GET", "/v1/status", **right, Host=name)
-        assert (status, said["error"]) == (403, "forbidden"), name
+        status, answer = shared_api.raw("GET", "/v1/status", **right, Host=name)
+        assert (status, answer["error"]) == (403, "forbidden"), name
     for headers in ({"Origin": "http://127.0.0.1"}, {"Origin": "null"}, {"Sec_Fetch_Site": "cross-site"}):
         assert shared_api.raw("GET", "/v1/status", **right, **headers)[0] == 403
     for name in (f"127.0.0.1:{shared_api.port}", f"localhost:{shared_api.port}"):
@@ -58,7 +58,7 @@ def test_the_guard_compares_whole_tokens() -> None:
         Guard("", 0).check({"Host": "localhost"}, None)  # no socket, so nobody knows whose it is
 
 
-def test_the_token_is_for_its_owner_and_told_nowhere_else(start_api: StartControlApi, tmp_path: Path) -> None:
+def test_only_the_owner_can_read_the_token(start_api: StartControlApi, tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "control"
     api = start_api(control=ControlConfig(directory=folder))
     token = api.access.token
@@ -113,19 +113,19 @@ def test_a_socket_left_behind_is_replaced_and_one_in_use_is_not(start_api: Start
     assert other.read_text() == "mine"
 
 
-def test_loopback_only(testbed: Testbed) -> None:
+def test_other_addresses_than_loopback_are_refused(testbed: Testbed) -> None:
     for host in ("0.0.0.0", "::", "192.0.2.1", "example.com"):
         with pytest.raises(ProxyError, match="this machine only"):
             testbed.proxy(("127.0.0.1", 9), control=ControlConfig((host, 0)))
 
 
-def test_off_unless_asked_for(testbed: Testbed) -> None:
+def test_there_is_no_control_api_by_default(testbed: Testbed) -> None:
     proxy = testbed.proxy(("127.0.0.1", 9))
     assert ProxyConfig(upstream=("127.0.0.1", 9)).control is None
     assert proxy.control is None and "control" not in proxy._children
 
 
-def test_proxied_ports_serve_nothing_of_it(shared_api: ControlApi, testbed: Testbed) -> None:
+def test_proxied_ports_do_not_serve_the_control_api(shared_api: ControlApi, testbed: Testbed) -> None:
     """They pass bytes to the broker, HTTP or not."""
     client = testbed.client(shared_api.proxy.address)
     token = shared_api.access.token
@@ -141,11 +141,11 @@ def test_proxied_ports_serve_nothing_of_it(shared_api: ControlApi, testbed: Test
 
 
 def test_large_bodies_are_refused(shared_api: ControlApi) -> None:
-    status, said = shared_api.call("POST", "/v1/rules", b"x" * (9 << 20))
-    assert (status, said["error"]) == (413, "too large")
+    status, answer = shared_api.call("POST", "/v1/rules", b"x" * (9 << 20))
+    assert (status, answer["error"]) == (413, "too large")
 
 
-def test_a_wrong_address_says_where_to_look(testbed: Testbed) -> None:
+def test_the_error_for_a_wrong_address_has_a_remedy(testbed: Testbed) -> None:
     port = testbed.closed_port()[1]
     with pytest.raises(ControlError, match=f"cannot reach the control API at http://127.0.0.1:{port}") as failed:
         Control(f"http://127.0.0.1:{port}", "x").status()

@@ -1,4 +1,4 @@
-"""What requests may hold at most: the description says it, and the server keeps to it."""
+"""Limits of requests: the description states them, and the server enforces them."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def test_every_number_of_a_body_has_bounds() -> None:
                 assert "minimum" in schema and "maximum" in schema, (route.path, name)
 
 
-def test_the_server_keeps_to_the_bounds_of_the_description(shared_api: ControlApi) -> None:
-    """At a bound a number is taken, behind it refused."""
+def test_the_server_enforces_the_described_bounds(shared_api: ControlApi) -> None:
+    """A number at a bound is accepted, beyond it refused."""
     shared_api.control.replace_rules([{"name": "r", "match": "api == Fetch", "do": {"error": "UNKNOWN_SERVER_ERROR"}}])
     tried = 0
     for path, operations in described()["paths"].items():
@@ -73,7 +73,7 @@ def rules(count: int) -> list[dict[str, Any]]:
     return [{"name": f"n{n}", "match": "api == Fetch", "do": {"error": "UNKNOWN_SERVER_ERROR"}} for n in range(count)]
 
 
-def test_more_rules_than_anybody_wants(api: ControlApi, testbed: Testbed) -> None:
+def test_too_many_rules_are_refused(api: ControlApi, testbed: Testbed) -> None:
     """Refused before they are read one by one; those that were there stay, and traffic goes on."""
     api.control.replace_rules(rules(1))
     for method in ("POST", "PUT"):
@@ -87,8 +87,7 @@ def test_more_rules_than_anybody_wants(api: ControlApi, testbed: Testbed) -> Non
     assert api.call("POST", "/v1/rules", json.dumps(added).encode())[0] == 201
     assert api.call("POST", "/v1/rules", json.dumps(rules(2)[1:]).encode())[0] == 422
     client = testbed.client(api.proxy.address)
-    client.sendall(heartbeat(1))
-    assert wire.read_frame(client)
+    wire.ask(client, heartbeat(1))
 
 
 @pytest.mark.parametrize("text", ["[" + "a," * (RULES_BYTES // 2 - 1) + "]", "- a\n" * (RULES_BYTES // 4), "{" + "a: ," * 200_000 + "}"])
@@ -99,14 +98,14 @@ def test_a_body_of_many_values_is_read_no_further_than_needed(text: str) -> None
     assert len(parse_rules("rules:\n" + "- {match: api == Fetch, do: {error: UNKNOWN_SERVER_ERROR}}\n" * 10, most=10)) == 10
 
 
-def test_a_token_that_is_no_text(shared_api: ControlApi) -> None:
+def test_a_token_that_is_not_text(shared_api: ControlApi) -> None:
     """401, whatever bytes it is made of, as any other that is wrong."""
     for token in ("\xff\xfe", "é", "\x80" * 40, "Ã©"):
         status, answer = shared_api.raw("GET", "/v1/status", Authorization=f"Bearer {token}")
         assert (status, answer["error"]) == (401, "unauthorized")
 
 
-def test_a_method_that_is_not_there_names_those_that_are(shared_api: ControlApi) -> None:
+def test_the_answer_to_a_wrong_method_lists_the_allowed_ones(shared_api: ControlApi) -> None:
     """RFC 9110, 15.5.6: a 405 says in Allow what may be used."""
     import http.client
 

@@ -1,4 +1,4 @@
-"""A real client against a mock cluster, while what it asks and what it is told are held and edited."""
+"""A real client against a mock cluster, while its requests and responses are held and edited."""
 
 from __future__ import annotations
 
@@ -37,13 +37,11 @@ def test_a_metadata_response_is_edited(start_api: StartControlApi, cluster: tupl
     api.control.intercept("api == Metadata", response=True, times=1, timeout=PATIENCE)
     admin = AdminClient({"bootstrap.servers": f"{host}:{port}", "log_level": 0})
     (held,) = api.control.held(wait=PATIENCE)
-    assert held["body"]["brokers"][0]["port"] == port  # what the client is about to be told is the proxy's address
+    assert held["body"]["brokers"][0]["port"] == port  # the proxy's address, as the client will get it
     api.control.resume(held["id"], {"cluster_id": "edited by hand", "controller_id": held["body"]["controller_id"]})
     assert admin.list_topics(timeout=PATIENCE).brokers
-    found = [
-        each for each in api.control.exchanges("api == Metadata", since=0, wait=PATIENCE, bodies=True) if each["changed"]
-    ]
-    assert found[0]["response"]["cluster_id"] == "edited by hand"
+    exchanges = api.control.exchanges("api == Metadata", since=0, wait=PATIENCE, bodies=True)
+    assert next(each for each in exchanges if each["changed"])["response"]["cluster_id"] == "edited by hand"
 
 
 def test_a_produce_request_is_edited(start_api: StartControlApi, cluster: tuple[str, int]) -> None:
@@ -56,14 +54,12 @@ def test_a_produce_request_is_edited(start_api: StartControlApi, cluster: tuple[
     assert "orders" in producer.list_topics("orders", timeout=PATIENCE).topics
     api.control.intercept("api == Produce and topic == orders", request=True, times=1, timeout=PATIENCE)
     delivered: list[Any] = []
-    producer.produce("orders", b"as the client meant it", partition=0, on_delivery=lambda *said: delivered.append(said))
+    producer.produce("orders", b"as the client meant it", partition=0, on_delivery=lambda *report: delivered.append(report))
     producer.poll(0)
     (held,) = api.control.held(wait=PATIENCE)
     assert held["client_id"] == "edited"
     partition = held["body"]["topic_data"][0]["partition_data"][0]
-    assert (
-        partition["index"] == 0 and partition["records"][0]["records"][0]["value_size"] == 22
-    )  # no values, unless asked for
+    assert partition["index"] == 0 and partition["records"][0]["records"][0]["value_size"] == 22  # values are left out
     api.control.resume(held["id"], {"topic_data[0].partition_data[0].index": 1})
     producer.flush(PATIENCE)
     assert len(delivered) == 1

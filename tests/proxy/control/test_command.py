@@ -9,13 +9,13 @@ import subprocess
 import sys
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 from harness import commands, wire
 from harness.peers.control_api import heartbeat
 from harness.run.lines import line
+from harness.scripted import answering
 from harness.testbed import Testbed
 from harness.waiting import PATIENCE
 
@@ -29,14 +29,10 @@ def call(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
         return commands.run(*words)
 
 
-def test_a_proxy_is_found_seen_steered_and_stopped(testbed: Testbed, tmp_path: Path) -> None:
-    def script(sock: Any) -> None:
-        while frame := wire.read_frame(sock):
-            sock.sendall(wire.response(int.from_bytes(frame[8:12], "big"), bytes(2)))
-
+def test_a_running_proxy_is_found_inspected_changed_and_stopped(testbed: Testbed, tmp_path: Path) -> None:
     own = {"XDG_RUNTIME_DIR": str(tmp_path)}
-    host, port = testbed.broker(script).address
-    words = ["proxy", "--broker", f"{host}:{port}", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0"]
+    broker = testbed.broker(answering(bytes(2))).address
+    words = ["proxy", "--broker", f"{broker[0]}:{broker[1]}", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0"]
     rules = tmp_path / "rules.yaml"
     rules.write_text("rules:\n  - {name: odd, match: api == Produce, do: {error: NOT_LEADER_OR_FOLLOWER}}\n")
     with subprocess.Popen(
@@ -44,23 +40,22 @@ def test_a_proxy_is_found_seen_steered_and_stopped(testbed: Testbed, tmp_path: P
     ) as proxy:
         try:
             assert proxy.stdout is not None
-            listening, said = "", ""
-            while not (listening and said):
-                told = line(proxy, "where it listens")
-                if match := re.search(r"bootstrap\.servers=127\.0\.0\.1:(\d+)", told):
-                    listening = match[1]
-                if "control API at" in told:
-                    said = told
-            token_file = re.search(r"token in (\S+)", said)
+            port, control = "", ""
+            while not (port and control):
+                output = line(proxy, "where it listens")
+                if match := re.search(r"bootstrap\.servers=127\.0\.0\.1:(\d+)", output):
+                    port = match[1]
+                if "control API at" in output:
+                    control = output
+            token_file = re.search(r"token in (\S+)", control)
             assert token_file
             token = Path(token_file[1]).read_text().strip()
-            assert token not in said
-            client = testbed.client(("127.0.0.1", int(listening)))
-            client.sendall(heartbeat(1))
-            assert wire.read_frame(client)
+            assert token not in control
+            client = testbed.client(("127.0.0.1", int(port)))
+            wire.ask(client, heartbeat(1))
             status = call("control", **own)
             assert status.returncode == 0, status.stderr
-            assert f"clients     127.0.0.1:{listening} for {host}:{port}" in status.stdout
+            assert f"clients     127.0.0.1:{port} for {broker[0]}:{broker[1]}" in status.stdout
             (curl,) = [line for line in status.stdout.splitlines() if line.startswith("curl ")]
             assert token not in status.stdout
             wrong = call("control", "--url", curl.split()[-1].removesuffix("/v1/status"), BARNABAS_CONTROL_TOKEN="wrong", **own)
@@ -85,8 +80,7 @@ def test_a_proxy_is_found_seen_steered_and_stopped(testbed: Testbed, tmp_path: P
             assert again.returncode == 2 and "a rule named 'odd' is there already" in again.stderr
             rules.write_text("rules:\n  - {name: slow, match: api == Heartbeat, do: {delay: 2ms}}\n")
             assert call("control", "rules", "--add", str(rules), **own).returncode == 0
-            client.sendall(heartbeat(2))
-            assert wire.read_frame(client)
+            wire.ask(client, heartbeat(2))
             hits = call("control", "rules", "--hits", "slow", **own)
             assert re.search(r"^ +1 20\d\d-\d\d-\d\d \d\d:\d\d:\d\dZ conn 1 127\.0\.0\.1:\d+ t Heartbeat v0: response delayed by 2 ms \(", hits.stdout), hits
             assert call("control", "rules", "--hits", "nobody", **own).returncode == 2

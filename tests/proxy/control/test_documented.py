@@ -1,4 +1,4 @@
-"""The examples of docs/control.md do what they say."""
+"""The examples of docs/control.md work as described."""
 
 from __future__ import annotations
 
@@ -26,8 +26,7 @@ def blocks(language: str) -> list[str]:
 def test_curl(api: ControlApi, testbed: Testbed, tmp_path: Path) -> None:
     assert shutil.which("curl")
     client = testbed.client(api.proxy.address)
-    client.sendall(heartbeat(1))
-    assert wire.read_frame(client)
+    wire.ask(client, heartbeat(1))
     setting, *lines = blocks("sh")
     setting = setting.replace("http://127.0.0.1:8090", api.access.url)
     setting = re.sub(r"\$\(cat [^)]*\)", f"$(cat {api.access.token_file})", setting)

@@ -1,4 +1,4 @@
-"""Every endpoint against a proxy that runs; every answer is held against the OpenAPI description."""
+"""Every endpoint of a running proxy; every answer is checked against the OpenAPI description."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from jsonschema import Draft202012Validator
 RULE = {"name": "r", "match": "api == Produce and topic == orders", "do": {"error": "NOT_LEADER_OR_FOLLOWER"}}
 
 
-def test_the_description_is_sound(shared_api: ControlApi) -> None:
+def test_the_openapi_description_is_valid(shared_api: ControlApi) -> None:
     document = shared_api.call("GET", "/openapi.json")[1]
     assert document == json.loads(json.dumps(described()))
     assert document["openapi"] == "3.1.0"
@@ -44,8 +44,7 @@ def test_the_description_is_sound(shared_api: ControlApi) -> None:
 
 def test_status(api: ControlApi, testbed: Testbed) -> None:
     client = testbed.client(api.proxy.address)
-    client.sendall(heartbeat(1))
-    assert wire.read_frame(client)
+    wire.ask(client, heartbeat(1))
     until(lambda: api.control.status()["counts"]["exchanges"])
     status = api.call("GET", "/v1/status")[1]
     assert status["version"] == __version__
@@ -59,16 +58,15 @@ def test_status(api: ControlApi, testbed: Testbed) -> None:
     assert status["uptime"] > 0
 
 
-def test_what_weakens_security_is_told(start_api: StartControlApi, tmp_path: Path) -> None:
+def test_status_lists_settings_that_weaken_security(start_api: StartControlApi, tmp_path: Path) -> None:
     api = start_api(control=ControlConfig(directory=tmp_path, show_values=True), listen=("0.0.0.0", 0))
     assert len(api.call("GET", "/v1/status")[1]["insecure"]) == 2
 
 
-def test_connections_and_closing_them(api: ControlApi, testbed: Testbed) -> None:
+def test_connections_are_listed_and_closed(api: ControlApi, testbed: Testbed) -> None:
     first, second = (testbed.client(api.proxy.address) for _ in range(2))
     for client in (first, second):
-        client.sendall(heartbeat(1))
-        assert wire.read_frame(client)
+        wire.ask(client, heartbeat(1))
     listed = until(lambda: [c for c in api.call("GET", "/v1/connections")[1]["connections"] if c["exchanges"]][1:])
     assert listed[0]["client"] == f"127.0.0.1:{second.getsockname()[1]}"
     both = api.control.connections()
@@ -83,12 +81,11 @@ def test_connections_and_closing_them(api: ControlApi, testbed: Testbed) -> None
     assert until(lambda: api.control.connections() == [])
 
 
-def test_a_recording_says_that_a_connection_was_closed_from_here(api: ControlApi, testbed: Testbed, tmp_path: Path) -> None:
+def test_a_recording_names_the_control_api_as_closer_of_a_connection(api: ControlApi, testbed: Testbed, tmp_path: Path) -> None:
     directory = tmp_path / "recording"
     api.call("POST", "/v1/recording/start", {"directory": str(directory)})
     client = testbed.client(api.proxy.address)
-    client.sendall(heartbeat(1))
-    assert wire.read_frame(client)
+    wire.ask(client, heartbeat(1))
     (number,) = (each["connection"] for each in until(lambda: api.control.connections()))
     assert api.call("DELETE", f"/v1/connections/{number}")[0] == 200
     assert client.recv(1) == b""
@@ -104,8 +101,7 @@ def test_brokers(start_api: StartControlApi, testbed: Testbed) -> None:
 
     api = start_api(script)
     client = testbed.client(api.proxy.address)
-    client.sendall(wire.request(3, 8, 1))
-    answer = decoder.decode_response(wire.read_frame(client)[4:], api_key=3, api_version=8)
+    answer = decoder.decode_response(wire.ask(client, wire.request(3, 8, 1))[4:], api_key=3, api_version=8)
     first, second = api.call("GET", "/v1/brokers")[1]["brokers"]
     assert first["bootstrap"] and tuple(first["listen"]) == api.proxy.address
     assert (second["node"], second["broker"]) == (7, ["10.9.8.7", 9092])
@@ -115,8 +111,7 @@ def test_brokers(start_api: StartControlApi, testbed: Testbed) -> None:
 def test_exchanges(api: ControlApi, testbed: Testbed) -> None:
     client = testbed.client(api.proxy.address)
     for number in range(1, 8):
-        client.sendall(heartbeat(number, group="odd" if number % 2 else "even"))
-        assert wire.read_frame(client)
+        wire.ask(client, heartbeat(number, group="odd" if number % 2 else "even"))
     assert len(api.control.exchanges(since=0, limit=7, wait=PATIENCE)) >= 1
     until(lambda: api.control.status()["exchanges"]["newest"] == 7)
     page = api.call("GET", "/v1/exchanges?limit=3")[1]
@@ -137,10 +132,9 @@ def test_exchanges(api: ControlApi, testbed: Testbed) -> None:
     assert time.monotonic() - begun >= 0.1
 
 
-def test_a_long_poll_ends_as_soon_as_something_comes(api: ControlApi, testbed: Testbed) -> None:
+def test_a_long_poll_ends_with_the_next_exchange(api: ControlApi, testbed: Testbed) -> None:
     client = testbed.client(api.proxy.address)
-    client.sendall(heartbeat(1))
-    assert wire.read_frame(client)
+    wire.ask(client, heartbeat(1))
     api.control.exchanges(since=0, wait=PATIENCE)
     timer = threading.Timer(0.1, lambda: client.sendall(heartbeat(2)))
     timer.start()
@@ -149,18 +143,17 @@ def test_a_long_poll_ends_as_soon_as_something_comes(api: ControlApi, testbed: T
     timer.join()
 
 
-def test_a_wrong_filter_says_where(shared_api: ControlApi) -> None:
+def test_an_error_in_a_filter_has_its_place(shared_api: ControlApi) -> None:
     for path in ("/v1/exchanges", "/v1/exchanges/stream"):
-        status, said = shared_api.call("GET", f"{path}?filter=api+%3D%3D+Prodce")
-        assert status == 422 and "did you mean Produce" in said["message"]
-        assert (said["start"], said["end"]) == (7, 13)
+        status, answer = shared_api.call("GET", f"{path}?filter=api+%3D%3D+Prodce")
+        assert status == 422 and "did you mean Produce" in answer["message"]
+        assert (answer["start"], answer["end"]) == (7, 13)
 
 
-def test_times_of_a_filter_are_in_the_zone_that_is_asked_for(api: ControlApi, testbed: Testbed) -> None:
+def test_times_of_a_filter_are_in_the_requested_zone(api: ControlApi, testbed: Testbed) -> None:
     """Zones of different hours whose clocks never change: no reading of the same text is the other."""
     client = testbed.client(api.proxy.address)
-    client.sendall(heartbeat(1))
-    assert wire.read_frame(client)
+    wire.ask(client, heartbeat(1))
     (exchange,) = api.control.exchanges("api == Heartbeat", since=0, wait=PATIENCE)
     for name in ("UTC", "Asia/Tokyo", "Pacific/Honolulu"):
         when = datetime.fromtimestamp(exchange["time_ns"] // 10**9, ZoneInfo(name))
@@ -172,14 +165,14 @@ def test_times_of_a_filter_are_in_the_zone_that_is_asked_for(api: ControlApi, te
                     assert next(api.control.follow(text, since=0, zone=zone))["id"] == exchange["id"]
 
 
-def test_no_such_zone(shared_api: ControlApi) -> None:
+def test_unknown_zones_are_refused(shared_api: ControlApi) -> None:
     for path in ("/v1/exchanges?", "/v1/exchanges/stream?filter=err&"):
         for name in ("Europe/Atlantis", "../x", "/etc/passwd", "Europe", "%00"):
-            status, said = shared_api.call("GET", f"{path}zone={name}")
-            assert status == 422 and "no time zone is called" in said["message"]
+            status, answer = shared_api.call("GET", f"{path}zone={name}")
+            assert status == 422 and "no time zone is called" in answer["message"]
     for zone in ("Europe/Atlantis", 5, []):
-        status, said = shared_api.call("POST", "/v1/intercepts", {"filter": "api == Heartbeat", "zone": zone})
-        assert status == 422 and said["message"].startswith("zone: ")
+        status, answer = shared_api.call("POST", "/v1/intercepts", {"filter": "api == Heartbeat", "zone": zone})
+        assert status == 422 and answer["message"].startswith("zone: ")
 
 
 def test_wrong_queries_are_refused(shared_api: ControlApi) -> None:
@@ -196,13 +189,12 @@ def test_requests_in_flight(start_api: StartControlApi, testbed: Testbed) -> Non
     assert waiting["pending_ns"] > 0
 
 
-def test_secrets_and_values_are_left_out(start_api: StartControlApi, testbed: Testbed, tmp_path: Path) -> None:
+def test_secrets_are_masked_with_and_without_values(start_api: StartControlApi, testbed: Testbed, tmp_path: Path) -> None:
     frame = decoder.encode_request(36, 1, {"auth_bytes": b"\0user\0canary-password"}, correlation_id=1)
     for values in (False, True):
         api = start_api(control=ControlConfig(directory=tmp_path / str(values), show_values=values))
         client = testbed.client(api.proxy.address)
-        client.sendall(wire.with_size(frame))
-        assert wire.read_frame(client)
+        wire.ask(client, wire.with_size(frame))
         until(lambda api=api: api.control.exchanges())
         text = json.dumps([api.call("GET", "/v1/exchanges/1")[1], api.control.exchanges(bodies=True)])
         assert "canary-password" not in text and b"canary-password".hex() not in text
@@ -215,8 +207,7 @@ def test_findings(start_api: StartControlApi, testbed: Testbed) -> None:
 
     api = start_api(script)
     client = testbed.client(api.proxy.address)
-    client.sendall(wire.request(18, 3, 1, b"\0"))
-    assert wire.read_frame(client)
+    wire.ask(client, wire.request(18, 3, 1, b"\0"))
     found = until(lambda: api.call("GET", "/v1/findings")[1]["findings"])
     assert "malformed-api-versions-fallback" in [each["id"] for each in found]
     api.proxy.stop()
@@ -225,8 +216,7 @@ def test_findings(start_api: StartControlApi, testbed: Testbed) -> None:
 
 def test_events(api: ControlApi, testbed: Testbed) -> None:
     client = testbed.client(api.proxy.address)
-    client.sendall(heartbeat(1))
-    assert wire.read_frame(client)
+    wire.ask(client, heartbeat(1))
     found = api.call("GET", "/v1/events?kinds=ConnectionOpened&wait=90")[1]
     assert [event["event"] for event in found["events"]] == ["ConnectionOpened"]
     assert api.call("GET", f"/v1/events?since={found['next']}&kinds=Nothing")[1]["events"] == []
@@ -258,33 +248,29 @@ def test_rules(shared_api: ControlApi) -> None:
         assert shared_api.call(method, f"/v1/rules/nobody{path}")[0] == 404
 
 
-def test_hits_lead_to_their_exchanges(api: ControlApi, testbed: Testbed) -> None:
+def test_hits_name_their_exchanges(api: ControlApi, testbed: Testbed) -> None:
     rule = {"match": "api == Heartbeat", "when": {"every": 2}}
-    api.control.add_rule(
-        rule
-        | {"name": "answered", "match": "api == Heartbeat and group == a", "do": {"error": "REBALANCE_IN_PROGRESS"}}
-    )
+    api.control.add_rule(rule | {"name": "answered", "match": "api == Heartbeat and group == a", "do": {"error": "REBALANCE_IN_PROGRESS"}})
     api.control.add_rule(rule | {"name": "slow one", "do": {"delay": "1ms"}})
     client = testbed.client(api.proxy.address)
     for number in range(8):
         # The same correlation id again and again: the note tells which exchange is meant.
-        client.sendall(heartbeat(3, "a" if number < 4 else "b"))
-        assert wire.read_frame(client)
+        wire.ask(client, heartbeat(3, "a" if number < 4 else "b"))
     client.close()
     assert api.control.exchange_page("api == Heartbeat", since=0, wait=PATIENCE)["exchanges"]
     until(lambda: len(api.control.exchange_page(since=0)["exchanges"]) == 8)
     found = api.control.exchange_page(since=0)["exchanges"]
     for name, numbers in (("answered", [0, 2]), ("slow one", [1, 4, 6])):
-        status, said = api.call("GET", f"/v1/rules/{name.replace(' ', '%20')}/hits")
-        assert (status, said["name"], said["total"]) == (200, name, len(numbers))
-        assert [hit["hit"] for hit in said["hits"]] == list(range(1, len(numbers) + 1))
-        assert [hit["exchange"] for hit in said["hits"]] == [found[number]["id"] for number in numbers]
-        for hit in said["hits"]:
+        status, answer = api.call("GET", f"/v1/rules/{name.replace(' ', '%20')}/hits")
+        assert (status, answer["name"], answer["total"]) == (200, name, len(numbers))
+        assert [hit["hit"] for hit in answer["hits"]] == list(range(1, len(numbers) + 1))
+        assert [hit["exchange"] for hit in answer["hits"]] == [found[number]["id"] for number in numbers]
+        for hit in answer["hits"]:
             full = api.control.exchange(hit["exchange"])
             assert hit["note"] in full["notes"] and (hit["api"], hit["correlation_id"]) == ("Heartbeat", 3)
             assert hit["client_id"] == "t" and hit["client"] == full["client"] and hit["connection"] == full["conn"]
     assert [hit["hit"] for hit in api.control.hits("slow one", since=1, limit=1)] == [3]
-    assert said["hits"][0]["done"] == ["response delayed by 1 ms"]
+    assert answer["hits"][0]["done"] == ["response delayed by 1 ms"]
     assert api.call("GET", "/v1/rules/nobody/hits")[0] == 404
     api.control.put_rule("slow one", rule | {"do": {"delay": "2ms"}})
     assert api.control.hits("slow one") == []
@@ -292,12 +278,12 @@ def test_hits_lead_to_their_exchanges(api: ControlApi, testbed: Testbed) -> None
     assert len(api.control.hits("answered")) == 2
 
 
-def test_a_wrong_rule_says_where(shared_api: ControlApi) -> None:
-    status, said = shared_api.call("POST", "/v1/rules", b'{"match": "api == Prodce",\n "do": {"error": "NONE"}}')
-    assert (status, said["line"], said["column"]) == (422, 1, 19)
-    assert "did you mean Produce" in said["message"]
-    status, said = shared_api.call("POST", "/v1/rules", b'{"match": "api == Produce",\n "do": {"eror": "NONE"}}')
-    assert (status, said["line"], said["column"]) == (422, 2, 9)
+def test_an_error_in_a_rule_has_its_place(shared_api: ControlApi) -> None:
+    status, answer = shared_api.call("POST", "/v1/rules", b'{"match": "api == Prodce",\n "do": {"error": "NONE"}}')
+    assert (status, answer["line"], answer["column"]) == (422, 1, 19)
+    assert "did you mean Produce" in answer["message"]
+    status, answer = shared_api.call("POST", "/v1/rules", b'{"match": "api == Produce",\n "do": {"eror": "NONE"}}')
+    assert (status, answer["line"], answer["column"]) == (422, 2, 9)
     for body in (b"", b"[]x", b"\xff", b"rules: 3"):
         assert shared_api.call("POST", "/v1/rules", body)[0] in (400, 422)
     assert shared_api.control.rules() == []
@@ -308,8 +294,7 @@ def test_recording_starts_rotates_and_stops(api: ControlApi, testbed: Testbed, t
 
     def ask(numbers: range) -> None:
         for number in numbers:
-            client.sendall(heartbeat(number))
-            assert wire.read_frame(client)
+            wire.ask(client, heartbeat(number))
 
     ask(range(5))
     assert api.call("GET", "/v1/recording")[1]["recording"] is False
@@ -341,10 +326,7 @@ def test_recording_starts_rotates_and_stops(api: ControlApi, testbed: Testbed, t
     assert api.call("POST", "/v1/recording/start", {"directory": str(tmp_path / "file" / "x")})[0] == 422
 
 
-def test_a_recording_that_begins_within_a_frame(
-    start_api: StartControlApi, testbed: Testbed, tmp_path: Path
-) -> None:
-    api = start_api()
+def test_a_recording_that_begins_within_a_frame(api: ControlApi, testbed: Testbed, tmp_path: Path) -> None:
     client = testbed.client(api.proxy.address)
     whole = heartbeat(1)
     client.sendall(whole[:20])
@@ -352,8 +334,7 @@ def test_a_recording_that_begins_within_a_frame(
     api.control.start_recording(str(tmp_path / "rec"))
     client.sendall(whole[20:])
     assert wire.read_frame(client)
-    client.sendall(heartbeat(2))
-    assert wire.read_frame(client)
+    wire.ask(client, heartbeat(2))
     until(lambda: api.control.recording()["counts"]["exchanges"] >= 2)
     api.control.stop_recording()
     with open_capture(tmp_path / "rec") as capture:
@@ -361,14 +342,13 @@ def test_a_recording_that_begins_within_a_frame(
     assert found == {1: "orphan", 2: "paired"}
 
 
-def test_metrics_only_where_there_are_some(start_api: StartControlApi, testbed: Testbed) -> None:
+def test_metrics_exist_only_with_a_meter(start_api: StartControlApi, testbed: Testbed) -> None:
     from barnabas.proxy.metrics.settings import MeterConfig
 
     assert start_api().call("GET", "/metrics")[0] == 404
     api = start_api(meter=MeterConfig(metrics=("127.0.0.1", 0)))
     client = testbed.client(api.proxy.address)
-    client.sendall(heartbeat(1))
-    assert wire.read_frame(client)
+    wire.ask(client, heartbeat(1))
     assert until(lambda: "barnabas_requests_total" in api.control.metrics())
     assert api.call("GET", "/metrics")[0] == 200
 
@@ -406,8 +386,8 @@ def test_every_endpoint_is_described_with_its_parameters() -> None:
             assert name in [parameter["name"] for parameter in operation["parameters"]]
 
 
-def test_what_is_not_there(shared_api: ControlApi) -> None:
+def test_unknown_paths_and_methods(shared_api: ControlApi) -> None:
     right = {"Authorization": f"Bearer {shared_api.access.token}"}
     assert shared_api.raw("GET", "/v2/status", **right)[0] == 404
-    status, said = shared_api.raw("POST", "/v1/status", **right)
-    assert (status, said["error"]) == (405, "method")
+    status, answer = shared_api.raw("POST", "/v1/status", **right)
+    assert (status, answer["error"]) == (405, "method")

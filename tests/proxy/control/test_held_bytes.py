@@ -1,4 +1,4 @@
-"""The bytes of a held frame, as the control API gives them: what is secret, and what records say, is not in them."""
+"""The bytes of a held frame in answers of the control API: without secrets and without the content of records."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def held(frame: bytes, side: str, api_key: int, api_version: int) -> HeldFrameCo
 
 
 def shown(frame: HeldFrameCopy, values: bool = False) -> tuple[bytes, list[tuple[int, int]]]:
-    told = frame.covered_bytes(values)
-    return bytes.fromhex(told["frame"]), [(start, end) for start, end in told["hidden"]]
+    covered = frame.covered_bytes(values)
+    return bytes.fromhex(covered["frame"]), [(start, end) for start, end in covered["hidden"]]
 
 
 def produce(codec: int = 0) -> tuple[bytes, bytes]:
@@ -33,7 +33,7 @@ def produce(codec: int = 0) -> tuple[bytes, bytes]:
     return decoder.encode_request(0, 7, fields, correlation_id=1), batch
 
 
-def test_a_planted_secret_is_masked_as_in_recordings() -> None:
+def test_secrets_are_masked_as_in_recordings() -> None:
     asked = decoder.encode_request(36, 1, {"auth_bytes": b"\0user\0" + CANARY}, correlation_id=1)
     answered = decoder.encode_response(38, 1, {"hmac": CANARY}, correlation_id=1)
     for frame, side, key, version in ((asked, "request", 36, 1), (answered, "response", 38, 1)):
@@ -44,7 +44,7 @@ def test_a_planted_secret_is_masked_as_in_recordings() -> None:
             assert covered_bytes == mask(Direction.REQUEST if side == "request" else Direction.RESPONSE, key, version, frame)
 
 
-def test_where_a_secret_is_that_nobody_can_find_everything_is_masked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_everything_is_masked_when_secrets_cannot_be_located(monkeypatch: pytest.MonkeyPatch) -> None:
     frame = decoder.encode_request(36, 1, {"auth_bytes": CANARY}, correlation_id=1)
     covered_bytes, _ = shown(held(frame[:-1], "request", 36, 1))  # cannot be decoded
     assert covered_bytes == frame[:8] + b"*" * (len(frame) - 9)
@@ -58,7 +58,7 @@ def test_where_a_secret_is_that_nobody_can_find_everything_is_masked(monkeypatch
 
 
 @pytest.mark.parametrize("codec", [0, 1])
-def test_what_records_say_is_covered_unless_values_are_asked_for(codec: int) -> None:
+def test_records_are_covered_unless_values_are_requested(codec: int) -> None:
     frame, batch = produce(codec)
     start = frame.index(batch)
     covered_bytes, hidden = shown(held(frame, "request", 0, 7))

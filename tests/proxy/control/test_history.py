@@ -1,4 +1,4 @@
-"""What the control server remembers of events: in order, from a cursor on, and in little memory."""
+"""The events that the control server keeps: in order, from a cursor on, in little memory."""
 
 from __future__ import annotations
 

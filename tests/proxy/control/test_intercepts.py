@@ -1,4 +1,4 @@
-"""Frames held for a decision: edited, answered, dropped, let go; nothing else waits, and nothing waits for ever."""
+"""Frames held for a decision: edited, answered, dropped, released; nothing else waits, and nothing waits forever."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from barnabas import decoder
 from barnabas.captures import open_capture
 from barnabas.decoder.connection.hit_notes import BY_HAND, causes_in
 from barnabas.proxy.control import ControlError
+from barnabas.proxy.control.client import Json
 from barnabas.proxy.control.leases import Leases
 from barnabas.proxy.events import InterceptReleased, ProcessFailed, ProcessStarted
 from harness import wire
@@ -26,22 +27,32 @@ from harness.testbed import Testbed, next_event
 from harness.waiting import PATIENCE, until
 
 
+@pytest.fixture
+def desk(shared_desk: Desk) -> Desk:
+    return shared_desk
+
+
+def hold(desk: Desk, testbed: Testbed, data: bytes) -> tuple[socket.socket, Json]:
+    """A client that has sent these bytes, and the one frame that waits then."""
+    client = testbed.client(desk.proxy.address)
+    client.sendall(data)
+    (held,) = desk.control.held(wait=PATIENCE)
+    return client, held
+
+
 def readable(*clients: socket.socket) -> list[socket.socket]:
     """Those that have something to read now."""
     return select.select(clients, [], [], 0)[0]
 
 
-def test_a_request_waits_alone_and_goes_on_edited(
-    start_api: StartControlApi, testbed: Testbed, tmp_path: Path
-) -> None:
+def test_only_the_intercepted_request_waits_and_it_is_sent_edited(start_api: StartControlApi, testbed: Testbed, tmp_path: Path) -> None:
     api = start_api(record=tmp_path / "rec")
     made = api.call("POST", "/v1/intercepts", {"filter": "api == Heartbeat and group == held"})[1]
     assert (made["request"], made["response"]) == (True, False)
     client, other = testbed.client(api.proxy.address), testbed.client(api.proxy.address)
     client.sendall(heartbeat(1, "held") + heartbeat(2) + heartbeat(3)[:7])
     (held,) = api.control.held(wait=PATIENCE)
-    other.sendall(heartbeat(1))
-    assert wire.read_frame(other)  # nobody else waits
+    assert wire.ask(other, heartbeat(1))  # nobody else waits
     assert not readable(client) and api.received == [heartbeat(1)]
     listed = api.call("GET", "/v1/held")[1]["held"]
     assert [each["id"] for each in listed] == [held["id"]] and "body" not in listed[0]
@@ -49,8 +60,8 @@ def test_a_request_waits_alone_and_goes_on_edited(
     assert (one["body"], one["frame"], one["hidden"]) == (held["body"], heartbeat(1, "held")[4:].hex(), [])
     assert api.control.held_frame(held["id"])["frame"] == one["frame"] and "frame" not in listed[0]
     assert held["body"] == {"group_id": "held", "generation_id": 3, "member_id": "m"}
-    status, said = api.call("POST", f"/v1/held/{held['id']}/resume", {"edits": {"generation": 1}})
-    assert status == 422 and "generation_id" in said["message"]  # what is possible; and it waits on
+    status, answer = api.call("POST", f"/v1/held/{held['id']}/resume", {"edits": {"generation": 1}})
+    assert status == 422 and "generation_id" in answer["message"]  # what is possible; and it waits on
     edit = {"edits": {"generation_id": 9}, "body": {"member_id": "longer than before"}}
     assert api.call("POST", f"/v1/held/{held['id']}/resume", edit)[1]["done"] == "edited"
     client.sendall(heartbeat(3)[7:])
@@ -66,21 +77,17 @@ def test_a_request_waits_alone_and_goes_on_edited(
         assert exchange.marks.broker_request.frame == first[4:]  # what the broker got
 
 
-def test_an_intercept_reads_times_in_its_zone(shared_api: ControlApi, testbed: Testbed) -> None:
+def test_an_intercept_reads_times_in_its_zone(api: ControlApi, testbed: Testbed) -> None:
     """In an hour in Honolulu: in UTC that was long ago."""
-    api = shared_api
     text = f"group == held and time < {datetime.now(ZoneInfo('Pacific/Honolulu')) + timedelta(hours=1):%FT%T}"
     other, made = api.control.intercept(text), api.control.intercept(text, zone="Pacific/Honolulu")
     assert [each["zone"] for each in (other, made)] == ["UTC", "Pacific/Honolulu"]
     assert [each["zone"] for each in api.control.intercepts()] == ["UTC", "Pacific/Honolulu"]
-    client = testbed.client(api.proxy.address)
-    client.sendall(heartbeat(1, "held"))
-    (held,) = api.control.held(wait=PATIENCE)
+    _, held = hold(api, testbed, heartbeat(1, "held"))
     assert held["intercept"] == made["id"]
 
 
-def test_a_response_waits_and_goes_on_edited(shared_api: ControlApi, testbed: Testbed) -> None:
-    api = shared_api
+def test_an_intercepted_response_is_delivered_edited(api: ControlApi, testbed: Testbed) -> None:
     api.control.intercept("api == Heartbeat and group == held and err == 0", response=True)
     client = testbed.client(api.proxy.address)
     client.sendall(heartbeat(1) + heartbeat(2, "held") + heartbeat(3))
@@ -94,12 +101,9 @@ def test_a_response_waits_and_goes_on_edited(shared_api: ControlApi, testbed: Te
 
 
 @pytest.mark.parametrize("side", ["request", "response"])
-def test_an_error_instead(shared_api: ControlApi, testbed: Testbed, side: str) -> None:
-    api = shared_api
+def test_a_held_frame_is_answered_with_an_error(api: ControlApi, testbed: Testbed, side: str) -> None:
     api.control.intercept("group == held", **{side: True})
-    client = testbed.client(api.proxy.address)
-    client.sendall(heartbeat(1) + heartbeat(2, "held") + heartbeat(3))
-    (held,) = api.control.held(wait=PATIENCE)
+    client, held = hold(api, testbed, heartbeat(1) + heartbeat(2, "held") + heartbeat(3))
     for wrong in ({}, {"error": "NO_SUCH"}, {"close": "now"}, {"close": "fin", "error": "NONE"}):
         assert api.call("POST", f"/v1/held/{held['id']}/drop", wrong)[0] == 422
     done = api.call("POST", f"/v1/held/{held['id']}/drop", {"error": "REBALANCE_IN_PROGRESS"})[1]
@@ -111,14 +115,10 @@ def test_an_error_instead(shared_api: ControlApi, testbed: Testbed, side: str) -
 
 
 @pytest.mark.parametrize("side", ["request", "response"])
-def test_nothing_instead(
-    start_api: StartControlApi, testbed: Testbed, tmp_path: Path, side: str
-) -> None:
+def test_a_held_frame_is_dropped(start_api: StartControlApi, testbed: Testbed, tmp_path: Path, side: str) -> None:
     api = start_api(record=tmp_path / "rec")
     api.control.intercept("group == held", **{side: True})
-    client = testbed.client(api.proxy.address)
-    client.sendall(heartbeat(1) + heartbeat(2, "held") + heartbeat(3))
-    (held,) = api.control.held(wait=PATIENCE)
+    client, held = hold(api, testbed, heartbeat(1) + heartbeat(2, "held") + heartbeat(3))
     assert api.call("POST", f"/v1/held/{held['id']}/drop", {"silent": False})[0] == 422
     assert api.call("POST", f"/v1/held/{held['id']}/drop", {"silent": True})[1]["done"] == "dropped"
     assert wire.read_frame(client) == wire.response(1, bytes(2))
@@ -133,12 +133,9 @@ def test_nothing_instead(
         assert causes_in(notes) == [BY_HAND]
 
 
-def test_more_time_and_less(shared_api: ControlApi, testbed: Testbed) -> None:
-    api = shared_api
+def test_the_time_of_a_held_frame_is_extended_and_shortened(api: ControlApi, testbed: Testbed) -> None:
     api.control.intercept("api == Heartbeat", timeout=300.0, times=1)
-    client = testbed.client(api.proxy.address)
-    client.sendall(heartbeat(1))
-    (held,) = api.control.held(wait=PATIENCE)
+    client, held = hold(api, testbed, heartbeat(1))
     longer = api.call("POST", f"/v1/held/{held['id']}/extend", {"timeout": 900})[1]
     assert 600 < longer["remaining"] <= 900
     api.call("POST", f"/v1/held/{held['id']}/extend", {"timeout": 0.1})
@@ -146,13 +143,10 @@ def test_more_time_and_less(shared_api: ControlApi, testbed: Testbed) -> None:
     assert api.call("POST", f"/v1/held/{held['id']}/extend")[0] == 404
 
 
-def test_the_connection_instead(shared_api: ControlApi, testbed: Testbed) -> None:
-    api = shared_api
+def test_the_connection_of_a_held_frame_is_closed(api: ControlApi, testbed: Testbed) -> None:
     api.control.intercept("api == Heartbeat")
     for how in ("fin", "rst"):
-        client = testbed.client(api.proxy.address)
-        client.sendall(heartbeat(1))
-        (held,) = api.control.held(wait=PATIENCE)
+        client, held = hold(api, testbed, heartbeat(1))
         api.control.drop(held["id"], close=how)
         if how == "fin":
             assert client.recv(1) == b""
@@ -162,13 +156,11 @@ def test_the_connection_instead(shared_api: ControlApi, testbed: Testbed) -> Non
     assert api.control.intercepts()[0]["held"] == 0
 
 
-def test_a_forgotten_frame_goes_on(shared_api: ControlApi, testbed: Testbed) -> None:
-    api = shared_api
+def test_a_held_frame_is_released_after_its_timeout(api: ControlApi, testbed: Testbed) -> None:
     api.control.intercept("api == Heartbeat", timeout=0.2, times=1)
     client = testbed.client(api.proxy.address)
     begun = time.monotonic()
-    client.sendall(heartbeat(1))
-    assert wire.read_frame(client) == wire.response(1, bytes(2))
+    assert wire.ask(client, heartbeat(1)) == wire.response(1, bytes(2))
     assert time.monotonic() - begun >= 0.2
     released = next_event(api.proxy, InterceptReleased)
     assert released.how == "timeout"
@@ -177,8 +169,7 @@ def test_a_forgotten_frame_goes_on(shared_api: ControlApi, testbed: Testbed) -> 
     assert wire.read_frame(client) == wire.response(2, bytes(2))
 
 
-def test_only_so_many_wait(shared_api: ControlApi, testbed: Testbed) -> None:
-    api = shared_api
+def test_an_intercept_holds_no_more_frames_than_allowed(api: ControlApi, testbed: Testbed) -> None:
     number = api.control.intercept("api == Heartbeat", most=2)["id"]
     clients = [testbed.client(api.proxy.address) for _ in range(4)]
     for client in clients:
@@ -193,7 +184,7 @@ def test_only_so_many_wait(shared_api: ControlApi, testbed: Testbed) -> None:
     assert api.call("DELETE", f"/v1/intercepts/{number}")[0] == 404
 
 
-def test_the_death_of_the_control_server_frees_everything(start_api: StartControlApi, testbed: Testbed) -> None:
+def test_held_frames_are_released_when_the_control_server_dies(start_api: StartControlApi, testbed: Testbed) -> None:
     api = start_api()
     api.control.add_rule({"name": "r", "match": "api == Produce", "do": {"error": "NOT_LEADER_OR_FOLLOWER"}})
     api.control.intercept("group == held", request=True)
@@ -208,13 +199,12 @@ def test_the_death_of_the_control_server_frees_everything(start_api: StartContro
     failed = next_event(api.proxy, ProcessFailed)
     assert failed.process == "control" and "traffic goes on" in failed.text
     for number in range(2, 20):
-        third.sendall(heartbeat(number, "held"))
-        assert wire.read_frame(third) == wire.response(number, bytes(2))
+        assert wire.ask(third, heartbeat(number, "held")) == wire.response(number, bytes(2))
     next_event(api.proxy, ProcessStarted, lambda event: event.process == "control")
     assert api.control.held() == [] and [rule["name"] for rule in api.control.rules()] == ["r"]
 
 
-def test_a_hung_control_server_costs_nobody_anything(start_api: StartControlApi, testbed: Testbed) -> None:
+def test_traffic_goes_on_while_the_control_server_hangs(start_api: StartControlApi, testbed: Testbed) -> None:
     api = start_api()
     api.control.intercept("group == held", request=True, timeout=0.5)
     client, other = testbed.client(api.proxy.address), testbed.client(api.proxy.address)
@@ -223,15 +213,14 @@ def test_a_hung_control_server_costs_nobody_anything(start_api: StartControlApi,
     try:
         client.sendall(heartbeat(1, "held"))
         for number in range(1, 50):
-            other.sendall(heartbeat(number))
-            assert wire.read_frame(other)
+            wire.ask(other, heartbeat(number))
         assert wire.read_frame(client) == wire.response(1, bytes(2))  # the time was up
     finally:
         os.kill(pid, signal.SIGCONT)
     assert api.control.held() == []
 
 
-def test_a_stopping_proxy_holds_nothing_back(start_api: StartControlApi, testbed: Testbed) -> None:
+def test_a_stopping_proxy_releases_held_frames(start_api: StartControlApi, testbed: Testbed) -> None:
     api = start_api(drain_seconds=5.0)
     api.control.intercept("api == Heartbeat")
     client = testbed.client(api.proxy.address)
@@ -244,12 +233,9 @@ def test_a_stopping_proxy_holds_nothing_back(start_api: StartControlApi, testbed
     assert not stopping.is_alive()
 
 
-def test_a_client_that_goes_away_meanwhile(shared_api: ControlApi, testbed: Testbed) -> None:
-    api = shared_api
+def test_a_held_request_reaches_the_broker_after_its_client_left(api: ControlApi, testbed: Testbed) -> None:
     api.control.intercept("api == Heartbeat")
-    client = testbed.client(api.proxy.address)
-    client.sendall(heartbeat(1))
-    (held,) = api.control.held(wait=PATIENCE)
+    client, held = hold(api, testbed, heartbeat(1))
     port = client.getsockname()[1]
     client.close()
     api.control.resume(held["id"])
@@ -258,13 +244,11 @@ def test_a_client_that_goes_away_meanwhile(shared_api: ControlApi, testbed: Test
     assert api.received == [heartbeat(1)]
 
 
-def test_what_cannot_be_held_is_refused(shared_api: ControlApi) -> None:
-    api = shared_api
-    status, said = api.call("POST", "/v1/intercepts", {"filter": "err != 0", "request": True})
-    assert status == 422 and "not known before the response" in said["message"]
+def test_impossible_intercepts_are_refused(api: ControlApi) -> None:
+    status, answer = api.call("POST", "/v1/intercepts", {"filter": "err != 0", "request": True})
+    assert status == 422 and "not known before the response" in answer["message"]
     for wrong in (
-        {},
-        {"filter": ""},
+        {}, {"filter": ""},
         {"filter": "api =="},
         {"filter": "api == Fetch", "request": False},
         {"filter": "api == Fetch", "request": 1},
@@ -278,8 +262,7 @@ def test_what_cannot_be_held_is_refused(shared_api: ControlApi) -> None:
     assert api.control.intercepts() == []
 
 
-def test_rules_see_what_was_edited(shared_api: ControlApi, testbed: Testbed) -> None:
-    api = shared_api
+def test_rules_apply_to_the_edited_request(api: ControlApi, testbed: Testbed) -> None:
     api.control.add_rule(
         {"name": "r", "match": "api == Produce and topic == b", "do": {"error": "NOT_LEADER_OR_FOLLOWER"}}
     )
@@ -289,18 +272,15 @@ def test_rules_see_what_was_edited(shared_api: ControlApi, testbed: Testbed) -> 
         "timeout_ms": 9,
         "topic_data": [{"name": "a", "partition_data": [{"index": 0, "records": b""}]}],
     }
-    client = testbed.client(api.proxy.address)
-    client.sendall(wire.with_size(decoder.encode_request(0, 7, fields, correlation_id=5)))
-    (held,) = api.control.held(wait=PATIENCE)
+    client, held = hold(api, testbed, wire.with_size(decoder.encode_request(0, 7, fields, correlation_id=5)))
     api.control.resume(held["id"], {"topic_data[0].name": "b"})
     answer = decoder.decode_response(wire.read_frame(client)[4:], api_key=0, api_version=7)
     assert answer["responses[0].partition_responses[0].error_code"] == 6
     assert api.control.wait_for_hits("r") == 1
 
 
-def test_hundreds_of_held_requests_keep_their_order(shared_api: ControlApi, testbed: Testbed) -> None:
+def test_hundreds_of_held_requests_keep_their_order(api: ControlApi, testbed: Testbed) -> None:
     """Every request and every response of a pipeline is held and resumed, one after the other."""
-    api = shared_api
     api.control.intercept("group == both", request=True, response=True)
     client = testbed.client(api.proxy.address)
     client.sendall(b"".join(heartbeat(number, "both") for number in range(1, 61)))
@@ -320,20 +300,17 @@ def test_hundreds_of_held_requests_keep_their_order(shared_api: ControlApi, test
         thread.join()
 
 
-def test_an_intercept_ends_with_its_lease(shared_api: ControlApi, testbed: Testbed) -> None:
-    api = shared_api
+def test_an_intercept_ends_with_its_lease(api: ControlApi, testbed: Testbed) -> None:
     made = api.control.intercept("group == held", timeout=3000, lease=1)
     client = testbed.client(api.proxy.address)
-    client.sendall(heartbeat(1, "held"))
-    assert wire.read_frame(client) == wire.response(1, bytes(2))  # nobody renewed it
+    assert wire.ask(client, heartbeat(1, "held")) == wire.response(1, bytes(2))  # nobody renewed it
     assert api.control.intercepts() == []
     with pytest.raises(ControlError) as gone:
         api.control.renew_intercept(made["id"])
     assert gone.value.status == 404
 
 
-def test_a_lease_is_renewed(shared_api: ControlApi) -> None:
-    api = shared_api
+def test_a_lease_can_be_renewed(api: ControlApi) -> None:
     made = api.control.intercept("group == held", lease=3000)
     renew = f"/v1/intercepts/{made['id']}/renew"
     assert api.call("POST", renew)[1] == {"id": made["id"], "lease": 3000}
@@ -357,7 +334,7 @@ class Loop(asyncio.SelectorEventLoop):
             self.run_until_complete(asyncio.sleep(0))
 
 
-def test_a_lease_ends_so_many_seconds_after_it_was_last_renewed() -> None:
+def test_a_lease_ends_its_seconds_after_the_last_renewal() -> None:
     loop, ended = Loop(), []
 
     async def end(number: int) -> None:

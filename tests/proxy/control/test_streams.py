@@ -55,8 +55,7 @@ def test_a_stream_goes_on_where_it_broke_off(api: ControlApi, testbed: Testbed) 
     def traffic() -> None:
         client = testbed.client(api.proxy.address)
         for number in range(1, total + 1):
-            client.sendall(heartbeat(number))
-            assert wire.read_frame(client)
+            wire.ask(client, heartbeat(number))
 
     thread = threading.Thread(target=traffic)
     thread.start()
@@ -72,22 +71,20 @@ def test_a_stream_goes_on_where_it_broke_off(api: ControlApi, testbed: Testbed) 
     assert seen == list(range(1, total + 1))
 
 
-def test_what_is_gone_is_told(start_api: StartControlApi, testbed: Testbed, tmp_path: Path) -> None:
+def test_lost_exchanges_are_reported(start_api: StartControlApi, testbed: Testbed, tmp_path: Path) -> None:
     api = start_api(control=ControlConfig(directory=tmp_path, keep=10))
     client = testbed.client(api.proxy.address)
     for number in range(1, 31):
-        client.sendall(heartbeat(number))
-        assert wire.read_frame(client)
+        wire.ask(client, heartbeat(number))
     until(lambda: api.control.status()["exchanges"]["newest"] == 30, api.control.status)
     found, _ = read_some(api, "5", 11)
     assert found[0] == ("lost", {"exchanges": 15})
     assert [data["id"] for _, data in found[1:]] == list(range(21, 31))
 
 
-def test_a_cursor_of_another_run_begins_anew(api: ControlApi, testbed: Testbed) -> None:
+def test_a_cursor_of_another_run_starts_from_the_first_exchange(api: ControlApi, testbed: Testbed) -> None:
     client = testbed.client(api.proxy.address)
-    client.sendall(heartbeat(1))
-    assert wire.read_frame(client)
+    wire.ask(client, heartbeat(1))
     api.control.exchanges(since=0, wait=PATIENCE)
     found, last = read_some(api, "123456", 1)
     assert (found[0][1]["id"], last) == (1, "1")
@@ -98,8 +95,7 @@ def test_the_client_follows_with_a_filter(api: ControlApi, testbed: Testbed) -> 
 
     def traffic() -> None:
         for number in range(1, 31):
-            client.sendall(heartbeat(number, "odd" if number % 2 else "even"))
-            assert wire.read_frame(client)
+            wire.ask(client, heartbeat(number, "odd" if number % 2 else "even"))
 
     thread = threading.Thread(target=traffic)
     follower = api.control.follow("group == even", since=0)
@@ -149,7 +145,7 @@ def test_the_store_is_bounded_by_count_and_bytes() -> None:
     assert store.described(store.get(14), True, False)["request_size"] == 90_000  # type: ignore[arg-type]
 
 
-def test_questions_are_answered_in_slices() -> None:
+def test_queries_are_answered_in_slices() -> None:
     store = ExchangeStore()
     for number in range(1, 3001):
         store.add(exchange(number))

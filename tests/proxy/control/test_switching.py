@@ -1,4 +1,4 @@
-"""Rules that come, go and come again while requests are in flight: every answer is the right one, in the right place."""
+"""Rules that change while requests are in flight: every answer is right and in its place."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ from harness import wire
 from harness.peers.control_api import StartControlApi, heartbeat
 from harness.testbed import Testbed
 from harness.waiting import PATIENCE, until
-from harness.wire import with_size
 
 NOT_LEADER = 6
 RULE = {"name": "r", "match": "api == Produce and topic == broken", "do": {"error": "NOT_LEADER_OR_FOLLOWER"}}
 
 
 def produce(number: int, topic: str, size: int = 20, acks: int = -1, version: int = 7) -> bytes:
-    fields = {
-        "acks": acks,
-        "timeout_ms": 1000,
-        "topic_data": [{"name": topic, "partition_data": [{"index": 0, "records": b"r" * size}]}],
-    }
-    frame = decoder.encode_request(0, version, fields, correlation_id=number, client_id="client")
-    return with_size(frame)
+    topics = [{"name": topic, "partition_data": [{"index": 0, "records": b"r" * size}]}]
+    fields = {"acks": acks, "timeout_ms": 1000, "topic_data": topics}
+    return wire.with_size(decoder.encode_request(0, version, fields, correlation_id=number, client_id="client"))
+
+
+def error_code(frame: bytes) -> int:
+    """The error code in a Produce v7 response."""
+    code: int = decoder.decode_response(frame[4:], api_key=0, api_version=7)["responses[0].partition_responses[0].error_code"]
+    return code
 
 
 def broker(sock: socket.socket) -> None:
@@ -57,7 +58,7 @@ def broker(sock: socket.socket) -> None:
     ("version", "count"),
     [(7, 200), *(pytest.param(version, 1500, marks=pytest.mark.slow) for version in (7, 10))],
 )
-def test_rules_come_and_go_under_pipelined_load(start_api: StartControlApi, testbed: Testbed, version: int, count: int) -> None:
+def test_rules_change_under_pipelined_load(start_api: StartControlApi, testbed: Testbed, version: int, count: int) -> None:
     """Three connections pipeline; the rule is switched on and off all the time. Order and contents always hold."""
     api = start_api(broker)
     api.control.add_rule(RULE)
@@ -127,9 +128,7 @@ def test_rules_come_and_go_under_pipelined_load(start_api: StartControlApi, test
     assert not [event for event in api.proxy.events() if isinstance(event, Undecoded)]
 
 
-def test_an_answer_waits_for_requests_that_were_not_remembered(
-    start_api: StartControlApi, testbed: Testbed
-) -> None:
+def test_an_answer_waits_for_earlier_requests_that_were_not_tracked(start_api: StartControlApi, testbed: Testbed) -> None:
     """Two requests of an API that nobody watches are in flight when the first rule comes."""
     go = threading.Event()
 
@@ -154,23 +153,18 @@ def test_an_answer_waits_for_requests_that_were_not_remembered(
     assert numbers == [1, 2, 3]
 
 
-def test_an_idle_connection_obeys_at_once(start_api: StartControlApi, testbed: Testbed) -> None:
+def test_a_new_rule_applies_to_an_idle_connection_at_once(start_api: StartControlApi, testbed: Testbed) -> None:
     api = start_api(broker)
     client = testbed.client(api.proxy.address)
-    client.sendall(produce(1, "broken"))
-    assert b"broken" in wire.read_frame(client)
+    assert b"broken" in wire.ask(client, produce(1, "broken"))
     api.control.add_rule(RULE)
-    client.sendall(produce(2, "broken"))
-    answer = decoder.decode_response(wire.read_frame(client)[4:], api_key=0, api_version=7)
-    assert answer["responses[0].partition_responses[0].error_code"] == NOT_LEADER
+    assert error_code(wire.ask(client, produce(2, "broken"))) == NOT_LEADER
     api.control.remove_rule("r")
-    client.sendall(produce(3, "broken"))
-    answer = decoder.decode_response(wire.read_frame(client)[4:], api_key=0, api_version=7)
-    assert answer["responses[0].partition_responses[0].base_offset"] == 77
+    assert error_code(wire.ask(client, produce(3, "broken"))) == 0
 
 
-def test_a_producer_without_acks_is_never_kept_waiting(start_api: StartControlApi, testbed: Testbed) -> None:
-    """Nothing tells when such a request is done, so rules leave the connection alone until a response has come."""
+def test_rules_leave_a_connection_alone_after_acks_0_until_a_response(start_api: StartControlApi, testbed: Testbed) -> None:
+    """Nothing shows when such a request is done, so rules wait for a response."""
     api = start_api(broker)
     client = testbed.client(api.proxy.address)
     requests = [*(produce(number, "broken", acks=0) for number in range(1, 6)), heartbeat(6)]
@@ -180,15 +174,11 @@ def test_a_producer_without_acks_is_never_kept_waiting(start_api: StartControlAp
     assert wire.read_frame(client)[4:8] == (6).to_bytes(4, "big")
     client.sendall(produce(7, "broken", acks=0))
     sent += len(produce(7, "broken", acks=0))
-    # what has come before the rule is not its business
+    # the rule must not see these
     until(lambda: api.control.connections()[0]["request_bytes"] == sent, api.control.connections)
     api.control.add_rule(RULE)
-    client.sendall(produce(8, "broken"))
-    answer = decoder.decode_response(wire.read_frame(client)[4:], api_key=0, api_version=7)
-    assert answer["responses[0].partition_responses[0].error_code"] == 0
-    client.sendall(produce(9, "broken"))
-    answer = decoder.decode_response(wire.read_frame(client)[4:], api_key=0, api_version=7)
-    assert answer["responses[0].partition_responses[0].error_code"] == NOT_LEADER
+    assert error_code(wire.ask(client, produce(8, "broken"))) == 0
+    assert error_code(wire.ask(client, produce(9, "broken"))) == NOT_LEADER
 
 
 def test_waiting_for_hits(start_api: StartControlApi, testbed: Testbed) -> None:
@@ -207,22 +197,20 @@ def test_waiting_for_hits(start_api: StartControlApi, testbed: Testbed) -> None:
     assert api.control.wait_for_hits("r", 2, timeout=0.1) == 3
     with pytest.raises(TimeoutError, match=r"3 of 4 hits after 0\.2 s"):
         api.control.wait_for_hits("r", 4, timeout=0.2)
-    status, said = api.call("POST", "/v1/rules/r/wait?hits=9&timeout=0.1")
-    assert (status, said) == (200, {"name": "r", "hits": 3, "reached": False})
+    status, answer = api.call("POST", "/v1/rules/r/wait?hits=9&timeout=0.1")
+    assert (status, answer) == (200, {"name": "r", "hits": 3, "reached": False})
     api.control.put_rule("r", RULE)
     assert api.control.rules()[0]["hits"] == 0
 
 
-def test_counts_survive_what_does_not_concern_them(start_api: StartControlApi, testbed: Testbed) -> None:
+def test_counts_survive_changes_of_other_rules(start_api: StartControlApi, testbed: Testbed) -> None:
     api = start_api(broker)
     api.control.add_rule(RULE | {"when": {"after": 1, "times": 1}})
     client = testbed.client(api.proxy.address)
     codes = []
     for number in range(1, 5):
         api.control.put_rule(f"other {number}", RULE | {"match": "api == Produce and topic == none"})
-        client.sendall(produce(number, "broken"))
-        answer = decoder.decode_response(wire.read_frame(client)[4:], api_key=0, api_version=7)
-        codes.append(answer["responses[0].partition_responses[0].error_code"])
+        codes.append(error_code(wire.ask(client, produce(number, "broken"))))
         api.control.enable_rule("r", False)
         api.control.enable_rule("r", True)
     assert codes == [0, NOT_LEADER, 0, 0]

@@ -1,10 +1,11 @@
-"""What the meter counts: the same as a recording of the same bytes, in labels that stay few, as Prometheus reads them."""
+"""The meter's counts: those of a recording of the same bytes, with bounded labels, in formats that Prometheus reads."""
 
 from __future__ import annotations
 
 import http.client
 import random
 import socket
+import struct
 import urllib.error
 import urllib.request
 from collections import Counter
@@ -25,6 +26,7 @@ from barnabas.proxy.metrics.registry import BUCKETS, Metrics
 from barnabas.proxy.metrics.settings import MeterConfig, event_packet
 from barnabas.proxy.observers.traffic_decoder import TrafficDecoder
 from harness import wire
+from harness.scripted import answering
 from harness.testbed import Testbed
 from harness.waiting import PATIENCE, attempts, until
 from harness.wire import with_size
@@ -71,24 +73,24 @@ class Traffic:
         self.time_ns = 1_700_000_000_000_000_000
         self.number = 0
 
-    def tell(self, name: str, *values: Any) -> None:
+    def feed(self, name: str, *values: Any) -> None:
         for each in self.both:
             getattr(each, name)(*values)
 
     def open(self, conn: int = 1) -> None:
-        self.tell("opened", conn, self.time_ns, ("10.0.0.1", 50000 + conn), ("10.0.0.2", 9092))
+        self.feed("opened", conn, self.time_ns, ("10.0.0.1", 50000 + conn), ("10.0.0.2", 9092))
 
     def ask(
         self, key: int, version: int, fields: dict[str, Any] | None = None, conn: int = 1, client: str | None = "c"
     ) -> int:
         self.number += 1
         frame = decoder.encode_request(key, version, fields or {}, correlation_id=self.number, client_id=client)
-        self.tell("data", conn, 0, self.time_ns, with_size(frame))
+        self.feed("data", conn, 0, self.time_ns, with_size(frame))
         return self.number
 
     def answer(self, number: int, key: int, version: int, fields: dict[str, Any] | None = None, conn: int = 1, after_ns: int = 0) -> None:  # fmt: skip
         frame = decoder.encode_response(key, version, fields or {}, correlation_id=number)
-        self.tell("data", conn, 1, self.time_ns + after_ns, with_size(frame))
+        self.feed("data", conn, 1, self.time_ns + after_ns, with_size(frame))
 
     def exchange(self, key: int, version: int, asked: Any = None, answered: Any = None, after_ns: int = 0, **options: Any) -> None:  # fmt: skip
         self.answer(self.ask(key, version, asked, **options), key, version, answered, after_ns=after_ns)
@@ -112,37 +114,35 @@ def mixed(traffic: Traffic, seed: int) -> None:
         conn, key = choice.randrange(1, 5), choice.choice([1, 3, 12, 18, 10, 22, 11, 14])
         version = choice.choice(facts.api(key).versions.every())
         if choice.random() < 0.05:
-            traffic.tell("data", conn, 0, traffic.time_ns, with_size(key.to_bytes(2, "big") + b"\x7f\x00" + bytes(8)))
+            traffic.feed("data", conn, 0, traffic.time_ns, with_size(key.to_bytes(2, "big") + b"\x7f\x00" + bytes(8)))
         number = traffic.ask(key, version, conn=conn, client=choice.choice([None, "a", "b" * 20]))
         if choice.random() < 0.1:
             frame = decoder.encode_response(key, version, {}, correlation_id=number)
-            traffic.tell("broker_leg", conn, 1, traffic.time_ns, with_size(frame))
+            traffic.feed("broker_leg", conn, 1, traffic.time_ns, with_size(frame))
         names = [field.name for field in facts.api(key).response.fields]
         answered: dict[str, Any] = {}
         try:
             if choice.random() < 0.3 and "ErrorCode" in names:
                 answered = {"error_code": choice.choice([27, 16, 999])}
                 decoder.encode_response(key, version, answered, correlation_id=1)
-        except decoder.DecodeError:
-            answered = {}
-        except ValueError:  # this version has no such field
+        except (decoder.DecodeError, ValueError):  # this version has no such field
             answered = {}
         if choice.random() < 0.05:
-            traffic.tell("data", conn, 1, traffic.time_ns, with_size(number.to_bytes(4, "big") + b"\xff\xff\xff"))
+            traffic.feed("data", conn, 1, traffic.time_ns, with_size(number.to_bytes(4, "big") + b"\xff\xff\xff"))
         elif choice.random() < 0.9:
             if choice.random() < 0.1:
-                traffic.tell("note", conn, number, "a rule")
+                traffic.feed("note", conn, number, "a rule")
             traffic.answer(number, key, version, answered, conn, choice.randrange(10**9))
         if choice.random() < 0.03:
-            traffic.tell("data", conn, 1, traffic.time_ns, with_size(b"\x7f\xff\xff\xffwho asked?"))
+            traffic.feed("data", conn, 1, traffic.time_ns, with_size(b"\x7f\xff\xff\xffwho asked?"))
         if choice.random() < 0.03:
-            traffic.tell("lost", conn, choice.randrange(2), 1000)
+            traffic.feed("lost", conn, choice.randrange(2), 1000)
     for conn in range(1, 5):
-        traffic.tell("closed", conn, traffic.time_ns, "fin")
+        traffic.feed("closed", conn, traffic.time_ns, "fin")
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_meter_counts_what_the_recording_holds(seed: int, tmp_path: Path) -> None:
+def test_the_meter_counts_what_was_recorded(seed: int, tmp_path: Path) -> None:
     traffic = Traffic(tmp_path)
     mixed(traffic, seed)
     traffic.close()
@@ -211,7 +211,7 @@ def test_a_produce_without_acks_is_not_unanswered() -> None:
     traffic.open()
     traffic.ask(0, 9, {"acks": 0, "timeout_ms": 1})
     traffic.ask(12, 4)
-    traffic.tell("closed", 1, 0, "rst")
+    traffic.feed("closed", 1, 0, "rst")
     found = traffic.samples
     assert of(found, "barnabas_unanswered_total", "api") == {"Heartbeat": 1}
     assert of(found, "barnabas_requests_total", "api") == {"Produce": 1, "Heartbeat": 1}
@@ -229,7 +229,7 @@ def test_throttle_times_add_up() -> None:
     assert value(found, "barnabas_throttled_total", api="Heartbeat") == 2
 
 
-def test_connections_that_fail_are_counted_apart() -> None:
+def test_failed_connections_have_a_count_of_their_own() -> None:
     traffic = Traffic()
     traffic.decoder.opened(1, 0, ("a", 1), ("b", 2), None, "refused")
     traffic.decoder.closed(1, 0, "rst")
@@ -240,15 +240,12 @@ def test_connections_that_fail_are_counted_apart() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(-(1 << 15), (1 << 15) - 1), st.integers(-(1 << 15), (1 << 15) - 1)), max_size=40))
-def test_made_up_apis_and_versions_get_no_labels_of_their_own(pairs: list[tuple[int, int]]) -> None:
+def test_unknown_apis_and_versions_share_a_label(pairs: list[tuple[int, int]]) -> None:
     traffic = Traffic()
     traffic.open()
     for number, (key, version) in enumerate(pairs):
-        frame = (
-            key.to_bytes(2, "big", signed=True) + version.to_bytes(2, "big", signed=True) + number.to_bytes(4, "big")
-        )
-        traffic.tell("data", 1, 0, 0, with_size(frame + b"\xff\xff" + bytes(30)))
-    traffic.tell("closed", 1, 0, "fin")
+        traffic.feed("data", 1, 0, 0, with_size(struct.pack(">hhIh", key, version, number, -1) + bytes(30)))
+    traffic.feed("closed", 1, 0, "fin")
     names = {facts.api_name(key) for key in facts.api_keys()} | {"other"}
     found = traffic.samples
     assert set(of(found, "barnabas_requests_total", "api")) <= names
@@ -262,7 +259,7 @@ def test_made_up_apis_and_versions_get_no_labels_of_their_own(pairs: list[tuple[
     assert sum(of(found, "barnabas_requests_total", "api").values()) == len(pairs)
 
 
-def test_clients_and_topics_are_counted_when_asked_and_only_so_many() -> None:
+def test_clients_and_topics_are_counted_on_request_with_bounded_labels() -> None:
     assert not [name for name, _ in Traffic().samples if "client" in name or "topic" in name]
     traffic = Traffic(by=("client", "topic"), apart=2)
     traffic.open()
@@ -277,7 +274,7 @@ def test_clients_and_topics_are_counted_when_asked_and_only_so_many() -> None:
     assert set(of(found, "barnabas_client_frame_bytes_total", "direction")) == {"request", "response"}
 
 
-def test_what_the_other_processes_say_is_counted() -> None:
+def test_events_of_other_processes_are_counted() -> None:
     metrics = Metrics()
     for event in (
         Recording("/r"),
@@ -291,7 +288,7 @@ def test_what_the_other_processes_say_is_counted() -> None:
     ):
         packet = event_packet(event)
         assert packet is not None
-        metrics.process_events.take(events.decode(packet[len(b'{"do": "heard", "event": ') : -1]))
+        metrics.process_events.take(events.decode(packet[len(b'{"do": "event", "event": ') : -1]))
     found = samples(metrics.render()[0])
     assert value(found, "barnabas_recording") == 1
     assert value(found, "barnabas_observer_lost_bytes_total") == 77
@@ -304,7 +301,7 @@ def test_what_the_other_processes_say_is_counted() -> None:
     assert event_packet(events.Listening(("a", 1), ("b", 2))) is None
 
 
-def test_both_formats_can_be_read() -> None:
+def test_openmetrics_is_rendered_on_request() -> None:
     traffic = Traffic(by=("client", "topic"))
     traffic.open()
     traffic.exchange(12, 4, {}, {"error_code": 27}, after_ns=10**6)
@@ -319,11 +316,8 @@ def test_both_formats_can_be_read() -> None:
 
 
 def serving(testbed: Testbed, **meter: Any) -> Proxy:
-    def script(sock: socket.socket) -> None:
-        while frame := wire.read_frame(sock):
-            sock.sendall(with_size(frame[8:12] + decoder.encode_response(12, 4, {"error_code": 27}, correlation_id=0)[4:]))
-
-    return testbed.proxy(testbed.broker(script).address, meter=MeterConfig(metrics=ANY, **meter))
+    broker = testbed.broker(answering(decoder.encode_response(12, 4, {"error_code": 27}, correlation_id=0)[4:]))
+    return testbed.proxy(broker.address, meter=MeterConfig(metrics=ANY, **meter))
 
 
 def scrape(proxy: Proxy, path: str = "/metrics") -> bytes:
@@ -335,7 +329,7 @@ def scrape(proxy: Proxy, path: str = "/metrics") -> bytes:
 
 
 def answered(proxy: Proxy) -> bytes:
-    """What is scraped; nothing where too many others stand."""
+    """What is scraped; empty while too many clients are connected."""
     try:
         return scrape(proxy)
     except (urllib.error.HTTPError, ConnectionError):
@@ -347,8 +341,7 @@ def test_a_running_proxy_is_scraped(testbed: Testbed) -> None:
     client = testbed.client(proxy.address)
     request = decoder.encode_request(12, 4, {"group_id": "g"}, correlation_id=0, client_id="zebra-1")
     for _ in range(30):
-        client.sendall(with_size(request))
-        assert wire.read_frame(client)
+        wire.ask(client, with_size(request))
     for _ in attempts():
         found = samples(scrape(proxy))
         if value(found, "barnabas_requests_total", api="Heartbeat", api_version="4") == 30:
@@ -390,7 +383,7 @@ def test_only_metrics_are_served(testbed: Testbed) -> None:
     assert status("GET", "/metrics") == 200
 
 
-def test_idle_clients_cannot_keep_scrapers_out(testbed: Testbed) -> None:
+def test_scraping_works_again_after_idle_clients_left(testbed: Testbed) -> None:
     proxy = serving(testbed)
     assert proxy.meter is not None and proxy.meter.metrics is not None
     idle = [socket.create_connection(proxy.meter.metrics) for _ in range(40)]

@@ -18,6 +18,7 @@ from barnabas.proxy.metrics.settings import MeterConfig
 from barnabas.proxy.metrics.statsd import DATAGRAM, SAMPLES, StatsD
 from barnabas.proxy.observers.traffic_decoder import TrafficDecoder
 from harness import wire
+from harness.scripted import answering
 from harness.testbed import Testbed
 from harness.waiting import PATIENCE
 from harness.wire import with_size
@@ -37,13 +38,9 @@ def traffic(prefix: str = "barnabas", tags: bool = False) -> tuple[TrafficDecode
 
 def exchanges(metered: TrafficDecoder, count: int, error: int = 0, latency_ns: int = 2_500_000) -> None:
     for number in range(count):
-        for direction, frame in enumerate(
-            (
-                decoder.encode_request(12, 4, {}, correlation_id=number, client_id="c"),
-                decoder.encode_response(12, 4, {"error_code": error}, correlation_id=number),
-            )
-        ):
-            metered.data(1, direction, direction * latency_ns, with_size(frame))
+        asked = decoder.encode_request(12, 4, {}, correlation_id=number, client_id="c")
+        metered.data(1, 0, 0, with_size(asked))
+        metered.data(1, 1, latency_ns, with_size(decoder.encode_response(12, 4, {"error_code": error}, correlation_id=number)))
 
 
 def lines(statsd: StatsD) -> list[str]:
@@ -67,7 +64,7 @@ def test_counters_are_differences_and_latencies_timers() -> None:
     assert "barnabas.requests.Heartbeat.4:2|c" in lines(statsd)
 
 
-def test_tags_take_the_place_of_names() -> None:
+def test_tags_replace_parts_of_names() -> None:
     metered, statsd = traffic("my.proxy:1|x", tags=True)
     exchanges(metered, 1, error=27)
     statsd._metrics.process_events.rules["leader moved|c\n#x:1"] = 4
@@ -78,7 +75,7 @@ def test_tags_take_the_place_of_names() -> None:
     assert "my.proxy_1_x.latency:2.500|ms|#api:Heartbeat" in found
 
 
-def test_of_many_latencies_a_sample_is_sent_and_its_rate() -> None:
+def test_many_latencies_are_sampled_with_their_rate() -> None:
     metered, statsd = traffic()
     exchanges(metered, SAMPLES * 4)
     timers = [line for line in lines(statsd) if line.endswith("|ms|@0.25")]
@@ -101,12 +98,8 @@ def test_unknown_apis_share_a_name() -> None:
 
 
 @pytest.mark.parametrize("listens", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_a_running_proxy_sends_them(testbed: Testbed, listens: bool) -> None:
-    def script(sock: socket.socket) -> None:
-        while frame := wire.read_frame(sock):
-            answer = decoder.encode_response(12, 4, {}, correlation_id=int.from_bytes(frame[8:12], "big"))
-            sock.sendall(wire.with_size(answer))
-
+def test_a_running_proxy_sends_metrics(testbed: Testbed, listens: bool) -> None:
+    broker = testbed.broker(answering(decoder.encode_response(12, 4, {}, correlation_id=0)[4:]))
     with closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as server:
         server.bind(("127.0.0.1", 0))
         server.settimeout(PATIENCE)
@@ -114,11 +107,10 @@ def test_a_running_proxy_sends_them(testbed: Testbed, listens: bool) -> None:
         if not listens:
             server.close()
         meter = MeterConfig(statsd=where, metrics=("127.0.0.1", 0), feed=("127.0.0.1", 0))
-        proxy = testbed.proxy(testbed.broker(script).address, meter=meter)
+        proxy = testbed.proxy(broker.address, meter=meter)
         client = testbed.client(proxy.address)
         for number in range(40):
-            client.sendall(wire.with_size(decoder.encode_request(12, 4, {}, correlation_id=number, client_id="c")))
-            assert wire.read_frame(client)
+            wire.ask(client, wire.with_size(decoder.encode_request(12, 4, {}, correlation_id=number, client_id="c")))
         if listens:
             asked = timed = 0.0
             while asked < 40:
@@ -132,7 +124,7 @@ def test_a_running_proxy_sends_them(testbed: Testbed, listens: bool) -> None:
         else:
             assert proxy.meter is not None and proxy.meter.feed is not None
             with closing(subscribe(proxy.meter.feed, proxy.meter.feed_token)) as events:
-                # every second it tells its totals, and then sends what nobody takes
+                # every second it publishes its totals, and then sends to the missing server
                 totals = islice((event for event in events if isinstance(event, Totals)), 3)
                 assert [event.exchanges for event in totals][-1] == 40
             assert proxy._children["meter"].poll() is None

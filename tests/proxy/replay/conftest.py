@@ -15,9 +15,7 @@ def start_broker() -> Iterator[StartBroker]:
     """``start_broker(answers, offers=...)``: a scripted broker."""
     made: list[ScriptedBroker] = []
 
-    def one(
-        answers: Callable[[Message, ReceivedRequest], Answer], offers: dict[str, tuple[int, int]] | None = None
-    ) -> ScriptedBroker:
+    def one(answers: Callable[[Message, ReceivedRequest], Answer], offers: dict[str, tuple[int, int]] | None = None) -> ScriptedBroker:
         made.append(ScriptedBroker(answers, offers))
         return made[-1]
 

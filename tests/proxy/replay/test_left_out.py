@@ -1,4 +1,4 @@
-"""A replay says why answers differ where what would have made them equal was left out."""
+"""A replay explains differences that come from requests it left out."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def nothing_yet(message: Any, received: Any) -> dict[str, Any]:
         (OTHER_GROUP, Policy(), False),
     ],
 )
-def test_fetches_of_a_share_group_whose_setting_was_left_out(
+def test_differences_of_a_share_group_are_explained_by_its_skipped_setting(
     start_broker: StartBroker, recording: TimedRecording, altered: tuple[str, int, str], policy: Policy, explained: bool
 ) -> None:
     broker = start_broker(nothing_yet)
@@ -69,8 +69,8 @@ def test_fetches_of_a_share_group_whose_setting_was_left_out(
     assert "share.auto.offset.reset" in why and "--include-admin" in why
 
 
-def test_a_topic_that_was_not_deleted(start_broker: StartBroker, recording: TimedRecording) -> None:
-    """What comes before the request that was left out is not put down to it."""
+def test_differences_after_a_skipped_deletion_are_explained(start_broker: StartBroker, recording: TimedRecording) -> None:
+    """Differences before the skipped request are not attributed to it."""
     exists = {"topics": [{"name": "orders", "error_code": 36}]}
     broker = start_broker(lambda message, received: exists if message.api == "CreateTopics" else {})
     creation = {"topics": [{"name": "orders", "num_partitions": 1, "replication_factor": 1}], "timeout_ms": 1}

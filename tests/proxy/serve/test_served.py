@@ -70,7 +70,7 @@ def test_another_client_at_other_versions_runs_on_it(recorded):
         assert served.misses == []
 
 
-def test_it_runs_again_and_again(recorded):
+def test_a_test_runs_repeatedly(recorded):
     folder = recorded("transactions")
     for _ in range(2):
         with Served(folder) as served:
@@ -91,17 +91,15 @@ def test_two_members_share_a_group(recorded):
         assert served.misses == []
 
 
-def test_names_of_chance_are_taken_for_recorded_ones(recorded, tmp_path):
-    """A test that names its topics and groups anew in every run."""
+def test_random_names_are_matched_with_recorded_ones(recorded, tmp_path):
+    """A test that uses new names for its topics and groups in every run."""
     folder, work = tmp_path / "new", WORKLOADS["aiokafka transactions"]
     with open_capture(recorded("transactions")) as capture:
         recorder = Recorder(folder)
         for exchange in capture.exchanges():
             new = [data.replace(b"c-kafka-python", b"d-7f3a91c0b2de") for data in (exchange.request, exchange.response)]
             for direction, data in enumerate(new):
-                recorder.data(
-                    exchange.connection, direction, exchange.request_time_ns, with_size(data)
-                )
+                recorder.data(exchange.connection, direction, exchange.request_time_ns, with_size(data))
         recorder.close()
     with Served(folder) as served:
         assert work(served.bootstrap, "d-0a1b2c3d4e5f-transactions") == expected("aiokafka transactions")
@@ -117,7 +115,7 @@ def consumer_of(served: Served, topic: str, **config: Any) -> Consumer:
     return consumer
 
 
-def test_a_consumer_alone_reads_everything_if_asked_for(recorded):
+def test_a_lone_consumer_reads_everything_on_request(recorded):
     with Served(recorded("two-members"), everything=True) as served:
         consumer = consumer_of(served, "two-confluent")
         messages = consumer.consume(40, timeout=PATIENCE)
@@ -125,7 +123,7 @@ def test_a_consumer_alone_reads_everything_if_asked_for(recorded):
     assert sorted(message.value() for message in messages) == sorted(b"v%d" % number for number in range(40))
 
 
-def test_the_end_of_a_log_is_honest_and_says_what_is_missing(recorded):
+def test_a_consumer_at_the_end_of_a_log_is_reported_with_the_missing_records(recorded):
     with Served(recorded("two-members")) as served:
         consumer = consumer_of(served, "two-confluent", **{"fetch.wait.max.ms": 100})
         hints: set[tuple[str, int, int]] = set()
@@ -151,7 +149,7 @@ def test_a_topic_that_was_not_recorded_is_a_miss_with_the_nearest(recorded):
     assert "nearest in the recording" in miss.text
 
 
-def test_a_request_that_was_not_recorded_fails_in_words(recorded):
+def test_an_unrecorded_request_fails_with_a_reason(recorded):
     with Served(recorded("two-members")) as served:
         admin = AdminClient({"bootstrap.servers": served.bootstrap})
         with pytest.raises(KafkaException) as failed:
@@ -168,16 +166,14 @@ def test_answerable_offers_no_more_than_was_recorded(recorded):
 def test_recorded_times_are_kept(recorded):
     folder = recorded("admin")
     with open_capture(folder) as capture:
-        took = sum(
-            (e.latency_ns or 0) / 1e9 for e in capture.exchanges() if e.api in ("CreateTopics", "CreatePartitions")
-        )
+        took = sum((e.latency_ns or 0) / 1e9 for e in capture.exchanges() if e.api in ("CreateTopics", "CreatePartitions"))
     started = time.monotonic()
     with Served(folder, recorded_times=True) as served:
         assert WORKLOADS["aiokafka admin"](served.bootstrap, "c-aiokafka-admin") == expected("aiokafka admin")
     assert time.monotonic() - started > took > 0
 
 
-def test_misses_pass_through_to_a_broker_and_addresses_stay_here(recorded):
+def test_misses_pass_through_and_addresses_are_those_of_the_server(recorded):
     """The "real" broker is another recording, served."""
     with (
         Served(recorded("two-members")) as behind,
@@ -191,7 +187,7 @@ def test_misses_pass_through_to_a_broker_and_addresses_stay_here(recorded):
         assert [(broker.host, broker.port) for broker in brokers] == [served.address]
 
 
-def test_what_was_passed_through_is_recorded_and_served_next_time(recorded, tmp_path):
+def test_passed_through_requests_are_recorded_and_served_later(recorded, tmp_path):
     folder = tmp_path / "new"
     with (
         Served(recorded("transactions")) as behind,
@@ -203,19 +199,19 @@ def test_what_was_passed_through_is_recorded_and_served_next_time(recorded, tmp_
         assert served.misses == []
 
 
-def test_a_port_in_use_is_said(recorded):
+def test_a_port_in_use_is_an_error(recorded):
     folder = recorded("admin")
     with Served(folder) as served, pytest.raises(ServeError, match="the port is in use"):
         Served(folder, listen=served.address).start()
 
 
-def test_a_single_file_takes_no_new_recording(recorded):
+def test_a_single_file_cannot_be_recorded_to(recorded):
     (file,) = recorded("admin").glob("*.pcapng")
     with pytest.raises(ServeError, match="one file"):
         Served(file, on_miss=OnMiss.RECORD, broker=("127.0.0.1", 1)).start()
 
 
-def test_the_first_event_says_where(recorded):
+def test_the_first_event_has_the_address(recorded):
     with Served(recorded("admin")) as served:
         (event,) = [event for event in served.events() if isinstance(event, Serving)]
         assert f"{served.address[0]}:{served.address[1]}" in event.text

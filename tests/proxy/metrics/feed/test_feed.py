@@ -1,4 +1,4 @@
-"""The live feed without sockets: what the sender gives, what the reader makes of it, whole, cut, lost or made up."""
+"""The live feed without sockets: sender and reader, with datagrams that are whole, cut, lost or invented."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def exchange(number: int, client_id: str | None = "stock-1", connection: int = 7
 
 
 class Line:
-    """A sender and readers with nothing between them but what a test puts there."""
+    """A sender and a reader; a test decides which datagrams arrive."""
 
     def __init__(self, datagram: int = 1400, epoch: int = 5, **options: Any) -> None:
         self.sender = FeedSender(TOKEN, epoch, datagram=datagram, **options)
@@ -95,12 +95,10 @@ def test_records_are_those_of_the_index_and_names_arrive_with_them() -> None:
     assert batch.connection(first) == (99, "10.0.0.1:50000", "10.0.0.2:9092")
     rows = list(batch.rows())
     assert [row.number for row in rows] == [0, 1, 2]
-    assert (rows[0].api, rows[0].client, rows[0].state, rows[0].noted) == (
-        "Heartbeat", "10.0.0.1:50000", State.PAIRED, False,
-    )  # fmt: skip
+    assert (rows[0].api, rows[0].client, rows[0].state, rows[0].noted) == ("Heartbeat", "10.0.0.1:50000", State.PAIRED, False)
 
 
-def test_what_rules_did_is_in_the_flags() -> None:
+def test_exchanges_that_rules_changed_are_flagged() -> None:
     line = Line()
     line.hello()
     noted = exchange(1)
@@ -110,7 +108,7 @@ def test_what_rules_did_is_in_the_flags() -> None:
     assert next(iter(line.carry()[1])).flags & NOTED
 
 
-def test_nobody_hears_what_was_before_his_subscription() -> None:
+def test_a_subscriber_gets_no_earlier_records() -> None:
     line = Line()
     line.send(1, 2)
     line.flush()
@@ -123,7 +121,7 @@ def test_nobody_hears_what_was_before_his_subscription() -> None:
     assert (batch.position, line.numbers()) == (2, [3])
 
 
-def test_a_record_waits_for_others_but_not_long() -> None:
+def test_a_record_waits_briefly_for_others() -> None:
     line = Line()
     line.hello()
     line.carry()
@@ -167,7 +165,7 @@ def test_every_record_arrives_or_is_missed(counts: list[int], dropped: set[int],
     assert (missed > 0) == (lost > 0)
 
 
-def test_what_comes_late_or_twice_counts_as_missed() -> None:
+def test_late_and_repeated_datagrams_count_as_missed() -> None:
     line = Line(datagram=HEADER.size + 64)
     line.hello()
     line.carry()
@@ -180,7 +178,7 @@ def test_what_comes_late_or_twice_counts_as_missed() -> None:
     assert line.reader.receive(batches[2]) == []
 
 
-def test_lost_strings_are_asked_for_again() -> None:
+def test_lost_strings_are_requested_again() -> None:
     line = Line()
     line.hello()
     line.send(1)
@@ -199,7 +197,7 @@ def test_lost_strings_are_asked_for_again() -> None:
     assert [kind_of(data) for data, _ in line.sender.outgoing] == [Kind.WELCOME]  # nothing is missing any more
 
 
-def test_a_full_dictionary_makes_room_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_dictionary_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed, "DICTIONARY", 2000)
     line = Line()
     line.hello()
@@ -216,7 +214,7 @@ def test_a_full_dictionary_makes_room_for_the_next(monkeypatch: pytest.MonkeyPat
     assert line.reader._names.size < 4000
 
 
-def test_a_new_start_is_told_and_an_old_one_ignored() -> None:
+def test_a_new_start_is_reported_and_an_old_one_ignored() -> None:
     line = Line()
     line.hello()
     line.send(1)
@@ -249,7 +247,7 @@ def test_subscribers_end_when_they_are_not_renewed() -> None:
     assert line.sender.subscribers == 0
 
 
-def test_there_is_a_limit_to_subscribers() -> None:
+def test_the_number_of_subscribers_is_limited() -> None:
     line = Line(subscribers=1)
     line.hello()
     line.sender.outgoing.clear()
@@ -263,7 +261,7 @@ def test_there_is_a_limit_to_subscribers() -> None:
     assert line.sender.subscribers == 1
 
 
-def test_a_wrong_token_is_refused_with_no_more_bytes_than_it_sent() -> None:
+def test_the_refusal_of_a_wrong_token_is_no_longer_than_the_request() -> None:
     line = Line()
     wrong = FeedReader("x")
     hello = wrong.hello(0.0)
@@ -277,7 +275,7 @@ def test_a_wrong_token_is_refused_with_no_more_bytes_than_it_sent() -> None:
     assert line.sender.subscribers == 0
 
 
-def test_a_queue_that_is_full_loses_whole_datagrams_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_queue_loses_whole_datagrams_and_counts_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed, "QUEUE", 4)
     line = Line(datagram=HEADER.size + 64)
     line.hello()
@@ -292,7 +290,7 @@ def test_a_queue_that_is_full_loses_whole_datagrams_and_says_so(monkeypatch: pyt
     assert len(line.numbers()) == 20 - unsent
 
 
-def test_totals_go_through() -> None:
+def test_totals_arrive() -> None:
     line = Line()
     line.hello()
     numbers = {name: 1 << (20 + place) for place, name in enumerate(feed_layout._NUMBERS)}
@@ -310,7 +308,7 @@ def test_rates_of_many_apis_fit_into_one_datagram() -> None:
     assert HEADER.size + len(Totals(rates=rates).pack()) <= feed_layout.DATAGRAM
 
 
-# -- made-up datagrams -------------------------------------------------------------------------------------------
+# -- invented datagrams -------------------------------------------------------------------------------------------
 
 
 @st.composite
@@ -327,7 +325,7 @@ def damaged(draw: st.DrawFn) -> bytes:
 
 
 @given(st.lists(damaged() | st.binary(max_size=300), max_size=10))
-def test_a_reader_survives_whatever_it_is_sent(datagrams: list[bytes]) -> None:
+def test_a_reader_survives_any_datagrams(datagrams: list[bytes]) -> None:
     reader = FeedReader(TOKEN)
     reader.receive(Header(Kind.WELCOME, 0, 1, 0, 5, 0, 0, 1).pack())
     for datagram in datagrams:
@@ -336,14 +334,13 @@ def test_a_reader_survives_whatever_it_is_sent(datagrams: list[bytes]) -> None:
                 assert len(event) * RECORD.size == len(event.data) <= len(datagram)
                 assert len(list(event.rows())) == len(event)
     reader.receive(Header(Kind.WELCOME, 0, 1, 0, (1 << 64) - 1, 0, 0, 1).pack())
-    assert [
-        type(e) for e in reader.receive(Header(Kind.BATCH, 1, 1, 0, (1 << 64) - 1, 0, 0, 1).pack() + bytes(64))
-    ] == [Batch]
+    batch = Header(Kind.BATCH, 1, 1, 0, (1 << 64) - 1, 0, 0, 1).pack() + bytes(64)
+    assert [type(event) for event in reader.receive(batch)] == [Batch]
 
 
 @given(st.binary(max_size=700) | st.builds(Hello, st.integers(0, 255), *[st.integers(0, (1 << 32) - 1)] * 2, st.binary(max_size=512)).map(Hello.pack))  # fmt: skip
 @example(Hello(Kind.HELLO, 0, 0, b"").pack())
-def test_a_sender_survives_whatever_it_is_sent(datagram: bytes) -> None:
+def test_a_sender_survives_any_datagram(datagram: bytes) -> None:
     line = Line()
     line.sender.receive(datagram, OTHER, 0.0, 1)
     assert line.sender.subscribers == 0
@@ -356,7 +353,7 @@ def test_a_sender_survives_whatever_it_is_sent(datagram: bytes) -> None:
 
 
 @given(st.integers(0, (1 << 32) - 1), st.integers(0, (1 << 32) - 1))
-def test_a_subscriber_that_lies_about_its_strings_gets_them_all(generation: int, strings: int) -> None:
+def test_a_subscriber_with_wrong_claims_gets_no_more_than_all_strings(generation: int, strings: int) -> None:
     line = Line()
     line.hello()
     line.send(1)
@@ -368,7 +365,7 @@ def test_a_subscriber_that_lies_about_its_strings_gets_them_all(generation: int,
 
 
 @given(st.lists(st.tuples(st.integers(0, 400), st.integers(1, 90)), max_size=30))
-def test_a_dictionary_comes_together_from_any_pieces(pieces: list[tuple[int, int]]) -> None:
+def test_a_dictionary_is_assembled_from_any_pieces(pieces: list[tuple[int, int]]) -> None:
     encoder = IndexEncoder()
     for number in range(10):
         encoder.connection(number, number, f"a:{number}", f"b:{number}")
@@ -393,6 +390,6 @@ def test_a_dictionary_of_nonsense_is_bounded() -> None:
     assert names.strings == [None]
 
 
-def test_a_token_has_a_length() -> None:
+def test_the_length_of_a_token_is_limited() -> None:
     with pytest.raises(FeedError, match="longer than 512"):
         FeedReader("x" * 600)

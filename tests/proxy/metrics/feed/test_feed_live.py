@@ -1,4 +1,4 @@
-"""The live feed of a running proxy, over real UDP: what arrives, what is lost, and that nobody notices the meter."""
+"""The live feed of a running proxy over UDP: what arrives, what is lost, and that the meter disturbs nobody."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def joined(proxy: Proxy, **options: Any) -> Iterator[FeedEvent]:
     return events
 
 
-class Heard:
+class Received:
     def __init__(self) -> None:
         self.batches: list[Batch] = []
         self.missed = 0
@@ -101,7 +101,7 @@ class Heard:
     def records(self) -> int:
         return sum(map(len, self.batches))
 
-    def until(self, events: Iterator[FeedEvent], exchanges: int) -> Heard:
+    def until(self, events: Iterator[FeedEvent], exchanges: int) -> Received:
         """Listen until the totals say that so many exchanges were."""
         for _, event in zip(attempts(pause=0), events):
             if isinstance(event, Batch):
@@ -112,58 +112,58 @@ class Heard:
                 self.totals = event
                 if event.exchanges >= exchanges:
                     return self
-        raise NeverHappened(f"{exchanges} exchanges; heard of {self.records}, missed {self.missed}; {self.totals}")
+        raise NeverHappened(f"{exchanges} exchanges; received {self.records}, missed {self.missed}; {self.totals}")
 
 
-def test_the_feed_says_what_the_recording_says(testbed: Testbed, tmp_path: Path) -> None:
+def test_the_feed_has_the_records_of_the_recording(testbed: Testbed, tmp_path: Path) -> None:
     rules = [error_rule("fenced", api_key=12, error_code=82, after=3, times=4)]
     proxy = metered(testbed, record=tmp_path, rules=rules, lossless=True, answer=FINE)
     with closing(joined(proxy)) as events:
         clients = [testbed.client(proxy.address) for _ in range(3)]
         for number, client in enumerate(clients):
             ask(client, range(number * 100, number * 100 + 40), at_once=1 + number)
-        heard = Heard().until(events, 120)
+        received = Received().until(events, 120)
     for client in clients:
         client.close()
     proxy.stop()
     with open_capture(tmp_path) as capture:
         recorded = list(capture.rows())
-    assert len(recorded) == heard.records == 120
+    assert len(recorded) == received.records == 120
     blank = {"number": 0, "request_offset": None, "response_offset": None}
-    summaries = [row._replace(**blank) for batch in heard.batches for row in batch.rows()]
+    summaries = [row._replace(**blank) for batch in received.batches for row in batch.rows()]
     assert sorted(summaries) == sorted(row._replace(**blank) for row in recorded)
     assert sum(row.noted for row in summaries) == sum(row.error == 82 for row in summaries) == 4
     assert {row.client_id for row in summaries} == {"stock-1"}
-    totals = heard.totals
+    totals = received.totals
     assert (totals.exchanges, totals.errors, totals.undecoded, totals.lost_bytes) == (120, 4, 0, 0)
     assert (totals.connections, totals.opened) == (3, 3)
 
 
 @pytest.mark.slow  # `test_feed` tries what is lost, of a reader without a socket
-def test_what_a_small_buffer_loses_is_told_exactly(testbed: Testbed) -> None:
+def test_losses_of_a_small_buffer_are_counted_exactly(testbed: Testbed) -> None:
     proxy = metered(testbed)
     with closing(joined(proxy, receive_bytes=1)) as small, closing(joined(proxy)) as large:
         client = testbed.client(proxy.address)
         with ThreadPoolExecutor(1) as pool:  # who does not read does not renew the lease, and is forgotten
-            hearing = pool.submit(Heard().until, large, MANY)
+            reading = pool.submit(Received().until, large, MANY)
             ask(client, range(MANY), at_once=500)
-            everything = hearing.result(PATIENCE)
+            everything = reading.result(PATIENCE)
         # what still fitted into the small buffer is old by now; a later total brings the account up to date
         ask(client, range(MANY, MANY + 10))
-        some = Heard().until(small, MANY + 10)
+        some = Received().until(small, MANY + 10)
     assert (everything.records, everything.missed) == (MANY, 0)
     assert some.missed > 0
     assert some.records + some.missed == some.totals.exchanges == MANY + 10
     assert some.totals.unsent == 0
 
 
-def test_asyncio_hears_the_same_and_bounds_what_waits(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_asyncio_gets_the_same_records_and_bounds_its_backlog(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
     from barnabas.proxy.metrics.feed import client as feed_client
 
-    told = [0]
-    """how many exchanges there were by the last totals that the listener has taken from its socket"""
+    counted = [0]
+    """exchanges in the last totals that the listener has taken from its socket"""
 
-    class Told:
+    class CountingStream:
         def __init__(self, stream: Any) -> None:
             self._stream = stream
 
@@ -171,18 +171,18 @@ def test_asyncio_hears_the_same_and_bounds_what_waits(testbed: Testbed, monkeypa
             data, peer = await self._stream.recv()
             header = parse(data)
             if header is not None and header.kind == Kind.TOTALS:
-                told[0] = parse_totals(data).exchanges
+                counted[0] = parse_totals(data).exchanges
             return data, peer
 
     backlogs = feed_client._Backlog
-    monkeypatch.setattr(feed_client, "_Backlog", lambda stream, limit: backlogs(Told(stream), limit))
+    monkeypatch.setattr(feed_client, "_Backlog", lambda stream, limit: backlogs(CountingStream(stream), limit))
     proxy = metered(testbed)
     assert proxy.meter is not None and proxy.meter.feed is not None
     client = testbed.client(proxy.address)
 
     before = [0]
 
-    async def hear(count: int, backlog: int) -> tuple[int, int]:
+    async def read(count: int, backlog: int) -> tuple[int, int]:
         records = missed = 0
         started = False
         assert proxy.meter is not None and proxy.meter.feed is not None
@@ -192,7 +192,7 @@ def test_asyncio_hears_the_same_and_bounds_what_waits(testbed: Testbed, monkeypa
                 # the feed goes on while this body is elsewhere: the backlog takes it, as far as it may
                 await asyncio.to_thread(ask, client, range(count), 1000)
                 before[0] += count
-                await until_async(lambda: told[0] >= before[0])
+                await until_async(lambda: counted[0] >= before[0])
                 started = True
             elif isinstance(event, Batch):
                 records += len(event)
@@ -203,8 +203,8 @@ def test_asyncio_hears_the_same_and_bounds_what_waits(testbed: Testbed, monkeypa
         return records, missed
 
     async def both() -> None:
-        assert await asyncio.wait_for(hear(MANY, 8 << 20), PATIENCE) == (MANY, 0)
-        records, missed = await asyncio.wait_for(hear(MANY, 50_000), PATIENCE)
+        assert await asyncio.wait_for(read(MANY, 8 << 20), PATIENCE) == (MANY, 0)
+        records, missed = await asyncio.wait_for(read(MANY, 50_000), PATIENCE)
         assert records + missed == MANY
         assert missed > MANY / 2
         assert 0 < records * 64 <= 50_000
@@ -212,7 +212,7 @@ def test_asyncio_hears_the_same_and_bounds_what_waits(testbed: Testbed, monkeypa
     asyncio.run(both())
 
 
-def test_a_subscriber_that_vanished_costs_the_others_nothing(testbed: Testbed) -> None:
+def test_a_vanished_subscriber_does_not_affect_others(testbed: Testbed) -> None:
     proxy = metered(testbed)
     assert proxy.meter is not None and proxy.meter.feed is not None
     gone = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -223,12 +223,12 @@ def test_a_subscriber_that_vanished_costs_the_others_nothing(testbed: Testbed) -
     gone.close()  # without a word
     with closing(joined(proxy)) as events:
         ask(testbed.client(proxy.address), range(MANY), at_once=500)
-        heard = Heard().until(events, MANY)
-    assert (heard.records, heard.missed) == (MANY, 0)
+        received = Received().until(events, MANY)
+    assert (received.records, received.missed) == (MANY, 0)
     assert LEASE_SECONDS <= 15
 
 
-def test_a_killed_meter_leaves_the_traffic_alone(testbed: Testbed, tmp_path: Path) -> None:
+def test_a_killed_meter_does_not_affect_traffic(testbed: Testbed, tmp_path: Path) -> None:
     proxy = metered(testbed, record=tmp_path, meter={"metrics": ANY})
     client = testbed.client(proxy.address)
     ask(client, range(100))
@@ -246,29 +246,29 @@ def test_a_killed_meter_leaves_the_traffic_alone(testbed: Testbed, tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_a_hung_meter_is_overtaken_and_says_what_it_missed(testbed: Testbed) -> None:
+def test_a_hung_meter_reports_what_it_missed(testbed: Testbed) -> None:
     proxy = metered(testbed, ring_bytes=1 << 20)
     with closing(joined(proxy)) as events:
         client = testbed.client(proxy.address)
         ask(client, range(200))
-        heard = Heard().until(events, 200)
+        received = Received().until(events, 200)
         meter = proxy._children["meter"].pid
         os.kill(meter, signal.SIGSTOP)
         ask(client, range(200, 60_000), at_once=2000)
         os.kill(meter, signal.SIGCONT)
         ask(client, range(60_000, 60_100))
         for _ in attempts(pause=0):
-            heard.until(events, heard.totals.exchanges)  # its next totals
-            seen = heard.totals.request_bytes + heard.totals.response_bytes + heard.totals.lost_bytes
+            received.until(events, received.totals.exchanges)  # its next totals
+            seen = received.totals.request_bytes + received.totals.response_bytes + received.totals.lost_bytes
             if seen >= 60_100 * EXCHANGE:
                 break
     assert seen == 60_100 * EXCHANGE
-    assert heard.totals.lost_bytes > 1_000_000
-    assert heard.totals.exchanges < 60_100
-    assert heard.records + heard.missed == heard.totals.exchanges
+    assert received.totals.lost_bytes > 1_000_000
+    assert received.totals.exchanges < 60_100
+    assert received.records + received.missed == received.totals.exchanges
 
 
-def test_the_feed_ends_and_is_found_again(testbed: Testbed) -> None:
+def test_a_subscription_continues_on_a_restarted_feed(testbed: Testbed) -> None:
     first = metered(testbed)
     assert first.meter is not None and first.meter.feed is not None
     where, token = first.meter.feed, first.meter.feed_token
@@ -280,17 +280,17 @@ def test_the_feed_ends_and_is_found_again(testbed: Testbed) -> None:
             if isinstance(event, Joined):
                 break
         ask(testbed.client(second.address), range(10))
-        assert Heard().until(events, 10).records == 10
+        assert Received().until(events, 10).records == 10
 
 
-def test_who_does_not_know_the_token_hears_why(testbed: Testbed) -> None:
+def test_a_wrong_token_is_an_error_with_a_reason(testbed: Testbed) -> None:
     proxy = metered(testbed)
     assert proxy.meter is not None and proxy.meter.feed is not None
     with pytest.raises(FeedError, match="does not know this token"):
         next(subscribe(proxy.meter.feed, "wrong"))
 
 
-def test_no_feed_at_all_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_feed_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     from barnabas.proxy.metrics.feed import client as feed_client
 
     monkeypatch.setattr(feed_client, "SILENCE_SECONDS", 0.5)
@@ -303,7 +303,7 @@ def test_no_feed_at_all_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         next(subscribe(where, "t"))  # nobody has the port
 
 
-def test_an_address_that_is_taken_is_told_before_anything_starts() -> None:
+def test_an_address_in_use_is_an_error_at_the_start() -> None:
     with closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as taken:
         taken.bind(ANY)
         config = ProxyConfig(upstream=("127.0.0.1", 1), meter=MeterConfig(feed=taken.getsockname()))
@@ -311,31 +311,31 @@ def test_an_address_that_is_taken_is_told_before_anything_starts() -> None:
             Proxy(config).start()
 
 
-def test_without_it_there_is_no_meter(testbed: Testbed) -> None:
+def test_without_settings_there_is_no_meter(testbed: Testbed) -> None:
     proxy = testbed.proxy(testbed.broker(answering()).address, meter=MeterConfig())
     assert "meter" not in proxy._children
     assert proxy.meter is None
 
 
-def test_where_it_is_is_told(testbed: Testbed) -> None:
+def test_an_event_reports_the_addresses_of_the_meter(testbed: Testbed) -> None:
     proxy = metered(testbed, meter={"metrics": ANY})
     assert proxy.meter is not None
-    told = next_event(proxy, MeterListening)
-    assert (told.feed, told.metrics) == (proxy.meter.feed, proxy.meter.metrics)
-    assert decode(encode(told)) == told
-    assert proxy.meter.feed_token not in told.text + encode(told).decode()
+    reported = next_event(proxy, MeterListening)
+    assert (reported.feed, reported.metrics) == (proxy.meter.feed, proxy.meter.metrics)
+    assert decode(encode(reported)) == reported
+    assert proxy.meter.feed_token not in reported.text + encode(reported).decode()
     assert all(proxy.meter.feed_token.encode() not in Path(f"/proc/{child.pid}/cmdline").read_bytes() for child in proxy._children.values())  # fmt: skip
 
 
 def enough(option: str | None, lines: list[str]) -> bool:
-    """Whether the command has told five exchanges: a line each, or in its totals."""
+    """Whether the command has printed five exchanges: a line each, or in its totals."""
     if option == "--json":
-        told = [json.loads(each) for each in lines]
-        return any(each["kind"] == "totals" and each["exchanges"] == 5 for each in told)
+        reported = [json.loads(each) for each in lines]
+        return any(each["kind"] == "totals" and each["exchanges"] == 5 for each in reported)
     return len(lines) == 5 if option is None else bool(lines) and "5 exchanges in all" in lines[-1]
 
 
-def test_titles_come_when_there_is_something_to_read() -> None:
+def test_titles_are_printed_with_the_first_row() -> None:
     def refused() -> Iterator[FeedEvent]:
         raise FeedError("the token is wrong")
         yield
@@ -350,7 +350,7 @@ def test_titles_come_when_there_is_something_to_read() -> None:
 @pytest.mark.parametrize(
     "option", [None, *(pytest.param(each, marks=pytest.mark.slow) for each in ("--json", "--totals"))]
 )
-def test_the_command_prints_it(testbed: Testbed, tmp_path: Path, option: str | None) -> None:
+def test_the_command_prints_the_feed(testbed: Testbed, tmp_path: Path, option: str | None) -> None:
     proxy = metered(testbed)
     assert proxy.meter is not None and proxy.meter.feed is not None
     token = tmp_path / "token"
@@ -366,12 +366,12 @@ def test_the_command_prints_it(testbed: Testbed, tmp_path: Path, option: str | N
         child.send_signal(signal.SIGINT)
         assert child.wait(PATIENCE) == 0
     if option == "--json":
-        told = [json.loads(line) for line in lines]
+        reported = [json.loads(line) for line in lines]
         assert json.loads(first)["kind"] == "joined"
-        exchanges = [each for each in told if each["kind"] == "exchange"]
+        exchanges = [each for each in reported if each["kind"] == "exchange"]
         assert [(e["api"], e["error"], e["client_id"]) for e in exchanges] == [("Heartbeat", "REBALANCE_IN_PROGRESS", "stock-1")] * 5  # fmt: skip
         assert [e["correlation_id"] for e in exchanges] == list(range(5))
-        assert any(each["kind"] == "totals" and each["exchanges"] == 5 for each in told)
+        assert any(each["kind"] == "totals" and each["exchanges"] == 5 for each in reported)
     elif option is None:
         assert "Client" in first
         assert all("REBALANCE_IN_PROGRESS" in each and "stock-1" in each for each in lines)
