@@ -48,7 +48,7 @@ def changes(api_key: int, version: int) -> dict[int, int]:
     newest = _newest(api_key, version)
     if newest is None:
         return {}
-    return {code: _known(code, newest) for code in facts.errors() if code > newest}
+    return {code: _nearest_known(code, newest) for code in facts.errors() if code > newest}
 
 
 def _newest(api_key: int, version: int) -> int | None:
@@ -61,7 +61,7 @@ def _newest(api_key: int, version: int) -> int | None:
     return _NEWEST[older[-1]] if older else _NEWEST[numbers[0]]
 
 
-def _known(code: int, newest: int) -> int:
+def _nearest_known(code: int, newest: int) -> int:
     while code > newest:
         fact = facts.errors()[code]
         code = facts.error_code(_NEAREST.get(fact.name, _OTHERWISE[fact.retriable]))

@@ -13,14 +13,14 @@ from .steps import ConversionContext, Unbridgeable, down, droppable, impossible,
 
 
 @up("request", "JoinGroup", 1)
-def _one_timeout(fields: Fields, asked: ConversionContext) -> None:
+def _rebalance_timeout_from_session(fields: Fields, context: ConversionContext) -> None:
     fields["rebalance_timeout_ms"] = fields["session_timeout_ms"]
 
 
 @down("request", "JoinGroup", 1)
-def _no_rebalance_timeout(fields: Fields, asked: ConversionContext) -> None:
+def _drop_rebalance_timeout(fields: Fields, context: ConversionContext) -> None:
     if fields.pop("rebalance_timeout_ms") > fields["session_timeout_ms"]:
-        asked.note("members have only the session timeout to join a rebalance")
+        context.note("members have only the session timeout to join a rebalance")
 
 
 means("JoinGroup", 1, "members have the session timeout to join a rebalance")
@@ -30,22 +30,22 @@ means("FindCoordinator", 4, "each key is asked for alone")
 
 
 @up("response", "JoinGroup", 7)
-def _named_type(fields: Fields, asked: ConversionContext) -> None:
+def _add_protocol_type(fields: Fields, context: ConversionContext) -> None:
     if not fields["error_code"]:
-        fields["protocol_type"] = asked.request["protocol_type"]
+        fields["protocol_type"] = context.request["protocol_type"]
     fields["protocol_name"] = fields["protocol_name"] or None
 
 
 @down("response", "JoinGroup", 7)
-def _name_is_text(fields: Fields, asked: ConversionContext) -> None:
+def _protocol_name_not_null(fields: Fields, context: ConversionContext) -> None:
     fields["protocol_name"] = fields["protocol_name"] or ""
 
 
 @up("response", "SyncGroup", 5)
-def _synced_type(fields: Fields, asked: ConversionContext) -> None:
+def _add_synced_protocol(fields: Fields, context: ConversionContext) -> None:
     if not fields["error_code"]:
-        fields["protocol_type"] = asked.request["protocol_type"]
-        fields["protocol_name"] = asked.request["protocol_name"]
+        fields["protocol_type"] = context.request["protocol_type"]
+        fields["protocol_name"] = context.request["protocol_name"]
 
 
 droppable("SyncGroup", "protocol_type", "the broker does not compare it with the group's")
@@ -55,12 +55,12 @@ droppable("SyncGroup", "protocol_name", "the broker does not compare it with the
 
 
 @up("request", "LeaveGroup", 3)
-def _as_members(fields: Fields, asked: ConversionContext) -> None:
+def _member_to_members(fields: Fields, context: ConversionContext) -> None:
     fields["members"] = [{"member_id": fields.pop("member_id")}]
 
 
 @down("request", "LeaveGroup", 3)
-def _only_member(fields: Fields, asked: ConversionContext) -> None:
+def _members_to_member(fields: Fields, context: ConversionContext) -> None:
     (member,) = fields.pop("members")
     if member["group_instance_id"] is not None:
         raise Unbridgeable("the broker has no static members (KIP-345)")
@@ -68,25 +68,25 @@ def _only_member(fields: Fields, asked: ConversionContext) -> None:
 
 
 @down("response", "LeaveGroup", 3)
-def _of_one(fields: Fields, asked: ConversionContext) -> None:
+def _member_error_to_response(fields: Fields, context: ConversionContext) -> None:
     members = fields.pop("members")
     if not fields["error_code"] and members:
         fields["error_code"] = members[0]["error_code"]
 
 
 @up("response", "LeaveGroup", 3)
-def _for_members(fields: Fields, asked: ConversionContext) -> None:
-    (member,) = asked.request["members"]
+def _response_error_to_member(fields: Fields, context: ConversionContext) -> None:
+    (member,) = context.request["members"]
     code = fields["error_code"]
     fields["members"] = [{"member_id": member["member_id"], "group_instance_id": None, "error_code": code}]
     fields["error_code"] = 0
 
 
-def _member_by_member(fields: Fields, asked: ConversionContext) -> list[Fields]:
+def _member_by_member(fields: Fields, context: ConversionContext) -> list[Fields]:
     return [{**fields, "members": [member]} for member in fields["members"]]
 
 
-def _members_together(parts: list[Fields], asked: ConversionContext) -> Fields:
+def _members_together(parts: list[Fields], context: ConversionContext) -> Fields:
     return {**parts[0], "members": [member for part in parts for member in part["members"]]}
 
 
@@ -96,40 +96,40 @@ split("LeaveGroup", 3, _member_by_member, _members_together)
 
 
 @down("request", "FindCoordinator", 1)
-def _groups_only(fields: Fields, asked: ConversionContext) -> None:
+def _refuse_transaction_coordinators(fields: Fields, context: ConversionContext) -> None:
     if fields.pop("key_type"):
         raise Unbridgeable("the broker has coordinators of groups only (no transactions before 0.11)")
 
 
 @up("request", "FindCoordinator", 4)
-def _as_keys(fields: Fields, asked: ConversionContext) -> None:
+def _key_to_keys(fields: Fields, context: ConversionContext) -> None:
     fields["coordinator_keys"] = [fields.pop("key")]
 
 
 @down("request", "FindCoordinator", 4)
-def _only_key(fields: Fields, asked: ConversionContext) -> None:
+def _keys_to_key(fields: Fields, context: ConversionContext) -> None:
     (fields["key"],) = fields.pop("coordinator_keys")
 
 
 @down("response", "FindCoordinator", 4)
-def _only_coordinator(fields: Fields, asked: ConversionContext) -> None:
+def _coordinators_to_coordinator(fields: Fields, context: ConversionContext) -> None:
     (found,) = fields.pop("coordinators")
     fields.update({name: value for name, value in found.items() if name != "key"})
 
 
 @up("response", "FindCoordinator", 4)
-def _as_coordinators(fields: Fields, asked: ConversionContext) -> None:
-    (key,) = asked.request["coordinator_keys"]
+def _coordinator_to_coordinators(fields: Fields, context: ConversionContext) -> None:
+    (key,) = context.request["coordinator_keys"]
     names = ("node_id", "host", "port", "error_code", "error_message")
     found = {name: fields.pop(name) for name in names if name in fields}
     fields["coordinators"] = [{"key": key, **found}]
 
 
-def _key_by_key(fields: Fields, asked: ConversionContext) -> list[Fields]:
+def _key_by_key(fields: Fields, context: ConversionContext) -> list[Fields]:
     return [{**fields, "coordinator_keys": [key]} for key in fields["coordinator_keys"]]
 
 
-def _coordinators_together(parts: list[Fields], asked: ConversionContext) -> Fields:
+def _coordinators_together(parts: list[Fields], context: ConversionContext) -> Fields:
     return {**parts[0], "coordinators": [found for part in parts for found in part["coordinators"]]}
 
 

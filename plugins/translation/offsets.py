@@ -22,29 +22,29 @@ _OF_THE_GROUP = frozenset(
 
 
 @up("request", "ListOffsets", 1)
-def _one_offset(fields: Fields, asked: ConversionContext) -> None:
+def _drop_max_num_offsets(fields: Fields, context: ConversionContext) -> None:
     for partition in each_partition(fields):
         del partition["max_num_offsets"]
 
 
 @down("response", "ListOffsets", 1)
-def _offset_lists(fields: Fields, asked: ConversionContext) -> None:
+def _offset_to_list(fields: Fields, context: ConversionContext) -> None:
     for partition in each_partition(fields):
         offset = partition.pop("offset")
         partition.pop("timestamp")
         partition["old_style_offsets"] = [offset] if offset >= 0 else []
 
 
-def _versions_of_offsets(fields: Fields, asked: ConversionContext) -> list[Fields]:
+def _split_list_offsets(fields: Fields, context: ConversionContext) -> list[Fields]:
     """What was asked, the latest offsets where a time may lie behind them, the earliest where more than one is wanted."""
-    latest = _only(fields, LATEST, lambda partition: partition["timestamp"] >= 0)
-    earliest = _only(fields, EARLIEST, lambda p: p["max_num_offsets"] > 1 and p["timestamp"] != EARLIEST)
+    latest = _partitions_where(fields, LATEST, lambda partition: partition["timestamp"] >= 0)
+    earliest = _partitions_where(fields, EARLIEST, lambda p: p["max_num_offsets"] > 1 and p["timestamp"] != EARLIEST)
     if latest["topics"]:
-        asked.note("offsets before a time: the first record of that time, not a segment's first offset")
+        context.note("offsets before a time: the first record of that time, not a segment's first offset")
     return [part for part in (fields, latest, earliest) if part is fields or part["topics"]]
 
 
-def _only(fields: Fields, timestamp: int, wanted: object) -> Fields:
+def _partitions_where(fields: Fields, timestamp: int, wanted: object) -> Fields:
     assert callable(wanted)
     topics = []
     for topic in fields["topics"]:
@@ -54,10 +54,10 @@ def _only(fields: Fields, timestamp: int, wanted: object) -> Fields:
     return {**fields, "topics": topics}
 
 
-def _offsets_together(parts: list[Fields], asked: ConversionContext) -> Fields:
+def _join_list_offsets(parts: list[Fields], context: ConversionContext) -> Fields:
     wanted = {
         (topic["name"], partition["partition_index"]): (partition["timestamp"], partition["max_num_offsets"])
-        for topic in asked.request["topics"]
+        for topic in context.request["topics"]
         for partition in topic["partitions"]
     }
     more: dict[tuple[str, int], list[int]] = {}
@@ -81,55 +81,55 @@ def _offsets_together(parts: list[Fields], asked: ConversionContext) -> Fields:
 
 means("ListOffsets", 1, "of offsets before a time: that of the first record of the time, and the earliest", upward=True)
 means("ListOffsets", 1, "times are looked up by segments, as the broker did then")
-split("ListOffsets", 1, _versions_of_offsets, _offsets_together, upward=True)
+split("ListOffsets", 1, _split_list_offsets, _join_list_offsets, upward=True)
 
 
 @down("request", "ListOffsets", 1)
-def _most_one(fields: Fields, asked: ConversionContext) -> None:
+def _one_offset_per_partition(fields: Fields, context: ConversionContext) -> None:
     for partition in each_partition(fields):
         partition["max_num_offsets"] = 1
         if partition["timestamp"] >= 0:
-            asked.note("a time is looked up by segments: the broker has no time index for clients")
+            context.note("a time is looked up by segments: the broker has no time index for clients")
 
 
 @up("response", "ListOffsets", 1)
-def _first_of_list(fields: Fields, asked: ConversionContext) -> None:
+def _list_to_offset(fields: Fields, context: ConversionContext) -> None:
     for partition in each_partition(fields):
         offsets = partition.pop("old_style_offsets")
         partition["offset"] = offsets[0] if offsets else -1
 
 
-def _special_times(version: int, lowest: int, what: str) -> None:
+def _refuse_special_times(version: int, lowest: int, what: str) -> None:
     @down("request", "ListOffsets", version)
-    def _check(fields: Fields, asked: ConversionContext) -> None:
+    def _refuse(fields: Fields, context: ConversionContext) -> None:
         if any(partition["timestamp"] <= lowest for partition in each_partition(fields)):
             raise Unbridgeable(f"the broker cannot tell {what} (ListOffsets {version})")
 
 
-_special_times(7, -3, "the offset of the newest timestamp")
-_special_times(8, -4, "the earliest local offset")
-_special_times(9, -5, "the latest tiered offset")
-_special_times(11, -6, "the earliest offset pending upload")
+_refuse_special_times(7, -3, "the offset of the newest timestamp")
+_refuse_special_times(8, -4, "the earliest local offset")
+_refuse_special_times(9, -5, "the latest tiered offset")
+_refuse_special_times(11, -6, "the earliest offset pending upload")
 droppable("ListOffsets", "isolation_level", "the broker has no transactions, so everything is committed")
 
 # --- OffsetCommit and OffsetFetch: version 0 kept offsets in ZooKeeper ------------------------------------------------
 
 
 @up("request", "OffsetCommit", 1)
-def _into_kafka(fields: Fields, asked: ConversionContext) -> None:
-    asked.note("version 0 kept offsets in ZooKeeper, they are kept in Kafka now")
+def _note_kafka_storage(fields: Fields, context: ConversionContext) -> None:
+    context.note("version 0 kept offsets in ZooKeeper, they are kept in Kafka now")
 
 
 @down("request", "OffsetCommit", 1)
-def _into_zookeeper(fields: Fields, asked: ConversionContext) -> None:
+def _refuse_zookeeper_storage(fields: Fields, context: ConversionContext) -> None:
     raise Unbridgeable("this broker keeps offsets in ZooKeeper alone (OffsetCommit 0), without members or generations")
 
 
 @up("request", "OffsetCommit", 2)
-def _own_times(fields: Fields, asked: ConversionContext) -> None:
+def _drop_commit_times(fields: Fields, context: ConversionContext) -> None:
     for partition in each_partition(fields):
         if partition.pop("commit_timestamp", -1) != -1:
-            asked.note("the time of a commit is the broker's now")
+            context.note("the time of a commit is the broker's now")
 
 
 _ID = "it speaks of topic ids, which this broker does not have"
@@ -144,27 +144,27 @@ impossible("OffsetFetch", 10, _ID)
 
 
 @down("response", "OffsetFetch", 1)
-def _none_was_an_error(fields: Fields, asked: ConversionContext) -> None:
+def _no_offset_to_error(fields: Fields, context: ConversionContext) -> None:
     for partition in each_partition(fields):
         if partition["committed_offset"] == -1 and not partition["error_code"]:
             partition["error_code"] = UNKNOWN_TOPIC_OR_PARTITION
 
 
 @up("response", "OffsetFetch", 1)
-def _none_is_none(fields: Fields, asked: ConversionContext) -> None:
+def _error_to_no_offset(fields: Fields, context: ConversionContext) -> None:
     for partition in each_partition(fields):
         if partition["error_code"] == UNKNOWN_TOPIC_OR_PARTITION:
             partition["error_code"] = 0
 
 
 @down("request", "OffsetFetch", 2)
-def _not_all(fields: Fields, asked: ConversionContext) -> None:
+def _refuse_all_topics(fields: Fields, context: ConversionContext) -> None:
     if fields["topics"] is None:
         raise Unbridgeable("the broker cannot list all offsets of a group (OffsetFetch 2, KIP-88)")
 
 
 @down("response", "OffsetFetch", 2)
-def _error_to_partitions(fields: Fields, asked: ConversionContext) -> None:
+def _error_to_partitions(fields: Fields, context: ConversionContext) -> None:
     code = fields.pop("error_code", 0)
     if not code:
         return
@@ -176,45 +176,45 @@ def _error_to_partitions(fields: Fields, asked: ConversionContext) -> None:
                 for index in topic["partition_indexes"]
             ],
         }
-        for topic in asked.request.get("topics") or ()
+        for topic in context.request.get("topics") or ()
     ]
 
 
 @up("response", "OffsetFetch", 2)
-def _error_to_group(fields: Fields, asked: ConversionContext) -> None:
+def _error_to_group(fields: Fields, context: ConversionContext) -> None:
     codes = [partition["error_code"] for partition in each_partition(fields)]
     fields["error_code"] = next((code for code in codes if code in _OF_THE_GROUP), 0)
 
 
 @up("request", "OffsetFetch", 8)
-def _one_of_groups(fields: Fields, asked: ConversionContext) -> None:
+def _group_to_groups(fields: Fields, context: ConversionContext) -> None:
     fields["groups"] = [{"group_id": fields.pop("group_id"), "topics": fields.pop("topics")}]
 
 
 @down("request", "OffsetFetch", 8)
-def _only_group(fields: Fields, asked: ConversionContext) -> None:
+def _groups_to_group(fields: Fields, context: ConversionContext) -> None:
     (group,) = fields.pop("groups")
     fields["group_id"], fields["topics"] = group["group_id"], group["topics"]
 
 
 @down("response", "OffsetFetch", 8)
-def _answer_of_one(fields: Fields, asked: ConversionContext) -> None:
+def _groups_to_response(fields: Fields, context: ConversionContext) -> None:
     (group,) = fields.pop("groups")
     fields["topics"], fields["error_code"] = group["topics"], group["error_code"]
 
 
 @up("response", "OffsetFetch", 8)
-def _answer_as_group(fields: Fields, asked: ConversionContext) -> None:
-    (group,) = asked.request["groups"]
+def _response_to_groups(fields: Fields, context: ConversionContext) -> None:
+    (group,) = context.request["groups"]
     topics, code = fields.pop("topics"), fields.pop("error_code")
     fields["groups"] = [{"group_id": group["group_id"], "topics": topics, "error_code": code}]
 
 
-def _group_by_group(fields: Fields, asked: ConversionContext) -> list[Fields]:
+def _group_by_group(fields: Fields, context: ConversionContext) -> list[Fields]:
     return [{**fields, "groups": [group]} for group in fields["groups"]]
 
 
-def _groups_together(parts: list[Fields], asked: ConversionContext) -> Fields:
+def _groups_together(parts: list[Fields], context: ConversionContext) -> Fields:
     return {**parts[0], "groups": [group for part in parts for group in part["groups"]]}
 
 

@@ -37,7 +37,7 @@ class ConversionContext:
     version: int
     served: int
     request: Fields
-    further: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    offset_overrides: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     def note(self, text: str) -> None:
@@ -132,13 +132,13 @@ def boundaries(source: int, target: int) -> range:
     return range(source + 1, target + 1) if target > source else range(source, target, -1)
 
 
-def walk(kind: str, api_key: int, source: int, target: int, fields: Fields, asked: ConversionContext) -> None:
+def walk(kind: str, api_key: int, source: int, target: int, fields: Fields, context: ConversionContext) -> None:
     """Change `fields` in place from the meaning of version `source` to that of `target`."""
     way = "up" if target > source else "down"
     for boundary in boundaries(source, target):
         step = _STEPS.get((kind, way, api_key, boundary))
         if step is not None:
-            step(fields, asked)
+            step(fields, context)
 
 
 def has_step(kind: str, way: str, api_key: int, boundary: int) -> bool:

@@ -24,18 +24,18 @@ DEFAULT_CONFIG, UNKNOWN_CONFIG = 5, 0  # DescribeConfigsResponse.ConfigSource
 
 
 @up("request", "Metadata", 1)
-def _empty_was_all(fields: Fields, asked: ConversionContext) -> None:
+def _empty_topics_to_null(fields: Fields, context: ConversionContext) -> None:
     fields["topics"] = fields["topics"] or None
 
 
 @down("request", "Metadata", 1)
-def _all_is_empty(fields: Fields, asked: ConversionContext) -> None:
+def _null_topics_to_empty(fields: Fields, context: ConversionContext) -> None:
     fields["topics"] = fields["topics"] or []  # nor can none at all: the answer leaves them out
 
 
 @up("response", "Metadata", 1)
-def _those_asked(fields: Fields, asked: ConversionContext) -> None:
-    if asked.request["topics"] == []:
+def _add_controller(fields: Fields, context: ConversionContext) -> None:
+    if context.request["topics"] == []:
         fields["topics"] = []
     # Brokers before 0.10 name none, and a client without one asks for it for ever. With one it learns what they cannot do.
     if fields["brokers"]:
@@ -47,7 +47,7 @@ def _those_asked(fields: Fields, asked: ConversionContext) -> None:
 
 
 @down("response", "Metadata", 1)
-def _replicas_that_are_there(fields: Fields, asked: ConversionContext) -> None:
+def _drop_offline_replicas(fields: Fields, context: ConversionContext) -> None:
     there = {broker["node_id"] for broker in fields["brokers"]}
     for partition in each_partition(fields):
         every = [*partition["replica_nodes"], *partition["isr_nodes"]]
@@ -58,16 +58,16 @@ def _replicas_that_are_there(fields: Fields, asked: ConversionContext) -> None:
 
 
 @down("request", "Metadata", 4)
-def _without_making_topics(fields: Fields, asked: ConversionContext) -> None:
+def _all_topics_instead_of_creating(fields: Fields, context: ConversionContext) -> None:
     # Brokers before 0.11 make every topic that is asked for by name, if so configured; asked for all, they make none.
     if not fields.pop("allow_auto_topic_creation") and fields["topics"]:
         fields["topics"] = None
 
 
 @up("response", "Metadata", 4)
-def _named_topics(fields: Fields, asked: ConversionContext) -> None:
-    wanted = asked.request["topics"]
-    if asked.request["allow_auto_topic_creation"] or not wanted:
+def _requested_topics(fields: Fields, context: ConversionContext) -> None:
+    wanted = context.request["topics"]
+    if context.request["allow_auto_topic_creation"] or not wanted:
         return
     found = {topic["name"]: topic for topic in fields["topics"]}
     nothing = {"error_code": UNKNOWN_TOPIC_OR_PARTITION, "partitions": []}
@@ -75,7 +75,7 @@ def _named_topics(fields: Fields, asked: ConversionContext) -> None:
 
 
 @down("request", "Metadata", 10)
-def _by_name(fields: Fields, asked: ConversionContext) -> None:
+def _refuse_topic_ids(fields: Fields, context: ConversionContext) -> None:
     for topic in fields["topics"] or ():
         if topic["name"] is None or topic.get("topic_id", NO_ID) != NO_ID:
             raise Unbridgeable("it asks for a topic by its id, which the broker does not have (KIP-516)")
@@ -91,12 +91,12 @@ droppable("Metadata", "include_topic_authorized_operations", _OPERATIONS)
 
 
 @up("request", "DeleteTopics", 6)
-def _names_as_topics(fields: Fields, asked: ConversionContext) -> None:
+def _names_to_topics(fields: Fields, context: ConversionContext) -> None:
     fields["topics"] = [{"name": name} for name in fields.pop("topic_names")]
 
 
 @down("request", "DeleteTopics", 6)
-def _topics_as_names(fields: Fields, asked: ConversionContext) -> None:
+def _topics_to_names(fields: Fields, context: ConversionContext) -> None:
     topics = fields.pop("topics")
     if any(topic["name"] is None for topic in topics):
         raise Unbridgeable("it names a topic by its id, which the broker does not have (KIP-516)")
@@ -107,7 +107,7 @@ def _topics_as_names(fields: Fields, asked: ConversionContext) -> None:
 
 
 @down("request", "CreateTopics", 4)
-def _no_defaults(fields: Fields, asked: ConversionContext) -> None:
+def _refuse_default_counts(fields: Fields, context: ConversionContext) -> None:
     for topic in fields["topics"]:
         if not topic["assignments"] and -1 in (topic["num_partitions"], topic["replication_factor"]):
             raise Unbridgeable(
@@ -123,13 +123,13 @@ def _configs(fields: Fields) -> list[Fields]:
 
 
 @down("response", "DescribeConfigs", 1)
-def _default_or_not(fields: Fields, asked: ConversionContext) -> None:
+def _source_to_is_default(fields: Fields, context: ConversionContext) -> None:
     for config in _configs(fields):
         config["is_default"] = config.pop("config_source") == DEFAULT_CONFIG
 
 
 @up("response", "DescribeConfigs", 1)
-def _source_of_default(fields: Fields, asked: ConversionContext) -> None:
+def _is_default_to_source(fields: Fields, context: ConversionContext) -> None:
     for config in _configs(fields):
         config["config_source"] = DEFAULT_CONFIG if config.pop("is_default") else UNKNOWN_CONFIG
 

@@ -24,9 +24,9 @@ _IDS = "it speaks of topic ids, which this broker does not have (KIP-516)"
 
 
 @up("request", "Produce", 3)
-def _as_one_batch(fields: Fields, asked: ConversionContext) -> None:
+def _messages_to_batch(fields: Fields, context: ConversionContext) -> None:
     if fields["acks"] not in (0, 1, ALL_REPLICAS):
-        asked.note(f"acks={fields['acks']}, a number of replicas, is acks=all since 0.9")
+        context.note(f"acks={fields['acks']}, a number of replicas, is acks=all since 0.9")
         fields["acks"] = ALL_REPLICAS
     for partition in each_partition(fields, "topic_data", "partition_data"):
         if partition["records"]:
@@ -34,30 +34,30 @@ def _as_one_batch(fields: Fields, asked: ConversionContext) -> None:
 
 
 @down("request", "Produce", 3)
-def _as_messages(fields: Fields, asked: ConversionContext) -> None:
+def _batch_to_messages(fields: Fields, context: ConversionContext) -> None:
     if fields.pop("transactional_id") is not None:
         raise Unbridgeable("the broker has no transactions")
-    _older_records(fields, asked, TIMED if asked.served >= 2 else TIMELESS)
+    _older_records(fields, context, TIMED if context.served >= 2 else TIMELESS)
 
 
 @down("request", "Produce", 2)
-def _without_times(fields: Fields, asked: ConversionContext) -> None:
-    _older_records(fields, asked, TIMELESS)
+def _messages_without_times(fields: Fields, context: ConversionContext) -> None:
+    _older_records(fields, context, TIMELESS)
 
 
-def _older_records(fields: Fields, asked: ConversionContext, magic: int) -> None:
+def _older_records(fields: Fields, context: ConversionContext, magic: int) -> None:
     counts = ConversionCounts()
     for partition in each_partition(fields, "topic_data", "partition_data"):
         if partition["records"]:
             partition["records"] = older(partition["records"], magic=magic, counts=counts)
-    _note_losses(asked, counts)
+    _note_losses(context, counts)
 
 
-def _note_losses(asked: ConversionContext, counts: ConversionCounts) -> None:
+def _note_losses(context: ConversionContext, counts: ConversionCounts) -> None:
     if counts.headers_lost:
-        asked.note(f"{counts.headers_lost} record headers left out: the older message format has none")
+        context.note(f"{counts.headers_lost} record headers left out: the older message format has none")
     if counts.times_lost:
-        asked.note(f"{counts.times_lost} records without their times: message format 0 has none")
+        context.note(f"{counts.times_lost} records without their times: message format 0 has none")
 
 
 impossible("Produce", 13, _IDS)
@@ -69,29 +69,29 @@ means("Produce", 2, "records lose their times")
 
 
 @up("request", "Fetch", 4)
-def _from_where_records_are(fields: Fields, asked: ConversionContext) -> None:
+def _skip_invisible_offsets(fields: Fields, context: ConversionContext) -> None:
     for topic in fields["topics"]:
         for partition in topic["partitions"]:
-            known = asked.further.get((topic["topic"], partition["partition"]))
+            known = context.offset_overrides.get((topic["topic"], partition["partition"]))
             if known is not None and known[0] == partition["fetch_offset"]:
                 partition["fetch_offset"] = known[1]
 
 
 @down("response", "Fetch", 4)
-def _messages(fields: Fields, asked: ConversionContext) -> None:
-    _messages_of(fields, asked, TIMED if asked.version >= 2 else TIMELESS)
+def _fetched_batches_to_messages(fields: Fields, context: ConversionContext) -> None:
+    _older_fetched_records(fields, context, TIMED if context.version >= 2 else TIMELESS)
 
 
 @down("response", "Fetch", 2)
-def _timeless_messages(fields: Fields, asked: ConversionContext) -> None:
-    if asked.served < 4:
-        _messages_of(fields, asked, TIMELESS)
+def _fetched_messages_without_times(fields: Fields, context: ConversionContext) -> None:
+    if context.served < 4:
+        _older_fetched_records(fields, context, TIMELESS)
 
 
-def _messages_of(fields: Fields, asked: ConversionContext, magic: int) -> None:
+def _older_fetched_records(fields: Fields, context: ConversionContext, magic: int) -> None:
     offsets = {
         (topic["topic"], partition["partition"]): partition["fetch_offset"]
-        for topic in asked.request["topics"]
+        for topic in context.request["topics"]
         for partition in topic["partitions"]
     }
     counts = ConversionCounts()
@@ -105,18 +105,18 @@ def _messages_of(fields: Fields, asked: ConversionContext, magic: int) -> None:
             offset = offsets.get(place, 0)
             partition["records"] = older(data, magic=magic, first_offset=offset, counts=counts)
             if last_offset(partition["records"]) >= offset:
-                asked.further.pop(place, None)
+                context.offset_overrides.pop(place, None)
             elif (end := _end_of(data)) is not None and end > offset:
                 # Only transaction markers, or records that compaction took: old clients would ask the same for ever.
                 partition["records"] = b""
-                asked.further[place] = offset, end
-                asked.note(f"nothing for this client in {place[0]}-{place[1]} before offset {end}")
+                context.offset_overrides[place] = offset, end
+                context.note(f"nothing for this client in {place[0]}-{place[1]} before offset {end}")
     if counts.headers_lost:
-        _note_losses(asked, counts)
+        _note_losses(context, counts)
 
 
 @up("response", "Fetch", 4)
-def _batches(fields: Fields, asked: ConversionContext) -> None:
+def _fetched_messages_to_batches(fields: Fields, context: ConversionContext) -> None:
     for topic in fields["responses"]:
         for partition in topic["partitions"]:
             if partition["records"]:
@@ -147,7 +147,7 @@ def _end_of(data: bytes) -> int | None:
 
 
 @down("request", "Fetch", 7)
-def _without_session(fields: Fields, asked: ConversionContext) -> None:
+def _refuse_sessions(fields: Fields, context: ConversionContext) -> None:
     if fields["session_id"]:
         raise Unbridgeable("the broker has no fetch sessions (KIP-227)", "FETCH_SESSION_ID_NOT_FOUND")
 

@@ -23,10 +23,10 @@ class TranslatingAdapter:
 
     def __init__(self, served: Ranges, shown: Ranges | None = None) -> None:
         self.translator = Translator(served, shown)
-        self._wanted = _wanted(frozenset(served.items()))
+        self._translated_versions = _translated_versions(frozenset(served.items()))
 
     def wants(self, api_key: int, api_version: int) -> bool:
-        return api_key << 16 | api_version in self._wanted
+        return api_key << 16 | api_version in self._translated_versions
 
     def request(self, frame: bytes) -> Step:
         step = self.translator.request(frame)
@@ -52,7 +52,7 @@ class TranslatingAdapter:
 
 
 @lru_cache(64)
-def _wanted(served: frozenset[tuple[int, tuple[int, int]]]) -> frozenset[int]:
+def _translated_versions(served: frozenset[tuple[int, tuple[int, int]]]) -> frozenset[int]:
     """``key << 16 | version`` of what is not served as it is: asked for each of them on every connection."""
     translator = Translator(dict(served))
     return frozenset(

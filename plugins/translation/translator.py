@@ -67,7 +67,7 @@ class Translator:
 
     served: Ranges
     shown: Ranges | None = None
-    further: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    offset_overrides: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
 
     def request(self, frame: bytes) -> Translated | Answered | None:
         """What becomes of a request; None: it goes to the broker as it is, and its response to the client as it is."""
@@ -108,7 +108,7 @@ class Translator:
         key, version = message.api_key, message.api_version
         if reason := why_impossible(key, version, target):
             raise Unbridgeable(reason)
-        whole = ConversionContext(key, version, target, message.to_dict(), self.further)
+        whole = ConversionContext(key, version, target, message.to_dict(), self.offset_overrides)
         parts = [message.to_dict()]
         if found := splitting(key, version, target):
             parts = found[0](parts[0], whole)
@@ -116,7 +116,7 @@ class Translator:
             return _nothing(message)
         frames, asked = [], []
         for part in parts:
-            one = ConversionContext(key, version, target, message.to_dict() if len(parts) == 1 else deepcopy(part), self.further)
+            one = ConversionContext(key, version, target, message.to_dict() if len(parts) == 1 else deepcopy(part), self.offset_overrides)
             frames.append(self._request(message, part, one))
             asked.append(one)
         awaited = key != PRODUCE or whole.request["acks"] != 0
