@@ -83,7 +83,7 @@ def _bridge(key: int, versions: range, ends: tuple[int, int] | None) -> Bridge:
 
 
 def _lost(key: int, source: int, target: int) -> list[str]:
-    """Fields of requests that are lost on the way if they say anything, but for those that a step sees to."""
+    """Fields of requests that are lost unless they hold their default, without those that a step converts."""
     lost: dict[str, None] = {}
     way = "up" if target > source else "down"
     for boundary in boundaries(source, target):

@@ -1,8 +1,8 @@
-"""Error codes as an old client understands them.
+"""Error codes that old clients understand.
 
-Up to 0.8.2 a client may fall over a code that it does not know, newer ones take it for UNKNOWN_SERVER_ERROR, which is
-not retriable. So each code that came later becomes the nearest one that was there, as brokers themselves did (KIP-112:
-KAFKA_STORAGE_ERROR as NOT_LEADER_OR_FOLLOWER in old versions). Source of what came when: `Errors` of each release.
+Up to 0.8.2 a client may crash on an unknown code, newer ones treat it as UNKNOWN_SERVER_ERROR, which is not retriable. So each
+later code is replaced by the nearest one that the client knows, as brokers did themselves (KIP-112: KAFKA_STORAGE_ERROR as
+NOT_LEADER_OR_FOLLOWER in old versions). Source of which release has which code: `Errors` of each release.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _NEWEST = {
     "0.8.0": 12, "0.8.2": 20, "0.9.0": 31, "0.10.0": 35, "0.10.1": 43, "0.10.2": 44, "0.11.0": 55, "1.0": 60,
     "1.1": 71, "2.0": 73, "2.1": 76, "2.2": 81, "2.3": 82,
 }  # fmt: skip
-"""The highest code of each release. Later clients know how to take unknown codes."""
+"""The highest code of each release. Later clients can handle unknown codes."""
 _NEAREST = {
     "KAFKA_STORAGE_ERROR": "NOT_LEADER_OR_FOLLOWER",
     "FENCED_LEADER_EPOCH": "NOT_LEADER_OR_FOLLOWER",
@@ -39,12 +39,12 @@ _NEAREST = {
     "SASL_AUTHENTICATION_FAILED": "UNSUPPORTED_SASL_MECHANISM",
 }
 _OTHERWISE = {False: "UNKNOWN_SERVER_ERROR", True: "REQUEST_TIMED_OUT"}
-"""What is retriable stays it, and what is not becomes no endless loop."""
+"""By whether the code is retriable: its replacement is so too, so that clients neither give up nor loop."""
 
 
 @cache
 def changes(api_key: int, version: int) -> dict[int, int]:
-    """Code -> the code that replaces it for clients that ask at this version; codes that they know are left out."""
+    """Code -> its replacement for clients that use this version; codes that they know are left out."""
     newest = _newest(api_key, version)
     if newest is None:
         return {}
@@ -52,7 +52,7 @@ def changes(api_key: int, version: int) -> dict[int, int]:
 
 
 def _newest(api_key: int, version: int) -> int | None:
-    """The highest code that clients of the last release know which had no newer version of this API."""
+    """The highest code known to clients of the last release that had no newer version of this API."""
     numbers = list(_NEWEST)
     following = releases.since(api_key, version + 1)
     if following is None or releases.release_order(following) > releases.release_order(numbers[-1]):

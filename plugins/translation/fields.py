@@ -1,7 +1,7 @@
-"""Fields of one version as another version can hold them, derived from the schema alone.
+"""Fields of one version converted to those of another, derived from the schema alone.
 
-A field that the target version lacks may go if the definition calls it ignorable or if it holds its default; anything
-else is a loss, which is reported. A field that the source lacks takes its default (`decoder.encode_request` sees to that).
+A field that the target version lacks may be dropped if the definition calls it ignorable or if it holds its default; anything
+else is a loss, which is reported. A field that the source lacks gets its default in `decoder.encode_request`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Fields = dict[str, Any]
 
 
 class Fact(NamedTuple):
-    """What is true of a field at every version that has it. `struct`: the facts of its own fields."""
+    """A field as in every version that has it. `struct`: the facts of its own fields."""
 
     ignorable: bool
     default: Any
@@ -35,7 +35,7 @@ class Loss(NamedTuple):
 
 
 def fitted(kind: str, api_key: int, version: int, fields: Mapping[str, Any], losses: list[Loss]) -> Fields:
-    """The fields that a ``"request"`` or ``"response"`` has at `version`; what had to go is added to `losses`."""
+    """The fields that a ``"request"`` or ``"response"`` has at `version`; values that are lost are added to `losses`."""
     return _fitted(plan(kind, api_key, version).root, _facts(kind, api_key), fields, "", losses)
 
 
@@ -82,7 +82,7 @@ def error_codes(struct: StructPlan, fields: Fields, change: Mapping[int, int]) -
 
 
 def lost_by_definition(kind: str, api_key: int, source: int, target: int) -> list[str]:
-    """Paths of fields that `source` has, `target` lacks, and that are not ignorable: lost if they say anything."""
+    """Paths of fields that `source` has, `target` lacks, and that are not ignorable: lost unless they hold their default."""
     return list(_missing(plan(kind, api_key, source).root, plan(kind, api_key, target).root, _facts(kind, api_key), ""))
 
 
@@ -113,7 +113,7 @@ def _empty(field: FieldPlan) -> Any:
 
 @cache
 def _facts(kind: str, api_key: int) -> dict[str, Fact]:
-    """The fields of all versions by name: no name means two things within one message."""
+    """The fields of all versions by name; within one message a name has one meaning."""
     api = facts.api(api_key)
     definition = api.request if kind == "request" else api.response
     newest = [plan(kind, api_key, version).root for version in reversed(api.versions.every())]

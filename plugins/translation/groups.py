@@ -7,7 +7,7 @@ Sources: `JoinGroupRequest.maybeOverrideRebalanceTimeout`, `FindCoordinatorReque
 from __future__ import annotations
 
 from .fields import Fields
-from .steps import ConversionContext, Unbridgeable, down, droppable, impossible, means, split, up
+from .steps import ConversionContext, Unbridgeable, down, droppable, impossible, means, split_list, up
 
 # --- JoinGroup ---------------------------------------------------------------------------------------------------------
 
@@ -82,15 +82,7 @@ def _response_error_to_member(fields: Fields, context: ConversionContext) -> Non
     fields["error_code"] = 0
 
 
-def _member_by_member(fields: Fields, context: ConversionContext) -> list[Fields]:
-    return [{**fields, "members": [member]} for member in fields["members"]]
-
-
-def _members_together(parts: list[Fields], context: ConversionContext) -> Fields:
-    return {**parts[0], "members": [member for part in parts for member in part["members"]]}
-
-
-split("LeaveGroup", 3, _member_by_member, _members_together)
+split_list("LeaveGroup", 3, "members", "members")
 
 # --- FindCoordinator: one key, or several ------------------------------------------------------------------------------
 
@@ -125,15 +117,7 @@ def _coordinator_to_coordinators(fields: Fields, context: ConversionContext) -> 
     fields["coordinators"] = [{"key": key, **found}]
 
 
-def _key_by_key(fields: Fields, context: ConversionContext) -> list[Fields]:
-    return [{**fields, "coordinator_keys": [key]} for key in fields["coordinator_keys"]]
-
-
-def _coordinators_together(parts: list[Fields], context: ConversionContext) -> Fields:
-    return {**parts[0], "coordinators": [found for part in parts for found in part["coordinators"]]}
-
-
-split("FindCoordinator", 4, _key_by_key, _coordinators_together)
+split_list("FindCoordinator", 4, "coordinator_keys", "coordinators")
 
 # --- SASL --------------------------------------------------------------------------------------------------------------
 

@@ -5,18 +5,27 @@ Sources: `KafkaApis.handleListOffsetRequest*`, `OffsetFetchResponse`, `OffsetCom
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ...decoder.schema import facts
 from .fields import Fields
-from .steps import ConversionContext, Unbridgeable, down, droppable, each_partition, impossible, means, split, up
+from .steps import (
+    ConversionContext,
+    Unbridgeable,
+    down,
+    droppable,
+    each_partition,
+    impossible,
+    means,
+    split,
+    split_list,
+    up,
+)
 
 LATEST, EARLIEST = -1, -2
 UNKNOWN_TOPIC_OR_PARTITION = facts.error_code("UNKNOWN_TOPIC_OR_PARTITION")
-_OF_THE_GROUP = frozenset(
-    map(
-        facts.error_code,
-        ("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR", "GROUP_AUTHORIZATION_FAILED"),
-    )
-)
+_GROUP_ERRORS = ("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR", "GROUP_AUTHORIZATION_FAILED")
+_OF_THE_GROUP = frozenset(map(facts.error_code, _GROUP_ERRORS))
 
 # --- ListOffsets: version 0 answered with a list of offsets before a time, version 1 with one offset and its time -----
 
@@ -36,7 +45,7 @@ def _offset_to_list(fields: Fields, context: ConversionContext) -> None:
 
 
 def _split_list_offsets(fields: Fields, context: ConversionContext) -> list[Fields]:
-    """What was asked, the latest offsets where a time may lie behind them, the earliest where more than one is wanted."""
+    """The request itself, for the latest offsets where a time may lie after them, for the earliest where several are wanted."""
     latest = _partitions_where(fields, LATEST, lambda partition: partition["timestamp"] >= 0)
     earliest = _partitions_where(fields, EARLIEST, lambda p: p["max_num_offsets"] > 1 and p["timestamp"] != EARLIEST)
     if latest["topics"]:
@@ -44,8 +53,7 @@ def _split_list_offsets(fields: Fields, context: ConversionContext) -> list[Fiel
     return [part for part in (fields, latest, earliest) if part is fields or part["topics"]]
 
 
-def _partitions_where(fields: Fields, timestamp: int, wanted: object) -> Fields:
-    assert callable(wanted)
+def _partitions_where(fields: Fields, timestamp: int, wanted: Callable[[Fields], bool]) -> Fields:
     topics = []
     for topic in fields["topics"]:
         chosen = [{**p, "timestamp": timestamp, "max_num_offsets": 1} for p in topic["partitions"] if wanted(p)]
@@ -61,12 +69,9 @@ def _join_list_offsets(parts: list[Fields], context: ConversionContext) -> Field
         for partition in topic["partitions"]
     }
     more: dict[tuple[str, int], list[int]] = {}
-    for part in parts[1:]:
-        for topic in part["topics"]:
-            for partition in topic["partitions"]:
-                more.setdefault((topic["name"], partition["partition_index"]), []).extend(
-                    partition["old_style_offsets"]
-                )
+    for topic in [topic for part in parts[1:] for topic in part["topics"]]:
+        for partition in topic["partitions"]:
+            more.setdefault((topic["name"], partition["partition_index"]), []).extend(partition["old_style_offsets"])
     for topic in parts[0]["topics"]:
         for partition in topic["partitions"]:
             place = topic["name"], partition["partition_index"]
@@ -134,9 +139,7 @@ def _drop_commit_times(fields: Fields, context: ConversionContext) -> None:
 
 _ID = "it speaks of topic ids, which this broker does not have"
 impossible("OffsetCommit", 10, _ID)
-means(
-    "OffsetCommit", 1, "offsets are kept in Kafka instead of ZooKeeper, by the group's coordinator alone", upward=True
-)
+means("OffsetCommit", 1, "offsets are kept in Kafka instead of ZooKeeper, by the group's coordinator alone", upward=True)
 means("OffsetCommit", 2, "the time of a commit is the broker's", upward=True)
 means("OffsetFetch", 1, "offsets come from Kafka instead of ZooKeeper, from the group's coordinator alone", upward=True)
 means("OffsetFetch", 8, "each group is asked for alone")
@@ -210,13 +213,5 @@ def _response_to_groups(fields: Fields, context: ConversionContext) -> None:
     fields["groups"] = [{"group_id": group["group_id"], "topics": topics, "error_code": code}]
 
 
-def _group_by_group(fields: Fields, context: ConversionContext) -> list[Fields]:
-    return [{**fields, "groups": [group]} for group in fields["groups"]]
-
-
-def _groups_together(parts: list[Fields], context: ConversionContext) -> Fields:
-    return {**parts[0], "groups": [group for part in parts for group in part["groups"]]}
-
-
-split("OffsetFetch", 8, _group_by_group, _groups_together)
+split_list("OffsetFetch", 8, "groups", "groups")
 droppable("OffsetFetch", "require_stable", "the broker gives offsets of open transactions as it finds them")

@@ -1,8 +1,8 @@
-"""What the schema cannot know: how the meaning of a message changes between one version and the next.
+"""What the schema does not state: how the meaning of a message changes between one version and the next.
 
 A step belongs to one message of one API and to the boundary below a version. Going from version 0 to 4 passes the
-boundaries 1, 2, 3 and 4 upward, in that order; the fields are a dict that holds what any version has. What is only
-there or not there needs no step (`fields` sees to it).
+boundaries 1, 2, 3 and 4 upward, in that order; the fields are a dict that may hold fields of any version. Fields that are only
+added or removed need no step (see `fields`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .fields import Fields
 
 
 class Unbridgeable(BarnabasError):
-    """A request cannot be converted to a version that the broker serves; the text says why, `error` is the answer."""
+    """A request cannot be converted to a version that the broker serves; the text gives the reason, `error` is the answer."""
 
     def __init__(self, why: str, error: str = "UNSUPPORTED_VERSION") -> None:
         super().__init__(why)
@@ -26,11 +26,11 @@ class Unbridgeable(BarnabasError):
 
 @dataclass(slots=True)
 class ConversionContext:
-    """One exchange on its way: what the client asked, and at which version the broker is asked.
+    """One exchange: the client's request, at `version`, and the version at which the broker gets it (`served`).
 
-    `request`: the client's fields at the client's version (of a request that was split, this part's). `further`: of a
-    connection, (topic, partition) -> the offset asked for and the one to ask for in its place. `notes`: what was
-    changed in meaning or left out, for the recording.
+    `request`: the client's fields at the client's version (of a request that was split, this part's). `offset_overrides`: of a
+    connection, (topic, partition) -> the fetch offset of the client, and the one that replaces it. `notes`: what has another
+    meaning or was left out, for the recording.
     """
 
     api_key: int
@@ -41,7 +41,7 @@ class ConversionContext:
     notes: list[str] = field(default_factory=list)
 
     def note(self, text: str) -> None:
-        """Say it once."""
+        """Add a note, once."""
         if text not in self.notes:
             self.notes.append(text)
 
@@ -78,34 +78,46 @@ def _register(kind: str, way: str, api: str, version: int) -> Callable[[Step], S
 def split(api: str, version: int, split: Split, join: Join, *, upward: bool = False) -> None:
     """Requests of `version` and newer become several ones below it (`upward`: older ones become several ones from it on).
 
-    The parts, and what `join` gets and gives, are at the client's version.
+    The parts, and what `join` takes and returns, are at the client's version.
     """
     _SPLITS.setdefault(facts.api_key(api), []).append((version, upward, split, join))
 
 
+def split_list(api: str, version: int, requested: str, answered: str) -> None:
+    """A `split` into a request for each entry of the list `requested`; the lists `answered` of the responses are joined."""
+
+    def parts(fields: Fields, context: ConversionContext) -> list[Fields]:
+        return [{**fields, requested: [entry]} for entry in fields[requested]]
+
+    def joined(parts: list[Fields], context: ConversionContext) -> Fields:
+        return {**parts[0], answered: [entry for part in parts for entry in part[answered]]}
+
+    split(api, version, parts, joined)
+
+
 def droppable(api: str, path: str, why: str) -> None:
-    """A field of a request that may go although the definition does not call it ignorable."""
+    """A field of a request that may be dropped although the definition does not call it ignorable."""
     _DROPPABLE[facts.api_key(api), path] = why
 
 
 def impossible(api: str, version: int, why: str, *, upward: bool = False) -> None:
-    """A boundary that requests cannot pass downward (or upward)."""
+    """A boundary that requests cannot cross downward (or `upward`)."""
     _WHY[facts.api_key(api), version, upward] = why
 
 
 def means(api: str, version: int, text: str, *, upward: bool = False) -> None:
-    """What is not the same on the other side of a boundary although it can be passed."""
+    """A difference that remains after requests have crossed a boundary."""
     _MEANS.setdefault((facts.api_key(api), version, upward), []).append(text)
 
 
 def meanings(api_key: int, source: int, target: int) -> list[str]:
-    """What changes for requests of version `source` that are made at `target`, and for their responses."""
+    """The differences for requests of version `source` that are sent at `target`, and for their responses."""
     upward = target > source
     return [text for boundary in boundaries(source, target) for text in _MEANS.get((api_key, boundary, upward), ())]
 
 
 def why_droppable(api_key: int, path: str) -> str | None:
-    """Why a field may go; None if it may not."""
+    """Why a field may be dropped; None if it must not."""
     return _DROPPABLE.get((api_key, path))
 
 
@@ -119,7 +131,7 @@ def why_impossible(api_key: int, source: int, target: int) -> str | None:
 
 
 def splitting(api_key: int, source: int, target: int) -> tuple[Split, Join] | None:
-    """How a request on its way from version `source` to `target` becomes several ones; None: it stays one."""
+    """How a request is split between the versions `source` and `target`; None: it is not."""
     passed = boundaries(source, target)
     for version, upward, split, join in _SPLITS.get(api_key, ()):
         if version in passed and upward == (target > source):
@@ -128,7 +140,7 @@ def splitting(api_key: int, source: int, target: int) -> tuple[Split, Join] | No
 
 
 def boundaries(source: int, target: int) -> range:
-    """The boundaries between two versions in the order in which they are passed."""
+    """The boundaries between two versions in the order in which they are crossed."""
     return range(source + 1, target + 1) if target > source else range(source, target, -1)
 
 
@@ -142,7 +154,7 @@ def walk(kind: str, api_key: int, source: int, target: int, fields: Fields, cont
 
 
 def has_step(kind: str, way: str, api_key: int, boundary: int) -> bool:
-    """Whether something is known of a boundary that the schema does not know; `way`: "up" or "down"."""
+    """Whether there is a step at a boundary; `way`: "up" or "down"."""
     return (kind, way, api_key, boundary) in _STEPS
 
 

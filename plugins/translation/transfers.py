@@ -107,7 +107,7 @@ def _older_fetched_records(fields: Fields, context: ConversionContext, magic: in
             if last_offset(partition["records"]) >= offset:
                 context.offset_overrides.pop(place, None)
             elif (end := _end_of(data)) is not None and end > offset:
-                # Only transaction markers, or records that compaction took: old clients would ask the same for ever.
+                # Only transaction markers or compacted records: old clients would repeat this fetch forever.
                 partition["records"] = b""
                 context.offset_overrides[place] = offset, end
                 context.note(f"nothing for this client in {place[0]}-{place[1]} before offset {end}")
@@ -155,9 +155,7 @@ def _refuse_sessions(fields: Fields, context: ConversionContext) -> None:
 droppable("Fetch", "topics.partitions.last_fetched_epoch", "the broker does not tell where logs diverge (KIP-595)")
 droppable("Fetch", "isolation_level", "the broker has no transactions, so everything is committed")
 impossible("Fetch", 13, _IDS)
-means(
-    "Fetch", 4, "batches become message sets: no record headers, no transaction markers, zstd becomes gzip", upward=True
-)
+means("Fetch", 4, "batches become message sets: no record headers, no transaction markers, zstd becomes gzip", upward=True)
 means("Fetch", 2, "records lose their times", upward=True)
 means("Fetch", 7, "no fetch sessions: every request names all partitions")
 means("Fetch", 4, "message sets become batches, with their offsets and times: not every client still reads them")

@@ -53,7 +53,7 @@ class TranslatingAdapter:
 
 @lru_cache(64)
 def _translated_versions(served: frozenset[tuple[int, tuple[int, int]]]) -> frozenset[int]:
-    """``key << 16 | version`` of what is not served as it is: asked for each of them on every connection."""
+    """``key << 16 | version`` of all versions that are not served unchanged."""
     translator = Translator(dict(served))
     return frozenset(
         key << 16 | version

@@ -1,7 +1,4 @@
-"""One connection's translator: requests at a version that the broker serves, responses as the client asked. Sans-IO.
-
-Nothing else of the house needs to know: a frame of a version that the broker serves comes back as it is.
-"""
+"""One connection's translator: requests in versions that the broker serves, responses in the client's. Sans-IO."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ Ranges = Mapping[int, tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Translated:
-    """What the broker is sent in place of a request: usually one frame. Its responses go to `Translator.response`."""
+    """What replaces a request: usually one frame. Its responses go to `Translator.response`."""
 
     frames: tuple[bytes, ...]
     asked: tuple[ConversionContext, ...]
@@ -49,9 +46,9 @@ class Translated:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The client gets this answer, and the broker nothing; an empty `frame` where no answer can say it.
+    """An answer for the client; the broker gets nothing. `frame` is empty where no answer can express it.
 
-    `refusal`: the answer is an error, as what the client wants cannot be had."""
+    `refusal`: the answer is an error, as the broker cannot do what the client wants."""
 
     frame: bytes
     why: str
@@ -70,7 +67,7 @@ class Translator:
     offset_overrides: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
 
     def request(self, frame: bytes) -> Translated | Answered | None:
-        """What becomes of a request; None: it goes to the broker as it is, and its response to the client as it is."""
+        """What to do with a request; None: it and its response pass unchanged."""
         if len(frame) < _HEAD.size:
             return None
         key, version, _ = _HEAD.unpack_from(frame)
@@ -80,7 +77,7 @@ class Translator:
         try:
             message = decoder.decode_request(frame)
         except DecodeError:
-            return None  # a token, or damage: the broker says what it thinks of it
+            return None  # a token, or damage: the broker answers it
         try:
             if target is None:
                 if key == API_VERSIONS:
@@ -92,7 +89,7 @@ class Translator:
             return refused(message, error, str(fault))
 
     def target(self, api_key: int, version: int) -> int | None:
-        """The version at which the broker is asked; None if it has no such API. Unknown ones stay as they are."""
+        """The version that the broker gets; None if it has no such API. Unknown versions stay as they are."""
         try:
             known = facts.api(api_key).versions
         except KeyError:
@@ -135,17 +132,13 @@ class Translator:
             asked.note(f"{loss.path}: {why}")
         header = message.header
         return decoder.encode_request(
-            asked.api_key,
-            asked.served,
-            fields,
-            correlation_id=header["correlation_id"],
-            client_id=header.get("client_id"),
+            asked.api_key, asked.served, fields, correlation_id=header["correlation_id"], client_id=header.get("client_id")
         )
 
     def response(self, translated: Translated, frames: list[bytes]) -> bytes:
-        """The client's response out of the broker's, one for each of ``translated.frames``.
+        """The client's response, made from the broker's, one for each of ``translated.frames``.
 
-        Raises DecodeError, EncodeError or RecordsError if a response is not what was asked for.
+        Raises DecodeError, EncodeError or RecordsError for a response that does not fit its request.
         """
         whole = translated.whole
         key, version = whole.api_key, whole.version
@@ -190,7 +183,7 @@ def _nothing(message: Message) -> Answered:
 
 
 def refused(request: Message, error: str, why: str) -> Answered:
-    """A typed error as the answer, in words that this version knows."""
+    """A typed error as the answer, with an error code that this version knows."""
     key, version = request.api_key, request.api_version
     if not responses.has_error_code(key, version) or (key == PRODUCE and request["acks"] == 0):
         return Answered(b"", why)
@@ -198,5 +191,5 @@ def refused(request: Message, error: str, why: str) -> Answered:
     code = error_codes.changes(key, version).get(code, code)
     try:
         return Answered(responses.error_response(request, code, request.header["correlation_id"]), why)
-    except EncodeError:  # it names nothing that an answer of its version could repeat (Metadata 10 and 11 by id)
+    except EncodeError:  # its answer cannot repeat what it names (Metadata 10 and 11 by id)
         return Answered(b"", why)
