@@ -18,8 +18,8 @@ STABLE = {"group_state": "Stable", "protocol_type": "consumer"}
 FOUND = {"node_id": 1, "host": "h", "port": 9092}
 
 
-def test_the_table_names_places_that_are_there() -> None:
-    """Read strictly: every API, error and array of it exists; and each place is one that some version has."""
+def test_every_place_of_the_table_exists() -> None:
+    """Every API, error and array in it exists, and each place is one of some version."""
     table = error_places._table()
     assert len(table.places) > 100
     for (key, code), word in table.places.items():
@@ -81,47 +81,47 @@ BATCHED: list[Any] = [
 
 
 @pytest.mark.parametrize(("api", "version", "match", "asked", "answer", "error", "where"), BATCHED)
-def test_only_what_matches_fails(
+def test_only_matching_parts_fail(
     api: str, version: int, match: str, asked: dict[str, Any], answer: dict[str, Any], error: str, where: list[str]
 ) -> None:
-    told = executed(f"api == {api} and {match}", error, api, version, asked, answer)
-    assert list(told.errors()) == [(path, facts.error_code(error)) for path in where]
+    answered = executed(f"api == {api} and {match}", error, api, version, asked, answer)
+    assert list(answered.errors()) == [(path, facts.error_code(error)) for path in where]
 
 
 @pytest.mark.parametrize(("version", "where"), [(12, "topics[0].error_code"), (13, "error_code")])
-def test_rebootstrap_is_said_of_the_whole(version: int, where: str) -> None:
+def test_rebootstrap_is_an_error_of_the_whole_response(version: int, where: str) -> None:
     answer = {"topics": [{"name": "a", "topic_id": ORDERS, "partitions": [{"partition_index": 0}]}]}
-    told = executed("api == Metadata", "REBOOTSTRAP_REQUIRED", "Metadata", version, {"topics": [{"name": "a"}]}, answer)
-    assert (where, facts.error_code("REBOOTSTRAP_REQUIRED")) in list(told.errors())
-    assert all("partitions" not in path for path, _ in told.errors())
+    answered = executed("api == Metadata", "REBOOTSTRAP_REQUIRED", "Metadata", version, {"topics": [{"name": "a"}]}, answer)
+    assert (where, facts.error_code("REBOOTSTRAP_REQUIRED")) in list(answered.errors())
+    assert all("partitions" not in path for path, _ in answered.errors())
 
 
-def test_a_session_that_is_lost_has_no_parts() -> None:
+def test_a_lost_session_has_no_parts() -> None:
     part = {"partition_index": 0, "high_watermark": 9, "records": b""}
     answer = {"session_id": 5, "responses": [{"topic": "a", "partitions": [part]}]}
     asked = {"session_id": 5, "session_epoch": 3, "topics": [{"topic": "a", "partitions": [{"partition": 0}]}]}
-    told = executed("api == Fetch", "FETCH_SESSION_ID_NOT_FOUND", "Fetch", 12, asked, answer)
-    assert (told["error_code"], told["session_id"], told["responses"]) == (70, 0, [])
+    answered = executed("api == Fetch", "FETCH_SESSION_ID_NOT_FOUND", "Fetch", 12, asked, answer)
+    assert (answered["error_code"], answered["session_id"], answered["responses"]) == (70, 0, [])
 
 
-def test_an_entry_that_failed_says_nothing_of_what_did_not_happen() -> None:
+def test_a_failed_entry_has_no_results() -> None:
     part = {"partition_index": 0, "high_watermark": 9, "last_stable_offset": 9, "records": b"r"}
     answer = {"responses": [{"topic": "a", "partitions": [part, part | {"partition_index": 1}]}]}
     asked = {"session_epoch": -1, "topics": [{"topic": "a", "partitions": [{"partition": 0}, {"partition": 1}]}]}
-    told = executed("api == Fetch and topic == a and partition == 1", "NOT_LEADER_OR_FOLLOWER", "Fetch", 12, asked, answer)
-    whole, failed = told["responses[0].partitions"]
+    answered = executed("api == Fetch and topic == a and partition == 1", "NOT_LEADER_OR_FOLLOWER", "Fetch", 12, asked, answer)
+    whole, failed = answered["responses[0].partitions"]
     assert whole["records"] == b"r" and whole["error_code"] == 0
     assert (failed["partition_index"], failed["error_code"], failed["high_watermark"], failed["records"]) == (1, 6, -1, b"")
 
 
 def test_a_partition_without_a_leader_keeps_its_replicas() -> None:
     part = {"partition_index": 3, "leader_id": 2, "replica_nodes": [1, 2], "isr_nodes": [2]}
-    told = executed("api == Metadata", "LEADER_NOT_AVAILABLE", "Metadata", 9, {"topics": None}, {"topics": [{"name": "a", "partitions": [part]}]})
-    found = told["topics[0].partitions[0]"]
+    answered = executed("api == Metadata", "LEADER_NOT_AVAILABLE", "Metadata", 9, {"topics": None}, {"topics": [{"name": "a", "partitions": [part]}]})
+    found = answered["topics[0].partitions[0]"]
     assert (found["partition_index"], found["leader_id"], found["replica_nodes"], found["isr_nodes"]) == (3, -1, [1, 2], [2])
 
 
-def test_a_skipped_answer_says_what_an_executed_one_does() -> None:
+def test_skipped_and_executed_answers_have_the_same_errors() -> None:
     """The same place, for every API that lists topics, groups or the like, and every error."""
     for api, version, _, asked, answer, _, _ in BATCHED:
         for code in facts.errors():
@@ -137,20 +137,20 @@ def test_a_skipped_answer_says_what_an_executed_one_does() -> None:
             assert list(one.errors()) == list(other.errors()), (api, version, name)
 
 
-def test_an_edit_is_of_the_groups_that_match() -> None:
+def test_an_edit_changes_only_matching_groups() -> None:
     exchange, response = exchanged("DescribeGroups", 5, {"groups": ["ga", "gb"]}, {"groups": [STABLE | {"group_id": g} for g in ("ga", "gb")]})
     faults = RuleEngine([Rule.of("api == DescribeGroups and group == gb", edit={"groups.group_state": "Dead"})]).decide(exchange)
     assert faults is not None
-    told = decoder.decode_response(faults.respond(exchange, response), api_key=exchange.api_key, api_version=5)
-    assert [group["group_state"] for group in told["groups"]] == ["Stable", "Dead"]
+    answered = decoder.decode_response(faults.respond(exchange, response), api_key=exchange.api_key, api_version=5)
+    assert [group["group_state"] for group in answered["groups"]] == ["Stable", "Dead"]
 
 
-def test_a_coordinator_moves_for_the_group_that_matches() -> None:
+def test_a_coordinator_moves_only_for_the_matching_group() -> None:
     engine = RuleEngine([Rule.of("api == FindCoordinator and group == gb", coordinator="moved")])
     engine.cluster_view.cluster = {"brokers": [{"node_id": n, "host": host, "port": n} for n, host in ((1, "one"), (2, "two"))]}
     keys = {"key_type": 0, "coordinator_keys": ["ga", "gb"]}
     exchange, response = exchanged("FindCoordinator", 4, keys, {"coordinators": [FOUND | {"key": g} for g in ("ga", "gb")]})
     faults = engine.decide(exchange)
     assert faults is not None
-    told = decoder.decode_response(faults.respond(exchange, response), api_key=exchange.api_key, api_version=4)
-    assert [found["node_id"] for found in told["coordinators"]] == [1, 2]
+    answered = decoder.decode_response(faults.respond(exchange, response), api_key=exchange.api_key, api_version=4)
+    assert [found["node_id"] for found in answered["coordinators"]] == [1, 2]

@@ -15,14 +15,14 @@ from barnabas.plugins.hooks.chain import Chain, ChainResult
 from barnabas.plugins.hooks.context import HookEnvironment
 
 
-class Made(Protocol):
-    """``made(text, "?settings")`` loads a file with this text."""
+class LoadText(Protocol):
+    """``load_text(text, "?settings")``: the plugins of a file with this text."""
 
     def __call__(self, text: str, behind: str = "") -> list[Plugin]: ...
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Made:
+def load_text(tmp_path: Path) -> LoadText:
     def make(text: str, behind: str = "") -> list[Plugin]:
         path = tmp_path / "p.py"
         path.write_text(textwrap.dedent(text))
@@ -35,7 +35,7 @@ HOOKED = "def request(self, message, ctx): pass"
 
 
 @pytest.mark.parametrize(
-    ("text", "behind", "said"),
+    ("text", "behind", "message"),
     [
         ("class A:\n  def tick(self, ctx)\n", "", "p.py:2:22: SyntaxError: expected ':'"),
         ("x = 1\n\nraise KeyError('no')\n", "", "p.py:3: KeyError: 'no'"),
@@ -59,21 +59,21 @@ HOOKED = "def request(self, message, ctx): pass"
         ("import sys\nsys.exit()\n", "", "it ends the program"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_with_its_place(made: Made, text: str, behind: str, said: str) -> None:
+def test_errors_have_their_place(load_text: LoadText, text: str, behind: str, message: str) -> None:
     with pytest.raises(PluginError) as raised:
-        made(text, behind)
-    assert said in str(raised.value)
+        load_text(text, behind)
+    assert message in str(raised.value)
     assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize("text", ["", "x.py?=1", "x.py?a", "x.py?a b=1"])
-def test_what_names_no_plugin(text: str) -> None:
+def test_sources_without_a_plugin_are_refused(text: str) -> None:
     with pytest.raises(PluginError):
         parse(text)
 
 
-def test_settings_have_the_kind_that_the_class_says(made: Made) -> None:
-    (plugin,) = made(
+def test_settings_are_converted_as_annotated(load_text: LoadText) -> None:
+    (plugin,) = load_text(
         """
         class A:
             def __init__(self, text, size: "int", share=0.5, loud=False, word: str = "x"):
@@ -85,8 +85,8 @@ def test_settings_have_the_kind_that_the_class_says(made: Made) -> None:
     assert plugin.instance.given == ("a&b", 3, 2.0, True, "x")
 
 
-def test_interest_is_both_apis_and_match(made: Made) -> None:
-    both, one, other, none = made(
+def test_interest_combines_apis_and_match(load_text: LoadText) -> None:
+    both, one, other, none = load_text(
         f"""
         class Both:
             apis = ("Produce", "fetch")
@@ -126,9 +126,7 @@ def run(hooks: Coroutine[Any, None, ChainResult]) -> ChainResult:
 def chain(plugins: list[Plugin]) -> tuple[Chain, list[tuple[str, str]]]:
     faults: list[tuple[str, str]] = []
     around = HookEnvironment({1: PeerView(1, "c:1", "b:2")}, lambda *_: None, lambda *_: None, lambda *_: None)
-    return Chain(
-        plugins, around, lambda plugin, hook, error: faults.append((plugin.name, str(error))), lambda *_: None
-    ), faults
+    return Chain(plugins, around, lambda plugin, hook, error: faults.append((plugin.name, str(error))), lambda *_: None), faults
 
 
 ADDS = """
@@ -141,8 +139,8 @@ ADDS = """
 """
 
 
-def test_requests_go_one_way_and_responses_the_other(made: Made) -> None:
-    plugins = made(textwrap.dedent(ADDS.format("A", 1)) + textwrap.dedent(ADDS.format("B", 2)))
+def test_responses_pass_plugins_in_reverse_order(load_text: LoadText) -> None:
+    plugins = load_text(textwrap.dedent(ADDS.format("A", 1)) + textwrap.dedent(ADDS.format("B", 2)))
     hooks, faults = chain(plugins)
     passed = run(hooks.message("request", heartbeat(), None))
     assert decoder.decode_request(passed.frame)["group_id"] == "gAB"
@@ -152,15 +150,15 @@ def test_requests_go_one_way_and_responses_the_other(made: Made) -> None:
     assert not faults
 
 
-def test_a_fault_in_the_middle_costs_only_its_own_change(made: Made) -> None:
+def test_a_fault_loses_only_the_change_of_its_plugin(load_text: LoadText) -> None:
     text = "".join(textwrap.dedent(each) for each in (ADDS.format("A", 1), ADDS.format("B", 2), ADDS.format("C", 3)))
-    hooks, faults = chain(made(text.replace('+ "B"', "+ 7")))
+    hooks, faults = chain(load_text(text.replace('+ "B"', "+ 7")))
     passed = run(hooks.message("request", heartbeat(), None))
     assert decoder.decode_request(passed.frame)["group_id"] == "gAC"
     assert [plugin for plugin, _ in faults] == ["B"]
 
 
-def test_what_decides_ends_the_way(made: Made) -> None:
+def test_an_answer_ends_the_chain(load_text: LoadText) -> None:
     text = textwrap.dedent(
         """
         class Answers:
@@ -169,20 +167,17 @@ def test_what_decides_ends_the_way(made: Made) -> None:
                 ctx.respond(error="ILLEGAL_GENERATION")
         """
     ) + textwrap.dedent(ADDS.format("A", 1))
-    hooks, faults = chain(made(text))
+    hooks, faults = chain(load_text(text))
     passed = run(hooks.message("request", heartbeat(), None))
     assert (passed.kind, passed.by, faults) == ("respond", ["Answers"], [])
     assert decoder.decode_response(passed.frame, api_key=12, api_version=1)["error_code"] == 22
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("code", "message"),
     [
         ("return {}", "return a message"),
-        (
-            "return decoder.decode_request(decoder.encode_request(12, 1, {'group_id': 'g'}, correlation_id=5))",
-            "correlation id",
-        ),
+        ("return decoder.decode_request(decoder.encode_request(12, 1, {'group_id': 'g'}, correlation_id=5))", "correlation id"),
         ("ctx.respond(error='NO_SUCH_ERROR')", "NO_SUCH_ERROR"),
         ("ctx.respond({'no_field': 1})", "no_field"),
         ("ctx.delay(-1)", "delay: from 0"),
@@ -191,11 +186,9 @@ def test_what_decides_ends_the_way(made: Made) -> None:
         ("ctx.forward(3)", "forward: a message, not int"),
     ],
 )
-def test_misuse_is_a_fault_that_says_what_to_do(made: Made, code: str, said: str) -> None:
-    plugins = made(
-        f"from barnabas import decoder\nclass A:\n    apis = 'Heartbeat'\n    def request(self, message, ctx):\n        {code}\n"
-    )
-    hooks, faults = chain(plugins)
+def test_misuse_of_ctx_is_a_fault_with_a_remedy(load_text: LoadText, code: str, message: str) -> None:
+    head = "from barnabas import decoder\nclass A:\n    apis = 'Heartbeat'\n    def request(self, message, ctx):\n"
+    hooks, faults = chain(load_text(f"{head}        {code}\n"))
     passed = run(hooks.message("request", heartbeat(), PeerView(1, "c:1", "b:2")))
     assert passed.kind == "forward" and passed.frame is None
-    assert len(faults) == 1 and said in faults[0][1]
+    assert len(faults) == 1 and message in faults[0][1]

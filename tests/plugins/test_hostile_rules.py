@@ -1,4 +1,4 @@
-"""Whatever a rules file holds: rules, or an error that says where. Nothing in it is executed."""
+"""Any rules file gives rules, or an error with its place. Nothing in it is executed."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def test_rules_or_an_error_with_its_place(seed: int) -> None:
             parse_rules(text, "rules.yaml")
         except RuleError as error:
             refused += 1
-            said = str(error)
-            assert said.startswith("rules.yaml:") and "\n" not in said, (text, said)
-            assert not any(ord(c) < 32 or 127 <= ord(c) < 160 for c in said), (text, said)
+            message = str(error)
+            assert message.startswith("rules.yaml:") and "\n" not in message, (text, message)
+            assert not any(ord(c) < 32 or 127 <= ord(c) < 160 for c in message), (text, message)
     assert 40 < refused < 400
 
 

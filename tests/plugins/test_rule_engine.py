@@ -186,8 +186,8 @@ def test_a_coordinator_that_moved_is_another_broker(version: int, code: str) -> 
     node = {"node_id": 3 if code == "NONE" else -1, "host": "broker-3", "port": 9093}
     node |= {"error_code": facts.error_code(code)} | ({"error_message": "why"} if version else {})
     body = {"coordinators": [node | {"key": "g"}]} if version >= 4 else node
-    told = faults.respond(asked, decoder.encode_response(10, version, body, correlation_id=7))
-    fields = decoder.decode_response(told, api_key=10, api_version=version).to_dict()
+    answered = faults.respond(asked, decoder.encode_response(10, version, body, correlation_id=7))
+    fields = decoder.decode_response(answered, api_key=10, api_version=version).to_dict()
     found = fields["coordinators"][0] if version >= 4 else fields
     assert (found["node_id"], found["host"], found["port"], found["error_code"]) == (1, "broker-1", 9091, 0)
     assert found.get("error_message") is None

@@ -71,18 +71,8 @@ HEAD = "rules:\n  - match: api == Produce\n    "
         (HEAD + "do: {error: NONE, delay: 3ms}", 3, 30, "write a list"),
         (HEAD + "do: [{error: NONE}, {drop: request}]", 3, 32, "exclude each other"),
         (HEAD + "do: [{error: NOT_LEADER_OR_FOLLOWER}, {drop: response}]", 3, 50, "drop and error exclude each other"),
-        (
-            HEAD + "do: [{edit: {throttle_time_ms: 1}}, {disconnect: before-response}]",
-            3,
-            54,
-            "the client gets no response",
-        ),
-        (
-            "rules:\n  - {match: api == Heartbeat and ver == 0, do: {edit: {throttle_time_ms: 9}}}",
-            2,
-            56,
-            "in none of the versions",
-        ),
+        (HEAD + "do: [{edit: {throttle_time_ms: 1}}, {disconnect: before-response}]", 3, 54, "the client gets no response"),
+        ("rules:\n  - {match: api == Heartbeat and ver == 0, do: {edit: {throttle_time_ms: 9}}}", 2, 56, "in none of the versions"),
         (HEAD + "do: {drop: both}", 3, 16, "response or request"),
         (HEAD + "do: {disconnect: befor-request}", 3, 22, "did you mean before-request?"),
         (HEAD + "do: {edit: {responses.nme: x}}", 3, 17, "no version of Produce"),
@@ -92,12 +82,7 @@ HEAD = "rules:\n  - match: api == Produce\n    "
         (HEAD + "do: {edit: {'responses[0].name': 7}}", 3, 38, "responses.name: expected"),
         (HEAD + "do: {respond: {throttle_time_ms: [1]}}", 3, 38, "throttle_time_ms: expected a whole number"),
         (HEAD + "do: {error: 6}", 3, 17, "6 is NOT_LEADER_OR_FOLLOWER"),
-        (
-            HEAD + "do: {edit: {responses.partition_responses.error_code: NOT_LEADER_OR_FOLOWER}}",
-            3,
-            59,
-            "did you mean NOT_LEADER_OR_FOLLOWER?",
-        ),
+        (HEAD + "do: {edit: {responses.partition_responses.error_code: NOT_LEADER_OR_FOLOWER}}", 3, 59, "did you mean NOT_LEADER_OR_FOLLOWER?"),
         (HEAD + "do: {corrupt: crc}", 3, 19, "no response that matches holds any"),
         (HEAD + "do: {leader: moved}", 3, 18, "api == Metadata"),
         (HEAD + "do: {delay: 1ms, distribution: normal}", 3, 36, "needs a 'jitter'"),
@@ -133,7 +118,7 @@ HEAD = "rules:\n  - match: api == Produce\n    "
         ("rules: !!python/object/apply:os.system ['true']", 1, 41, "'key: value'"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, text: str, line: int, column: int, part: str) -> None:
+def test_errors_have_their_place(tmp_path: Path, text: str, line: int, column: int, part: str) -> None:
     path = write(tmp_path, text)
     with pytest.raises(RuleError) as caught:
         load_rules(path)
@@ -144,7 +129,7 @@ def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, text: str, line: 
     assert "\n" not in str(error)
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(RuleError, match="no such file"):
         load_rules(tmp_path / "nothing.yaml")
 
@@ -161,7 +146,7 @@ JSON = """{"rules": [{"name": "both", "match": "topic == a", "do": [{"delay": "2
            "when": {"every": 2, "from": "1s"}}]}"""
 
 
-def test_one_model_for_all_notations(tmp_path: Path) -> None:
+def test_all_notations_give_the_same_rules(tmp_path: Path) -> None:
     (tmp_path / "rules.toml").write_text(TOML)
     assert load_rules(tmp_path / "rules.toml") == [SAME]
     assert parse_rules(JSON) == [SAME]
@@ -192,7 +177,7 @@ def test_places_in_toml(tmp_path: Path, text: str, line: int, column: int, part:
     assert (caught.value.line, caught.value.column) == (line, column), caught.value
 
 
-def test_python_names_the_path() -> None:
+def test_errors_of_rules_in_python_have_the_path() -> None:
     with pytest.raises(InvalidInput, match=r"do.error: .*did you mean NOT_COORDINATOR"):
         Rule.of("api == Heartbeat", error="NOT_CORDINATOR")
     with pytest.raises(ValueError, match=r"do\[1\].drop: "):
@@ -214,7 +199,7 @@ def test_python_names_the_path() -> None:
         ("api == Fetch and ver < 7", {"error": "FETCH_SESSION_ID_NOT_FUND"}, "did you mean FETCH_SESSION_ID_NOT_FOUND"),
     ],
 )
-def test_rules_that_cannot_be(match: str, do: Any, part: str) -> None:
+def test_impossible_rules_are_refused(match: str, do: Any, part: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         Rule.of(match, do)
     assert part in str(caught.value)
@@ -230,7 +215,7 @@ def test_fields_of_errors_take_their_names() -> None:
     assert Rule.of("api == Metadata", edit={"topics.name": None})
 
 
-def test_requests_without_a_response_can_still_be_met() -> None:
+def test_rules_about_requests_may_match_acks_0() -> None:
     for do in ({"delay": "1ms", "of": "request"}, {"drop": "request"}, {"disconnect": "before-request"}):
         assert Rule.of("api == Produce and acks == 0", do)
     assert Rule.of("api == Produce and acks in {0, 1}", error="NOT_LEADER_OR_FOLLOWER")
@@ -248,12 +233,10 @@ def without_errors() -> list[tuple[int, int, int]]:
     return found
 
 
-def test_an_error_that_this_version_cannot_carry() -> None:
+def test_an_error_needs_a_version_with_an_error_code() -> None:
     for key, bare, first in without_errors():
         name = facts.api_name(key)
-        with pytest.raises(
-            InvalidInput, match=f"no error code at the versions that match: it has one from version {first} on"
-        ):
+        with pytest.raises(InvalidInput, match=f"no error code at the versions that match: it has one from version {first} on"):
             Rule.of(f"api == {name} and ver == {bare}", error="UNKNOWN_SERVER_ERROR")
         Rule.of(f"api == {name} and ver >= {bare}", error="UNKNOWN_SERVER_ERROR")
 
@@ -274,17 +257,14 @@ def test_an_error_that_this_version_cannot_carry() -> None:
         ("api == Produce or client == x", "api == Fetch", False),
     ],
 )
-def test_rules_that_never_fire_behind_others(first: str, second: str, hidden: bool) -> None:
+def test_rules_shadowed_by_earlier_ones_are_found(first: str, second: str, hidden: bool) -> None:
     one, two = Rule.of(first, delay="1s", name="one"), Rule.of(second, delay="2s", name="two")
     assert shadowed([one, two]) == ([(two, one)] if hidden else [])
     assert shadowed([Rule.of(first, delay="1s", name="one", when={"times": 9}), two]) == []
 
 
-def test_a_rule_about_responses_comes_last() -> None:
-    late, early = (
-        Rule.of("api == Produce and err != 0", drop="response"),
-        Rule.of("api == Produce", delay="1s", name="e"),
-    )
+def test_a_rule_about_responses_is_shadowed_by_later_ones_about_requests() -> None:
+    late, early = Rule.of("api == Produce and err != 0", drop="response"), Rule.of("api == Produce", delay="1s", name="e")
     assert shadowed([late, early]) == [(late, early)]
 
 

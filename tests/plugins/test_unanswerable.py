@@ -1,4 +1,4 @@
-"""Plugins that change requests so that clients cannot take the answer are warned of by name."""
+"""A plugin that changes a request so that its client cannot use the answer is reported by name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def asked(key: int, version: int, fields: dict[str, Any]) -> Exchange:
 
 
 def warned(tmp_path: Path, body: str, exchange: Exchange, response: str = "") -> list[tuple[str, str, str]]:
-    """What is said of a plugin whose request hook has this body."""
+    """The warnings of a plugin whose request hook has this body."""
     path = tmp_path / "p.py"
     hooks = [f"def request(self, message, ctx): {body}", *([f"def response(self, message, ctx): {response}"] if response else [])]
     path.write_text("class A:\n    apis = '*'\n" + textwrap.indent("\n".join(hooks), "    ") + "\n")
@@ -45,7 +45,7 @@ def renamed(path: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("body", "key", "version", "fields", "said"),
+    ("body", "key", "version", "fields", "warning"),
     [
         ("return message.replace({'acks': 0})", 0, 7, PRODUCE, "acks is 0 now"),
         ("return message.replace({'acks': -1})", 0, 7, PRODUCE | {"acks": 0}, "acks was 0"),
@@ -59,15 +59,15 @@ def renamed(path: str) -> str:
         ("return None", 0, 7, PRODUCE, ""),
     ],
 )
-def test_what_clients_do_not_get_over(
-    tmp_path: Path, body: str, key: int, version: int, fields: dict[str, Any], said: str
+def test_changes_that_break_clients_are_reported(
+    tmp_path: Path, body: str, key: int, version: int, fields: dict[str, Any], warning: str
 ) -> None:
     found = warned(tmp_path, body, asked(key, version, fields))
-    assert [(name, api) for name, api, _ in found] == ([("A", decoder.facts.api_name(key))] if said else [])
-    assert all(text.startswith(said) for _, _, text in found)
+    assert [(name, api) for name, api, _ in found] == ([("A", decoder.facts.api_name(key))] if warning else [])
+    assert all(text.startswith(warning) for _, _, text in found)
 
 
-def test_a_plugin_with_a_response_hook_may_name_topics_back(tmp_path: Path) -> None:
+def test_a_plugin_with_a_response_hook_may_rename_topics(tmp_path: Path) -> None:
     body = renamed("topic_data[0].name")
     assert warned(tmp_path, body, asked(0, 7, PRODUCE), response="return None") == []
     found = warned(tmp_path, "return message.replace({'acks': 0})", asked(0, 7, PRODUCE), response="return None")

@@ -22,13 +22,13 @@ def test_what_may_be_retried_may_still_be_and_nothing_else(api, version):
     table = facts.errors()
     changed = changes(facts.api_key(api), version)
     assert changed and max(table) in changed
-    for code, said in changed.items():
-        assert said not in changed, "a client of this version does not know that one either"
-        assert table[said].retriable == table[code].retriable, table[code].name
+    for code, nearest in changed.items():
+        assert nearest not in changed, "a client of this version does not know that one either"
+        assert table[nearest].retriable == table[code].retriable, table[code].name
 
 
 @pytest.mark.parametrize(
-    ("api", "version", "error", "said"),
+    ("api", "version", "error", "nearest"),
     [
         ("Produce", 0, "KAFKA_STORAGE_ERROR", "NOT_LEADER_OR_FOLLOWER"),
         ("Produce", 2, "KAFKA_STORAGE_ERROR", "NOT_LEADER_OR_FOLLOWER"),
@@ -39,8 +39,8 @@ def test_what_may_be_retried_may_still_be_and_nothing_else(api, version):
         ("CreateTopics", 0, "POLICY_VIOLATION", "INVALID_REQUEST"),
     ],
 )
-def test_the_nearest_that_was_there(api, version, error, said):
-    assert changes(facts.api_key(api), version)[facts.error_code(error)] == facts.error_code(said)
+def test_later_codes_become_the_nearest_known_one(api, version, error, nearest):
+    assert changes(facts.api_key(api), version)[facts.error_code(error)] == facts.error_code(nearest)
 
 
 def test_what_a_client_knows_stays():

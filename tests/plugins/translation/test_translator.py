@@ -119,7 +119,7 @@ def test_offset_commit_0_becomes_a_commit_without_a_member():
     ]
 
 
-def test_offset_commit_1_loses_its_times_and_says_so():
+def test_offset_commit_1_loses_its_times_with_a_note():
     topics = partition(committed_offset=5, commit_timestamp=1234, committed_metadata=None)
     commit = {"group_id": "g", "generation_id_or_member_epoch": 3, "member_id": "m", "topics": topics}
     exchange = Exchange("4.3", "OffsetCommit", 1, commit)
@@ -127,7 +127,7 @@ def test_offset_commit_1_loses_its_times_and_says_so():
     assert exchange.translated.notes == ["the time of a commit is the broker's now"]
 
 
-def test_offset_fetch_0_says_an_error_where_nothing_was_committed():
+def test_offset_fetch_0_has_an_error_where_nothing_was_committed():
     exchange = Exchange("4.3", "OffsetFetch", 0, {"group_id": "g", "topics": [{"name": "t", "partition_indexes": [1]}]})
     got = exchange.answer({"topics": partition(committed_offset=-1, metadata="", error_code=0)})
     assert got["topics"][0]["partitions"][0]["error_code"] == facts.error_code("UNKNOWN_TOPIC_OR_PARTITION")
@@ -276,7 +276,7 @@ def test_offsets_of_several_groups():
     assert "require_stable" in exchange.translated.notes[0]
 
 
-def test_produce_for_old_brokers_loses_headers_and_says_so():
+def test_produce_for_old_brokers_loses_headers_with_a_note():
     batch = records.encode_batch([Record(0, NOW, b"k", b"v", (("h", b"x"),))], codec=4)
     topics = [{"name": "t", "partition_data": [{"index": 0, "records": batch}]}]
     exchange = Exchange("0.10.2", "Produce", 9, {"acks": -1, "timeout_ms": 9, "topic_data": topics})
@@ -297,9 +297,9 @@ def test_produce_for_old_brokers_loses_headers_and_says_so():
         ("DeleteTopics", 6, {"topics": [{"name": None, "topic_id": b"i" * 16}]}, "topic by its id"),
     ],
 )
-def test_what_cannot_be_said_is_refused_with_an_error_at_the_clients_version(api, version, fields, why):
-    got, said = refusal("0.10.2", api, version, fields)
-    assert why in said
+def test_requests_that_cannot_be_converted_are_refused_in_the_clients_version(api, version, fields, why):
+    got, reason = refusal("0.10.2", api, version, fields)
+    assert why in reason
     assert got is None or 35 in _codes(got) or not _codes(got)
 
 

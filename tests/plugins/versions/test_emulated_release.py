@@ -31,14 +31,14 @@ def broker_of(release: str, version: int = 0, **more: Any) -> bytes:
     return decoder.encode_response(API_VERSIONS, version, {"api_keys": ranges} | more, correlation_id=7)
 
 
-def told(profile: Profile, frame: bytes, version: int = 0) -> dict[int, tuple[int, int]]:
+def offered(profile: Profile, frame: bytes, version: int = 0) -> dict[int, tuple[int, int]]:
     return offers(EmulatedRelease(profile).response(AdaptedRequest(API_VERSIONS, version, 7), frame), version) or {}
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_never_more_than_the_broker_serves_nor_than_the_release_had(name: str) -> None:
+def test_versions_are_served_by_the_broker_and_the_release(name: str) -> None:
     profile, newest = Profile.of(name), releases.release(NEWEST)
-    found = told(profile, broker_of(NEWEST))
+    found = offered(profile, broker_of(NEWEST))
     for key, (low, high) in found.items():
         for version in range(low, high + 1):
             # 4.x says Produce 0 and serves 3 and up: so does a pretended 4.x
@@ -55,7 +55,7 @@ def test_never_more_than_the_broker_serves_nor_than_the_release_had(name: str) -
 
 
 @pytest.mark.parametrize("name", [name for name in ALL if "controller" not in name])
-def test_a_broker_of_the_same_release_stays_as_it_is(name: str) -> None:
+def test_the_answer_of_a_broker_of_the_same_release_is_unchanged(name: str) -> None:
     if releases.release(name).negotiates:
         assert EmulatedRelease(Profile.of(name)).response(AdaptedRequest(API_VERSIONS, 0, 7), broker_of(name)) == broker_of(name)
     assert Profile.of(name).shortfall(releases.release(name).offered) == []
@@ -68,8 +68,8 @@ def test_a_broker_of_the_same_release_stays_as_it_is(name: str) -> None:
         ("2.3", [], Close, False), ("2.4", [(18, 0, 3)], Close, False), ("3.9-zk", [(18, 0, 4)], Close, False),
     ],
 )  # fmt: skip
-def test_what_is_not_known(name: str, refused: Any, unknown: type, silent: bool) -> None:
-    """As Kafka of those releases does; the real ones stand beside it in tests/real/translation/test_pretend.py."""
+def test_unknown_requests_are_handled_as_by_the_release(name: str, refused: Any, unknown: type, silent: bool) -> None:
+    """As brokers of those releases do; tests/real/translation/test_pretend.py has real ones."""
     emulated = EmulatedRelease(Profile.of(name))
     if refused is None:
         assert isinstance(emulated.request(request("ApiVersions", 0)), unknown)
@@ -84,7 +84,7 @@ def test_what_is_not_known(name: str, refused: Any, unknown: type, silent: bool)
     assert isinstance(step, unknown) and getattr(step, "onwards", False) is silent
 
 
-def test_the_broker_refuses_too() -> None:
+def test_a_refusal_of_the_broker_is_unchanged() -> None:
     refusal = decoder.encode_response(API_VERSIONS, 0, {"error_code": 35, "api_keys": []}, correlation_id=7)
     assert EmulatedRelease(Profile.of("4.0")).response(AdaptedRequest(API_VERSIONS, 3, 7), refusal) == refusal
 
@@ -112,14 +112,14 @@ def test_features_are_those_of_the_release() -> None:
         assert (levels[0] if levels else None) == level and fields["finalized_features_epoch"] == epoch
 
 
-def test_features_that_are_not_written_so() -> None:
+def test_malformed_features_are_refused() -> None:
     with pytest.raises(ValueError, match=r"line 2: 'kraft\.version' is no 'name 0-1'"):
         read_features("# facts\n4.9  kraft.version\n")
 
 
 def test_caps() -> None:
     profile = Profile.of("", caps(["Fetch=11, Produce=v7", "ApiVersions=2"]))
-    found, before = told(profile, broker_of(NEWEST)), releases.release(NEWEST).offered
+    found, before = offered(profile, broker_of(NEWEST)), releases.release(NEWEST).offered
     lower = {FETCH: (4, 11), PRODUCE: (0, 7), API_VERSIONS: (0, 2)}
     assert found == before | lower
     emulated = EmulatedRelease(profile)
@@ -131,12 +131,12 @@ def test_caps() -> None:
     assert profile == Profile.from_dict(profile.to_dict())
     # a cap below what this broker serves leaves the API out, and says so
     low = Profile.of("", {"Fetch": 3})
-    assert FETCH not in told(low, broker_of(NEWEST))
+    assert FETCH not in offered(low, broker_of(NEWEST))
     assert [each.text for each in low.shortfall(before)] == [f"Fetch 0-3 (the broker serves 4-{before[FETCH][1]})"]
 
 
 @pytest.mark.parametrize(
-    ("pretend", "cap", "said"),
+    ("pretend", "cap", "error"),
     [
         ("0.10.9", {}, "unknown Kafka release '0.10.9', did you mean 0.10.2?"),
         ("two", {}, "unknown Kafka release 'two'; known are 0.8.0 to"),
@@ -148,20 +148,20 @@ def test_caps() -> None:
         ("0.9", {"CreateTopics": 1}, "Kafka 0.9.0 has no CreateTopics: leave its cap out"),
     ],
 )
-def test_what_cannot_be(pretend: str, cap: dict[str, int], said: str) -> None:
+def test_impossible_profiles_are_refused(pretend: str, cap: dict[str, int], error: str) -> None:
     with pytest.raises(ValueError) as raised:
         Profile.of(pretend, cap)
-    assert str(raised.value).startswith(said)
+    assert str(raised.value).startswith(error)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "error"),
     [
         ("Fetch", "'Fetch' is no API=VERSION such as Fetch=11"),
         ("Fetch=1,Fetch=2", "Fetch is capped twice"),
         ("", "'' is"),
     ],
 )
-def test_caps_that_are_not_written_so(text: str, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_malformed_caps_are_refused(text: str, error: str) -> None:
+    with pytest.raises(ValueError, match=error):
         caps([text])

@@ -1,4 +1,4 @@
-"""What a hit says that it did is what it did: known when the rule fires, or else when the response is there."""
+"""The notes of a hit are what it did: written when the rule fires, and corrected when the response comes."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ def offering(produce: int) -> PeerInfo:
 
 @pytest.mark.parametrize("made", [{"error": "NOT_COORDINATOR"}, {"respond": {"error_code": 16}}])
 @pytest.mark.parametrize("first", [False, True])
-def test_an_answer_made_here_is_changed_like_any_other(made: dict[str, Any], first: bool) -> None:
+def test_changes_apply_to_an_answer_of_the_rule(made: dict[str, Any], first: bool) -> None:
     changes = [{"throttle": "5s"}, {"edit": {"error_code": "REBALANCE_IN_PROGRESS"}}]
     _, faults = fate_of([made, *changes] if first else [*changes, made], "Heartbeat", 4, HEARTBEAT)
     assert faults.answer is not None
-    told = decoder.decode_response(faults.answer, api_key=12, api_version=4)
-    assert (told["throttle_time_ms"], told["error_code"]) == (5000, 27)
+    answered = decoder.decode_response(faults.answer, api_key=12, api_version=4)
+    assert (answered["throttle_time_ms"], answered["error_code"]) == (5000, 27)
     assert faults.changes == [] and not faults.corrected
 
 
-def test_what_an_answer_has_no_place_for_is_said_at_once() -> None:
+def test_a_change_without_a_place_in_the_answer_is_noted_at_once() -> None:
     _, faults = fate_of([{"error": "NOT_COORDINATOR"}, {"throttle": "5s"}], "Heartbeat", 0, HEARTBEAT)
     assert faults.notes == ["NOT_COORDINATOR, not forwarded", "throttled for 5s, the response waiting (as before Kafka 2.0); Heartbeat v0 has no throttle_time_ms"]
 
@@ -57,7 +57,7 @@ def fetched(version: int, records: bytes) -> bytes:
 FETCH = {"topics": [{"topic": "t", "partitions": [{"partition": 0}]}]}
 
 
-def test_damage_that_finds_nothing_says_so() -> None:
+def test_damage_without_a_target_is_noted() -> None:
     exchange, faults = fate_of({"corrupt": "record-count"}, "Fetch", 2, FETCH)
     response = fetched(2, SET_OF_0)
     assert faults.note.endswith("response corrupted: record-count")
@@ -68,7 +68,7 @@ def test_damage_that_finds_nothing_says_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("do", "says"),
+    ("do", "note"),
     [
         ({"corrupt": "crc"}, "response not corrupted: crc: there are no records in what is meant"),
         ({"edit": {"responses.partitions.high_watermark": 3}}, "response not edited: it has none of responses.partitions.high_watermark in what is meant"),
@@ -76,14 +76,14 @@ def test_damage_that_finds_nothing_says_so() -> None:
         ({"throttle": "1s", "mute": False}, "not throttled: Fetch v0 has no throttle_time_ms"),
     ],
 )  # fmt: skip
-def test_changes_that_find_nothing_say_so(do: dict[str, Any], says: str) -> None:
+def test_changes_without_a_target_are_noted(do: dict[str, Any], note: str) -> None:
     exchange, faults = fate_of(do, "Fetch", 0, FETCH)
     empty = decoder.encode_response(1, 0, {"responses": []}, correlation_id=7)
     assert faults.respond(exchange, empty) == empty
-    assert faults.notes == [says]
+    assert faults.notes == [note]
 
 
-def test_damage_to_a_request_that_holds_nothing_of_the_kind() -> None:
+def test_damage_without_a_target_in_a_request_is_noted() -> None:
     body = {"acks": 1, "topic_data": [{"name": "t", "partition_data": [{"index": 0, "records": SET_OF_0}]}]}
     _, faults = fate_of({"corrupt": "record-count", "in": "request"}, "Produce", 2, body)
     assert faults.request is None
@@ -94,7 +94,7 @@ def test_damage_to_a_request_that_holds_nothing_of_the_kind() -> None:
     ("version", "offered", "waits"),
     [(0, None, True), (2, None, True), (2, 2, True), (5, 5, True), (5, 11, False), (6, None, False), (9, None, False), (2, 9, False)],
 )  # fmt: skip
-def test_throttling_is_that_of_the_release_that_the_client_sees(version: int, offered: int | None, waits: bool) -> None:
+def test_throttling_is_that_of_the_release_offered_to_the_client(version: int, offered: int | None, waits: bool) -> None:
     """KIP-219: since Kafka 2.0 (Produce v6) brokers answer at once and then do not read; before, the response waited."""
     body = {"acks": 1, "topic_data": []}
     about = offering(offered) if offered is not None else None
@@ -102,7 +102,7 @@ def test_throttling_is_that_of_the_release_that_the_client_sees(version: int, of
     assert (faults.response_delay, faults.mute) == ((10**9, 0) if waits else (0, 10**9))
 
 
-def test_edits_of_one_request_all_reach_it() -> None:
+def test_all_edits_of_a_request_are_made() -> None:
     do = [{"edit": {"group_id": "a"}, "in": "request"}, {"edit": {"member_id": "b"}, "in": "request"}]
     _, faults = fate_of(do, "Heartbeat", 0, HEARTBEAT)
     assert faults.request is not None
@@ -110,7 +110,7 @@ def test_edits_of_one_request_all_reach_it() -> None:
     assert (sent["group_id"], sent["member_id"]) == ("a", "b")
 
 
-def test_an_edit_that_makes_the_client_hang_says_so() -> None:
+def test_an_edit_that_makes_the_client_hang_is_noted() -> None:
     body = {"acks": 1, "topic_data": []}
     _, faults = fate_of({"edit": {"acks": 0}, "in": "request"}, "Produce", 7, body)
     assert faults.notes == ["request edited: acks (acks is 0 now: the broker does not answer, and the client waits for its response)"]
