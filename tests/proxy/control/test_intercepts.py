@@ -28,15 +28,15 @@ from harness.waiting import PATIENCE, until
 
 
 @pytest.fixture
-def desk(shared_desk: Desk) -> Desk:
-    return shared_desk
+def api(shared_api: ControlApi) -> ControlApi:
+    return shared_api
 
 
-def hold(desk: Desk, testbed: Testbed, data: bytes) -> tuple[socket.socket, Json]:
+def hold(api: ControlApi, testbed: Testbed, data: bytes) -> tuple[socket.socket, Json]:
     """A client that has sent these bytes, and the one frame that waits then."""
-    client = testbed.client(desk.proxy.address)
+    client = testbed.client(api.proxy.address)
     client.sendall(data)
-    (held,) = desk.control.held(wait=PATIENCE)
+    (held,) = api.control.held(wait=PATIENCE)
     return client, held
 
 

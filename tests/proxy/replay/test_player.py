@@ -388,7 +388,7 @@ def test_a_connection_that_the_recorded_broker_closed(start_broker: StartBroker,
 def test_a_target_that_cannot_be_reached(recording: TimedRecording) -> None:
     recording.exchange(0, 0, "Heartbeat", 4, BEAT, {})
     with pytest.raises(DialFailed, match="no connection"):
-        Replay(tape.done(), ("127.0.0.1", 1), settings=MAX).run()
+        Replay(recording.done(), ("127.0.0.1", 1), settings=MAX).run()
 
 
 def test_fetches_that_come_back_early_are_repeated(start_broker: StartBroker, recording: TimedRecording) -> None:
