@@ -2,36 +2,19 @@
 
 from __future__ import annotations
 
-import socket
 from typing import Any
 
-from barnabas.decoder import decode_response, encode_request
-from barnabas.decoder.schema import facts
-from harness.waiting import PATIENCE, NeverHappened, until
-from harness.wire import with_size
+from harness.waiting import NeverHappened, until
 from matrix.brokers import Address
-
-METADATA = facts.api_key("Metadata")
-
-
-def ask(address: Address, request: bytes) -> bytes:
-    """The frame that answers this one."""
-    with socket.create_connection(address, PATIENCE) as connection, connection.makefile("rb") as answers:
-        connection.sendall(with_size(request))
-        return answers.read(int.from_bytes(answers.read(4), "big"))
+from real.clients.raw_client import RawClient
 
 
 def make(address: Address, names: list[str]) -> None:
     """Return when each of these topics has leaders; TimeoutError where that takes too long."""
-    request = encode_request(
-        METADATA, 0, {"topics": [{"name": name} for name in names]}, correlation_id=1, client_id="matrix"
-    )
-
     def answer() -> list[dict[str, Any]]:
-        topics: list[dict[str, Any]] = decode_response(
-            ask(address, request), api_key=METADATA, api_version=0
-        ).to_dict()["topics"]
-        return topics
+        with RawClient(address, "matrix") as client:
+            topics: list[dict[str, Any]] = client.ask("Metadata", 0, {"topics": [{"name": name} for name in names]}).to_dict()["topics"]
+            return topics
 
     def led() -> bool:
         topics = answer()

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import socket
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from barnabas import decoder
 from barnabas.ui.testing.cluster import EmbeddedCluster
-from barnabas.ui.testing.fixture import Barnabas
-from harness.waiting import PATIENCE, until
-from harness.wire import with_size
+from barnabas.ui.testing.fixture import Barnabas, Injected
+from harness.waiting import until
 from real.clients.confluent_client import create_topic
+from real.clients.raw_client import RawClient
 
 
 @contextmanager
@@ -38,19 +36,22 @@ def in_front_of(address: tuple[str, int], directory: Path) -> Iterator[Barnabas]
         proxy.stop()
 
 
+@contextmanager
+def injected(bench: Barnabas, match: str = "", *, times: int, **rule: Any) -> Iterator[Injected]:
+    """A rule for as long as the block runs; it has hit so often by the end, no more and no less."""
+    with bench.inject(match, times=times, **rule) as fault:
+        yield fault
+        assert fault.hits == times
+
+
 def new_topic(bench: Barnabas) -> str:
     """A topic of one partition."""
     return create_topic(bench.bootstrap, f"t-{uuid.uuid4().hex[:8]}")
 
 
-def cursor(bench: Barnabas) -> int:
-    """The wire from here on: for `seen`."""
-    return settle(bench)
-
-
 def seen(bench: Barnabas, since: int, filter: str = "") -> list[dict[str, Any]]:
     """All exchanges since then that a filter selects, and that have ended."""
-    settle(bench)
+    cursor(bench)
     found: list[dict[str, Any]] = []
     while True:
         page = bench.control.exchange_page(filter, since=since, limit=1000)
@@ -60,12 +61,10 @@ def seen(bench: Barnabas, since: int, filter: str = "") -> list[dict[str, Any]]:
             return found
 
 
-def settle(bench: Barnabas) -> int:
-    """Wait until everything up to now is known: a request of our own goes the same way. Its number."""
+def cursor(bench: Barnabas) -> int:
+    """Wait until everything up to now is recorded: a request of our own goes the same way. Its number, for `seen`."""
     name = f"mark-{uuid.uuid4().hex}"
-    frame = decoder.encode_request(18, 0, {}, correlation_id=1, client_id=name)
-    with socket.create_connection(bench.proxy.address, PATIENCE) as sock:
-        sock.sendall(with_size(frame))
-        sock.recv(4)
+    with RawClient(bench.proxy.address, name) as client:
+        client.ask("ApiVersions", 0, {})
     own = until(lambda: bench.control.exchange_page(f"client == '{name}'", wait=1.0)["exchanges"])
     return int(own[0]["id"])

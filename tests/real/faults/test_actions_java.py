@@ -7,29 +7,16 @@ from typing import Any
 
 import pytest
 from barnabas.ui.testing.fixture import Barnabas
-from real.brokers.broker import Cluster
-from real.brokers.fault_bench import cursor, in_front_of, new_topic, seen
+from real.brokers.fault_bench import cursor, injected, seen
 from real.clients.reactions import Java, reacting, sent
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def bench(broker: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Barnabas]:
-    """A proxy in front of the real broker, for the whole module."""
-    with in_front_of(broker.addresses[0], tmp_path_factory.mktemp("control")) as proxy:
-        yield proxy
-
-
-@pytest.fixture(scope="module")
 def java(bench: Barnabas, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Java]:
     with reacting(bench.bootstrap, tmp_path_factory.mktemp("java")) as ask:
         yield ask
-
-
-@pytest.fixture
-def topic(bench: Barnabas) -> str:
-    return new_topic(bench)
 
 
 def answers(bench: Barnabas, since: int, api: str) -> list[str]:
@@ -42,9 +29,8 @@ def answers(bench: Barnabas, since: int, api: str) -> list[str]:
 )
 def test_what_is_retriable_is_sent_again(bench: Barnabas, java: Java, topic: str, error: str, asks: bool) -> None:
     begin = cursor(bench)
-    with bench.inject(api="Produce", topic=topic, error=error, after=1, times=2) as fault:
+    with injected(bench, api="Produce", topic=topic, error=error, after=1, times=2):
         assert sent(java("send", topic, 3)) == ["0", "1", "2"]
-        assert fault.hits == 2
     apis = [(each["api"], each["error"]) for each in seen(bench, begin)]
     assert [each for api, each in apis if api == "Produce"].count(error) == 2
     assert not asks or "Metadata" in [api for api, _ in apis[apis.index(("Produce", error)) :]]
@@ -60,15 +46,13 @@ def test_what_is_retriable_is_sent_again(bench: Barnabas, java: Java, topic: str
     ],
 )
 def test_what_is_fatal_is_raised(bench: Barnabas, java: Java, topic: str, error: str, raised: str) -> None:
-    with bench.inject(api="Produce", topic=topic, error=error, after=1, times=1) as fault:
+    with injected(bench, api="Produce", topic=topic, error=error, after=1, times=1):
         assert sent(java("send", topic, 3, enable_idempotence="false")) == ["0", raised, "1"]
-        assert fault.hits == 1
 
 
 def test_a_throttled_producer_tells_it_in_its_metrics(bench: Barnabas, java: Java, topic: str) -> None:
-    with bench.inject(api="Produce", topic=topic, throttle="400ms", times=1) as fault:
+    with injected(bench, api="Produce", topic=topic, throttle="400ms", times=1):
         assert java("send", topic, 2) == ["0", "1", "throttled 400.0"]
-        assert fault.hits == 1
     one, two = seen(bench, 0, f"api == Produce and topic == {topic}")
     assert (two["time_ns"] - one["time_ns"]) / 1e6 > 380
 
@@ -78,9 +62,8 @@ def test_a_throttled_producer_tells_it_in_its_metrics(bench: Barnabas, java: Jav
 )
 def test_connections_end(bench: Barnabas, java: Java, topic: str, place: str) -> None:
     """It connects again and sends again; the broker writes an idempotent producer's batch once."""
-    with bench.inject(api="Produce", topic=topic, disconnect=place, after=1, times=1) as fault:
+    with injected(bench, api="Produce", topic=topic, disconnect=place, after=1, times=1):
         assert sent(java("send", topic, 3)) == ["0", "1", "2"]
-        assert fault.hits == 1
     assert len({each["conn"] for each in seen(bench, 0, f"api == Produce and topic == {topic}")}) == 2
     assert java("read", topic, 3) == ["0", "1", "2"]
 
@@ -89,23 +72,20 @@ def test_connections_end(bench: Barnabas, java: Java, topic: str, place: str) ->
     "do", [{"drop": "response"}, {"drop": "request"}, {"delay": "1500ms"}, {"blackhole": "forever"}], ids=str
 )
 def test_no_answer_in_time(bench: Barnabas, java: Java, topic: str, do: dict[str, Any]) -> None:
-    with bench.inject(api="Produce", topic=topic, do=do, after=1, times=1) as fault:
+    with injected(bench, api="Produce", topic=topic, do=do, after=1, times=1):
         assert sent(java("send", topic, 3, request_timeout_ms="500")) == ["0", "1", "2"]
-        assert fault.hits == 1
     assert len({each["conn"] for each in seen(bench, 0, f"api == Produce and topic == {topic}")}) >= 2
 
 
 def test_no_leader_for_a_while(bench: Barnabas, java: Java, topic: str) -> None:
-    with bench.inject(api="Metadata", topic=topic, leader="none", times=3) as fault:
+    with injected(bench, api="Metadata", topic=topic, leader="none", times=3):
         assert sent(java("send", topic, 1)) == ["0"]
-        assert fault.hits == 3
 
 
 def test_an_unknown_producer_id(bench: Barnabas, java: Java, topic: str) -> None:
     """As long as the answer does not say where the log starts, Java's `TransactionManager.canRetry` sends the same again."""
-    with bench.inject(api="Produce", topic=topic, error="UNKNOWN_PRODUCER_ID", after=1, times=1) as fault:
+    with injected(bench, api="Produce", topic=topic, error="UNKNOWN_PRODUCER_ID", after=1, times=1):
         assert sent(java("send", topic, 3)) == ["0", "1", "2"]
-        assert fault.hits == 1
     seen(bench, 0, "api == Produce")
     batches = [
         each["request"]["topic_data"][0]["partition_data"][0]["records"][0]
@@ -118,9 +98,8 @@ def test_a_batch_damaged_on_its_way_is_sent_again(bench: Barnabas, java: Java, t
     """The broker finds the CRC wrong: CORRUPT_MESSAGE, which is retriable."""
     damage = {"corrupt": "payload", "in": "request", "crc": "kept"}
     begin = cursor(bench)
-    with bench.inject(api="Produce", topic=topic, do=damage, after=1, times=2) as fault:
+    with injected(bench, api="Produce", topic=topic, do=damage, after=1, times=2):
         assert sent(java("send", topic, 3)) == ["0", "1", "2"]
-        assert fault.hits == 2
     assert answers(bench, begin, "Produce").count("CORRUPT_MESSAGE") == 2
 
 
@@ -146,32 +125,30 @@ def test_a_batch_damaged_on_its_way_back_is_not_given_out(bench: Barnabas, java:
 def test_a_fetch_is_refused_and_sent_again(bench: Barnabas, java: Java, topic: str, error: str) -> None:
     assert sent(java("send", topic, 5)) == [*"01234"]
     begin = cursor(bench)
-    with bench.inject(api="Fetch", topic=topic, error=error, times=1) as fault:
+    with injected(bench, api="Fetch", topic=topic, error=error, times=1):
         assert java("read", topic, 5) == [*"01234"]
-        assert fault.hits == 1
     assert error in answers(bench, begin, "Fetch")
 
 
-@pytest.mark.parametrize("do", [{"coordinator": "none"}, {"error": "COORDINATOR_LOAD_IN_PROGRESS"}], ids=str)
-def test_a_coordinator_is_looked_for_until_it_is_found(
-    bench: Barnabas, java: Java, topic: str, do: dict[str, Any]
+@pytest.mark.parametrize(
+    ("api", "do", "times"),
+    [
+        ("FindCoordinator", {"coordinator": "none"}, 2),
+        ("FindCoordinator", {"error": "COORDINATOR_LOAD_IN_PROGRESS"}, 2),
+        ("SyncGroup", {"error": "NOT_COORDINATOR"}, 1),
+        ("SyncGroup", {"error": "COORDINATOR_NOT_AVAILABLE"}, 1),
+        ("SyncGroup", {"error": "UNKNOWN_MEMBER_ID"}, 1),
+        ("SyncGroup", {"error": "REBALANCE_IN_PROGRESS"}, 1),
+    ],
+    ids=str,
+)
+def test_a_member_joins_again(
+    bench: Barnabas, java: Java, topic: str, api: str, do: dict[str, Any], times: int
 ) -> None:
     assert sent(java("send", topic, 3)) == [*"012"]
     group = f"g-{topic}"
-    with bench.inject(f"group == {group}", api="FindCoordinator", do=do, times=2) as fault:
+    with injected(bench, f"group == {group}", api=api, do=do, times=times):
         assert java("group", topic, 3, group_id=group) == [*"012"]
-        assert fault.hits == 2
-
-
-@pytest.mark.parametrize(
-    "error", ["NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "UNKNOWN_MEMBER_ID", "REBALANCE_IN_PROGRESS"]
-)
-def test_a_member_joins_again(bench: Barnabas, java: Java, topic: str, error: str) -> None:
-    assert sent(java("send", topic, 3)) == [*"012"]
-    group = f"g-{topic}"
-    with bench.inject(f"group == {group}", api="SyncGroup", error=error, times=1) as fault:
-        assert java("group", topic, 3, group_id=group) == [*"012"]
-        assert fault.hits == 1
 
 
 @pytest.mark.parametrize(
@@ -186,6 +163,5 @@ def test_a_member_joins_again(bench: Barnabas, java: Java, topic: str, error: st
 )
 def test_the_end_of_a_transaction_is_refused(bench: Barnabas, java: Java, topic: str, error: str, becomes: str) -> None:
     name = f"x-{topic}"
-    with bench.inject(f"txn == '{name}'", api="EndTxn", error=error, times=1) as fault:
+    with injected(bench, f"txn == '{name}'", api="EndTxn", error=error, times=1):
         assert java("transaction", topic, 1, transactional_id=name) == [becomes]
-        assert fault.hits == 1

@@ -17,7 +17,7 @@ from barnabas.ui.testing.fixture import Barnabas
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from harness.waiting import PATIENCE, PATIENCE_MS, until
-from real.brokers.fault_bench import cursor, seen
+from real.brokers.fault_bench import cursor, injected, seen
 from real.clients.confluent_client import flush
 
 QUICK = {
@@ -29,11 +29,12 @@ SHORT = {"socket.timeout.ms": 400}
 
 @pytest.fixture
 def bench(mock_bench: Barnabas) -> Barnabas:
-    """One proxy for all modules."""
+    """In front of mock brokers."""
     return mock_bench
 
 
-def new_topic(bench: Barnabas) -> str:
+@pytest.fixture
+def topic(bench: Barnabas) -> str:
     """A topic that its first Metadata makes, with its leaders known."""
     topic = f"t-{uuid.uuid4().hex[:8]}"
     AdminClient({"bootstrap.servers": bench.bootstrap, "log_level": 0}).list_topics(topic, timeout=PATIENCE)
@@ -86,14 +87,12 @@ class Refused:
     ],
     ids=lambda case: case.error,
 )
-def test_a_produce_is_refused(bench: Barnabas, case: Refused) -> None:
-    topic = new_topic(bench)
+def test_a_produce_is_refused(bench: Barnabas, topic: str, case: Refused) -> None:
     begin = cursor(bench)
-    with bench.inject(api="Produce", topic=topic, error=case.error, after=1, times=1) as fault:
+    with injected(bench, api="Produce", topic=topic, error=case.error, after=1, times=1):
         became = send(bench, topic, **case.config)
         last = case.told if case.told == KafkaError.TOPIC_AUTHORIZATION_FAILED else None
         assert [error.code() if error else None for error in became] == [None, case.told, last]
-        assert fault.hits == 1
     apis = [(each["api"], each["error"]) for each in seen(bench, begin)]
     refused = apis.index(("Produce", case.error))
     assert not case.asks or case.asks in [api for api, _ in apis[refused:]]
@@ -115,12 +114,10 @@ EVERY_DAY = {("before-request", "rst"), ("mid-response", "fin"), ("after-respons
         for how in ("fin", "rst")
     ],
 )
-def test_connections_end(bench: Barnabas, place: str, how: str) -> None:
+def test_connections_end(bench: Barnabas, topic: str, place: str, how: str) -> None:
     """The client connects again and sends again; every record arrives."""
-    topic = new_topic(bench)
-    with bench.inject(api="Produce", topic=topic, do={"disconnect": place, "how": how}, after=1, times=1) as fault:
+    with injected(bench, api="Produce", topic=topic, do={"disconnect": place, "how": how}, after=1, times=1):
         assert send(bench, topic, **{"enable.idempotence": True}) == [None] * 3
-        assert fault.hits == 1
     produced = seen(bench, 0, f"api == Produce and topic == {topic}")
     assert len({each["conn"] for each in produced}) == 2
     assert len(produced) == (3 if place == "after-response" else 4)
@@ -139,29 +136,25 @@ def test_connections_end(bench: Barnabas, place: str, how: str) -> None:
     ],
     ids=str,
 )
-def test_no_answer_that_can_be_read(bench: Barnabas, do: dict[str, Any]) -> None:
+def test_no_answer_that_can_be_read(bench: Barnabas, topic: str, do: dict[str, Any]) -> None:
     """The client waits for its timeout at the longest, gives the connection up, and sends again."""
-    topic = new_topic(bench)
-    with bench.inject(api="Produce", topic=topic, do=do, after=1, times=1) as fault:
+    with injected(bench, api="Produce", topic=topic, do=do, after=1, times=1):
         begun = time.monotonic()
         assert send(bench, topic, **SHORT) == [None] * 3
-        assert fault.hits == 1
     assert "corrupt" in do or time.monotonic() - begun > 0.35
     produced = seen(bench, 0, f"api == Produce and topic == {topic}")
     assert len({each["conn"] for each in produced}) >= 2 or do == {"corrupt": "correlation"}
 
 
-def test_a_short_delay_is_waited_for(bench: Barnabas) -> None:
-    topic = new_topic(bench)
+def test_a_short_delay_is_waited_for(bench: Barnabas, topic: str) -> None:
     with bench.inject(api="Produce", topic=topic, delay="150ms", jitter="20ms") as fault:
         begun = time.monotonic()
         assert send(bench, topic) == [None] * 3
         assert time.monotonic() - begun > 3 * 0.13 and fault.hits == 3
 
 
-def test_a_throttled_producer_is_told(bench: Barnabas) -> None:
+def test_a_throttled_producer_is_told(bench: Barnabas, topic: str) -> None:
     """KIP-219: the client hears of it, and its next request waits."""
-    topic = new_topic(bench)
     heard: list[Any] = []
     with bench.inject(api="Produce", topic=topic, throttle="400ms", times=1):
         assert send(bench, topic, throttle_cb=heard.append) == [None] * 3
@@ -171,8 +164,7 @@ def test_a_throttled_producer_is_told(bench: Barnabas) -> None:
 
 
 @pytest.mark.slow
-def test_a_narrow_line(bench: Barnabas) -> None:
-    topic = new_topic(bench)
+def test_a_narrow_line(bench: Barnabas, topic: str) -> None:
     with (
         bench.inject(api="Metadata", do={"bandwidth": "100kB", "of": "request"}, required=False),
         bench.inject(api="Produce", topic=topic, do={"bandwidth": "100kB", "of": "request"}),
@@ -190,18 +182,15 @@ def errors_of(bench: Barnabas, topic: str) -> list[str | None]:
     return [each["error"] for each in seen(bench, 0, f"api == Produce and topic == {topic}")]
 
 
-def test_metadata_without_a_leader(bench: Barnabas) -> None:
+def test_metadata_without_a_leader(bench: Barnabas, topic: str) -> None:
     """The client asks Metadata again until a leader is known."""
-    topic = new_topic(bench)
-    with bench.inject(api="Metadata", topic=topic, leader="none", times=1) as fault:
+    with injected(bench, api="Metadata", topic=topic, leader="none", times=1):
         assert send(bench, topic) == [None] * 3
-        assert fault.hits == 1
     assert errors_of(bench, topic) == [None] * 3
 
 
-def test_metadata_that_is_stale(bench: Barnabas) -> None:
+def test_metadata_that_is_stale(bench: Barnabas, topic: str) -> None:
     """The client meets NOT_LEADER_OR_FOLLOWER at the wrong broker, asks Metadata again, and its records arrive."""
-    topic = new_topic(bench)
     with ThreadPoolExecutor() as beside:
         with bench.inject(api="Metadata", topic=topic, leader="moved") as fault:  # as often as it asks: it asks ahead, too
             sent = beside.submit(send, bench, topic)
@@ -211,12 +200,10 @@ def test_metadata_that_is_stale(bench: Barnabas) -> None:
 
 
 @pytest.mark.slow
-def test_an_unknown_producer_id(bench: Barnabas) -> None:
+def test_an_unknown_producer_id(bench: Barnabas, topic: str) -> None:
     """KIP-360: an idempotent producer goes on with the next epoch of its id, and its sequence from 0."""
-    topic = new_topic(bench)
-    with bench.inject(api="Produce", topic=topic, error="UNKNOWN_PRODUCER_ID", after=1, times=1) as fault:
+    with injected(bench, api="Produce", topic=topic, error="UNKNOWN_PRODUCER_ID", after=1, times=1):
         assert send(bench, topic, **{"enable.idempotence": True}) == [None] * 3
-        assert fault.hits == 1
     seen(bench, 0, "api == Produce")
     batches = [
         each["request"]["topic_data"][0]["partition_data"][0]["records"][0]
@@ -249,24 +236,21 @@ def transaction(bench: Barnabas, topic: str) -> Producer:
         ("NOT_COORDINATOR", False),
     ],
 )
-def test_the_end_of_a_transaction_is_refused(bench: Barnabas, error: str, fatal: bool) -> None:
+def test_the_end_of_a_transaction_is_refused(bench: Barnabas, topic: str, error: str, fatal: bool) -> None:
     """A zombie is fenced and ends; what passes by itself is tried again (KIP-98, KIP-360)."""
-    topic = new_topic(bench)
     producer = transaction(bench, topic)
-    with bench.inject(f"txn == 'x-{topic}'", api="EndTxn", error=error, times=1) as fault:
+    with injected(bench, f"txn == 'x-{topic}'", api="EndTxn", error=error, times=1):
         if fatal:
             with pytest.raises(KafkaException) as raised:
                 producer.commit_transaction(PATIENCE)
             assert raised.value.args[0].fatal()
         else:
             producer.commit_transaction(PATIENCE)
-        assert fault.hits == 1
     asked = [each["error"] for each in seen(bench, 0, f"api == EndTxn and txn == 'x-{topic}'")]
     assert asked == [error] if fatal else asked[0] == error and asked[-1] in (None, "NONE")
 
 
-def test_metadata_that_was_edited(bench: Barnabas) -> None:
-    topic = new_topic(bench)
+def test_metadata_that_was_edited(bench: Barnabas, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": bench.bootstrap, "log_level": 0})
     with bench.inject(api="Metadata", topic=topic, do={"edit": {"topics.error_code": 29}}):
         assert (

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +10,6 @@ from barnabas.ui.testing.fixture import Barnabas
 from confluent_kafka import Consumer, Producer, TopicPartition
 from harness.waiting import PATIENCE
 from real.brokers.broker import Cluster
-from real.brokers.fault_bench import in_front_of
 from real.clients import java_programs
 from real.clients.confluent_client import create_topic
 
@@ -20,12 +17,6 @@ pytestmark = pytest.mark.slow
 
 RECORDS = 400
 MESSAGES: Counter[bytes] = Counter(str(number).encode() for number in range(RECORDS))
-
-
-@pytest.fixture
-def bench(broker: Cluster, tmp_path: Path) -> Iterator[Barnabas]:
-    with in_front_of(broker.addresses[0], tmp_path) as found:
-        yield found
 
 
 def librdkafka(bootstrap: str, topic: str) -> set[int]:

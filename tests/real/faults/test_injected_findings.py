@@ -10,7 +10,7 @@ import pytest
 from barnabas.ui.testing.fixture import Barnabas
 from confluent_kafka import KafkaException, Producer
 from harness.run.slices import thin
-from real.brokers.fault_bench import settle
+from real.brokers.fault_bench import cursor
 from real.clients.confluent_client import flush
 
 OWN = {"malformed-api-versions-fallback"}
@@ -36,7 +36,7 @@ def test_nothing_is_wrong_but_what_was_injected(mock_bench: Barnabas, fault: dic
                 producer.produce(topic, b"x")
             flush(producer)
         assert injected.hits == times
-    settle(mock_bench)
+    cursor(mock_bench)
     assert [each for each in mock_bench.findings("medium") if each["id"] not in OWN] == []
     ours = [each for each in mock_bench.findings(injected=True) if each["injected"]]
     assert all(each["rules"] for each in ours)

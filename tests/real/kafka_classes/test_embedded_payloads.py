@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import socket
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from barnabas import decoder
@@ -13,9 +11,9 @@ from barnabas.decoder import embedded, records
 from barnabas.decoder.schema import facts
 from confluent_kafka import Consumer, Producer
 from harness.waiting import PATIENCE, until
-from harness.wire import with_size
 from real.brokers.broker import Cluster
 from real.clients import confluent_client, java_programs
+from real.clients.raw_client import RawClient
 
 pytestmark = pytest.mark.slow
 
@@ -150,16 +148,9 @@ def test_every_record_is_written_back_as_it_was(busy: Cluster) -> None:
     assert count > 100
 
 
-def ask(address: tuple[str, int], key: int, version: int, fields: dict[str, Any]) -> decoder.Message:
-    frame = decoder.encode_request(key, version, fields, correlation_id=1, client_id="asking")
-    with socket.create_connection(address, timeout=PATIENCE) as connection, connection.makefile("rb") as stream:
-        connection.sendall(with_size(frame))
-        answer = stream.read(int.from_bytes(stream.read(4), "big"))
-    return decoder.decode_response(answer, api_key=key, api_version=version)
-
-
 def test_members_of_a_described_group(busy: Cluster) -> None:
-    message = ask(busy.addresses[0], facts.api_key("DescribeGroups"), 5, {"groups": ["embedded-classic"]})
+    with RawClient(busy.addresses[0]) as client:
+        message = client.ask("DescribeGroups", 5, {"groups": ["embedded-classic"]})
     found = {p.path.rpartition(".")[2]: p for p in embedded.of(message)}
     assert found["member_metadata"].fields["topics"] == [TOPIC]
     (assigned,) = found["member_assignment"].fields["assigned_partitions"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import socket
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -17,11 +16,11 @@ from barnabas.plugins import responses
 from barnabas.plugins.actions.leaves import leaves, pattern
 from barnabas.plugins.rules.rule_engine import RuleEngine, exchange_of
 from barnabas.plugins.rules.rules import Rule
-from harness.waiting import PATIENCE, until
-from harness.wire import read_frame, with_size
+from harness.waiting import until
 from real.brokers.broker import Cluster
 from real.clients import java_programs
 from real.clients.confluent_client import create_topic
+from real.clients.raw_client import RawClient
 from real.kafka_classes.test_error_answers import sample
 
 WHOLE = ("CLUSTER_AUTHORIZATION_FAILED", "UNKNOWN_SERVER_ERROR", "REBOOTSTRAP_REQUIRED")
@@ -75,28 +74,10 @@ def test_errors_of_the_whole_stand_where_kafka_puts_them(release: str, least: in
 # -- what a broker answers ------------------------------------------------------------------------------------------
 
 
-class Asking:
-    """A connection to a broker."""
-
-    def __init__(self, sock: socket.socket) -> None:
-        self.sock = sock
-
-    def raw(self, frame: bytes) -> bytes:
-        """The answer to a frame, as bytes."""
-        self.sock.sendall(with_size(frame))
-        return read_frame(self.sock)[4:]
-
-    def __call__(self, key: int, version: int, fields: dict[str, Any]) -> tuple[Message, Message]:
-        """The request, and what the broker answers."""
-        one = request(key, version, fields)
-        answer = self.raw(one.frame)
-        return one, decoder.decode_response(answer, api_key=key, api_version=version)
-
-
 @pytest.fixture
-def asking(broker: Cluster) -> Iterator[Asking]:
-    with socket.create_connection(broker.addresses[0], PATIENCE) as sock:
-        yield Asking(sock)
+def client(broker: Cluster) -> Iterator[RawClient]:
+    with RawClient(broker.addresses[0]) as client:
+        yield client
 
 
 def errors(message: Message) -> set[tuple[str, int]]:
@@ -173,19 +154,19 @@ def named(value: Any, topic: str) -> Any:
 
 
 @pytest.mark.real
-def test_errors_stand_where_a_broker_puts_them(broker: Cluster, asking: Asking) -> None:
+def test_errors_stand_where_a_broker_puts_them(broker: Cluster, client: RawClient) -> None:
     topic = create_topic(broker.bootstrap, "places")
     member = {"group_id": "somebody", "member_id": "a member", "rebalance_timeout_ms": 60_000, "topic_partitions": []}
 
     def is_member() -> bool:
-        asking(facts.api_key("FindCoordinator"), 4, {"key_type": 0, "coordinator_keys": ["somebody"]})  # makes its topic
-        _, said = asking(facts.api_key("ConsumerGroupHeartbeat"), 1, member | {"subscribed_topic_names": [topic]})
-        return not said["error_code"]
+        client.ask("FindCoordinator", 4, {"key_type": 0, "coordinator_keys": ["somebody"]})  # makes its topic
+        return not client.ask("ConsumerGroupHeartbeat", 1, member | {"subscribed_topic_names": [topic]})["error_code"]
 
     until(is_member, "the broker has no group coordinator")
     wrong, seen = [], set()
     for api, version, fields in REFUSED:
-        one, theirs = asking(facts.api_key(api), version, named(fields, topic))
+        one = request(facts.api_key(api), version, named(fields, topic))
+        theirs = decoder.decode_response(client.frame(one.frame), api_key=one.api_key, api_version=version)
         said = errors(theirs)
         if not said:
             wrong.append(f"{api} v{version}: the broker says no error")
@@ -208,14 +189,14 @@ def test_errors_stand_where_a_broker_puts_them(broker: Cluster, asking: Asking) 
 
 @pytest.mark.real
 @pytest.mark.parametrize("do", [{"error": "UNSUPPORTED_VERSION"}, {"error": "UNSUPPORTED_VERSION", "broker": "executed"}, {"respond": {"error_code": "UNSUPPORTED_VERSION"}}, {"edit": {"error_code": "UNSUPPORTED_VERSION"}}])  # fmt: skip
-def test_a_version_that_is_refused_is_answered_as_by_a_broker(asking: Asking, do: dict[str, Any]) -> None:
+def test_a_version_that_is_refused_is_answered_as_by_a_broker(client: RawClient, do: dict[str, Any]) -> None:
     """KIP-511: in version 0, with the range that the broker serves."""
     frame = request(18, 4, {"client_software_name": "c", "client_software_version": "1"}).frame
-    theirs = asking.raw(frame[:2] + (99).to_bytes(2, "big") + frame[4:])
+    theirs = client.frame(frame[:2] + (99).to_bytes(2, "big") + frame[4:])
     exchange = exchange_of(frame)
     fate = RuleEngine([Rule.of("api == ApiVersions", do)]).decide(exchange)
     assert fate is not None
-    ours = fate.answer if fate.answer is not None else fate.respond(exchange, asking.raw(frame))
+    ours = fate.answer if fate.answer is not None else fate.respond(exchange, client.frame(frame))
     assert len(ours) == len(theirs)
     assert ours[:-2] == theirs[:-2]  # all but the highest version that is served
     served = int.from_bytes(ours[-2:], "big")

@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-import struct
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from barnabas import decoder
 from barnabas.captures import open_capture
 from barnabas.plugins.hooks import parse
 from barnabas.proxy.events import (
@@ -31,18 +29,14 @@ from barnabas.proxy.negotiation.sasl import SaslConfig, unsecured_token
 from barnabas.proxy.negotiation.security import TlsConfig
 from barnabas.proxy.negotiation.version_negotiation import VersionsConfig
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from harness.run.slices import only
 from harness.waiting import PATIENCE, attempts, until
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as KafkaTopicPartition
 from real.brokers.secured import MECHANISMS, PASSWORD, USER, Running, Secured
 from real.clients import kafka_python_client
 from real.clients.confluent_client import flush, read
-
-
-def in_turn(mechanisms: list[str], every_day: str) -> list[Any]:
-    """One every day, the others in the slow run."""
-    return [each if each == every_day else pytest.param(each, marks=pytest.mark.slow) for each in mechanisms]
-
+from real.clients.raw_client import RawClient
 
 # --- each client writes a record and reads it back ------------------------------------------------------------------
 
@@ -205,43 +199,12 @@ def test_logins_pass_through(secured: Secured, tmp_path: Path, over_tls: bool) -
     no_canary(tmp_path)
 
 
-class RawClient:
-    """A client that says exactly what a test wants."""
-
-    def __init__(self, bootstrap: str) -> None:
-        host, port = bootstrap.rsplit(":", 1)
-        self.sock = socket.create_connection((host, int(port)), timeout=PATIENCE)
-        self._correlation = 0
-
-    def send_frame(self, frame: bytes) -> None:
-        self.sock.sendall(struct.pack(">i", len(frame)) + frame)
-
-    def receive_frame(self) -> bytes:
-        data = b""
-        while len(data) < 4 or len(data) < 4 + int.from_bytes(data[:4], "big"):
-            part = self.sock.recv(65536)
-            if not part:
-                raise ConnectionError("closed")
-            data += part
-        return data[4:]
-
-    def ask(self, api: str, version: int, fields: dict[str, Any]) -> dict[str, Any]:
-        self._correlation += 1
-        key = decoder.facts.api_key(api)
-        self.send_frame(decoder.encode_request(key, version, fields, correlation_id=self._correlation, client_id="raw"))
-        answer: dict[str, Any] = decoder.decode_response(
-            self.receive_frame(), api_key=key, api_version=version
-        ).to_dict()
-        return answer
-
-
 def test_raw_tokens_pass_through(secured: Secured, tmp_path: Path) -> None:
     """SaslHandshake v0: what follows are no Kafka requests; behind them are."""
     with secured.proxy("LOGIN", record=tmp_path) as running:
-        client = RawClient(running.bootstrap)
+        client = RawClient(running.proxy.address)
         assert client.ask("SaslHandshake", 0, {"mechanism": "PLAIN"})["error_code"] == 0
-        client.send_frame(f"\0{USER}\0{PASSWORD}".encode())
-        assert client.receive_frame() == b""
+        assert client.frame(f"\0{USER}\0{PASSWORD}".encode()) == b""
         brokers = client.ask("Metadata", 8, {"topics": None})["brokers"]
         assert running.proxy.address[1] in {broker["port"] for broker in brokers}
     assert not running.warnings()
@@ -261,11 +224,11 @@ def session_ended(client: RawClient) -> bool:
 def test_a_client_logs_in_again_on_its_connection(secured: Secured) -> None:
     """KIP-368: twice within the broker's 6 s, and then not again until the broker closes the connection."""
     with secured.proxy("SHORT") as running:
-        client = RawClient(running.bootstrap)
+        client = RawClient(running.proxy.address)
         for _ in range(2):
             assert client.ask("SaslHandshake", 1, {"mechanism": "PLAIN"})["error_code"] == 0
-            told = client.ask("SaslAuthenticate", 2, {"auth_bytes": f"\0{USER}\0{PASSWORD}".encode()})
-            assert told["error_code"] == 0 and 0 < told["session_lifetime_ms"] <= 6000
+            granted = client.ask("SaslAuthenticate", 2, {"auth_bytes": f"\0{USER}\0{PASSWORD}".encode()})
+            assert granted["error_code"] == 0 and 0 < granted["session_lifetime_ms"] <= 6000
             assert client.ask("Metadata", 8, {"topics": None})["brokers"]
             time.sleep(1.2)  # the broker takes no second login within one second
         until(lambda: session_ended(client))
@@ -275,7 +238,7 @@ def test_a_client_logs_in_again_on_its_connection(secured: Secured) -> None:
 # --- the proxy logs in ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mechanism", in_turn(MECHANISMS, "SCRAM-SHA-512"))
+@pytest.mark.parametrize("mechanism", only(MECHANISMS, "SCRAM-SHA-512"))
 def test_the_proxy_logs_in(secured: Secured, tmp_path: Path, mechanism: str) -> None:
     """For clients that know nothing of it. The recording shows the login without its secrets."""
     secret = PASSWORD if mechanism != "OAUTHBEARER" else unsecured_token(USER)
@@ -310,7 +273,7 @@ def refused(running: Running) -> str:
     return running.wait_for(LoginFailed)[0].reason
 
 
-@pytest.mark.parametrize("mechanism", in_turn(["PLAIN", "SCRAM-SHA-256", "OAUTHBEARER"], "SCRAM-SHA-256"))
+@pytest.mark.parametrize("mechanism", only(["PLAIN", "SCRAM-SHA-256", "OAUTHBEARER"], "SCRAM-SHA-256"))
 def test_a_login_that_is_refused(secured: Secured, mechanism: str) -> None:
     with secured.proxy("LOGIN", sasl=SaslConfig(mechanism, USER, "wrong")) as running:
         why = refused(running)

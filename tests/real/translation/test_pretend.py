@@ -6,7 +6,6 @@ The pretended release stands on Kafka 4.3, which does not serve most of those ve
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,11 +27,11 @@ from confluent_kafka import Consumer, Producer
 from harness.proxies import Proxy
 from harness.run.slices import only
 from harness.waiting import PATIENCE, PATIENCE_MS
-from harness.wire import with_size
 from real.brokers.broker import Cluster
 from real.brokers.old_broker import OldBroker
 from real.clients import confluent_client
 from real.clients.confluent_client import create_topic, flush
+from real.clients.raw_client import RawClient
 
 API_VERSIONS = 18
 Client = Callable[[str, str], bytes]
@@ -56,11 +55,7 @@ def kafka_python(bootstrap: str, topic: str) -> bytes:
     producer.send(topic, b"one").get(PATIENCE)
     producer.close()
     consumer = kafka.KafkaConsumer(
-        topic,
-        bootstrap_servers=bootstrap,
-        group_id=topic,
-        auto_offset_reset="earliest",
-        consumer_timeout_ms=PATIENCE_MS,
+        topic, bootstrap_servers=bootstrap, group_id=topic, auto_offset_reset="earliest", consumer_timeout_ms=PATIENCE_MS
     )
     value: bytes = next(consumer).value
     consumer.commit()
@@ -150,13 +145,10 @@ def test_a_client_that_does_not_ask(
 
 def outcome(address: tuple[str, int], frame: bytes) -> bytes:
     """What a broker does with a request: the response, or how it ends."""
-    with socket.create_connection(address) as sock:
-        sock.settimeout(PATIENCE)
-        sock.sendall(with_size(frame))
+    with RawClient(address) as client:
         try:
-            head = sock.recv(4, socket.MSG_WAITALL)
-            return sock.recv(int.from_bytes(head, "big"), socket.MSG_WAITALL) if head else b"closed"
-        except ConnectionResetError:
+            return client.frame(frame)
+        except ConnectionError:
             return b"closed"
 
 

@@ -3,7 +3,6 @@ resumes, and its records are equal to what a current client reads at the broker 
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,13 +16,13 @@ from barnabas.proxy.negotiation.version_negotiation import VersionsConfig
 from confluent_kafka import Producer
 from harness.proxies import Proxy
 from harness.run.slices import thin
-from harness.waiting import PATIENCE, PATIENCE_MS
-from harness.wire import read_frame, with_size
+from harness.waiting import PATIENCE_MS
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 from real.brokers.broker import Cluster
 from real.clients import kafka_python_client
 from real.clients.confluent_client import create_topic
+from real.clients.raw_client import RawClient
 from real.clients.translated_clients import Read, expected, java, kafka_python, librdkafka, sarama
 
 Makes = Callable[[str], str]
@@ -144,14 +143,6 @@ def test_a_new_client_at_what_an_old_broker_would_offer(broker, topic) -> None:
         assert librdkafka("{}:{}".format(*proxy.address), name, ALL, None) == expected(ALL, timestamps=True)
 
 
-def asked(bootstrap: str, request: bytes) -> bytes:
-    """The answer to one request; b"" if the connection is closed instead."""
-    host, _, port = bootstrap.rpartition(":")
-    with socket.create_connection((host, int(port)), PATIENCE) as connection:
-        connection.sendall(with_size(request))
-        return read_frame(connection)[4:]
-
-
 @pytest.mark.slow
 def test_both_legs_are_recorded_and_what_cannot_be_said_is_refused(
     broker: Cluster, topic: Makes, tmp_path: Path
@@ -160,14 +151,12 @@ def test_both_legs_are_recorded_and_what_cannot_be_said_is_refused(
     partition = {"partition_index": 1, "timestamp": -1, "max_num_offsets": 2}
     where = {"replica_id": -1, "topics": [{"name": name, "partitions": [partition]}]}
     request = encode_request(facts.api_key("ListOffsets"), 0, where, correlation_id=5, client_id="old")
-    assert asked(broker.bootstrap, request) == b""  # what translation is for
-    with Proxy(ProxyConfig(upstream=broker.addresses[0], versions=TRANSLATE, record=tmp_path / "both")) as proxy:
-        bootstrap = "{}:{}".format(*proxy.address)
-        answer = decode_response(asked(bootstrap, request), api_key=facts.api_key("ListOffsets"), api_version=0)
-        controlled = encode_request(facts.api_key("ControlledShutdown"), 1, {"broker_id": 9}, correlation_id=6)
-        refusal = decode_response(
-            asked(bootstrap, controlled), api_key=facts.api_key("ControlledShutdown"), api_version=1
-        )
+    with RawClient(broker.addresses[0]) as direct, pytest.raises(ConnectionError):  # what translation is for
+        direct.frame(request)
+    config = ProxyConfig(upstream=broker.addresses[0], versions=TRANSLATE, record=tmp_path / "both")
+    with Proxy(config) as proxy, RawClient(proxy.address) as client:
+        answer = decode_response(client.frame(request), api_key=facts.api_key("ListOffsets"), api_version=0)
+        refusal = client.ask("ControlledShutdown", 1, {"broker_id": 9})
     assert answer.header["correlation_id"] == 5 and answer["topics[0].partitions[0].error_code"] == 0
     assert answer["topics[0].partitions[0].old_style_offsets"] == [0]
     assert refusal["error_code"] == facts.error_code("UNSUPPORTED_VERSION")

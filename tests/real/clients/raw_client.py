@@ -1,0 +1,38 @@
+"""A client on one connection that sends exactly the requests that a test gives it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from barnabas.decoder import Message, decode_response, encode_request
+from barnabas.decoder.schema import facts
+from harness.wire import connect, read_frame, with_size
+
+
+class RawClient:
+    """A context manager; its correlation ids count from 1."""
+
+    def __init__(self, address: tuple[str, int], client_id: str = "raw") -> None:
+        self.sock = connect(address)
+        self._client_id, self._correlation_id = client_id, 0
+
+    def frame(self, frame: bytes) -> bytes:
+        """The frame that answers this one, both without their sizes. Raises ConnectionError if the connection is closed instead."""
+        self.sock.sendall(with_size(frame))
+        answer = read_frame(self.sock)
+        if not answer:
+            raise ConnectionResetError("closed instead of an answer")
+        return answer[4:]
+
+    def ask(self, api: str, version: int, fields: dict[str, Any]) -> Message:
+        """The response to a request of the client's own."""
+        key = facts.api_key(api)
+        self._correlation_id += 1
+        frame = encode_request(key, version, fields, correlation_id=self._correlation_id, client_id=self._client_id)
+        return decode_response(self.frame(frame), api_key=key, api_version=version)
+
+    def __enter__(self) -> RawClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.sock.close()
