@@ -1,4 +1,4 @@
-"""Capturing on the loopback interface, beside what is tested."""
+"""Wireshark beside what is tested: capturing on the loopback interface, and what tshark reads of a file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-from harness.waiting import until
+from harness.waiting import PATIENCE, until
 
 LAST = b"the last packet of this capture"
 
@@ -20,12 +20,8 @@ def missing() -> str:
     """Why nothing can be captured here; empty if it can."""
     if shutil.which("dumpcap") is None:
         return "dumpcap is not installed (apt-get install wireshark-common)"
-    done = subprocess.run(
-        ["dumpcap", "-q", "-i", "lo", "-a", "duration:0", "-w", "/dev/null"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = ["dumpcap", "-q", "-i", "lo", "-a", "duration:0", "-w", "/dev/null"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     return "" if done.returncode == 0 else f"no right to capture: {done.stderr.strip()[:200]}"
 
 
@@ -52,3 +48,11 @@ def tap(file: Path, ports: Iterable[int], *options: str) -> Iterator[None]:
         capturing.stderr.close()
         capturing.wait()
         marker.close()
+
+
+def tshark(capture: Path, *arguments: str, torn: bool = False) -> list[str]:
+    """The lines that tshark prints of a capture without looking up names. `torn`: its end may be missing."""
+    words = ["tshark", "-n", "-r", str(capture), *arguments]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert not done.returncode or (torn and "cut short in the middle of a packet" in done.stderr), done.stderr
+    return done.stdout.splitlines()

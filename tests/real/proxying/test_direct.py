@@ -20,7 +20,7 @@ def test_workload_gives_what_it_must(direct, name):
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_clients_are_told_the_brokers_own_address(broker, client):
+def test_clients_get_the_brokers_own_address(broker, client):
     assert CLIENTS[client].broker_addresses(broker.bootstrap) == broker.addresses
 
 

@@ -6,8 +6,6 @@ from __future__ import annotations
 import json
 import ssl
 import stat
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -17,28 +15,17 @@ from barnabas.decoder import Exchange
 from barnabas.proxy.events import BrokerFound
 from barnabas.proxy.negotiation.security import TlsConfig
 from confluent_kafka.admin import AdminClient, NewTopic
+from harness import commands
 from harness.waiting import PATIENCE, PATIENCE_MS
 from kafka import KafkaConsumer, KafkaProducer
 from real.brokers.secured import Secured
-from real.brokers.taps import missing, tap
+from real.brokers.taps import missing, tap, tshark
 
 pytestmark = pytest.mark.needs(why_not=missing)
 
 
 def imported(capture: Path, keys: Path, own: Path, *options: str) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "barnabas",
-        "import",
-        str(capture),
-        "--keylog",
-        str(keys),
-        "-o",
-        str(own),
-        *options,
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    done = commands.run("import", capture, "--keylog", keys, "-o", own, *options)
     assert done.returncode == 0, done.stderr
 
 
@@ -86,32 +73,27 @@ def test_the_keys_of_the_proxy(secured: Secured, topic: None, tmp_path: Path) ->
     # tshark: the same requests on either leg
     for ports in (ours, theirs):
         decoded = [part for port in ports for part in ("-d", f"tcp.port=={port},tls", "-d", f"tls.port=={port},kafka")]
-        words = ["tshark", "-n", "-r", capture, "-o", f"tls.keylog_file:{keys}", *decoded]
-        fields = ["-Y", "kafka.api_key", "-T", "json", *(part for name in TOLD for part in ("-e", name))]
-        done = subprocess.run([*words, *fields], capture_output=True, text=True, timeout=PATIENCE, check=False)
-        assert done.returncode == 0, done.stderr
-        told: set[tuple[int, int]] = set()
-        for packet in json.loads(done.stdout):
+        fields = ["-Y", "kafka.api_key", "-T", "json", *(part for name in FIELDS for part in ("-e", name))]
+        requests: set[tuple[int, int]] = set()
+        for packet in json.loads("\n".join(tshark(capture, "-o", f"tls.keylog_file:{keys}", *decoded, *fields))):
             layers = packet["_source"]["layers"]
             if int(layers["tcp.dstport"][0]) in ports:
-                told |= set(
-                    zip(map(int, layers["kafka.api_key"]), map(int, layers["kafka.correlation_id"]), strict=False)
-                )
+                ids = zip(map(int, layers["kafka.api_key"]), map(int, layers["kafka.correlation_id"]), strict=False)
+                requests |= set(ids)
         # several requests in one record are more than it tells apart in fields
-        assert told >= {(e.api_key, e.correlation_id) for e in recorded if e.api in ("Produce", "ApiVersions")}
+        assert requests >= {(e.api_key, e.correlation_id) for e in recorded if e.api in ("Produce", "ApiVersions")}
 
     # our own import: the same exchanges as the proxy saw
     imported(capture, keys, tmp_path / "own", *(part for port in ours for part in ("--port", str(port))))
     with open_capture(tmp_path / "own") as opened:
         assert opened.note is None
         # both legs are there; the keys are those of both
-        found = [
-            e for e in opened.exchanges() if e.client_id == "over-tls" and int(e.broker.rpartition(":")[2]) in ours
-        ]
+        seen = [e for e in opened.exchanges() if e.client_id == "over-tls"]
+        found = [e for e in seen if int(e.broker.rpartition(":")[2]) in ours]
     assert Counter(map(same, found)) == Counter(map(same, recorded))
 
 
-TOLD = ("tcp.dstport", "kafka.api_key", "kafka.correlation_id")
+FIELDS = ("tcp.dstport", "kafka.api_key", "kafka.correlation_id")
 
 
 def same(exchange: Exchange) -> tuple[object, ...]:

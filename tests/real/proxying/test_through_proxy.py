@@ -4,7 +4,6 @@ recording holds everything, decoded, in a file that tshark opens."""
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +14,7 @@ from barnabas.captures import open_capture
 from barnabas.decoder import Exchange, State
 from barnabas.decoder.findings import Finding, Inspector, Severity
 from barnabas.proxy import Proxy, ProxyConfig
-from barnabas.proxy.events import BrokerFound
+from barnabas.proxy.events import BrokerFound, show
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from harness.waiting import PATIENCE, until
@@ -24,6 +23,7 @@ from kafka import TopicPartition as KafkaTopicPartition
 from matrix.recording import addresses
 from real.brokers.broker import Cluster, start_cluster
 from real.brokers.secured import Secured
+from real.brokers.taps import tshark
 from real.clients import confluent_client
 from real.clients.own_connections import OwnConnections
 from real.clients.workloads import CLIENTS, WORKLOADS, expected, in_turn
@@ -52,8 +52,7 @@ class Recorded:
 
     @property
     def bootstrap(self) -> str:
-        host, port = self.proxy.address
-        return f"{host}:{port}"
+        return show(self.proxy.address)
 
     def exchanges(self) -> list[Exchange]:
         with open_capture(self.directory) as capture:
@@ -75,29 +74,21 @@ class Recorded:
         waiting = {"Fetch", "JoinGroup", "Metadata", "FindCoordinator"}
         assert [(e.api, e.state) for e in exchanges if e.state is not State.PAIRED and e.api not in waiting] == []
         own = {self.proxy.address} | {e.address for e in self.events if isinstance(e, BrokerFound)}
-        told = {address for e in exchanges for address in addresses(e)}
-        assert told, "no response named a broker"
-        assert told <= own
-        assert not told & set(self.cluster.addresses)
+        named = {address for e in exchanges for address in addresses(e)}
+        assert named, "no response named a broker"
+        assert named <= own
+        assert not named & set(self.cluster.addresses)
         assert not alone or self.connections.seen == set(), "a client connected to a broker past the proxy"
         assert [f"{f.id}: {f.seen}" for f in self.findings() if f.severity is not Severity.INFO] == []
         return exchanges
 
     def findings(self) -> list[Finding]:
-        """What the detectors say to the recording."""
+        """What the detectors find in the recording."""
         inspector = Inspector()
         with open_capture(self.directory) as capture:
             for event in capture.events():
                 inspector.feed(event)
         return inspector.findings()
-
-
-def tshark(path: Path, *arguments: str) -> list[str]:
-    done = subprocess.run(
-        ["tshark", "-n", "-r", str(path), *arguments], capture_output=True, text=True, timeout=PATIENCE
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
 
 
 def check_with_tshark(directory: Path, exchanges: list[Exchange]) -> None:
@@ -124,9 +115,7 @@ def check_with_tshark(directory: Path, exchanges: list[Exchange]) -> None:
     assert asked <= seen
 
 
-@pytest.mark.parametrize(
-    "name", in_turn("confluent-kafka new_group_protocol", "kafka-python admin")
-)
+@pytest.mark.parametrize("name", in_turn("confluent-kafka new_group_protocol", "kafka-python admin"))
 def test_same_result_as_without_the_proxy(name, broker, tmp_path):
     with Recorded(broker, tmp_path / "recording") as through:
         result = WORKLOADS[name](through.bootstrap, "proxied-" + name.replace(" ", "-"))
@@ -135,7 +124,7 @@ def test_same_result_as_without_the_proxy(name, broker, tmp_path):
 
 
 @pytest.mark.parametrize("client", ALL_CLIENTS)
-def test_clients_are_told_the_proxys_address(client, broker, tmp_path):
+def test_clients_get_the_proxys_address(client, broker, tmp_path):
     with Recorded(broker, tmp_path / "recording") as through:
         assert CLIENTS[client].broker_addresses(through.bootstrap) == [through.proxy.address]
     through.check()

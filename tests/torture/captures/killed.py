@@ -1,4 +1,4 @@
-"""Recorders killed (SIGKILL) at random moments, and what they leave behind.
+"""Recorders that are killed (SIGKILL) at random moments, and what they leave behind.
 
     python tests/torture/captures/killed.py --count 1000 --seed 1 [--keep DIR]
 
@@ -38,7 +38,7 @@ CONNECTIONS = 5
 
 
 @dataclass
-class Round:
+class Kill:
     """One kill. `handed`: frames that the recorder was given; `due`: those of them that have to be there; `there`: those
     that are; `faults`: what is wrong, if anything."""
 
@@ -99,7 +99,7 @@ def _records(log: memoryview, seconds: float) -> bool:
     return handed > 200 and (log[handed] - log[100] > seconds * 1e9 or handed >= MOST_FRAMES - 1)
 
 
-def kill_one(seed: int, directory: Path) -> Round:
+def kill_one(seed: int, directory: Path) -> Kill:
     """A round: record into `directory`, kill, look."""
     chance = random.Random(seed)
     flush_seconds, segment_bytes = chance.choice([0.01, 0.03, 0.08]), chance.choice([250_000, 1 << 20, 64 << 20])
@@ -120,34 +120,34 @@ def kill_one(seed: int, directory: Path) -> Round:
         )
     os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
-    told = Round(seed, handed=log[0])
+    kill = Kill(seed, handed=log[0])
     if not os.WIFSIGNALED(status):
-        told.faults.append("the recorder ended by itself")
-    # Before frame n was handed over, the call for frame n-1 had come to its end: what was handed over a flush period
-    # before that one was written then.
-    handed = told.handed
+        kill.faults.append("the recorder ended by itself")
+    # Frame n is handed over after the call for frame n-1 has returned: what was handed over a flush period before that one
+    # was written by then.
+    handed = kill.handed
     last = log[handed - 1] if handed > 1 else 0
-    while told.due + 1 < handed and log[told.due + 1] <= last - int(flush_seconds * 1e9):
-        told.due += 1
+    while kill.due + 1 < handed and log[kill.due + 1] <= last - int(flush_seconds * 1e9):
+        kill.due += 1
     try:
-        look(told, directory)
+        look(kill, directory)
     except Exception as error:
-        told.faults.append(f"{type(error).__name__}: {error}")
+        kill.faults.append(f"{type(error).__name__}: {error}")
     log.release()
     shared.close()
-    return told
+    return kill
 
 
-def look(told: Round, directory: Path) -> None:
+def look(kill: Kill, directory: Path) -> None:
     """Open what is there, and compare it with what was handed over."""
     files = sorted(path for path in directory.glob("*.pcapng*") if path.stat().st_size) if directory.exists() else []
-    told.files = len(files)
+    kill.files = len(files)
     for path in files:
         damage = check(path)
-        told.torn += any("in the middle" in line for line in damage)
-        told.faults += [line for line in damage if "in the middle" not in line]
+        kill.torn += any("in the middle" in line for line in damage)
+        kill.faults += [line for line in damage if "in the middle" not in line]
     if len([path for path in files if path.name.endswith(".part")]) > 2:  # two in the middle of a rotation
-        told.faults.append("too many .part files")
+        kill.faults.append("too many .part files")
     found: set[Frame] = set()
     if files:
         try:
@@ -157,19 +157,19 @@ def look(told: Round, directory: Path) -> None:
                         if frame is not None:
                             found.add((exchange.connection, direction, with_size(frame)))
         except NotACapture as error:
-            told.faults.append(str(error))
-    source = frames(told.seed)
-    for number in range(1, told.handed + 1):
+            kill.faults.append(str(error))
+    source = frames(kill.seed)
+    for number in range(1, kill.handed + 1):
         frame = next(source)
         if frame in found:
             found.remove(frame)
-            told.there += 1
-        elif number <= told.due:
-            told.faults.append(f"frame {number} of {told.due} that are due ({told.handed} handed over) is not there")
+            kill.there += 1
+        elif number <= kill.due:
+            kill.faults.append(f"frame {number} of {kill.due} that are due ({kill.handed} handed over) is missing")
             break
     else:
         if found:
-            told.faults.append(f"{len(found)} frames that nobody handed over")
+            kill.faults.append(f"{len(found)} frames that nobody handed over")
 
 
 def opened_by_tshark(directory: Path) -> list[str]:
@@ -197,23 +197,23 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, help="where what is at fault is kept")
     options = parser.parse_args()
     gc.freeze()
-    rounds, faulty = [], 0
+    kills, faulty = [], 0
     with tempfile.TemporaryDirectory(prefix="barnabas-killed-") as folder:
         for number in range(options.count):
             directory = Path(folder) / f"{number}"
-            told = kill_one(options.seed * 1_000_000 + number, directory)
+            kill = kill_one(options.seed * 1_000_000 + number, directory)
             if options.tshark and number % options.tshark == 0 and directory.exists():
-                told.faults += opened_by_tshark(directory)
-            rounds.append(told)
-            if told.faults:
+                kill.faults += opened_by_tshark(directory)
+            kills.append(kill)
+            if kill.faults:
                 faulty += 1
-                print(json.dumps(asdict(told)), file=sys.stderr, flush=True)
+                print(json.dumps(asdict(kill)), file=sys.stderr, flush=True)
                 if options.keep:
-                    shutil.copytree(directory, options.keep / str(told.seed), dirs_exist_ok=True)
+                    shutil.copytree(directory, options.keep / str(kill.seed), dirs_exist_ok=True)
             shutil.rmtree(directory, ignore_errors=True)
-    sums = {name: sum(getattr(told, name) for told in rounds) for name in ("handed", "due", "there", "files", "torn")}
-    at_start = sum(at_the_start(told.seed) for told in rounds)
-    print(json.dumps({"kills": len(rounds), "at_the_start": at_start, "faulty": faulty, **sums}))
+    sums = {name: sum(getattr(kill, name) for kill in kills) for name in ("handed", "due", "there", "files", "torn")}
+    at_start = sum(at_the_start(kill.seed) for kill in kills)
+    print(json.dumps({"kills": len(kills), "at_the_start": at_start, "faulty": faulty, **sums}))
     return 1 if faulty else 0
 
 

@@ -19,16 +19,11 @@ import pytest
 def test_kills(kills: int) -> None:
     # In a process of its own: it forks, which one with threads must not.
     program = Path(__file__).with_name("killed.py")
-    done = subprocess.run(
-        [sys.executable, str(program), "--count", str(kills), "--tshark", str(max(kills // 5, 2))],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"PYTHONPATH": str(program.parents[2])},
-    )
+    command = [sys.executable, str(program), "--count", str(kills), "--tshark", str(max(kills // 5, 2))]
+    environment = os.environ | {"PYTHONPATH": str(program.parents[2])}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
-    told = json.loads(done.stdout)
-    assert told["kills"] == kills
-    assert told["faulty"] == 0
-    assert told["there"] >= told["due"] > 20 * kills
-    assert told["files"] >= kills - told["at_the_start"]
+    counts = json.loads(done.stdout)
+    assert (counts["kills"], counts["faulty"]) == (kills, 0)
+    assert counts["there"] >= counts["due"] > 20 * kills
+    assert counts["files"] >= kills - counts["at_the_start"]

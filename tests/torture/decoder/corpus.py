@@ -140,32 +140,21 @@ def old_message(magic: int, offset: int, value: bytes | None, codec: int = 0, ke
 
 def record_areas() -> list[bytes]:
     """Small record areas of every magic and codec, plain and nested, and one that is cut."""
-    made = [
-        records.Record(
-            40 + i,
-            1_600_000_000_000 + i,
-            b"k%d" % i if i % 3 else None,
-            b"v" * i * 9,
-            ((b"h", b"x"), (b"n", None))[: i % 3],
-        )
-        for i in range(6)
-    ]
+    made = []
+    for i in range(6):
+        key, headers = b"k%d" % i if i % 3 else None, ((b"h", b"x"), (b"n", None))[: i % 3]
+        made.append(records.Record(40 + i, 1_600_000_000_000 + i, key, b"v" * i * 9, headers))
     areas = [records.encode_batch(made, codec=codec) for codec in range(5)]
-    areas.append(
-        records.encode_batch(made, producer_id=7, producer_epoch=1, base_sequence=2**31 - 3, transactional=True)
-    )
-    areas.append(
-        records.encode_batch([records.Record(9, 5, b"\0\0\0\1", b"\0\0\0\0\0\7")], control=True, log_append=True)
-    )
+    transaction = {"producer_id": 7, "producer_epoch": 1, "base_sequence": 2**31 - 3, "transactional": True}
+    areas.append(records.encode_batch(made, **transaction))
+    marker = records.Record(9, 5, b"\0\0\0\1", b"\0\0\0\0\0\7")
+    areas.append(records.encode_batch([marker], control=True, log_append=True))
     areas.append(records.encode_batch([], base_offset=3, last_offset_delta=4))
     for magic in (0, 1):
         plain = b"".join(old_message(magic, i, b"value" * i, key=b"k" if i else None) for i in range(4))
         areas.append(plain)
-        for codec in (1, 2, 3):
-            areas.append(old_message(magic, 3, records.compress(codec, plain), codec))
-        areas.append(
-            old_message(magic, 3, records.compress(1, old_message(magic, 3, records.compress(1, plain), 1)), 1)
-        )
+        wrapped = [old_message(magic, 3, records.compress(codec, plain), codec) for codec in (1, 2, 3)]
+        areas += [*wrapped, old_message(magic, 3, records.compress(1, wrapped[0]), 1)]
     areas.append(areas[0] + areas[1] + areas[-2][:40])
     return areas
 

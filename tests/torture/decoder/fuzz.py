@@ -4,7 +4,7 @@
     PYTHONPATH=tests python -m torture.decoder.fuzz replay <way> <kind> <key> <version> <choice> <hex>
 
 A failing input is printed with the command that replays it. The child keeps the input at hand in a file that the
-parent reads when the child dies or hangs, so an abort is told as exactly as an exception.
+parent reads when the child dies or hangs, so an abort is reported as exactly as an exception.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def child(seed: int, count: int, box_path: str, timed: bool = True) -> Report:
     _limit_memory()
     resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     clock = time.process_time_ns
-    began, told = clock(), time.monotonic()
+    began, reported = clock(), time.monotonic()
     seen_faults: set[str] = set()
     for number in range(count):
         given, origin = maker.make(number)
@@ -170,24 +170,17 @@ def child(seed: int, count: int, box_path: str, timed: bool = True) -> Report:
         box[12 : 12 + len(raw)] = raw
         used[(origin.kind, origin.key, origin.version)] += 1
         report.inputs[given.way] += 1
-        fault: BaseException | None = None
-        at = clock()
-        try:
-            WAYS[given.way](given)
-        except ALLOWED as refusal:
-            spent = clock() - at
-            report.refused[type(refusal).__name__] += 1
-        except BaseException as other:
-            spent = clock() - at
-            fault = other
-        else:
-            spent = clock() - at
+        spent, fault = _try(given)
+        if fault is None:
             report.read += 1
+        elif isinstance(fault, ALLOWED):
+            report.refused[type(fault).__name__] += 1
+            fault = None
         blocks = max(1, -(-len(given.data) // 65536))
         if spent / blocks > SLOW_NS / 4 and fault is None:
             # What is slow is slow each time; what the machine did meanwhile is not.
             for _ in range(8):
-                spent = min(spent, _again(given))
+                spent = min(spent, _try(given)[0])
                 if spent / blocks <= SLOW_NS / 4:
                     break
         share = spent / blocks
@@ -197,15 +190,13 @@ def child(seed: int, count: int, box_path: str, timed: bool = True) -> Report:
             fault = fault or TimeoutError(f"{share / 1e6:.0f} ms of CPU per 64 KiB")
         if fault is not None:
             where = traceback.extract_tb(fault.__traceback__)[-1:] if fault.__traceback__ else []
-            name = (
-                f"{given.way} {type(fault).__name__} {where and (where[0].filename, where[0].lineno, str(fault)[:30])}"
-            )
+            name = f"{given.way} {type(fault).__name__} {where and (where[0].filename, where[0].lineno, str(fault)[:30])}"
             if name not in seen_faults and len(report.failures) < _FAILURES:
                 seen_faults.add(name)
-                told_text = "".join(traceback.format_exception(fault)[-4:])
-                report.failures.append(f"{told_text}replay: {given.replay()}")
-        if time.monotonic() - told > 10:
-            told = time.monotonic()
+                trace = "".join(traceback.format_exception(fault)[-4:])
+                report.failures.append(f"{trace}replay: {given.replay()}")
+        if time.monotonic() - reported > 10:
+            reported = time.monotonic()
             print(json.dumps({"done": number + 1, "failures": len(report.failures)}), flush=True)
     report.cpu_seconds = (clock() - began) / 1e9
     report.peak_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - resident
@@ -214,14 +205,14 @@ def child(seed: int, count: int, box_path: str, timed: bool = True) -> Report:
     return report
 
 
-def _again(given: Input) -> int:
-    """Nanoseconds of CPU for an input that raised nothing but what is allowed."""
+def _try(given: Input) -> tuple[int, BaseException | None]:
+    """Nanoseconds of CPU for an input, and what it raised."""
     at = time.process_time_ns()
     try:
         WAYS[given.way](given)
-    except ALLOWED:
-        pass
-    return time.process_time_ns() - at
+    except BaseException as error:
+        return time.process_time_ns() - at, error
+    return time.process_time_ns() - at, None
 
 
 def _limit_memory() -> None:
@@ -237,12 +228,12 @@ def run(
     count: int,
     seed: int,
     pure: bool = False,
-    tell: bool = False,
+    verbose: bool = False,
     env: dict[str, str] | None = None,
     module: tuple[str, ...] = ("torture.decoder.fuzz",),
     timed: bool = True,
 ) -> Report:
-    """Run the child and hear its report; its death or hanging becomes a failure with the input at hand.
+    """Run the child and read its report; if it dies or hangs, that is a failure with the input at hand.
 
     `module`: what ``python -m`` gets in front of the child's arguments. `timed`: as for `child`.
     """
@@ -253,11 +244,11 @@ def run(
         command = [sys.executable, "-m", *module, "child", str(seed), str(count), box.name]
         command += [] if timed else ["--untimed"]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=settings)
-        heard, errors, verdict = _listen(process, box.name, tell)
+        found, errors, verdict = _listen(process, box.name, verbose)
         number, at_hand = _in_box(Path(box.name))
-    if heard is not None and process.returncode == 0:
-        heard["inputs"], heard["refused"] = Counter(heard["inputs"]), Counter(heard["refused"])
-        return Report(**heard)
+    if found is not None and process.returncode == 0:
+        found["inputs"], found["refused"] = Counter(found["inputs"]), Counter(found["refused"])
+        return Report(**found)
     report = Report(accelerated=not pure, seed=seed)
     report.inputs["before the end"] = number
     verdict = verdict or f"the child ended with {process.returncode}"
@@ -265,13 +256,13 @@ def run(
     return report
 
 
-def _listen(process: subprocess.Popen[str], box: str, tell: bool) -> tuple[dict[str, object] | None, str, str]:
+def _listen(process: subprocess.Popen[str], box: str, verbose: bool) -> tuple[dict[str, object] | None, str, str]:
     """The child's report (None without one), its error output, and why it had to be ended."""
     assert process.stdout and process.stderr
     lines: list[str] = []
     errors: list[str] = []
     readers = [
-        threading.Thread(target=lambda: lines.extend(_echo(process.stdout, tell)), daemon=True),
+        threading.Thread(target=lambda: lines.extend(_echo(process.stdout, verbose)), daemon=True),
         threading.Thread(target=lambda: errors.extend(process.stderr), daemon=True),
     ]
     for reader in readers:
@@ -288,15 +279,15 @@ def _listen(process: subprocess.Popen[str], box: str, tell: bool) -> tuple[dict[
             process.wait()
     for reader in readers:
         reader.join()
-    told = [json.loads(line) for line in lines if line.startswith("{")]
-    return next((t["report"] for t in told if "report" in t), None), "".join(errors), verdict
+    found = [json.loads(line) for line in lines if line.startswith("{")]
+    return next((each["report"] for each in found if "report" in each), None), "".join(errors), verdict
 
 
-def _echo(stream: Iterable[str], tell: bool) -> Iterator[str]:
+def _echo(stream: Iterable[str], verbose: bool) -> Iterator[str]:
     for line in stream:
-        if tell and line.startswith('{"done"'):
-            said = json.loads(line)
-            print(f"  {said['done']} inputs, {said['failures']} failures", flush=True)
+        if verbose and line.startswith('{"done"'):
+            progress = json.loads(line)
+            print(f"  {progress['done']} inputs, {progress['failures']} failures", flush=True)
         yield line
 
 
@@ -350,7 +341,7 @@ def main(arguments: list[str]) -> int:
         return 0
     failed = False
     for pure, part, number in portions(given.count, given.pure):
-        report = run(part, given.seed + number, pure, tell=True)
+        report = run(part, given.seed + number, pure, verbose=True)
         print(report.text())
         for failure in report.failures:
             failed = True

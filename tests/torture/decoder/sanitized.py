@@ -119,7 +119,7 @@ def fuzzed(extension: Path, count: int) -> int:
     from . import fuzz
 
     module = ("torture.decoder.sanitized", "with", str(extension))
-    report = fuzz.run(count, seed=5, tell=True, env=environment(), module=module)
+    report = fuzz.run(count, seed=5, verbose=True, env=environment(), module=module)
     print(report.text())
     for failure in report.failures:
         print(f"FAILED {failure}")

@@ -45,7 +45,7 @@ class Input(NamedTuple):
 
 
 def body(given: Input) -> None:
-    """A body; and one time in four everything that can be done with its message."""
+    """A body, and one time in four everything that can be done with its message."""
     message = decoder.decode_body(given.kind, given.key, given.version, given.data)
     if message.encode() != given.data:
         raise Broken("a message that nothing was done to encodes to other bytes")
@@ -53,20 +53,15 @@ def body(given: Input) -> None:
         everything(message, given.choice >> 2)
 
 
-def request(given: Input) -> None:
-    """A request frame; masked, it keeps its length."""
-    if len(mask(decoder.Direction.REQUEST, given.key, given.version, given.data)) != len(given.data):
+def frame(given: Input) -> None:
+    """A request's or response's frame; masked, it keeps its length."""
+    direction = decoder.Direction.REQUEST if given.way == "request" else decoder.Direction.RESPONSE
+    if len(mask(direction, given.key, given.version, given.data)) != len(given.data):
         raise Broken("masking changed the length")
-    message = decoder.decode_request(given.data)
-    if not given.choice & 3:
-        everything(message, given.choice >> 2)
-
-
-def response(given: Input) -> None:
-    """A response frame; masked, it keeps its length."""
-    if len(mask(decoder.Direction.RESPONSE, given.key, given.version, given.data)) != len(given.data):
-        raise Broken("masking changed the length")
-    message = decoder.decode_response(given.data, api_key=given.key, api_version=given.version)
+    if direction is decoder.Direction.REQUEST:
+        message = decoder.decode_request(given.data)
+    else:
+        message = decoder.decode_response(given.data, api_key=given.key, api_version=given.version)
     if not given.choice & 3:
         everything(message, given.choice >> 2)
 
@@ -164,8 +159,8 @@ def both(given: Input) -> None:
 
 WAYS = {
     "body": body,
-    "request": request,
-    "response": response,
+    "request": frame,
+    "response": frame,
     "records": record_area,
     "projection": projection,
     "connection": connection,

@@ -27,7 +27,7 @@ from typing import Any
 from confluent_kafka import Message
 from confluent_kafka.admin import AdminClient
 from real.brokers.broker import start_cluster
-from torture.proxy.peers.clients import QUICK, Consumption, Production, check, make_topic
+from torture.proxy.peers.clients import QUICK, Consumption, Production, check, make_topic, stop
 
 SAMPLE_SECONDS = 5.0
 
@@ -39,8 +39,8 @@ class Timed(Production):
         super().__init__(bootstrap, topic, True, pause)
         self.late: list[tuple[float, float]] = []
 
-    def _told(self, error: Any, message: Message) -> None:
-        super()._told(error, message)
+    def _delivered(self, error: Any, message: Message) -> None:
+        super()._delivered(error, message)
         latency = message.latency()
         if latency is not None:
             self.late.append((time.time(), latency * 1e3))
@@ -89,7 +89,7 @@ def p99(values: list[float]) -> float:
     return statistics.quantiles(values, n=100)[98] if len(values) > 1 else 0.0
 
 
-def soak(minutes: float, rate: float, tell: bool = False) -> dict[str, Any]:
+def soak(minutes: float, rate: float, verbose: bool = False) -> dict[str, Any]:
     """Run it. Raises AssertionError when a record is lost or comes twice, or the proxy does not stay."""
     with start_cluster() as cluster, tempfile.TemporaryDirectory() as folder:
         arguments = ["--broker", cluster.bootstrap, "--listen", "127.0.0.1:0", "--record", f"{folder}/recording"]
@@ -100,13 +100,13 @@ def soak(minutes: float, rate: float, tell: bool = False) -> dict[str, Any]:
             env={**os.environ, "XDG_RUNTIME_DIR": folder},
         )  # fmt: skip
         try:
-            return _soaked(proxy, minutes, rate, tell)
+            return _soaked(proxy, minutes, rate, verbose)
         finally:
             proxy.send_signal(signal.SIGTERM)  # a shell's background jobs ignore SIGINT
             proxy.wait(60)
 
 
-def _soaked(proxy: subprocess.Popen[str], minutes: float, rate: float, tell: bool) -> dict[str, Any]:
+def _soaked(proxy: subprocess.Popen[str], minutes: float, rate: float, verbose: bool) -> dict[str, Any]:
     assert proxy.stdout
     while (event := json.loads(proxy.stdout.readline()))["event"] != "Listening":
         pass
@@ -127,14 +127,12 @@ def _soaked(proxy: subprocess.Popen[str], minutes: float, rate: float, tell: boo
         if len(samples) % 2 == 0:
             AdminClient({"bootstrap.servers": bootstrap, **QUICK}).list_topics(timeout=30)
             clients += 1
-        if tell and len(samples) % 12 == 0:
+        if verbose and len(samples) % 12 == 0:
             last = samples[-1]
             print(f"{last['at'] / 60:5.1f} min  {last['kib']} KiB  {last['files']} files", file=sys.stderr, flush=True)
         assert proxy.poll() is None, "the proxy did not stay"
     ended = time.time()
-    production.stop()
-    consumption.until(production.acknowledged)
-    consumption.stop()
+    stop(production, consumption)
     check(production, consumption, True)
     tenth = (ended - began) / 10
     first = [late for at, late in production.late if at < began + tenth]
@@ -164,7 +162,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=300, help="records a second")
     parser.add_argument("--json", type=Path, help="write the figures there, too")
     given = parser.parse_args()
-    found = soak(given.minutes, given.rate, tell=True)
+    found = soak(given.minutes, given.rate, verbose=True)
     print(json.dumps(found, indent=2))
     if given.json:
         given.json.write_text(json.dumps(found))

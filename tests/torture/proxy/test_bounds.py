@@ -82,6 +82,17 @@ def test_stalled_peers(stalled: str, count: int) -> None:
     assert grown <= 64 * MIB and grown <= count * 2 * 256 * 1024, f"{grown / MIB:.1f} MiB for {count} stalled peers"
 
 
+def reset_when_full(sock: socket.socket) -> None:
+    """Send until the other side takes no more for half a second, then reset."""
+    sock.settimeout(0.5)
+    try:
+        while True:
+            sock.send(b"\0\x01\0\0" + bytes(65536))
+    except OSError:
+        pass
+    reset(sock)
+
+
 @pytest.mark.parametrize("gone", thin(("client", "broker"), 1))
 def test_a_reset_is_noticed_while_the_other_side_takes_nothing(gone: str) -> None:
     """The relay reads no more, so it has to hear of the reset by itself."""
@@ -89,25 +100,13 @@ def test_a_reset_is_noticed_while_the_other_side_takes_nothing(gone: str) -> Non
 
     def script(sock: socket.socket) -> None:
         if gone == "broker":
-            sock.settimeout(0.5)
-            try:
-                while True:
-                    sock.send(b"\0\x01\0\0" + bytes(65536))
-            except OSError:
-                pass
-            reset(sock)
+            reset_when_full(sock)
         done.wait()
 
     with Broker(script) as broker, Proxy(ProxyConfig(upstream=broker.address, probe=False)) as proxy:
         client = connect(proxy.address)
         if gone == "client":
-            client.settimeout(0.5)
-            try:
-                while True:
-                    client.send(b"\0\x01\0\0" + bytes(65536))
-            except OSError:
-                pass
-            reset(client)
+            reset_when_full(client)
         closed = next_event(proxy, ConnectionClosed)
         done.set()
         assert (closed.how, closed.by) == ("rst", gone)
@@ -164,20 +163,16 @@ ODD = {
         ("largest", 3, "broker"),
     ),
 )
-def test_sizes_that_cannot_be(what: str, after: int, side: str) -> None:
-    """Named at once, passed on, nothing allocated; a TLS hello and HTTP are told apart at the beginning of a stream."""
+def test_impossible_frame_sizes(what: str, after: int, side: str) -> None:
+    """Reported at once, passed on, nothing allocated; TLS and HTTP are recognized at the beginning of a stream."""
     odd = ODD[what]
 
     def script(sock: socket.socket) -> None:
         for _ in range(after):
             frame = read_frame(sock)
             sock.sendall(heartbeat(int.from_bytes(frame[8:12], "big")).response or b"")
-        if side == "broker":
-            sock.sendall(odd)
-            sock.recv(1)
-        else:
-            sock.sendall(exactly(sock, len(odd)))
-            sock.recv(1)
+        sock.sendall(odd if side == "broker" else exactly(sock, len(odd)))
+        sock.recv(1)
 
     with Broker(script) as broker, Proxy(ProxyConfig(upstream=broker.address, probe=False)) as proxy:
         relay = warm(proxy)
@@ -189,14 +184,14 @@ def test_sizes_that_cannot_be(what: str, after: int, side: str) -> None:
             if side == "client":
                 client.sendall(odd)
             assert exactly(client, len(odd)) == odd
-            told = next_event(proxy, NotKafka)
+            reported = next_event(proxy, NotKafka)
             if side == "client" and what in ("TLS", "HTTP"):
-                assert what in told.text
+                assert what in reported.text
             assert memory(relay) - before < 2 * MIB
 
 
 @pytest.mark.slow
-def test_a_reset_is_noticed_behind_an_end() -> None:
+def test_a_reset_is_noticed_after_a_half_close() -> None:
     """The client has closed its half, so nothing of it is read any more; then it goes altogether."""
     ended, done = threading.Event(), threading.Event()
 

@@ -14,18 +14,15 @@ from pathlib import Path
 import pytest
 from barnabas.captures import open_capture
 from barnabas.proxy import Proxy, ProxyConfig
-from harness.waiting import PATIENCE, until
+from barnabas.proxy.events import show
+from harness.waiting import until
 from real.brokers.broker import free_ports
-from torture.proxy.peers.clients import Consumption, Production, check, make_topic
+from real.brokers.taps import tshark
+from torture.proxy.peers.clients import Consumption, check, make_topic, start, stop
 from torture.proxy.peers.cluster import NODES, Behind, plan, three_brokers
 from torture.proxy.peers.plain_clients import descriptors, taken, unfaulted, warm
 
 pytestmark = [pytest.mark.real]
-
-
-def shown(proxy: Proxy) -> str:
-    host, port = proxy.address
-    return f"{host}:{port}"
 
 
 @pytest.fixture(scope="module")
@@ -48,17 +45,12 @@ def test_faults_of_the_network_and_the_brokers(behind: Behind, idempotent: bool,
         relay = proxy._children["relay"]
         warm(proxy)
         before = descriptors(relay.pid)
-        production = Production(shown(proxy), topic, idempotent, 0.002)
-        consumption = Consumption(shown(proxy), topic)
-        production.start()
-        consumption.start()
+        production, consumption = start(show(proxy.address), topic, idempotent)
         for fault in faults:
             production.goes_on()
             behind.befall(fault, topic)
         production.goes_on()
-        production.stop()
-        consumption.until(production.acknowledged)
-        consumption.stop()
+        stop(production, consumption)
         check(production, consumption, idempotent)
         assert relay.poll() is None, "the proxy did not stay"
         # the listeners of the two brokers that were found stay
@@ -82,17 +74,9 @@ def test_all_brokers_restart_one_after_the_other(behind: Behind, how: str) -> No
     for topic in topics.values():
         make_topic(behind.cluster.bootstrap, topic, 3, NODES)
     with Proxy(ProxyConfig(upstream=behind.cluster.addresses[0], probe=False)) as proxy:
-        running = {}
         warm(proxy)
-        direct_to = "{}:{}".format(*behind.cluster.addresses[0])
-        for name, bootstrap in (("direct", direct_to), ("through", shown(proxy))):
-            logging = {"log_level": 6}
-            running[name] = (
-                Production(bootstrap, topics[name], True, 0.002, **logging),
-                Consumption(bootstrap, topics[name], **logging),
-            )
-            for thread in running[name]:
-                thread.start()
+        bootstraps = {"direct": show(behind.cluster.addresses[0]), "through": show(proxy.address)}
+        running = {name: start(bootstrap, topics[name], log_level=6) for name, bootstrap in bootstraps.items()}
         for node in behind.cluster.nodes:
             for production, _ in running.values():
                 production.goes_on(200)
@@ -101,9 +85,7 @@ def test_all_brokers_restart_one_after_the_other(behind: Behind, how: str) -> No
         for production, _ in running.values():
             production.goes_on(200)
         for production, consumption in running.values():
-            production.stop()
-            consumption.until(production.acknowledged)
-            consumption.stop()
+            stop(production, consumption)
             check(production, consumption, True)
             assert production.acknowledged == production.sent == consumption.read.keys()
         unfaulted(taken(proxy))
@@ -120,8 +102,8 @@ class Command:
 
     def __init__(self, broker: tuple[str, int], listen: tuple[str, int], folder: Path) -> None:
         self.folder = folder
-        words = [sys.executable, "-m", "barnabas", "proxy", "--broker", "{}:{}".format(*broker)]
-        words += ["--listen", "{}:{}".format(*listen), "--record", str(folder), "--json"]
+        words = [sys.executable, "-m", "barnabas", "proxy", "--broker", show(broker)]
+        words += ["--listen", show(listen), "--record", str(folder), "--json"]
         self.process = subprocess.Popen(
             words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
         )
@@ -151,10 +133,7 @@ def test_the_proxy_is_killed_while_a_producer_sends(behind: Behind, tmp_path: Pa
     make_topic(behind.cluster.bootstrap, topic, 3, NODES)
     behind.settle()
     address = "127.0.0.1", free_ports(1)[0]
-    production = Production("{}:{}".format(*address), topic, True, 0.002)
-    through = Consumption("{}:{}".format(*address), topic)
-    production.start()
-    through.start()
+    production, through = start(show(address), topic)
     seen = []
     for round_ in range(max(2, int(scale))):
         command = Command(behind.cluster.addresses[0], address, tmp_path / str(round_))
@@ -167,12 +146,10 @@ def test_the_proxy_is_killed_while_a_producer_sends(behind: Behind, tmp_path: Pa
     last = Command(behind.cluster.addresses[0], address, tmp_path / "last")
     try:
         production.goes_on(50)
-        production.stop()
         direct = Consumption(behind.cluster.bootstrap, topic)
         direct.start()
+        stop(production, through, direct)
         for consumption in (through, direct):
-            consumption.until(production.acknowledged)
-            consumption.stop()
             check(production, consumption, True)
     finally:
         last.kill()
@@ -188,14 +165,7 @@ def test_the_proxy_is_killed_while_a_producer_sends(behind: Behind, tmp_path: Pa
 
 def malformed(segment: Path) -> list[str]:
     """What tshark finds wrong, but for the torn end. It would guess at the protocol of ports that it does not know."""
-    opening = tshark(segment, "-Y", "tcp.flags.syn==1 && tcp.flags.ack==0", "-T", "fields", "-e", "tcp.dstport")
+    opening = tshark(segment, "-Y", "tcp.flags.syn==1 && tcp.flags.ack==0", "-T", "fields", "-e", "tcp.dstport", torn=True)
     assert opening
     plain = [part for port in sorted(set(opening)) for part in ("-d", f"tcp.port=={port},data")]
-    return tshark(segment, *plain, "-Y", "_ws.malformed || tcp.analysis.flags")
-
-
-def tshark(segment: Path, *arguments: str) -> list[str]:
-    words = ["tshark", "-n", "-r", str(segment), *arguments]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=False)
-    assert done.returncode == 0 or "cut short in the middle of a packet" in done.stderr, done.stderr
-    return done.stdout.splitlines()
+    return tshark(segment, *plain, "-Y", "_ws.malformed || tcp.analysis.flags", torn=True)

@@ -20,6 +20,7 @@ from torture.proxy.peers.desk import Desk, Session, cut
 from torture.proxy.peers.traffic import (
     FETCH,
     METADATA,
+    PRODUCE,
     PRODUCE_VERSIONS,
     Author,
     Exchange,
@@ -41,22 +42,17 @@ RULES: dict[str, list[Rule]] = {"none": [], "elsewhere": [ELSEWHERE_RULE], "idle
 
 
 def heartbeat(correlation: int) -> Exchange:
-    body = decoder.encode_body("request", HEARTBEAT, 4, {"group_id": "g", "member_id": "m"})
-    answer = decoder.encode_body("response", HEARTBEAT, 4, {})
-    return Exchange(HEARTBEAT, 4, request(HEARTBEAT, 4, correlation, body), response(HEARTBEAT, 4, correlation, answer))
+    asked = request(HEARTBEAT, 4, correlation, {"group_id": "g", "member_id": "m"})
+    return Exchange(HEARTBEAT, 4, asked, response(HEARTBEAT, 4, correlation, {}))
 
 
-def silent(
-    version: int, correlation: int, client_id: str | None, transactional_id: str | None, tags: bytes
-) -> Exchange:
-    """A Produce that gets no response."""
-    asked = produce(version, correlation, 0, client_id, transactional_id, tags)
-    return Exchange(facts.api_key("Produce"), version, asked, None)
+def silent(version: int, correlation: int, *how: Any) -> Exchange:
+    """A Produce that gets no response. `how`: client id, transactional id, tags."""
+    return Exchange(PRODUCE, version, produce(version, correlation, 0, *how), None)
 
 
-def asked(version: int, correlation: int, client_id: str | None, transactional_id: str | None, tags: bytes) -> Exchange:
-    made = produce(version, correlation, -1, client_id, transactional_id, tags)
-    return Exchange(facts.api_key("Produce"), version, made, produced(version, correlation))
+def asked(version: int, correlation: int, *how: Any) -> Exchange:
+    return Exchange(PRODUCE, version, produce(version, correlation, -1, *how), produced(version, correlation))
 
 
 CLIENT_IDS = {"null": None, "empty": "", "short": "t", "long": "c" * 700}
@@ -133,12 +129,9 @@ def check(session: Session, exchanges: list[Exchange], answered: bool = False) -
 
 
 def list_offsets(correlation: int) -> Exchange:
-    fields = {"replica_id": -1, "topics": [{"name": "orders", "partitions": [{"partition_index": 0, "timestamp": -1}]}]}
-    body = decoder.encode_body("request", LIST_OFFSETS, 7, fields)
-    answer = decoder.encode_body("response", LIST_OFFSETS, 7, {})
-    return Exchange(
-        LIST_OFFSETS, 7, request(LIST_OFFSETS, 7, correlation, body), response(LIST_OFFSETS, 7, correlation, answer)
-    )
+    topic = {"name": "orders", "partitions": [{"partition_index": 0, "timestamp": -1}]}
+    asked = request(LIST_OFFSETS, 7, correlation, {"replica_id": -1, "topics": [topic]})
+    return Exchange(LIST_OFFSETS, 7, asked, response(LIST_OFFSETS, 7, correlation, {}))
 
 
 @pytest.mark.parametrize("rules", RULES)
@@ -212,17 +205,13 @@ def test_ids(desks: Callable[..., Desk], kind: str, rules: str, pieces: str) -> 
 @pytest.mark.parametrize("kind", only(("Metadata", "Produce", "Fetch", "Heartbeat", "mixture"), "mixture"))
 def test_a_thousand_in_flight(desks: Callable[..., Desk], kind: str, rules: str) -> None:
     desk = desks(RULES[rules])
+    mixture = heartbeat, list_offsets, lambda n: silent(9, n, None, None, b"\0"), lambda n: naming(METADATA, 5, n)
     makers: dict[str, Callable[[int], Exchange]] = {
         "Metadata": lambda n: naming(METADATA, 12, n),
-        "Produce": lambda n: naming(facts.api_key("Produce"), 11, n) if n % 7 else asked(11, n, "t", None, b"\0"),
+        "Produce": lambda n: naming(PRODUCE, 11, n) if n % 7 else asked(11, n, "t", None, b"\0"),
         "Fetch": lambda n: naming(FETCH, 16, n),
         "Heartbeat": heartbeat,
-        "mixture": lambda n: (
-            heartbeat,
-            list_offsets,
-            lambda i: silent(9, i, None, None, b"\0"),
-            lambda i: naming(METADATA, 5, i),
-        )[n % 4](n),
+        "mixture": lambda n: mixture[n % 4](n),
     }
     exchanges = [makers[kind](number) for number in range(1000)]
     for pieces in ("whole", "mixed"):
@@ -243,30 +232,23 @@ def test_responses_that_nobody_asked_for(desks: Callable[..., Desk], where: str,
     desk = desks(RULES[rules])
     author = Author(9)
     stray = [response(HEARTBEAT, 4, 990 + n, bytes(8)) for n in range(200 if where == "many" else 1)]
-    exchanges = [
-        heartbeat(1),
-        naming(METADATA, 9, 2),
-        asked(8, 3, "t", None, b""),
-        naming(METADATA, 9, 4),
-    ]
+    exchanges = [heartbeat(1), naming(METADATA, 9, 2), asked(8, 3, "t", None, b""), naming(METADATA, 9, 4)]
     if where == "same id":
         stray = [response(HEARTBEAT, 4, 2, bytes(8))]
     session = desk.session()
     if where == "first":
         session.from_broker(b"".join(stray))
     session.from_client(b"".join(e.request for e in exchanges))
-    answers = [e.response or b"" for e in exchanges]
-    told = [e.expected for e in exchanges]
+    answers, delivered = [e.response or b"" for e in exchanges], [e.expected for e in exchanges]
     if where != "first":
-        answers[1:1] = stray
-        told[1:1] = stray
+        answers[1:1] = delivered[1:1] = stray
     else:
-        told[:0] = stray
+        delivered[:0] = stray
     for segment in cut(b"".join(answers), author.sizes(pieces)):
         session.from_broker(segment)
     awaited = list(session.connection.in_flight)
     session.finish()
-    assert bytes(session.client.got) == b"".join(told)
+    assert bytes(session.client.got) == b"".join(delivered)
     assert awaited == []
 
 

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 from barnabas.captures import open_capture
 from barnabas.proxy import Proxy, ProxyConfig
+from barnabas.proxy.events import show
 from harness.peers.namespaces import Namespaces, inside, missing, run_in
 from real.brokers.broker import start_cluster
 from torture.proxy import volume
-from torture.proxy.peers.clients import Consumption, Production, check, make_topic
+from torture.proxy.peers.clients import Consumption, Production, check, make_topic, start, stop
 from torture.proxy.peers.plain_clients import taken, unfaulted
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs(why_not=missing), pytest.mark.timeout(900)]
@@ -69,16 +70,10 @@ def test_no_record_is_lost(space: str, tmp_path: Path, scale: float) -> None:
             make_topic(cluster.bootstrap, "lossy")
             harm(space)
             with Proxy(ProxyConfig(upstream=cluster.addresses[0], probe=False, record=tmp_path)) as proxy:
-                host, port = proxy.address
-                production = Production(f"{host}:{port}", "lossy", True, 0.002)
-                consumption = Consumption(f"{host}:{port}", "lossy")
-                production.start()
-                consumption.start()
+                production, consumption = start(show(proxy.address), "lossy")
                 for _ in range(int(30 * scale)):
                     production.goes_on(100)
-                production.stop()
-                consumption.until(production.acknowledged)
-                consumption.stop()
+                stop(production, consumption)
                 unfaulted(taken(proxy))
             return production, consumption
 

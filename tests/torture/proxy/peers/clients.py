@@ -66,7 +66,7 @@ class Production(threading.Thread):
             value = str(number).encode()
             self.sent.add(number)
             try:
-                self.producer.produce(self.topic, value, callback=self._told)
+                self.producer.produce(self.topic, value, callback=self._delivered)
             except BufferError:
                 self.producer.poll(0.1)
                 continue
@@ -74,7 +74,7 @@ class Production(threading.Thread):
             self.producer.poll(0)
             time.sleep(self.pause)
 
-    def _told(self, error: KafkaError | None, message: Any) -> None:
+    def _delivered(self, error: KafkaError | None, message: Any) -> None:
         if error is None:
             self.acknowledged.add(int(message.value()))
         else:
@@ -127,6 +127,22 @@ class Consumption(threading.Thread):
     def stop(self) -> None:
         self._halt.set()
         self.join()
+
+
+def start(bootstrap: str, topic: str, idempotent: bool = True, **more: Any) -> tuple[Production, Consumption]:
+    """Both, running; `more` settings for both."""
+    running = Production(bootstrap, topic, idempotent, 0.002, **more), Consumption(bootstrap, topic, **more)
+    for thread in running:
+        thread.start()
+    return running
+
+
+def stop(production: Production, *consumptions: Consumption) -> None:
+    """The producer first; then each consumer, when it has read all that was acknowledged."""
+    production.stop()
+    for consumption in consumptions:
+        consumption.until(production.acknowledged)
+        consumption.stop()
 
 
 def check(production: Production, consumption: Consumption, idempotent: bool) -> None:

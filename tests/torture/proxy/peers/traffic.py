@@ -33,23 +33,30 @@ ADDRESSED = tuple(
     if any(field.name == "node_endpoints" for field in plan("response", key, version).root.fields)
 )
 """(api key, version) of every response that can name brokers."""
-_FOREIGN = struct.Struct(">I")
+Fields = dict[str, Any]
+Endpoints = Sequence[tuple[int, str, int]]
+"""(node id, host, port) of the brokers that a response names."""
 
 
 @dataclass(frozen=True)
 class Exchange:
-    """A request and its response (None: it gets none), whole frames with their sizes. `told`: what the client gets
-    for it, None where that is the response as it is."""
+    """A request and its response (None: it gets none), whole frames with their sizes. `rewritten`: what the client gets
+    instead, None where it gets the response as it is."""
 
     api_key: int
     api_version: int
     request: bytes
     response: bytes | None
-    told: bytes | None = None
+    rewritten: bytes | None = None
+
+    @property
+    def correlation(self) -> int:
+        """The correlation id."""
+        return int.from_bytes(self.request[8:12], "big")
 
     @property
     def expected(self) -> bytes:
-        return self.told if self.told is not None else self.response or b""
+        return self.rewritten if self.rewritten is not None else self.response or b""
 
 
 def head(key: int, version: int, correlation: int, client_id: str | None, tags: bytes = b"\0") -> bytes:
@@ -64,14 +71,25 @@ def head(key: int, version: int, correlation: int, client_id: str | None, tags: 
 
 
 def request(
-    key: int, version: int, correlation: int, body: bytes, client_id: str | None = "t", tags: bytes = b"\0"
+    key: int, version: int, correlation: int, body: bytes | Fields, client_id: str | None = "t", tags: bytes = b"\0"
 ) -> bytes:
+    """`body`: its bytes, or the fields that it is encoded from."""
+    body = body if isinstance(body, bytes) else decoder.encode_body("request", key, version, body)
     return with_size(head(key, version, correlation, client_id, tags) + body)
 
 
-def response(key: int, version: int, correlation: int, body: bytes) -> bytes:
+def response(key: int, version: int, correlation: int, body: bytes | Fields) -> bytes:
+    """As `request`."""
+    body = body if isinstance(body, bytes) else decoder.encode_body("response", key, version, body)
     tags = bytes(header_version("response", key, version))
     return with_size(struct.pack(">I", correlation & 0xFFFFFFFF) + tags + body)
+
+
+def _topic(key: int, version: int, **fields: Any) -> Fields:
+    """One topic of a Produce or Fetch message, by its name or its id."""
+    if version >= 13:
+        return fields | {"topic_id": "00000000-0000-4000-8000-000000000001"}
+    return fields | {"topic" if key == FETCH else "name": "orders"}
 
 
 def produce(
@@ -84,43 +102,35 @@ def produce(
     value: bytes = b"v",
 ) -> bytes:
     """A Produce request with one record."""
-    records = bytes(encode_batch([Record(0, 1, None, value)]))
-    partition = {"index": 0, "records": records}
-    topic: dict[str, Any] = {"partition_data": [partition]}
-    topic |= {"topic_id": "00000000-0000-4000-8000-000000000001"} if version >= 13 else {"name": "orders"}
-    fields: dict[str, Any] = {"acks": acks, "timeout_ms": 1000, "topic_data": [topic]}
+    partition = {"index": 0, "records": bytes(encode_batch([Record(0, 1, None, value)]))}
+    fields: Fields = {"acks": acks, "timeout_ms": 1000, "topic_data": [_topic(PRODUCE, version, partition_data=[partition])]}
     if version >= 3:
         fields["transactional_id"] = transactional_id
-    return request(
-        PRODUCE, version, correlation, decoder.encode_body("request", PRODUCE, version, fields), client_id, tags
-    )
+    return request(PRODUCE, version, correlation, fields, client_id, tags)
 
 
-def produced(
-    version: int, correlation: int, endpoints: Sequence[tuple[int, str, int]] = (), rack: str | None = None
-) -> bytes:
+def produced(version: int, correlation: int, endpoints: Endpoints = (), rack: str | None = None) -> bytes:
     """Its response."""
     partition = {"index": 0, "base_offset": 1, "error_code": 6 if endpoints else 0}
-    topic: dict[str, Any] = {"partition_responses": [partition]}
-    topic |= {"topic_id": "00000000-0000-4000-8000-000000000001"} if version >= 13 else {"name": "orders"}
-    fields: dict[str, Any] = {"responses": [topic]}
-    if endpoints:
-        fields["node_endpoints"] = [{"node_id": n, "host": h, "port": p, "rack": rack} for n, h, p in endpoints]
-    return response(PRODUCE, version, correlation, decoder.encode_body("response", PRODUCE, version, fields))
+    return _answer(PRODUCE, version, correlation, endpoints, rack, partition_responses=[partition])
 
 
 def fetched(
-    version: int, correlation: int, size: int, endpoints: Sequence[tuple[int, str, int]] = (), rack: str | None = None
+    version: int, correlation: int, size: int, endpoints: Endpoints = (), rack: str | None = None
 ) -> bytes:
     """A Fetch response with `size` bytes of a record."""
     records = bytes(encode_batch([Record(0, 1, None, random.Random(size).randbytes(size))])) if size else None
     partition = {"partition_index": 0, "high_watermark": 5, "error_code": 6 if endpoints else 0, "records": records}
-    topic: dict[str, Any] = {"partitions": [partition]}
-    topic |= {"topic_id": "00000000-0000-4000-8000-000000000001"} if version >= 13 else {"topic": "orders"}
-    fields: dict[str, Any] = {"responses": [topic]}
+    return _answer(FETCH, version, correlation, endpoints, rack, partitions=[partition])
+
+
+def _answer(
+    key: int, version: int, correlation: int, endpoints: Endpoints, rack: str | None, **topic: Any
+) -> bytes:
+    fields: Fields = {"responses": [_topic(key, version, **topic)]}
     if endpoints:
         fields["node_endpoints"] = [{"node_id": n, "host": h, "port": p, "rack": rack} for n, h, p in endpoints]
-    return response(FETCH, version, correlation, decoder.encode_body("response", FETCH, version, fields))
+    return response(key, version, correlation, fields)
 
 
 class Author:
@@ -147,9 +157,8 @@ class Author:
             made = produce(version, correlation, acks, client_id, chance.choice((None, "tx", "t" * 200)))
             return Exchange(key, version, made, produced(version, correlation) if acks else None)
         asked = request(key, version, correlation, self.body("request", key, version), client_id)
-        body = self.body("response", key, version)
-        if (key, version) in ADDRESSED or key == facts.api_key("ApiVersions"):
-            body = decoder.encode_body("response", key, version, {})
+        plain = (key, version) in ADDRESSED or key == facts.api_key("ApiVersions")
+        body = {} if plain else self.body("response", key, version)
         return Exchange(key, version, asked, response(key, version, correlation, body))
 
     def large(self, correlation: int, size: int) -> Exchange:
@@ -160,7 +169,7 @@ class Author:
             asked = produce(version, correlation, -1, value=chance.randbytes(size))
             return Exchange(PRODUCE, version, asked, produced(version, correlation))
         version = chance.choice(tuple(facts.api(FETCH).versions.every()))
-        asked = request(FETCH, version, correlation, decoder.encode_body("request", FETCH, version, {}))
+        asked = request(FETCH, version, correlation, {})
         return Exchange(FETCH, version, asked, fetched(version, correlation, size))
 
     def conversation(self, count: int, first: int = 0, most: int = 0) -> list[Exchange]:
@@ -189,12 +198,11 @@ class Author:
                 yield 1 << 30
 
 
-# SaslHandshake v0 would make the next bytes a token without header; requests that tell brokers where others are do not
-# stay as they are.
+# SaslHandshake v0 would make the next bytes a token without header; requests with the addresses of other brokers are rewritten.
 _FREE = tuple(key for key in facts.api_keys() if key not in {facts.api_key("SaslHandshake"), *ADDRESS_REQUESTS})
 
 
-def told(answer: bytes, key: int, version: int) -> bytes:
+def rewritten(answer: bytes, key: int, version: int) -> bytes:
     """A response as a client behind the proxy has to get it: written anew from its fields, not by the proxy."""
     message = decoder.decode_response(answer[4:], api_key=key, api_version=version)
     edits: dict[str, Any] = {}
@@ -218,32 +226,30 @@ def told(answer: bytes, key: int, version: int) -> bytes:
 def naming(key: int, version: int, correlation: int) -> Exchange:
     """An exchange whose response names brokers."""
     at = {"node_id": 1, "host": BROKER[0], "port": BROKER[1]}
-    name = facts.api_name(key)
-    if name == "Produce":
-        asked = produce(version, correlation, -1)
+    asked = produce(version, correlation, -1) if key == PRODUCE else request(key, version, correlation, {})
+    if key == PRODUCE:
         answer = produced(version, correlation, [(1, *BROKER)])
-    elif name == "Fetch":
-        asked = request(key, version, correlation, decoder.encode_body("request", key, version, {}))
+    elif key == FETCH:
         answer = fetched(version, correlation, 500, [(1, *BROKER)])
     else:
-        asked = request(key, version, correlation, decoder.encode_body("request", key, version, {}))
-        fields: dict[str, Any] = {"node_endpoints": [at]}
+        name = facts.api_name(key)
+        fields: Fields = {"node_endpoints": [at]}
         if name == "Metadata":
             fields = {"brokers": [at]}
         elif name == "DescribeCluster":
             fields = {"brokers": [{"broker_id": 1, "host": at["host"], "port": at["port"]}]}
         elif name == "FindCoordinator":
             fields = at if version < 4 else {"coordinators": [at | {"key": "group"}]}
-        answer = response(key, version, correlation, decoder.encode_body("response", key, version, fields))
-    return Exchange(key, version, asked, answer, told(answer, key, version))
+        answer = response(key, version, correlation, fields)
+    return Exchange(key, version, asked, answer, rewritten(answer, key, version))
 
 
 def renumbered(exchanges: Iterable[Exchange], ids: Iterable[int]) -> list[Exchange]:
     """The same with other correlation ids."""
     found = []
     for exchange, number in zip(exchanges, ids, strict=False):
-        word = _FOREIGN.pack(number & 0xFFFFFFFF)
+        word = struct.pack(">I", number & 0xFFFFFFFF)
         asked = exchange.request[:8] + word + exchange.request[12:]
-        answers = [a if a is None else a[:4] + word + a[8:] for a in (exchange.response, exchange.told)]
-        found.append(replace(exchange, request=asked, response=answers[0], told=answers[1]))
+        answers = [a if a is None else a[:4] + word + a[8:] for a in (exchange.response, exchange.rewritten)]
+        found.append(replace(exchange, request=asked, response=answers[0], rewritten=answers[1]))
     return found
