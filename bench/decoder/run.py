@@ -3,7 +3,7 @@
     python bench/decoder/run.py [--rounds 7] [--json]
 
 Peers come from their packages: kio (Rust), kafka-python, aiokafka (Cython records), tshark. What is not installed is
-left out and said so. Every peer decodes the same bytes, and its result is used up the same way (a full decode to its
+left out, which is printed. Every peer decodes the same bytes, and its result is used up the same way (a full decode to its
 own objects).
 """
 
@@ -23,6 +23,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -154,26 +155,17 @@ def record_batches(rounds: int) -> list[dict[str, object]]:
             return batch.crc_ok, list(batch.records())
 
         work: dict[str, Work] = {"index": indexed, "index, pure": positions, "records": every}
-        try:
-            from kafka.record import MemoryRecords
+        for name, module in (("kafka-python", "kafka.record"), ("aiokafka", "aiokafka.record.memory_records")):
+            try:
+                theirs = importlib.import_module(module).MemoryRecords
+            except ImportError:
+                continue
 
-            def kafka_python(data: bytes = data) -> object:
-                batch = MemoryRecords(data).next_batch()
+            def peer(data: bytes = data, theirs: Any = theirs) -> object:
+                batch = theirs(data).next_batch()
                 return batch.validate_crc(), list(batch)
 
-            work["kafka-python"] = kafka_python
-        except ImportError:
-            pass
-        try:
-            from aiokafka.record.memory_records import MemoryRecords as Cython
-
-            def aiokafka(data: bytes = data) -> object:
-                batch = Cython(data).next_batch()
-                return batch.validate_crc(), list(batch)
-
-            work["aiokafka"] = aiokafka
-        except ImportError:
-            pass
+            work[name] = peer
         found = compare(work, rounds)
         rows.append({"case": f"{count} x {size} B", **{name: each * count for name, each in found.items()}})
     return rows
@@ -191,24 +183,12 @@ def capture(folder: Path, exchanges: int) -> Path:
     """A recording of small and middling exchanges on port 9092."""
     recorder = Recorder(folder, segment_bytes=1 << 40)
     recorder.opened(1, 1, ("127.0.0.1", 50_000), ("127.0.0.1", 9092))
-    answer = cases()[0].body[:0] or decoder.encode_body(
-        "response",
-        3,
-        9,
-        {
-            "topics": [
-                {
-                    "name": "orders",
-                    "partitions": [{"partition_index": p, "replica_nodes": [1, 2, 3]} for p in range(20)],
-                }
-            ]
-        },
-    )
+    partitions = [{"partition_index": p, "replica_nodes": [1, 2, 3]} for p in range(20)]
+    answer = decoder.encode_body("response", 3, 9, {"topics": [{"name": "orders", "partitions": partitions}]})
     at = 1_700_000_000_000_000_000
     for number in range(exchanges):
-        ask = decoder.encode_request(
-            3, 9, {"topics": [{"name": "orders"}]}, correlation_id=number, client_id="client-1"
-        )
+        fields = {"topics": [{"name": "orders"}]}
+        ask = decoder.encode_request(3, 9, fields, correlation_id=number, client_id="client-1")
         reply = number.to_bytes(4, "big") + b"\x00" + answer
         for direction, frame in ((0, ask), (1, reply)):
             at += 50_000
@@ -238,9 +218,7 @@ def rows_of_capture(rounds: int) -> dict[str, object] | None:
 
         def tshark(file: Path, *how: str) -> float:
             start = time.perf_counter()
-            subprocess.run(
-                ["tshark", "-r", file, *how], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False
-            )
+            subprocess.run(["tshark", "-r", file, *how], capture_output=True, check=False)
             return time.perf_counter() - start
 
         fields = ["-T", "fields", "-Y", "kafka", "-e", "frame.time_epoch", "-e", "tcp.stream", "-e", "kafka.api_key"]

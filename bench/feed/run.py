@@ -49,7 +49,7 @@ def cpu(pid: int) -> float:
 
 
 def send(sock: socket.socket, rate: int, seconds: float, datagram: int, answers: Any) -> None:
-    """A sender of ready-made records; tells (sent, CPU)."""
+    """A sender of ready-made records; puts (sent, CPU)."""
     record = RECORD.pack(1, 2, -1, -1, 100, 50, 7, 1, 0, 9, 0, 0, 1, 0)
 
     async def run() -> None:
@@ -76,8 +76,8 @@ def send(sock: socket.socket, rate: int, seconds: float, datagram: int, answers:
     asyncio.run(run())
 
 
-def hear(where: Address, kind: str, answers: Any) -> None:
-    """A subscriber that unpacks every record; tells (records, missed, CPU)."""
+def receive(where: Address, kind: str, answers: Any) -> None:
+    """A subscriber that unpacks every record; puts (records, missed, CPU)."""
     counts = [0, 0]
     used = 0.0
 
@@ -110,15 +110,15 @@ def feed_alone(rate: int, seconds: float, datagram: int, kind: str) -> dict[str,
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BYTES)
     sock.bind(("127.0.0.1", 0))
-    sent_by, heard_by = context.SimpleQueue(), context.SimpleQueue()
+    sent_by, received_by = context.SimpleQueue(), context.SimpleQueue()
     children = [
         context.Process(target=send, args=(sock, rate, seconds, datagram, sent_by)),
-        context.Process(target=hear, args=(sock.getsockname(), kind, heard_by)),
+        context.Process(target=receive, args=(sock.getsockname(), kind, received_by)),
     ]
     for child in children:
         child.start()
     sent, sender_cpu = sent_by.get()
-    records, missed, subscriber_cpu = heard_by.get()
+    records, missed, subscriber_cpu = received_by.get()
     for child in children:
         child.join()
     sock.close()
@@ -292,7 +292,7 @@ def main() -> None:
     parser.add_argument("--exchanges", default="2000,10000,20000", help="per second, through the proxy")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    results: dict[str, list[dict[str, Any]]] = {"the feed alone": []}
+    results: dict[str, list[dict[str, Any]]] = {}
     cases = [
         (int(rate), datagram, kind)
         for rate in options.rates.split(",")

@@ -17,10 +17,10 @@ from typing import Any
 
 from barnabas import decoder
 from barnabas.decoder.schema import facts
-from frames import Shape, _fetch, _heartbeat, _produce, _sized
-from measured import Row
-from others import free_port, process
-from run import barnabas, build, cpu_seconds, measure, warm
+from frames import Shape, fetch, heartbeat, pair, produce
+from load import Load, build, cpu_seconds
+from run import barnabas
+from stored import Row
 
 WARM = 1.25
 """The load counts frames after a quarter of its time."""
@@ -44,24 +44,21 @@ def _settled(pids: list[int]) -> float:
 
 def _costs(folder: Path, shape: Shape, options: argparse.Namespace, **settings: Any) -> tuple[float, float]:
     """(microseconds of CPU for a frame and its answer, for a connection), medians over rounds."""
-    files = folder / "request", folder / "response"
-    files[0].write_bytes(shape.request)
-    files[1].write_bytes(shape.response)
-    load, upstream = folder / "load", free_port()
-    if not load.exists():
+    load = Load(folder, shape)
+    if not (folder / "load").exists():
         build(folder)
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     frames, opened = [], []
     with ExitStack() as stack:
-        stack.enter_context(process([str(load), "sink", str(upstream), *map(str, files)], upstream))
+        upstream = stack.enter_context(load.sink())
         port, pids = stack.enter_context(barnabas(**settings)(upstream, folder))
-        warm(load, port, files, shape, False)
+        load.warm(port)
         for _ in range(options.rounds):
             runs = []
             for seconds in (options.seconds, options.seconds * 3):
                 before = _settled(pids)
-                moved = measure(load, port, files, shape, seconds, False)["frames"] * WARM
+                moved = load.measure(port, seconds)["frames"] * WARM
                 runs.append((moved, _settled(pids) - before))
             (few, little), (many, much) = runs
             each = (much - little) / max(many - few, 1)
@@ -73,7 +70,7 @@ def _costs(folder: Path, shape: Shape, options: argparse.Namespace, **settings: 
 def connections(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
     """Heartbeats of 100 bytes, one in flight on each: with more, frames that come together would share what they cost."""
     for count in CONNECTIONS:
-        shape = Shape("", *_heartbeat(100), 1, count)
+        shape = Shape("", *heartbeat(100), 1, count)
         frame, opened = _costs(folder, shape, options)
         recorded, _ = _costs(folder, shape, options, record=True)
         costs = {"passed": (frame, "us a frame"), "recorded": (recorded, "us a frame"), "connected": (opened, "us")}
@@ -84,7 +81,7 @@ def frames(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
     """Produce requests and Fetch responses of growing size; per KiB, of which a small frame is a part."""
     for size in SIZES:
         costs = {}
-        for name, made in (("produced", _produce), ("fetched", _fetch)):
+        for name, made in (("produced", produce), ("fetched", fetch)):
             shape = Shape("", *made(size), 4, 8)
             kib = (len(shape.request) + len(shape.response)) / 1024
             costs[name] = (_costs(folder, shape, options)[0] / kib, "us a KiB")
@@ -92,24 +89,15 @@ def frames(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
         yield Row(f"{size:,} B", costs)
 
 
-def _metadata(partitions: int) -> tuple[bytes, bytes, bytes]:
+def _metadata(count: int) -> tuple[bytes, bytes, bytes]:
     """(request, response, the response's body) of topics of 100 partitions at most on three brokers."""
-    key, version, most = facts.api_key("Metadata"), 12, min(partitions, 100)
-    topics = [
-        {
-            "name": f"topic-{topic:04d}",
-            "partitions": [
-                {"partition_index": n, "leader_id": n % 3, "replica_nodes": [0, 1, 2], "isr_nodes": [0, 1, 2]}
-                for n in range(most)
-            ],
-        }
-        for topic in range(partitions // most)
-    ]
+    key, version, most = facts.api_key("Metadata"), 12, min(count, 100)
+    partition = {"replica_nodes": [0, 1, 2], "isr_nodes": [0, 1, 2]}
+    partitions = [{"partition_index": n, "leader_id": n % 3, **partition} for n in range(most)]
+    topics = [{"name": f"topic-{topic:04d}", "partitions": partitions} for topic in range(count // most)]
     brokers = [{"node_id": n, "host": "127.0.0.1", "port": 19000 + n} for n in range(3)]
     body = {"brokers": brokers, "cluster_id": "growth", "controller_id": 1, "topics": topics}
-    asked = decoder.encode_request(key, version, {"topics": None}, correlation_id=0, client_id="load")
-    answered = decoder.encode_response(key, version, body, correlation_id=0)
-    return _sized(asked), _sized(answered), decoder.encode_body("response", key, version, body)
+    return *pair(key, version, {"topics": None}, body), decoder.encode_body("response", key, version, body)
 
 
 def partitions(folder: Path, options: argparse.Namespace) -> Iterator[Row]:

@@ -18,11 +18,12 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "relay"))  # whose `run` it is that passing.py imports
+for part in ("captures", "relay"):  # the `run` that passing.py imports is that of bench/relay
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent / part))
 
-import passing
-import stored
-from measured import Row
+import passing  # noqa: E402
+import stored  # noqa: E402
+from stored import Row  # noqa: E402
 
 Measure = Callable[[Path, argparse.Namespace], Iterator[Row]]
 PARTS: dict[str, Measure] = {

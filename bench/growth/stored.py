@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 
-from measured import Row
+from foreign import IMPORT, OPEN, made_up
+from foreign import run as run_program
+
+
+@dataclass(frozen=True)
+class Row:
+    """One size: what it is called, and per name the cost of one unit with what it is in."""
+
+    size: str
+    costs: dict[str, tuple[float, str]]
+
 
 MEGABYTES = (10, 100, 1000, 10_000)
 PAYLOAD = 700
@@ -43,24 +52,14 @@ print(json.dumps(found))
 """
 
 
-def _bench() -> ModuleType:
-    """`bench/captures/run.py`, which makes captures up."""
-    spec = importlib.util.spec_from_file_location("captures_run", Path(__file__).parents[1] / "captures" / "run.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def captures(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
     """A capture of another tool: indexed as it is, and imported; then the recording that this made."""
-    bench = _bench()
     for megabytes in [each for each in MEGABYTES if each <= options.gigabytes * 1000]:
         path, own = folder / f"{megabytes}.pcap", folder / f"own-{megabytes}"
-        bench.made_up(path, megabytes, PAYLOAD)
+        made_up(path, megabytes, PAYLOAD)
         size = path.stat().st_size / 1e6
-        _, _, first, _, cpu, private = bench.run(bench.OPEN, str(path))
-        _, _, import_cpu = bench.run(bench.IMPORT, str(path), str(own))
+        _, _, first, _, cpu, private = run_program(OPEN, str(path))
+        _, _, import_cpu = run_program(IMPORT, str(path), str(own))
         path.unlink()
         path.with_name(path.name + ".idx").unlink(missing_ok=True)
         done = subprocess.run([sys.executable, "-c", OWN, str(own)], capture_output=True, text=True, check=True)

@@ -3,7 +3,7 @@
     python bench/peers/run.py [--rounds 5] [--seconds 0.5] [--shapes TEXT] [--install-only] [--json]
 
 Installed once, into .cache/peers: mitmproxy by pip in an environment of its own, Toxiproxy by `go install`, Kroxylicious by
-Maven. HAProxy and socat are taken from the PATH. What cannot be had is said, with the reason, and left out. The measuring is
+Maven. HAProxy and socat are taken from the PATH. What cannot be had is left out, and the reason is printed. The measuring is
 that of bench/relay/run.py: the same frames between the same two programs, rounds interleaved. kafka-proxy is not among them:
 it could not be had as a module of Go where this was written.
 """
@@ -33,15 +33,15 @@ class Missing(Exception):
 
 
 def step(command: list[str], **environment: str) -> None:
-    """One step of an installation; Missing with its last words where it fails."""
+    """One step of an installation; Missing with its last line of output where it fails."""
     if shutil.which(command[0]) is None:
         raise Missing(f"no {command[0]} on the PATH")
     done = subprocess.run(
         command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60 * MINUTES, env=os.environ | environment
     )
     if done.returncode:
-        said = (done.stderr + done.stdout).strip().splitlines()
-        raise Missing(f"`{' '.join(command[:3])}`: {said[-1] if said else done.returncode}")
+        lines = (done.stderr + done.stdout).strip().splitlines()
+        raise Missing(f"`{' '.join(command[:3])}`: {lines[-1] if lines else done.returncode}")
 
 
 def mitmproxy() -> None:

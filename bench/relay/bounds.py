@@ -12,7 +12,6 @@ import signal
 import socket
 import statistics
 import struct
-import subprocess
 import tempfile
 import threading
 import time
@@ -22,68 +21,23 @@ from pathlib import Path
 from typing import Any
 
 from barnabas.proxy import Proxy, ProxyConfig
-from frames import Shape, shapes
+from frames import shapes
+from load import Load, children, cpu_seconds
 
 KIB = 1024
 SETTLED = 0.5
 """Seconds without change that count as the end of a change."""
 CONNECTION_GOAL, STALLED_GOAL, HUNG_GOAL = 64.0, 256.0, 5.0
 
-Measure = Callable[[Path, int, tuple[Path, Path], Shape, float, bool], dict[str, float]]
-
-
-def _children(module: str) -> set[int]:
-    """The pids of this process's children that run a module of the product."""
-    found = set()
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parent = int(stat.read_text().rpartition(")")[2].split()[1])
-            command = (stat.parent / "cmdline").read_bytes().split(b"\0")
-        except (OSError, IndexError):
-            continue
-        if parent == os.getpid() and module.encode() in command:
-            found.add(int(stat.parent.name))
-    return found
-
 
 @contextmanager
 def _proxy(upstream: int, **settings: Any) -> Iterator[tuple[int, int, int]]:
     """A proxy in front of a port here: (its port, the relay's pid, the observer's)."""
     modules = ("barnabas.proxy.relay.loop", "barnabas.proxy.observers.observer")
-    before = [_children(module) for module in modules]
+    before = [children(module) for module in modules]
     with Proxy(ProxyConfig(upstream=("127.0.0.1", upstream), probe=False, **settings)) as proxy:
-        pids = [(_children(module) - old).pop() for module, old in zip(modules, before, strict=True)]
+        pids = [(children(module) - old).pop() for module, old in zip(modules, before, strict=True)]
         yield proxy.address[1], pids[0], pids[1]
-
-
-@contextmanager
-def _sink(folder: Path, shape: Shape) -> Iterator[tuple[int, tuple[Path, Path]]]:
-    """The sink of load.c: its port, and the files with its frames."""
-    files = folder / "request", folder / "response"
-    files[0].write_bytes(shape.request)
-    files[1].write_bytes(shape.response)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    child = subprocess.Popen([str(folder / "load"), "sink", str(port), *map(str, files)])
-    try:
-        _connect(port).close()
-        yield port, files
-    finally:
-        child.terminate()
-        child.wait()
-
-
-def _connect(port: int) -> socket.socket:
-    """A connection, to a listener that may be just starting."""
-    end = time.monotonic() + 20
-    while True:
-        try:
-            return socket.create_connection(("127.0.0.1", port), 20)
-        except ConnectionRefusedError:
-            if time.monotonic() > end:
-                raise
-            time.sleep(0.05)
 
 
 def _memory(pid: int) -> float:
@@ -92,12 +46,6 @@ def _memory(pid: int) -> float:
         if line.startswith("RssAnon:"):
             return float(line.split()[1])
     raise RuntimeError(f"process {pid} has no memory")
-
-
-def _cpu_seconds(pid: int) -> float:
-    """User and system time of a process so far."""
-    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _settled(value: Callable[[], float], seconds: float = 20.0) -> float:
@@ -127,30 +75,31 @@ def _raise_files() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def hung_observer(folder: Path, rounds: int, seconds: float, measure: Measure) -> dict[str, Any]:
+def hung_observer(folder: Path, rounds: int, seconds: float) -> dict[str, Any]:
     """Forwarding with an observer that records beside one that is stopped (SIGSTOP), in turn."""
     found: dict[str, Any] = {}
     for shape in shapes():
         if shape.name not in ("100 B ping-pong", "1 KiB pipelined"):
             continue
         with ExitStack() as stack:
-            upstream, files = stack.enter_context(_sink(folder, shape))
+            load = Load(folder, shape)
+            upstream = stack.enter_context(load.sink())
             record = Path(tempfile.mkdtemp(dir=folder))
             port, relay, observer = stack.enter_context(_proxy(upstream, record=record))
-            measure(folder / "load", port, files, shape, seconds, False)
+            load.measure(port, seconds)
             kinds: dict[str, list[dict[str, float]]] = {"running": [], "hung": []}
             most = _memory(relay)
             for number in range(rounds):
                 for kind in ("running", "hung") if number % 2 else ("hung", "running"):
                     if kind == "hung":
                         os.kill(observer, signal.SIGSTOP)
-                    before = _cpu_seconds(relay)
+                    before = cpu_seconds([relay])
                     try:
-                        result = measure(folder / "load", port, files, shape, seconds, False)
+                        result = load.measure(port, seconds)
                     finally:
                         os.kill(observer, signal.SIGCONT)
                     if result["frames"]:  # else starved: the client never came to measure
-                        result["cpu"] = _cpu_seconds(relay) - before
+                        result["cpu"] = cpu_seconds([relay]) - before
                         kinds[kind].append(result)
                     most = max(most, _memory(relay))
                     time.sleep(0.3)  # what it missed is not the next round's burden
@@ -186,11 +135,11 @@ def many(folder: Path, count: int) -> dict[str, Any]:
     """The relay's memory with so many connections that have had an exchange."""
     _raise_files()
     shape = shapes()[0]
-    with _sink(folder, shape) as (upstream, _), _proxy(upstream) as (port, relay, _), ExitStack() as stack:
+    with Load(folder, shape).sink() as upstream, _proxy(upstream) as (port, relay, _), ExitStack() as stack:
 
         def more(number: int) -> float:
             for _ in range(number):
-                sock = stack.enter_context(_connect(port))
+                sock = stack.enter_context(socket.create_connection(("127.0.0.1", port), 20))
                 _round_trip(sock, shape.request, len(shape.response))
             return _settled(lambda: _memory(relay))
 
@@ -211,8 +160,8 @@ def stalled(folder: Path, count: int) -> dict[str, Any]:
     _raise_files()
     fetch = next(shape for shape in shapes() if shape.name == "1 MiB fetch")
     found: dict[str, Any] = {"connections": count}
-    with _sink(folder, fetch) as (upstream, _), _proxy(upstream) as (port, relay, _), ExitStack() as stack:
-        socks = [stack.enter_context(_connect(port)) for _ in range(count + 1)]
+    with Load(folder, fetch).sink() as upstream, _proxy(upstream) as (port, relay, _), ExitStack() as stack:
+        socks = [stack.enter_context(socket.create_connection(("127.0.0.1", port), 20)) for _ in range(count + 1)]
         _round_trip(socks[0], fetch.request, len(fetch.response))
         base = _settled(lambda: _memory(relay))
         for sock in socks[1:]:
@@ -224,7 +173,7 @@ def stalled(folder: Path, count: int) -> dict[str, Any]:
         accept = threading.Thread(target=_accept, args=(server, silent), daemon=True)
         accept.start()
         port, relay, _ = stack.enter_context(_proxy(server.getsockname()[1]))
-        socks = [stack.enter_context(_connect(port)) for _ in range(count + 1)]
+        socks = [stack.enter_context(socket.create_connection(("127.0.0.1", port), 20)) for _ in range(count + 1)]
         socks[0].sendall(produce.request)
         base = _settled(lambda: _memory(relay))
         for sock in socks[1:]:

@@ -8,44 +8,13 @@ from __future__ import annotations
 
 import json
 import socket
-import subprocess
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-Started = Iterator[tuple[int, list[int]]]
-"""A candidate that runs: its port, and the pids whose CPU time is its cost."""
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def wait_for(port: int, seconds: float = 20.0) -> None:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.05)
-    raise RuntimeError(f"nothing listens on port {port} after {seconds} s")
-
-
-@contextmanager
-def process(command: list[str], port: int) -> Started:
-    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        wait_for(port)
-        yield port, [child.pid]
-    finally:
-        child.terminate()
-        child.wait()
+from load import Started, free_port, process, wait_for
 
 
 def haproxy(upstream: int, folder: Path, port: int = 0) -> Any:

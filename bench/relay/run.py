@@ -33,7 +33,8 @@ sys.path.insert(0, str(HERE))
 
 import bounds  # noqa: E402
 from frames import Shape, shapes  # noqa: E402
-from others import PEERS, Started, free_port, process  # noqa: E402
+from load import Load, Started, build, children, cpu_seconds, free_port, process  # noqa: E402
+from others import PEERS  # noqa: E402
 
 # --- candidates: each a function (port of the sink, scratch folder) -> context manager -------------------------
 
@@ -52,19 +53,6 @@ def writing_yardstick(upstream: int, folder: Path) -> Any:
     """The bound of lossless recording here: the C proxy, with a bare loop that writes every byte to a file."""
     port = free_port()
     return process([str(folder / "yardstick"), str(port), str(upstream), str(folder / f"bare-{port}")], port)
-
-
-def children() -> set[int]:
-    """The pids of this process's children."""
-    found = set()
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parent = int(stat.read_text().rpartition(")")[2].split()[1])
-        except OSError:
-            continue
-        if parent == os.getpid():
-            found.add(int(stat.parent.name))
-    return found
 
 
 def barnabas(**settings: Any) -> Callable[[int, Path], Any]:
@@ -101,55 +89,12 @@ WARM_UP_SECONDS = 5.0
 """How long a Java program works before it is measured."""
 
 
-# --- measuring -------------------------------------------------------------------------------------------------
-
-
-def cpu_seconds(pids: list[int]) -> float:
-    """Time that the processes' threads have had on a processor so far; to the nanosecond, unlike their `stat`."""
-    total = 0
-    for pid in pids:
-        for task in Path(f"/proc/{pid}/task").glob("*/schedstat"):
-            try:
-                total += int(task.read_text().split()[0])
-            except OSError:
-                continue
-    return total / 1e9
-
-
-def measure(load: Path, port: int, files: tuple[Path, Path], shape: Shape, seconds: float, check: bool) -> dict[str, float]:
-    command = [str(load), "run", "127.0.0.1", str(port), *map(str, files), str(shape.depth), str(shape.connections)]
-    done = subprocess.run([*command, str(seconds), *(["check"] if check else [])], capture_output=True, text=True, timeout=90)
-    if done.returncode not in (0, 3) or not done.stdout:
-        raise RuntimeError(done.stderr.strip() or f"ended with {done.returncode}")
-    found: dict[str, float] = json.loads(done.stdout)
-    return found
-
-
-def warm(load: Path, port: int, files: tuple[Path, Path], shape: Shape, check: bool) -> None:
-    """Wait until a candidate moves frames: one that listens may still be starting, which is not what is measured."""
-    for _ in range(40):
-        try:
-            if measure(load, port, files, shape, 0.25, check)["frames"] > 10:
-                return
-        except (RuntimeError, subprocess.TimeoutExpired):
-            continue
-
-
-def build(folder: Path) -> None:
-    for name in ("load", "yardstick"):
-        subprocess.run(["cc", "-O2", "-o", str(folder / name), str(HERE / f"{name}.c")], check=True)
-
-
 def one_shape(shape: Shape, chosen: dict[str, Any], folder: Path, options: argparse.Namespace) -> dict[str, dict[str, Any]]:
     """All candidates on one shape, side by side: started together, measured in turn."""
-    files = folder / "request", folder / "response"
-    files[0].write_bytes(shape.request)
-    files[1].write_bytes(shape.response)
+    load = Load(folder, shape, options.check)
     found: dict[str, dict[str, Any]] = {}
     with ExitStack() as stack:
-        upstream = free_port()
-        words = [str(folder / "load"), "sink", str(upstream), *map(str, files), *(["check"] if options.check else [])]
-        stack.enter_context(process(words, upstream))
+        upstream = stack.enter_context(load.sink())
         running: dict[str, tuple[int, list[int]]] = {}
         for name, (_, start) in chosen.items():
             try:
@@ -157,15 +102,15 @@ def one_shape(shape: Shape, chosen: dict[str, Any], folder: Path, options: argpa
             except (OSError, RuntimeError) as error:
                 found[name] = {"failed": str(error)}
         for name, (port, _) in running.items():
-            warm(folder / "load", port, files, shape, options.check)
+            load.warm(port)
             if name in COMPILED_WHILE_RUNNING:
-                measure(folder / "load", port, files, shape, WARM_UP_SECONDS, options.check)
+                load.measure(port, WARM_UP_SECONDS)
         results: dict[str, list[dict[str, float]]] = {name: [] for name in running}
         for _ in range(options.rounds):
             for name, (port, pids) in list(running.items()):
                 before = cpu_seconds(pids)
                 try:
-                    result = measure(folder / "load", port, files, shape, options.seconds, options.check)
+                    result = load.measure(port, options.seconds)
                 except (RuntimeError, subprocess.TimeoutExpired) as error:
                     found[name] = {"failed": str(error)}
                     del running[name]
@@ -218,7 +163,7 @@ def measure_bounds(options: argparse.Namespace) -> None:
         folder = Path(scratch)
         build(folder)
         if options.hung_observer:
-            found["hung observer"] = bounds.hung_observer(folder, options.rounds, options.seconds, measure)
+            found["hung observer"] = bounds.hung_observer(folder, options.rounds, options.seconds)
             if not options.json:
                 bounds.show_hung(found["hung observer"])
         if options.connections:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import others
+import load
 import run
 from barnabas.proxy import Proxy, ProxyConfig
 from barnabas.proxy.negotiation.certificates import CA_CERTIFICATE, Authority
@@ -39,12 +39,12 @@ def barnabas(tls: bool):
         ca, _ = _authority(folder)
         terminate = TlsConfig(ca=ca) if tls else None
         originate = TlsConfig(broker_ca=ca / CA_CERTIFICATE) if tls else None
-        before = run.children()
+        before = load.children()
         with (
             Proxy(ProxyConfig(upstream=("127.0.0.1", upstream), probe=False, tls=terminate)) as second,
             Proxy(ProxyConfig(upstream=second.address, probe=False, tls=originate)) as first,
         ):
-            yield first.address[1], sorted(run.children() - before)
+            yield first.address[1], sorted(load.children() - before)
 
     return start
 
@@ -53,7 +53,7 @@ def haproxy(tls: bool):
     @contextmanager
     def start(upstream: int, folder: Path):
         ca, server = _authority(folder)
-        ports = others.free_port(), others.free_port()
+        ports = load.free_port(), load.free_port()
         bind = f" ssl crt {server}" if tls else ""
         to = f" ssl ca-file {ca / CA_CERTIFICATE} verify required" if tls else ""
         head = "global\n nbthread 1\n maxconn 4000\ndefaults\n mode tcp\n timeout connect 5s\n timeout client 1m\n timeout server 1m\n"
@@ -61,13 +61,12 @@ def haproxy(tls: bool):
             f"listen first\n bind 127.0.0.1:{ports[0]}\n server next 127.0.0.1:{ports[1]}{to}\n",
             f"listen second\n bind 127.0.0.1:{ports[1]}{bind}\n server sink 127.0.0.1:{upstream}\n",
         )
-        files = []
-        for text in texts:
-            files.append(Path(tempfile.mkstemp(dir=folder, suffix=".cfg")[1]))
-            files[-1].write_text(head + text)
+        files = [Path(tempfile.mkstemp(dir=folder, suffix=".cfg")[1]) for _ in texts]
+        for file, text in zip(files, texts, strict=True):
+            file.write_text(head + text)
         with (
-            others.process(["haproxy", "-db", "-f", str(files[1])], ports[1]) as (_, second),
-            others.process(["haproxy", "-db", "-f", str(files[0])], ports[0]) as (port, first),
+            load.process(["haproxy", "-db", "-f", str(files[1])], ports[1]) as (_, second),
+            load.process(["haproxy", "-db", "-f", str(files[0])], ports[0]) as (port, first),
         ):
             yield port, first + second
 

@@ -69,15 +69,15 @@ def make(folder: Path, count: int, every_ns: int, apart: bool = False) -> None:
 def measured(folder: Path, port: int, name: str, settings: Settings) -> dict[str, Any]:
     begun, cpu = time.monotonic(), time.process_time()
     report = Replay(folder, ("127.0.0.1", port), settings=settings).run()
-    told = report.to_dict()
+    figures = report.to_dict()
     found = {
         "case": name,
         "requests": report.sent,
         "differences": report.count,
-        "per_second": told["requests_per_second"],
+        "per_second": figures["requests_per_second"],
         "per_second_with_reading": round(report.sent / (time.monotonic() - begun), 1),
         "cpu_us_per_request_with_reading": round((time.process_time() - cpu) * 1e6 / max(1, report.sent), 1),
-        "timing_error_ms": told["timing_error_ms"],
+        "timing_error_ms": figures["timing_error_ms"],
         "held_back": report.held_back,
     }
     print(json.dumps(found), flush=True)

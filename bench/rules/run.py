@@ -3,7 +3,7 @@
     python bench/rules/run.py [--rounds 7] [--seconds 0.5] [--shapes TEXT] [--only NAME,...] [--delays 1,20,200] [--json]
 
 The load is that of bench/relay (its client, its sink, its frames). Every candidate is the same relay, with one rule that
-never matches; what it costs is told as the ratio to the relay without rules in the same round. A delay is measured by clients
+never matches; what it costs is the ratio to the relay without rules in the same round. A delay is measured by clients
 that ask and wait, as the time beyond the delay; beside it the same without a rule, which is what the machine does.
 """
 
@@ -25,11 +25,11 @@ from typing import Any
 
 from barnabas.plugins.rules.rules import Rule
 
-RELAY = Path(__file__).resolve().parents[1] / "relay"
-sys.path.insert(0, str(RELAY))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "relay"))
 
-import run as relay_bench  # noqa: E402
-from frames import Shape, first_of_a_session, shapes  # noqa: E402
+from frames import Shape, first_of_a_session, shapes
+from load import Load, build, cpu_seconds
+from run import barnabas
 
 RULES = {
     "other API": "api == ListTransactions",
@@ -47,20 +47,16 @@ SHAPES = ("100 B ping-pong", "100 B pipelined", "1 KiB pipelined", "16 KiB produ
 
 def rounds_of(shape: Shape, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """By rule: median of frames a second, and of the ratio to the round without rules."""
-    files = folder / "request", folder / "response"
-    files[0].write_bytes(shape.request)
-    files[1].write_bytes(shape.response)
+    load = Load(folder, shape)
     with ExitStack() as stack:
-        upstream = relay_bench.free_port()
-        sink = [str(folder / "load"), "sink", str(upstream), *map(str, files)]
-        stack.enter_context(relay_bench.process(sink, upstream))
+        upstream = stack.enter_context(load.sink())
         running: dict[str, tuple[int, list[int]]] = {}
         for name, match in {"": "", **RULES}.items():
             if options.only and name not in ("", *options.only.split(",")):
                 continue
             do: Any = {"drop": "response"} if name == "other error" else {"delay": "1ms"}
             rules = [Rule.of(match, do)] if match else []
-            running[name] = stack.enter_context(relay_bench.barnabas(rules=rules)(upstream, folder))
+            running[name] = stack.enter_context(barnabas(rules=rules)(upstream, folder))
         rates: dict[str, list[tuple[float, float]]] = {name: [] for name in running}
         for number in range(options.rounds):
             names = list(running)
@@ -68,10 +64,10 @@ def rounds_of(shape: Shape, options: argparse.Namespace, folder: Path) -> dict[s
             done: dict[str, tuple[float, float]] = {}
             for name in names[turn:] + names[:turn]:
                 port, pids = running[name]
-                before = relay_bench.cpu_seconds(pids)
-                one = relay_bench.measure(folder / "load", port, files, shape, options.seconds, False)
+                before = cpu_seconds(pids)
+                one = load.measure(port, options.seconds)
                 # The load counts four fifths of what passes: its first frames only warm the way.
-                cpu = (relay_bench.cpu_seconds(pids) - before) / max(one["frames"] * 1.25, 1)
+                cpu = (cpu_seconds(pids) - before) / max(one["frames"] * 1.25, 1)
                 done[name] = one["frames"] / max(one["seconds"], 1e-9), 1e6 * cpu
             for name, each in done.items():
                 rates[name].append(each)
@@ -109,19 +105,14 @@ def late(port: int, shape: Shape, delay: float, count: int, pause: float = 0.0) 
 
 
 def delays(shape: Shape, wanted: list[float], seconds: float, folder: Path) -> dict[str, Any]:
-    files = folder / "request", folder / "response"
-    files[0].write_bytes(shape.request)
-    files[1].write_bytes(shape.response)
     found: dict[str, Any] = {}
     with ExitStack() as stack:
-        upstream = relay_bench.free_port()
-        sink = [str(folder / "load"), "sink", str(upstream), *map(str, files)]
-        stack.enter_context(relay_bench.process(sink, upstream))
+        upstream = stack.enter_context(Load(folder, shape).sink())
         # What wakes up after a pause is slow by itself: beside each delay stands the same pause without a rule.
         for milliseconds, paused in [(0.0, 0.0), *((each, way) for each in wanted for way in (each, 0.0))]:
             delay = 0.0 if paused else milliseconds
             rules = [Rule.of("api == Heartbeat", delay=f"{delay}ms")] if delay else []
-            port, _ = stack.enter_context(relay_bench.barnabas(rules=rules)(upstream, folder))
+            port, _ = stack.enter_context(barnabas(rules=rules)(upstream, folder))
             # Of few exchanges the 99th percentile is the worst: long delays are waited for by several clients at a time.
             clients = 1 if milliseconds < 10 else 2 if milliseconds < 100 else 10
             count = int(min(max(seconds / (milliseconds / 1e3 + 1e-3), 50), 2000))
@@ -150,7 +141,7 @@ def main() -> None:
     everything: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="barnabas-bench-") as scratch:
         folder = Path(scratch)
-        relay_bench.build(folder)
+        build(folder)
         known = {shape.name: shape for shape in (*shapes(), first_of_a_session())}
         for name in SHAPES:
             if options.shapes in name:
@@ -173,9 +164,8 @@ def main() -> None:
                     f"at least {r['least_ms']:7.3f} ms, of {r['exchanges']}"
                 )
             else:
-                print(
-                    f"  {each:18} {r['frames_per_s']:10.0f} frames/s   {r['ratio']:5.2f}x   CPU {r['cpu_us_per_frame']:7.2f} us a frame"
-                )
+                rate = f"{r['frames_per_s']:10.0f} frames/s   {r['ratio']:5.2f}x"
+                print(f"  {each:18} {rate}   CPU {r['cpu_us_per_frame']:7.2f} us a frame")
 
 
 if __name__ == "__main__":

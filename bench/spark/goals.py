@@ -76,10 +76,10 @@ def _forgets(number: int) -> bool:
     """Whether what a process used is forgotten at its end."""
     try:
         parent = Path("/proc", str(number), "stat").read_text().rpartition(")")[2].split()[1]
-        said = Path("/proc", parent, "status").read_text()
+        status = Path("/proc", parent, "status").read_text()
     except OSError:
         return False
-    ignored = next(int(line.split()[1], 16) for line in said.splitlines() if line.startswith("SigIgn"))
+    ignored = next(int(line.split()[1], 16) for line in status.splitlines() if line.startswith("SigIgn"))
     return bool(ignored >> (signal.SIGCHLD - 1) & 1)
 
 
@@ -131,9 +131,9 @@ def hot(base: Path, exchanges: int) -> None:
         frames = Ways(spark, place, tables.find_segments(place).segments).written(HOT)
         kilobytes = []
         for number, _ in tree():
-            said = Path("/proc", str(number), "status").read_text()
-            if said.startswith("Name:\tpython") and number != os.getpid():
-                kilobytes += [int(line.split()[1]) for line in said.splitlines() if line.startswith("VmHWM")]
+            status = Path("/proc", str(number), "status").read_text()
+            if status.startswith("Name:\tpython") and number != os.getpid():
+                kilobytes += [int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")]
     most = max(kilobytes) / 1024
     print(f"one connection, {frames:,} frames: at most {most:.0f} MB in a worker")
     goal("400 MB over what it takes", 400 / most, 1.0)
@@ -155,19 +155,15 @@ def beside_tshark(base: Path) -> None:
         for names, fields, wanted in ((HEADERS, FIELDS, 25), (BODIES, BODY_FIELDS, 10)):
             ours, theirs = [], []
             for _ in range(3):
-                for found, run in (
-                    (ours, lambda n=names, s=first: own_rows(s, n)),
-                    (theirs, lambda f=fields, s=first: tshark(s[0].path, f)),
-                ):
-                    before = tree_cpu()
-                    run()  # type: ignore[operator]
-                    found.append(tree_cpu() - before)
+                before = tree_cpu()
+                own_rows(first, names)
+                ours.append(tree_cpu() - before)
+                before = tree_cpu()
+                tshark(first[0].path, fields)
+                theirs.append(tree_cpu() - before)
             print(f"{name}: {', '.join(names)}: {min(ours):.2f} CPU-s, tshark {min(theirs):.2f} CPU-s")
-            goal(
-                f"{'headers' if names is HEADERS else 'bodies'} to tshark -T fields, {name}",
-                min(theirs) / min(ours),
-                wanted,
-            )
+            kind = "headers" if names is HEADERS else "bodies"
+            goal(f"{kind} to tshark -T fields, {name}", min(theirs) / min(ours), wanted)
 
 
 def adopt() -> None:
@@ -250,13 +246,8 @@ def by_size(spark: Any, base: Path, sizes: list[int], roads: bool) -> Found:
             arrow = here[ROWS].speed
             goal("Arrow batches to tuples", arrow / measured("tuples", size, ways.tuples).speed, 2.0)
             goal("Arrow batches to an RDD", arrow / measured("RDD", size, ways.rdd).speed, 3.5)
-            ours, theirs = (
-                measured(*each)
-                for each in (
-                    ("pairs by the reader", size, ways.paired_by_reader),
-                    ("pairs by a shuffle", size, ways.paired_by_shuffle),
-                )
-            )
+            ours = measured("pairs by the reader", size, ways.paired_by_reader)
+            theirs = measured("pairs by a shuffle", size, ways.paired_by_shuffle)
             goal("pairs by the reader to a shuffle", ours.speed / theirs.speed, 1.5)
     return found
 

@@ -26,29 +26,15 @@ from traffic import mixed, record
 
 HEADERS = ("exchanges", "frames")
 FIELDS = (
-    "frame.time_epoch",
-    "tcp.stream",
-    "kafka.api_key",
-    "kafka.api_version",
-    "kafka.correlation_id",
-    "kafka.client_id",
+    "frame.time_epoch", "tcp.stream", "kafka.api_key", "kafka.api_version", "kafka.correlation_id", "kafka.client_id",
     "kafka.len",
-)
+)  # fmt: skip
 BODIES = ("errors", "batches", "groups", "throttles")
 """The tables of what bodies say that are made unless others are asked for."""
 BODY_FIELDS = (
-    *FIELDS,
-    "kafka.error",
-    "kafka.topic_name",
-    "kafka.partition_id",
-    "kafka.offset",
-    "kafka.batch_codec",
-    "kafka.batch_size",
-    "kafka.producer_id",
-    "kafka.consumer_group",
-    "kafka.member_id",
-    "kafka.throttle_time",
-)
+    *FIELDS, "kafka.error", "kafka.topic_name", "kafka.partition_id", "kafka.offset", "kafka.batch_codec",
+    "kafka.batch_size", "kafka.producer_id", "kafka.consumer_group", "kafka.member_id", "kafka.throttle_time",
+)  # fmt: skip
 
 
 def cpu() -> float:
@@ -73,8 +59,8 @@ def measured(name: str, size: int, run: Callable[[], int | None]) -> float:
     before, began = cpu(), time.perf_counter()
     rows = run()
     used, wall = max(cpu() - before, 1e-6), time.perf_counter() - began
-    said = "" if rows is None else f", {rows:,} rows, {rows / used:,.0f} rows/CPU-s"
-    print(f"{name:<28} {size / 1e6 / used:8.1f} MB/CPU-s   {used:7.2f} CPU-s {wall:7.2f} s wall{said}", flush=True)
+    counted = "" if rows is None else f", {rows:,} rows, {rows / used:,.0f} rows/CPU-s"
+    print(f"{name:<28} {size / 1e6 / used:8.1f} MB/CPU-s   {used:7.2f} CPU-s {wall:7.2f} s wall{counted}", flush=True)
     return used
 
 
@@ -104,11 +90,8 @@ def main() -> None:
         headers = measured("headers together", size, lambda: rows(*HEADERS))
         for master in (pipeline.NO_SPARK, *(("local[1]", "local[2]") if given.spark else ())):
             output = Path(place, f"tables-{master}")
-            measured(
-                f"pipeline, {master}",
-                size,
-                lambda o=output, m=master: pipeline.run(source, o, m, names=HEADERS) and None,
-            )  # type: ignore[misc]
+            run = lambda o=output, m=master: pipeline.run(source, o, m, names=HEADERS) and None  # noqa: E731
+            measured(f"pipeline, {master}", size, run)
         if given.tshark and shutil.which("tshark"):
             first = segments[0]
             used = measured("tshark -T fields", first.size, lambda: tshark(first.path, FIELDS))

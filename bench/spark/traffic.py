@@ -28,21 +28,25 @@ def framed(data: bytes) -> bytes:
     return len(data).to_bytes(4, "big") + data
 
 
-@cache
-def _small(key: int, version: int, group: str, client_id: str, error: int) -> tuple[bytes, bytes]:
-    asked: dict[str, object] = {}
-    if key == 12:
-        asked = {"group_id": group, "member_id": client_id, "generation_id": 1}
+def _both(
+    key: int, version: int, client_id: str, asked: dict[str, object], answered: dict[str, object]
+) -> tuple[bytes, bytes]:
     return (
         framed(decoder.encode_request(key, version, asked, correlation_id=0, client_id=client_id)),
-        framed(decoder.encode_response(key, version, {"error_code": error} if error else {}, correlation_id=0)),
+        framed(decoder.encode_response(key, version, answered, correlation_id=0)),
     )
 
 
-def numbered(asked: bytes, told: bytes, number: int) -> tuple[bytes, bytes]:
+@cache
+def _small(key: int, version: int, group: str, client_id: str, error: int) -> tuple[bytes, bytes]:
+    asked: dict[str, object] = {"group_id": group, "member_id": client_id, "generation_id": 1} if key == 12 else {}
+    return _both(key, version, client_id, asked, {"error_code": error} if error else {})
+
+
+def numbered(asked: bytes, answered: bytes, number: int) -> tuple[bytes, bytes]:
     """The two frames with another correlation id."""
     mark = number.to_bytes(4, "big")
-    return asked[:8] + mark + asked[12:], told[:4] + mark + told[8:]
+    return asked[:8] + mark + asked[12:], answered[:4] + mark + answered[8:]
 
 
 def record(directory: Path, exchanges: int = 200_000, connections: int = 50, seed: int = 1) -> None:
@@ -99,15 +103,6 @@ def _write(
     recorder.close()
 
 
-def _both(
-    key: int, version: int, client_id: str, asked: dict[str, object], told: dict[str, object]
-) -> tuple[bytes, bytes]:
-    return (
-        framed(decoder.encode_request(key, version, asked, correlation_id=0, client_id=client_id)),
-        framed(decoder.encode_response(key, version, told, correlation_id=0)),
-    )
-
-
 @cache
 def _hello(client_id: str) -> tuple[bytes, bytes]:
     offered = [
@@ -124,11 +119,11 @@ def _topics(client_id: str) -> tuple[bytes, bytes]:
         {"partition_index": n, "leader_id": 1, "leader_epoch": 1, "replica_nodes": [1], "isr_nodes": [1]}
         for n in range(8)
     ]
-    told = {
+    answered = {
         "brokers": [{"node_id": 1, "host": "10.0.0.9", "port": 9092}], "cluster_id": "bench", "controller_id": 1,
         "topics": [{"name": "orders", "topic_id": bytes(15) + b"\1", "partitions": partitions}],
     }  # fmt: skip
-    return _both(3, 12, client_id, {"topics": [{"name": "orders"}]}, told)
+    return _both(3, 12, client_id, {"topics": [{"name": "orders"}]}, answered)
 
 
 @cache
@@ -149,20 +144,16 @@ def _fetch(client_id: str, partition: int, turn: int, size: int, version: int) -
     part = {"partition": partition, "fetch_offset": turn, "partition_max_bytes": 1 << 20, "current_leader_epoch": 1}
     asked = {"max_wait_ms": 500, "min_bytes": 1, "max_bytes": 1 << 25, "session_id": 7, "session_epoch": turn,
              "topics": [{"topic": "orders", "partitions": [part] if size else []}]}  # fmt: skip
-    told = {"partition_index": partition, "high_watermark": turn + 10, "last_stable_offset": turn + 10,
+    fetched = {"partition_index": partition, "high_watermark": turn + 10, "last_stable_offset": turn + 10,
             "log_start_offset": 0, "records": _batch(size, turn % 16) if size else b""}  # fmt: skip
-    answered = {"session_id": 7, "responses": [{"topic": "orders", "partitions": [told]}] if size else []}
+    answered = {"session_id": 7, "responses": [{"topic": "orders", "partitions": [fetched]}] if size else []}
     return _both(1, version, client_id, asked, answered)
 
 
 def _commit(client_id: str, group: str, turn: int) -> tuple[bytes, bytes]:
     part = {"partition_index": 0, "committed_offset": turn, "committed_leader_epoch": 1}
-    asked = {
-        "group_id": group,
-        "generation_id_or_member_epoch": 1,
-        "member_id": "m",
-        "topics": [{"name": "orders", "partitions": [part]}],
-    }
+    asked = {"group_id": group, "generation_id_or_member_epoch": 1, "member_id": "m",
+             "topics": [{"name": "orders", "partitions": [part]}]}  # fmt: skip
     done = {"name": "orders", "partitions": [{"partition_index": 0, "error_code": 0}]}
     return _both(8, 8, client_id, asked, {"topics": [done]})
 
@@ -174,10 +165,8 @@ def written(
     for part in range(max(megabytes // 250, 1)):
         place = directory / f"part-{part}"
         if not place.exists():
-            if mixture:
-                mixed(place, min(megabytes, 250) * 215, connections, seed + part)
-            else:
-                record(place, min(megabytes, 250) * 4150, connections, seed + part)
+            make, per_megabyte = (mixed, 215) if mixture else (record, 4150)
+            make(place, min(megabytes, 250) * per_megabyte, connections, seed + part)
         yield place
 
 

@@ -75,12 +75,7 @@ class Ways:
         self.spark, self.path, self.segments = spark, path, segments
 
     def _read(self, name: str, table: str, columns: list[str]) -> Any:
-        return (
-            self.spark.read.format(name)
-            .option("table", table)
-            .option("columns", ",".join(columns))
-            .load(str(self.path))
-        )
+        return self.spark.read.format(name).options(table=table, columns=",".join(columns)).load(str(self.path))
 
     def arrow(self) -> int:
         return by_key(self._read("barnabas", "frames", COLUMNS))
@@ -96,14 +91,14 @@ class Ways:
         """The pipeline's Parquet, by Spark's tasks."""
         rows = 0
 
-        def told(row: dict[str, Any]) -> None:
+        def count(row: dict[str, Any]) -> None:
             nonlocal rows
             rows += row["frames"]
 
         with tempfile.TemporaryDirectory(prefix="barnabas-bench-") as output:
             folder = Folder(Path(output, "tables"), names)
             folder.prepare()
-            pipeline.write(self.spark, folder, [(each, None) for each in self.segments], told=told)
+            pipeline.write(self.spark, folder, [(each, None) for each in self.segments], record=count)
         return rows
 
     def paired_by_reader(self) -> int:
@@ -113,9 +108,9 @@ class Ways:
     def paired_by_shuffle(self) -> int:
         frame = self._read("barnabas", "frames", ["capture_id", "connection", "correlation_id", "time_ns", "direction"])
         ends = frame.groupBy("capture_id", "connection", "correlation_id").agg(
-            f.min("time_ns").alias("asked"), f.max("time_ns").alias("told"), f.count("*").alias("frames")
+            f.min("time_ns").alias("asked"), f.max("time_ns").alias("answered"), f.count("*").alias("frames")
         )
-        whole = ends.where("frames = 2").agg(f.count("*"), f.sum(ends.told - ends.asked)).collect()
+        whole = ends.where("frames = 2").agg(f.count("*"), f.sum(ends.answered - ends.asked)).collect()
         return int(whole[0][0])
 
 

@@ -3,9 +3,9 @@ its control API answers, and at the end.
 
     python bench/testing/run.py [--rounds 9] [--json] [--check]
 
-In front of the embedded cluster, which is started once per session and told apart. Medians, seconds of wall-clock time; the
-CPU seconds of all processes of a proxy beside them with `--fresh` (those of forks are another process's). `--check` ends with status 1 where the goal is missed: a fixture within
-0.5 s, or when something of it is left behind.
+In front of the embedded cluster, which is started once per session and shown on a line of its own. Medians, seconds of wall-clock
+time; the CPU seconds of all processes of a proxy beside them with `--fresh` (those of forks are another process's). `--check`
+ends with status 1 where the goal is missed: a fixture within 0.5 s, or when something of it is left behind.
 """
 
 from __future__ import annotations

@@ -79,12 +79,10 @@ def large(directory: Path, topics: int) -> None:
     recorder = Recorder(directory)
     key = facts.api_key("Metadata")
     partition = {"leader_id": 1, "leader_epoch": 5, "replica_nodes": [1, 2, 3], "isr_nodes": [1, 2, 3]}
-    told = [
-        {"name": f"topic-{topic}", "partitions": [{"partition_index": p, **partition} for p in range(50)]}
-        for topic in range(topics)
-    ]
+    partitions = [{"partition_index": p, **partition} for p in range(50)]
+    named = [{"name": f"topic-{topic}", "partitions": partitions} for topic in range(topics)]
     asked = decoder.encode_request(key, 12, {"topics": None}, correlation_id=1, client_id="stock-1")
-    answered = decoder.encode_response(key, 12, {"topics": told, "controller_id": 1}, correlation_id=1)
+    answered = decoder.encode_response(key, 12, {"topics": named, "controller_id": 1}, correlation_id=1)
     recorder.opened(1, BASE_NS, client=("10.0.0.5", 50001), broker=("10.0.1.1", 9092))
     for direction, frame in ((decoder.Direction.REQUEST, asked), (decoder.Direction.RESPONSE, answered)):
         recorder.data(1, direction, BASE_NS, len(frame).to_bytes(4, "big") + frame)

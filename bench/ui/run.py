@@ -19,7 +19,6 @@ goal it stands beside the figure, with `!` where it was missed. Times are of use
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import os
 import statistics
@@ -31,6 +30,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+sys.path.append(str(Path(__file__).parent.parent / "captures"))
+
+from foreign import made_up
 from terminal import Terminal
 
 UI = [sys.executable, "-m", "barnabas", "ui"]
@@ -180,12 +182,7 @@ def disk(scratch: Path, given: argparse.Namespace) -> list[Figure]:
 def capture(scratch: Path, given: argparse.Namespace) -> list[Figure]:
     path = scratch / "made.pcap"
     if not path.exists():
-        spec = importlib.util.spec_from_file_location("captures_run", HERE.parent / "captures" / "run.py")
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.path.append(str(HERE.parent / "captures"))
-        spec.loader.exec_module(module)
-        module.made_up(path, given.megabytes, 700)
+        made_up(path, given.megabytes, 700)
     os.utime(path, (0, 0))  # a file of just now may still grow: its last row would be followed, where `j` shows nothing new
     with Terminal([*UI, str(path)]) as ui:
         figures = [Figure("first screen", round(ui.until(ABOUT) - ui.began, 2), "s", 1)]
