@@ -12,7 +12,6 @@ from typing import Any
 
 from ...decoder import Exchange, decode_request_header
 from ...decoder.codec.codec import read_request
-from ...decoder.codec.decode import Bad, uvarint
 from ...decoder.codec.encode import UNKNOWN_TAGS
 from ...decoder.codec.message import Message
 from ...decoder.codec.splice import Splicer
@@ -23,6 +22,7 @@ from ...decoder.embedded.payload import decode, definition, leading_int16, newes
 from ...decoder.embedded.topics import CLUSTER_METADATA_ID, COORDINATORS, of_control
 from ...decoder.errors import DecodeError, Truncated
 from ...decoder.schema import facts
+from ...decoder.wire.varint import VarintError, read_uvarint
 from .batches import BLANK, rewritten
 from .fields import NAMES, FieldRule, Kind, Replacement, RuleBranch, RuleTree, rule_tree
 from .free_text import scrubbed
@@ -358,9 +358,9 @@ class Payloads:
         numbers = []
         try:
             for _ in range(3):
-                number, position = uvarint(value, position)
+                number, position = read_uvarint(value, position)
                 numbers.append(number)
-        except (Bad, IndexError):
+        except VarintError:
             return self._names.content(value)
         known = {d.key: d.name for d in facts.extra(f"embedded/{topic.strip('_')}").values()}
         name = known.get(numbers[1])

@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any
 
 from ..native.accelerator import description, native
+from ..wire.varint import VarintError, read_uvarint
 from .plan import FieldPlan, Fields, Plan, StructPlan, Values
 
 Decode = Callable[[bytes, int], tuple[Values, int]]
@@ -24,7 +25,7 @@ class Bad(Exception):
     """Bytes do not fit; raised and caught inside the decoder only."""
 
 
-FAULTS: tuple[type[Exception], ...] = (Bad, _struct.error, IndexError, UnicodeDecodeError)
+FAULTS: tuple[type[Exception], ...] = (Bad, VarintError, _struct.error, IndexError, UnicodeDecodeError)
 if native is not None:
     FAULTS = (*FAULTS, native.Bad)
 
@@ -44,19 +45,6 @@ LENGTH_FORMAT = {"string": ("h", 2), "bytes": ("i", 4), "records": ("i", 4)}
 def most_items(size: int) -> int:
     """How many of these items, all counted together, are read out of `size` bytes."""
     return FREE_ITEMS + size // 8
-
-
-def uvarint(data: bytes, position: int) -> tuple[int, int]:
-    """An unsigned varint of at most 5 bytes: (value, position after it)."""
-    value = shift = 0
-    for _ in range(5):
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, position
-        shift += 7
-    raise Bad
 
 
 @cache
@@ -123,7 +111,7 @@ class _Source:
         self.counts = counts
         self.arguments = "b, p, room" if counts else "b, p"
         self.lines: list[str] = [f"# decode {title}; made from decoder/schema by {__name__}"]
-        self.names: Fields = {"Bad": Bad, "uvarint": uvarint}
+        self.names: Fields = {"Bad": Bad, "uvarint": read_uvarint}
         self.count = 0
 
     def compile(self, name: str) -> Callable[..., tuple[Values, int]]:

@@ -10,19 +10,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import EncodeError
+from ..wire.varint import write_uvarint
 from .decode import FIXED, LENGTH_FORMAT
 from .plan import FieldPlan, StructPlan, Values
 
 _PACK = {name: _struct.Struct(">" + code).pack for name, code in FIXED.items()}
 _COUNT = _struct.Struct(">i").pack
-
-
-def write_uvarint(out: bytearray, value: int) -> None:
-    """Append an unsigned varint."""
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
 
 
 def encode_struct(plan: StructPlan, values: Values, out: bytearray, path: str = "") -> None:

@@ -13,8 +13,9 @@ from __future__ import annotations
 import struct as _struct
 from typing import Any
 
-from .decode import field_skipper, uvarint
-from .encode import encode_field, write_uvarint
+from ..wire.varint import read_uvarint, write_uvarint
+from .decode import field_skipper
+from .encode import encode_field
 from .plan import FieldPlan, StructPlan, Values
 
 
@@ -66,12 +67,12 @@ class Splicer:
             self.at = end
 
     def _behind_count(self, field: FieldPlan) -> int:
-        return uvarint(self.data, self.at)[1] if field.compact else self.at + _struct.calcsize(">i")
+        return read_uvarint(self.data, self.at)[1] if field.compact else self.at + _struct.calcsize(">i")
 
     def tags(self, plan: StructPlan, old: Values, new: Values) -> None:
         """A tagged section: each tag keeps its place; one that was not there goes in front of the next higher one."""
         fields, known = plan.fields, plan.tags
-        count, behind = uvarint(self.data, self.at)
+        count, behind = read_uvarint(self.data, self.at)
         missing = {tag: i for tag, i in known.items() if old[i] is not new[i]}
         unknown = dict(new[-1]) if new[-1] is not old[-1] else None
         counted = self.data[self.at : behind]
@@ -80,8 +81,8 @@ class Splicer:
         last = self._last_of(count) if missing else {}
         for _ in range(count):
             start = self.at
-            tag, position = uvarint(self.data, start)
-            size, position = uvarint(self.data, position)
+            tag, position = read_uvarint(self.data, start)
+            size, position = read_uvarint(self.data, position)
             if tag in missing:
                 i = missing[tag]
                 if start < last[tag]:
@@ -115,9 +116,9 @@ class Splicer:
         last: dict[int, int] = {}
         at = self.at
         for _ in range(count):
-            tag, position = uvarint(self.data, at)
+            tag, position = read_uvarint(self.data, at)
             last[tag] = at
-            size, position = uvarint(self.data, position)
+            size, position = read_uvarint(self.data, position)
             at = position + size
         return last
 
@@ -126,7 +127,7 @@ class Splicer:
         self.at = position
         self.field(field, old, new)
         value, self.out = self.out, outside
-        entry = bytearray(self.data[start : uvarint(self.data, start)[1]])
+        entry = bytearray(self.data[start : read_uvarint(self.data, start)[1]])
         write_uvarint(entry, len(value))
         return bytes(entry + value)
 

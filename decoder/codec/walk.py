@@ -10,7 +10,8 @@ import struct as _struct
 from typing import Any, NamedTuple
 
 from ..errors import BadLength, BadUtf8, DecodeError, LimitExceeded, Truncated
-from .decode import FAULTS, FIXED, FREE_ITEMS, LENGTH_FORMAT, Bad, item_skipper, most_items, uvarint
+from ..wire.varint import VarintCut, VarintTooLong, read_uvarint
+from .decode import FAULTS, FIXED, FREE_ITEMS, LENGTH_FORMAT, item_skipper, most_items
 from .encode import UNKNOWN_TAGS
 from .plan import FieldPlan, Fields, Plan, StructPlan
 
@@ -210,10 +211,10 @@ class Walker:
             self.position += 1
             return self.data[start]
         try:
-            value, self.position = uvarint(self.data, self.position)
-        except Bad:
+            value, self.position = read_uvarint(self.data, self.position)
+        except VarintTooLong:
             raise self._fail(BadLength, "a varint of more than 5 bytes", path, start) from None
-        except IndexError:
+        except VarintCut:
             raise self._fail(Truncated, "the data ends inside a varint", path, start) from None
         return value
 

@@ -12,7 +12,6 @@ import uuid
 from collections.abc import Iterator
 from functools import cache
 
-from ..codec.decode import Bad, uvarint
 from ..codec.plan import Fields, extra_plan
 from ..codec.walk import Walker
 from ..errors import BadLength, DecodeError, Truncated, UnknownApi, UnknownVersion
@@ -21,6 +20,7 @@ from ..records.batch import CRC_FROM, HEADER_SIZE
 from ..reference.settings import holds_credentials, holds_no_credentials
 from ..schema import facts
 from ..schema.notation import Definition
+from ..wire.varint import VarintCut, VarintTooLong, read_uvarint
 from .payload import HIDDEN
 
 TOPIC = "__cluster_metadata"
@@ -64,10 +64,10 @@ def record_head(value: bytes, of: dict[int, Definition], topic: str = TOPIC) -> 
     numbers = []
     for what in ("frame version", "record type", "record version"):
         try:
-            number, position = uvarint(value, position)
-        except Bad:
+            number, position = read_uvarint(value, position)
+        except VarintTooLong:
             raise BadLength(f"the {what} is a varint of more than 5 bytes", api=topic, offset=position) from None
-        except IndexError:
+        except VarintCut:
             raise Truncated(f"the data ends inside the {what}", api=topic, offset=position) from None
         numbers.append(number)
         if numbers[0] != _FRAME_VERSION:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from .. import records
 from ..codec.plan import Fields
 from ..errors import BadLength, BadUtf8, DecodeError, Truncated
+from ..wire.varint import VarintCut, VarintTooLong, read_uvarint, zigzag
 
 LIMIT = 8 << 20
 """Most bytes a push may decompress to; brokers refuse more than 1 MiB by default."""
@@ -244,7 +245,7 @@ class _Reader:
         if kind == "bool":
             return bool(value), at
         if kind == "sint":
-            return (value >> 1) ^ -(value & 1), at
+            return zigzag(value), at
         return value - (1 << 64) if kind == "int" and value >> 63 else value, at
 
     def skip(self, wire: int, at: int, end: int, path: str) -> int:
@@ -264,18 +265,13 @@ class _Reader:
         return at
 
     def varint(self, at: int, end: int, path: str) -> tuple[int, int]:
-        value = shift = 0
-        start = at
-        while at < end and shift < 70:
-            byte = self.data[at]
-            at += 1
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value & 0xFFFFFFFFFFFFFFFF, at
-            shift += 7
-        if shift >= 70:
-            raise _fault(BadLength, "a varint of more than 10 bytes", path, start)
-        raise _fault(Truncated, "the data ends inside a varint", path, start)
+        try:
+            value, after = read_uvarint(self.data, at, end, 10)
+        except VarintTooLong:
+            raise _fault(BadLength, "a varint of more than 10 bytes", path, at) from None
+        except VarintCut:
+            raise _fault(Truncated, "the data ends inside a varint", path, at) from None
+        return value & 0xFFFFFFFFFFFFFFFF, after
 
 
 def _plain(name: str, fields: Fields) -> Any:

@@ -1,7 +1,9 @@
-"""Variable-length integers of record batches (Kafka's ByteUtils): 7 bits a byte, lowest first, zig-zag."""
+"""Variable-length integers of record batches (Kafka's ByteUtils): varints of 32 or 64 bits, signed ones in zig-zag form."""
 
 from __future__ import annotations
 
+from ..wire import varint
+from ..wire.varint import write_uvarint, zigzag
 from .errors import BadLength, Truncated
 
 
@@ -10,17 +12,14 @@ def read_uvarint(data: bytes, pos: int, width: int = 32) -> tuple[int, int]:
 
     Bits beyond the width are dropped, as Kafka does. Raises `Truncated` or `BadLength`.
     """
-    value = 0
-    start = pos
-    for shift in range(0, 35 if width == 32 else 70, 7):
-        if pos >= len(data):
-            raise Truncated("a varint is cut off", start)
-        byte = data[pos]
-        pos += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value & ((1 << width) - 1), pos
-    raise BadLength(f"a varint is longer than {5 if width == 32 else 10} bytes", start)
+    most = 5 if width == 32 else 10
+    try:
+        value, end = varint.read_uvarint(data, pos, None, most)
+    except varint.VarintCut:
+        raise Truncated("a varint is cut off", pos) from None
+    except varint.VarintTooLong:
+        raise BadLength(f"a varint is longer than {most} bytes", pos) from None
+    return value & ((1 << width) - 1), end
 
 
 def read_varint(data: bytes, pos: int, width: int = 32) -> tuple[int, int]:
@@ -28,15 +27,7 @@ def read_varint(data: bytes, pos: int, width: int = 32) -> tuple[int, int]:
     if pos < len(data) and (byte := data[pos]) < 0x80:  # most are of one byte
         return (byte >> 1) ^ -(byte & 1), pos + 1
     value, pos = read_uvarint(data, pos, width)
-    return (value >> 1) ^ -(value & 1), pos
-
-
-def write_uvarint(out: bytearray, value: int) -> None:
-    """Append a value of 0 or more in as few bytes as it needs."""
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
+    return zigzag(value), pos
 
 
 def write_varint(out: bytearray, value: int) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..wire.varint import VarintCut, VarintTooLong, read_uvarint, zigzag
 from .errors import SchemaError, SchemaMismatch
 from .plain import MOST_NESTED
 
@@ -35,16 +36,13 @@ class Cursor:
 
     def number(self, longest: int) -> int:
         """A zig-zag varint of at most `longest` bytes."""
-        value, start = 0, self.at
-        for shift in range(0, 7 * longest, 7):
-            if self.at >= len(self.data):
-                raise SchemaMismatch(f"the bytes end within a number at byte {start}")
-            byte = self.data[self.at]
-            self.at += 1
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return (value >> 1) ^ -(value & 1)
-        raise SchemaMismatch(f"a number of more than {longest} bytes at byte {start}")
+        try:
+            value, self.at = read_uvarint(self.data, self.at, None, longest)
+        except VarintCut:
+            raise SchemaMismatch(f"the bytes end within a number at byte {self.at}") from None
+        except VarintTooLong:
+            raise SchemaMismatch(f"a number of more than {longest} bytes at byte {self.at}") from None
+        return zigzag(value)
 
     def count(self) -> None:
         """One value more."""

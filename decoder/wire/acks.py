@@ -5,10 +5,10 @@ They follow the client id, the header's tags and the transactional id, so their 
 
 from __future__ import annotations
 
+from .varint import Bytes, VarintError, read_uvarint
+
 ACKS_REACH = 16 * 1024
 """The largest offset in a frame at which acks are looked for (after client id, tags and transactional id)."""
-
-Bytes = bytes | bytearray | memoryview
 
 
 def produce_acks(data: Bytes, at: int, end: int) -> int | None:
@@ -57,12 +57,7 @@ def _tags_end(data: Bytes, place: int, end: int) -> int:
 
 def _uvarint(data: Bytes, place: int, end: int) -> tuple[int, int]:
     """A number and the place after it, which is after `end` if the number is not all there."""
-    value = shift = 0
-    while place < end and shift < 35:
-        byte = data[place]
-        place += 1
-        value |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            return value, place
-    return 0, end + 1
+    try:
+        return read_uvarint(data, place, end)
+    except VarintError:
+        return 0, end + 1

@@ -6,8 +6,9 @@ import random
 
 import pytest
 from barnabas import decoder
-from barnabas.decoder.codec.encode import encode_struct, write_uvarint
+from barnabas.decoder.codec.encode import encode_struct
 from barnabas.decoder.codec.plan import plan
+from barnabas.decoder.wire.varint import write_uvarint
 
 
 def leaves(of, values, prefix=""):

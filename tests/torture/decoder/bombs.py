@@ -25,10 +25,11 @@ import cramjam
 from barnabas import decoder
 from barnabas.decoder import embedded, records
 from barnabas.decoder.codec.decode import most_items
-from barnabas.decoder.codec.encode import encode_struct, write_uvarint
+from barnabas.decoder.codec.encode import encode_struct
 from barnabas.decoder.codec.plan import FieldPlan, Plan, StructPlan, plan
 from barnabas.decoder.codec.present import present
 from barnabas.decoder.codec.secrets import mask
+from barnabas.decoder.wire.varint import write_uvarint
 
 from .corpus import old_message, triples
 
