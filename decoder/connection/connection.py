@@ -33,11 +33,15 @@ SASL_HANDSHAKE = facts.api_key("SaslHandshake")
 
 @dataclass(frozen=True, slots=True)
 class RequestSeen:
+    """A request is complete."""
+
     exchange: Exchange
 
 
 @dataclass(frozen=True, slots=True)
 class ExchangeDone:
+    """A response is complete, none will come (acks=0), or the connection has ended: see `Exchange.state`."""
+
     exchange: Exchange
 
 

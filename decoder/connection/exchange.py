@@ -139,10 +139,12 @@ class Exchange:
 
     @property
     def request_size(self) -> int | None:
+        """Size of the request frame in bytes, as its 4 size bytes have it; None if there is no request."""
         return None if self.request is None else len(self.request) + self.request_cut
 
     @property
     def response_size(self) -> int | None:
+        """Size of the response frame in bytes, as its 4 size bytes have it; None if there is no response."""
         return None if self.response is None else len(self.response) + self.response_cut
 
     @property
