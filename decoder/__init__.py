@@ -1,6 +1,6 @@
 """The Kafka protocol, sans-IO: bytes in, facts out. No sockets, no clock, no processes.
 
-Frames are given and returned without their 4 size bytes. See docs/python.md.
+Frames are `bytes` without their 4 size bytes. Times are nanoseconds since the epoch. See docs/python.md.
 """
 
 from . import embedded, records, values

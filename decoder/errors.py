@@ -1,4 +1,4 @@
-"""The errors of the decoder: one root, and those of bytes that are read and values that are written. Each says where."""
+"""The errors of the decoder: one root, one for bytes that cannot be read and one for values that cannot be written."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from ..errors import BarnabasError
 
 
 class DecoderError(BarnabasError, ValueError):
-    """Root of all errors that the decoder raises for what it was given: bytes, values, schemas, filters, names."""
+    """Root of all errors that the decoder raises for its input: bytes, values, schemas, filters, names."""
 
 
 class DecodeError(DecoderError):
     """Bytes that do not fit the schema.
 
-    ``api``/``version``: what was being read. ``path``: the field, in ``a.b[0].c`` form. ``offset``: bytes from the
-    start of the data given. ``message``: the complete message where only bytes after it were wrong
-    (`TrailingBytes`), else None.
+    ``text``: what is wrong. ``api``, ``version``: of the message (``""`` and None while they are unknown). ``path``: the
+    field, such as ``topics[0].name``. ``offset``: bytes from the start of the given data. ``message``: the complete
+    `Message` if only the bytes after it are wrong (`TrailingBytes`), else None.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class DecodeError(DecoderError):
 
     @property
     def partial(self) -> dict[str, Any]:
-        """What was read, as nested dicts; of a very large message the first items and the one at fault."""
+        """What was read before the fault, as nested dicts; of a very large message, the first items and the one at fault."""
         if self._partial is None:
             self._partial = {} if self.message is None else self.message.to_dict()
         return self._partial
@@ -54,31 +54,31 @@ class Truncated(DecodeError):
 
 
 class BadLength(DecodeError):
-    """A length or count that cannot be: negative where null is not allowed, or more than the bytes present."""
+    """An impossible length or count: negative, or more than the bytes that are left."""
 
 
 class BadUtf8(DecodeError):
-    """A string that is not UTF-8."""
+    """A string is not UTF-8."""
 
 
 class TrailingBytes(DecodeError):
-    """The message is complete and bytes are left over."""
+    """Bytes are left over after a complete message, which is in ``message``."""
 
 
 class LimitExceeded(DecodeError):
-    """More array items and tagged fields than a message of its size may have (see `decode.FREE_ITEMS`)."""
+    """More array items and tagged fields than a message of this size may have: 24,576 plus one per 8 bytes."""
 
 
 class UnknownApi(DecodeError):
-    """An api key that no known release has."""
+    """No known Kafka release has this API key, or no definition has this name."""
 
 
 class UnknownVersion(DecodeError):
-    """A version outside of what the schema holds for this API."""
+    """The schema does not have this version of the API."""
 
 
 class EncodeError(DecoderError):
-    """A value that cannot be written: ``path`` names the field."""
+    """A value cannot be written. ``path`` is the field, such as ``topics[0].name``."""
 
     def __init__(self, text: str, path: str = ""):
         super().__init__(f"{path}: {text}" if path else text)

@@ -1,18 +1,18 @@
-"""Whole frames: header and body together, decoded and encoded."""
+"""Decode and encode whole frames: header and body together."""
 
 from __future__ import annotations
 
 import struct as _struct
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import NamedTuple
 
 from ..errors import DecodeError, TrailingBytes, Truncated
 from ..schema import facts
 from .decode import FAULTS, decoder
 from .encode import encode_struct, values_from
 from .message import Message
-from .plan import API_VERSIONS, CONTROLLED_SHUTDOWN, Fields, Plan, Values, extra_plan, plan
+from .plan import API_VERSIONS, CONTROLLED_SHUTDOWN, Fields, Plan, Value, Values, extra_plan, plan
 from .walk import Walker
 
 UNSUPPORTED_VERSION = facts.error_code("UNSUPPORTED_VERSION")
@@ -27,10 +27,21 @@ _PEEK = _struct.Struct(">hhi")
 _HEAD_1 = _struct.Struct(">hhih")
 
 
-def peek_request(frame: bytes) -> tuple[int, int, int]:
-    """``(api key, api version, correlation id)`` of a request frame, nothing else read. Truncated under 8 bytes."""
+class RequestPrefix(NamedTuple):
+    """The first 8 bytes of every request frame, which have the same layout in all APIs and versions."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+
+
+def peek_request(frame: bytes) -> RequestPrefix:
+    """The API key, API version and correlation id of a request frame. Reads nothing else; known or unknown does not matter.
+
+    Raises `Truncated` for fewer than 8 bytes.
+    """
     try:
-        return _PEEK.unpack_from(frame)
+        return RequestPrefix(*_PEEK.unpack_from(frame))
     except _struct.error:
         raise Truncated(f"8 bytes wanted, {len(frame)} there", path="request_api_key") from None
 
@@ -44,9 +55,11 @@ def _request_header_version(key: int, version: int) -> int:
 
 
 def decode_request_header(frame: bytes) -> tuple[Fields, int]:
-    """``({request_api_key, request_api_version, correlation_id, client_id}, offset of the body)``.
+    """The header of a request frame, and the offset of its body.
 
-    Works for unknown APIs and versions too: all headers share these fields (a header 2 then lacks its tags).
+    The dict has ``request_api_key``, ``request_api_version``, ``correlation_id`` and ``client_id`` (str or None). Works for
+    unknown APIs and versions too, as all headers begin with these fields; the tags of a header 2 then count as body.
+    Raises `DecodeError` for a frame that ends inside these fields.
     """
     if len(frame) >= 10:
         key, version, correlation_id, size = _HEAD_1.unpack_from(frame)
@@ -72,14 +85,14 @@ def decode_request_header(frame: bytes) -> tuple[Fields, int]:
 
 
 def read_header(name: str, version: int, frame: bytes) -> tuple[Fields, int]:
-    """``"RequestHeader"`` or ``"ResponseHeader"`` at a header version: its fields, and where the body starts."""
+    """The fields of a ``"RequestHeader"`` or ``"ResponseHeader"`` of a header version, and the offset of the body."""
     header = extra_plan("headers", name, version)
     values, end = read_values(header, frame, 0)
     return Message(header, values, frame).to_dict(), end
 
 
 def read_values(of: Plan, data: bytes, start: int) -> tuple[Values, int]:
-    """A plan's values from byte `start` on, and where they end; DecodeError says what does not fit."""
+    """A plan's values from byte `start` on, and where they end. Raises `DecodeError`."""
     try:
         return decoder(of)(data, start)
     except FAULTS:
@@ -87,7 +100,7 @@ def read_values(of: Plan, data: bytes, start: int) -> tuple[Values, int]:
 
 
 def read_message(of: Plan, frame: bytes, start: int, header: Fields) -> Message:
-    """The message whose body fills `frame` from byte `start` on; TrailingBytes carries it if bytes are left over."""
+    """The message whose body is `frame` from byte `start` on. Raises `TrailingBytes`, which has the message, if bytes are left."""
     values, end = read_values(of, frame, start)
     message = Message(of, values, frame, start, header, frame[end:])
     if end != len(frame):
@@ -103,7 +116,11 @@ def read_message(of: Plan, frame: bytes, start: int, header: Fields) -> Message:
 
 
 def decode_request(frame: bytes) -> Message:
-    """A request from its frame (header and body, without the 4 size bytes); DecodeError says what is wrong where."""
+    """Decode a request frame: header and body, without the 4 size bytes. The header names API and version.
+
+    Raises `UnknownApi` or `UnknownVersion`, `TrailingBytes` for bytes after the end (`read_request` accepts these), and
+    another `DecodeError` with path and offset for bytes that do not fit.
+    """
     frame = bytes(frame)
     header, start = decode_request_header(frame)
     of = plan("request", header["request_api_key"], header["request_api_version"])
@@ -111,7 +128,7 @@ def decode_request(frame: bytes) -> Message:
 
 
 def fills(of: Plan, frame: bytes, start: int) -> bool:
-    """Whether a message's body fills `frame` from byte `start` on, without finding out what is wrong."""
+    """Whether `frame` from byte `start` on is exactly one body. Cheap: what is wrong is not found out."""
     try:
         return decoder(of)(frame, start)[1] == len(frame)
     except FAULTS:
@@ -119,7 +136,7 @@ def fills(of: Plan, frame: bytes, start: int) -> bool:
 
 
 def is_request(frame: bytes) -> bool:
-    """Whether `decode_request` gives a message of a whole frame."""
+    """Whether `decode_request` accepts a frame."""
     if len(frame) < _PEEK.size:
         return False
     key, version, _ = _PEEK.unpack_from(frame)
@@ -134,7 +151,7 @@ def is_request(frame: bytes) -> bool:
 
 
 def is_response(frame: bytes, api_key: int, api_version: int) -> bool:
-    """Whether `decode_response` gives a message of a whole frame."""
+    """Whether `decode_response` accepts a frame."""
     try:
         of = plan("response", api_key, api_version)
         if api_key == API_VERSIONS and api_version and _has_error(frame, 4, UNSUPPORTED_VERSION):
@@ -148,7 +165,7 @@ def is_response(frame: bytes, api_key: int, api_version: int) -> bool:
 
 
 def guess_request(frame: bytes) -> Message | None:
-    """A request of an unknown version read as the nearest known one; None for an unknown API or if it does not fit."""
+    """A request of an unknown version, decoded as the nearest known one. None for an unknown API or if it does not fit."""
     header, start = decode_request_header(frame)
     key, version = header["request_api_key"], header["request_api_version"]
     try:
@@ -168,21 +185,22 @@ def guess_request(frame: bytes) -> Message | None:
 
 
 def decode_response(frame: bytes, *, api_key: int, api_version: int) -> Message:
-    """A response from its frame, given what was asked.
+    """Decode a response frame: header and body, without the 4 size bytes. `api_key` and `api_version` are the request's.
 
-    An ApiVersions answer with UNSUPPORTED_VERSION is read as version 0, which is what brokers send then (KIP-511).
+    An ApiVersions response with UNSUPPORTED_VERSION is read as version 0, which is what brokers then send (KIP-511).
+    Raises the errors of `decode_request`; `read_response` accepts bytes after the end.
     """
     frame = bytes(frame)
     if api_key == API_VERSIONS and api_version and _has_error(frame, 4, UNSUPPORTED_VERSION):
-        # Also where the version that was asked is unknown here: the header of these answers is always version 0.
+        # Also if the requested version is unknown here: the header of these responses is always version 0.
         header, start = read_header("ResponseHeader", 0, frame)
         try:
             return read_message(plan("response", api_key, 0), frame, start, header)
         except DecodeError:
-            pass  # some brokers answer the error in the version that was asked; if that fails too, its fault is reported
+            pass  # some brokers send the error in the requested version; if that fails too, its fault is reported
     of = plan("response", api_key, api_version)
     if len(frame) > 4 and not (of.header_version and frame[4]):
-        # The usual header, which has no tags, without a walk along its plan.
+        # The usual header has no tags and needs no plan.
         header, start = {"correlation_id": int.from_bytes(frame[:4], "big", signed=True)}, 5 if of.header_version else 4
     else:
         header, start = read_header("ResponseHeader", of.header_version, frame)
@@ -190,12 +208,12 @@ def decode_response(frame: bytes, *, api_key: int, api_version: int) -> Message:
 
 
 def read_request(frame: bytes) -> Message:
-    """As `decode_request`, but bytes left over after the end are no error: they are in `Message.trailing`."""
+    """As `decode_request`, but bytes after the end are no error: they are in `Message.trailing`."""
     return _complete(lambda: decode_request(frame))
 
 
 def read_response(frame: bytes, *, api_key: int, api_version: int) -> Message:
-    """As `decode_response`, but bytes left over after the end are no error (nor are they to clients): they are in `Message.trailing`."""
+    """As `decode_response`, but bytes after the end are no error, as for most clients: they are in `Message.trailing`."""
     return _complete(lambda: decode_response(frame, api_key=api_key, api_version=api_version))
 
 
@@ -213,11 +231,11 @@ def _has_error(frame: bytes, start: int, code: int) -> bool:
 
 
 def decode_body(kind: str, api_key: int, api_version: int, data: bytes) -> Message:
-    """A ``"request"`` or ``"response"`` body without header."""
+    """Decode the body, without header, of a ``"request"`` or ``"response"``. Raises the errors of `decode_request`."""
     return read_message(plan(kind, api_key, api_version), bytes(data), 0, {})
 
 
-def _encode(of: Plan, fields: Mapping[str, Any], head: bytes, header: Fields) -> Message:
+def _encode(of: Plan, fields: Mapping[str, Value], head: bytes, header: Fields) -> Message:
     values = values_from(of.root, fields)
     out = bytearray(head)
     encode_struct(of.root, values, out)
@@ -227,12 +245,17 @@ def _encode(of: Plan, fields: Mapping[str, Any], head: bytes, header: Fields) ->
 def encode_request(
     api_key: int,
     api_version: int,
-    fields: Mapping[str, Any],
+    fields: Mapping[str, Value],
     *,
     correlation_id: int = 0,
     client_id: str | None = None,
 ) -> bytes:
-    """A request frame from a dict of fields; what is left out takes its default. EncodeError names the path."""
+    """Encode a request frame. `fields` are nested dicts with Kafka's field names in snake_case, as `Message.to_dict` or
+    `Message.to_json` gives them; fields that are left out take their defaults.
+
+    Raises `EncodeError` with the path of a field that is unknown at this version or whose value does not fit, and
+    `UnknownApi` or `UnknownVersion`.
+    """
     of = plan("request", api_key, api_version)
     header = {
         "request_api_key": api_key,
@@ -243,23 +266,25 @@ def encode_request(
     return _encode(of, fields, _head("RequestHeader", of.header_version, header), header).frame
 
 
-def encode_response(api_key: int, api_version: int, fields: Mapping[str, Any], *, correlation_id: int = 0) -> bytes:
-    """A response frame from a dict of fields; what is left out takes its default."""
+def encode_response(api_key: int, api_version: int, fields: Mapping[str, Value], *, correlation_id: int = 0) -> bytes:
+    """Encode a response frame, as `encode_request` does a request."""
     of = plan("response", api_key, api_version)
     header = {"correlation_id": correlation_id}
     return _encode(of, fields, _head("ResponseHeader", of.header_version, header), header).frame
 
 
 def encode_version_refusal(correlation_id: int, served: tuple[int, int] | None) -> bytes:
-    """The response to an ApiVersions request of an unsupported version: in version 0, with the supported range (KIP-511; None:
-    without, as before Kafka 2.4)."""
+    """The response frame to an ApiVersions request of an unsupported version, always in version 0 (KIP-511).
+
+    `served`: the (lowest, highest) supported version of ApiVersions; None: not stated, as before Kafka 2.4.
+    """
     own = [] if served is None else [{"api_key": API_VERSIONS, "min_version": served[0], "max_version": served[1]}]
     fields = {"error_code": UNSUPPORTED_VERSION, "api_keys": own}
     return encode_response(API_VERSIONS, 0, fields, correlation_id=correlation_id)
 
 
-def encode_body(kind: str, api_key: int, api_version: int, fields: Mapping[str, Any]) -> bytes:
-    """A bare body from a dict of fields."""
+def encode_body(kind: str, api_key: int, api_version: int, fields: Mapping[str, Value]) -> bytes:
+    """Encode a body without header, as `encode_request` does a request. `kind` is ``"request"`` or ``"response"``."""
     return _encode(plan(kind, api_key, api_version), fields, b"", {}).frame
 
 

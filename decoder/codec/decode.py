@@ -1,8 +1,8 @@
-"""Decode: plan -> a Python function ``(data, position) -> (values, position)``, compiled on first use.
+"""Decode: a plan becomes a Python function ``(data, position) -> (values, position)``, compiled on first use.
 
-The functions only *detect* that bytes are wrong (any of `FAULTS`); where and why is found by walking the same
-bytes again with `walk`, so that good bytes do not pay for the error path. Sources are registered in `linecache`:
-a traceback shows them. Counts are bounded by the bytes present before anything is allocated for them.
+The functions only *detect* that bytes are wrong, by raising one of `FAULTS`. `walk` then reads the same bytes again and finds
+where and why, so that good bytes do not pay for it. Tracebacks show the generated source (`linecache`). Counts are
+checked against the bytes that are left before memory is allocated for them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Decode = Callable[[bytes, int], tuple[Values, int]]
 
 
 class Bad(Exception):
-    """Bytes do not fit; raised and caught inside the decoder only."""
+    """Bytes do not fit. Raised and caught inside the decoder only."""
 
 
 FAULTS: tuple[type[Exception], ...] = (Bad, VarintError, _struct.error, IndexError, UnicodeDecodeError)
@@ -30,10 +30,9 @@ if native is not None:
     FAULTS = (*FAULTS, native.Bad)
 
 FREE_ITEMS = 24_576
-"""Structs, strings and byte strings in arrays, and tagged fields, that any message may have. A larger one may have one
-more for every 8 of its bytes: more than a message that means something has (such an item of Kafka's holds names, ids
-or offsets), and it keeps the memory of hostile bytes below 20 times their size and 3 MiB (30 times where all texts are
-single letters beyond Latin-1). Numbers need no count."""
+"""How many structs, strings and byte strings in arrays, and tagged fields, any message may have. A larger message may have
+one more per 8 bytes. Real messages have fewer, as such items hold names, ids or offsets; hostile bytes take at most 20
+times their size and 3 MiB of memory (30 times if all texts are single letters beyond Latin-1). Numbers are not counted."""
 
 FIXED = {
     "bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q", "float64": "d",
@@ -43,13 +42,13 @@ LENGTH_FORMAT = {"string": ("h", 2), "bytes": ("i", 4), "records": ("i", 4)}
 
 
 def most_items(size: int) -> int:
-    """How many of these items, all counted together, are read out of `size` bytes."""
+    """How many of these items are read from `size` bytes at most."""
     return FREE_ITEMS + size // 8
 
 
 @cache
 def decoder(plan: Plan) -> Decode:
-    """The decode function of a plan's body: the accelerator's if it is there."""
+    """The decode function of a plan's body: the accelerator's if it is available."""
     if native is None:
         return python_decoder(plan)
     reader: Decode = native.Reader(description(plan.root))
@@ -64,7 +63,7 @@ def python_decoder(plan: Plan) -> Decode:
 
 @cache
 def field_skipper(field: FieldPlan) -> Callable[[bytes, int], int]:
-    """A function ``(data, position) -> position after`` for one field; `FAULTS` if it cannot be read."""
+    """A function ``(data, position) -> position after`` for one field. Raises one of `FAULTS`."""
     alone = StructPlan(f"pass_{field.name}", False, (field,), 1)
     if native is not None:
         reader = native.Reader(description(alone), 0)
@@ -80,7 +79,7 @@ def item_skipper(field: FieldPlan) -> Callable[[bytes, int], int]:
 
 
 def item_of(field: FieldPlan) -> FieldPlan:
-    """What the items of an array are: a field that is no array."""
+    """The field that stands for one item of an array."""
     return replace(field, array=False, nullable=False, tag=None, default=None)
 
 
@@ -214,8 +213,8 @@ class _Source:
     def length(self, compact: bool, fixed: tuple[str, int], body: list[str], indent: str) -> None:
         """Leave the length in ``n``, negative for null.
 
-        Null is read also where the definitions do not allow it: some brokers write it (0.8 and 0.9 for records,
-        librdkafka's mock for the assignment of a failed SyncGroup), its bytes are clear, and a finding reports it.
+        Null is read even if the definition does not allow it, as some brokers write it: 0.8 and 0.9 for records,
+        librdkafka's mock for the assignment of a failed SyncGroup. A finding reports it.
         """
         if compact:
             body.append(f"{indent}n = b[p]; p += 1")

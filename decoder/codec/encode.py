@@ -1,4 +1,4 @@
-"""Encode: values (tuples in plan order) -> bytes, and nested dicts -> values."""
+"""Encode: values in plan order to bytes, and nested dicts to values."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import base64
 import difflib
 import struct as _struct
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..errors import EncodeError
 from ..wire.varint import write_uvarint
 from .decode import FIXED, LENGTH_FORMAT
-from .plan import FieldPlan, StructPlan, Values
+from .plan import FieldPlan, StructPlan, Value, Values
 
 _PACK = {name: _struct.Struct(">" + code).pack for name, code in FIXED.items()}
 _COUNT = _struct.Struct(">i").pack
@@ -73,8 +73,8 @@ def _item(field: FieldPlan, value: Any, out: bytearray, path: str) -> None:
             out += data
 
 
-def _length(field: FieldPlan, length: int | None, pack: Any, out: bytearray) -> None:
-    # A null that was read is written again, allowed or not; `value_from` refuses new ones.
+def _length(field: FieldPlan, length: int | None, pack: Callable[[int], bytes], out: bytearray) -> None:
+    # A null that was read is written back even if it is not allowed; `value_from` refuses new ones.
     if field.compact:
         write_uvarint(out, 0 if length is None else length + 1)
     else:
@@ -84,8 +84,8 @@ def _length(field: FieldPlan, length: int | None, pack: Any, out: bytearray) -> 
 # --- dicts to values ---------------------------------------------------------------------------------------
 
 
-def values_from(plan: StructPlan, given: Mapping[str, Any], path: str = "") -> Values:
-    """Values from a nested dict with snake_case names. What is left out takes its default; an unknown name is refused."""
+def values_from(plan: StructPlan, given: Mapping[str, Value], path: str = "") -> Values:
+    """Values from nested dicts with snake_case names. Missing fields take their defaults. Raises `EncodeError` for unknown names."""
     names = [f.name for f in plan.fields]
     for name in given:
         if name not in names and name not in (UNKNOWN_TAGS, TOPIC_NAME):
@@ -106,11 +106,11 @@ def values_from(plan: StructPlan, given: Mapping[str, Any], path: str = "") -> V
 
 UNKNOWN_TAGS = "_unknown_tagged_fields"
 TOPIC_NAME = "_topic_name"
-"""Stands beside a topic's id where a message is shown, and is no field."""
+"""The key of a topic's name that `present` adds beside a topic id. It is no field."""
 
 
-def value_from(field: FieldPlan, value: Any, path: str) -> Any:
-    """One field's value in tuple form, checked; EncodeError names the path."""
+def value_from(field: FieldPlan, value: Value, path: str) -> Any:
+    """One field's value in plan form. Raises `EncodeError` with `path` for a value that does not fit."""
     if value is None:
         if field.nullable or field.type == "records":
             return None
@@ -149,7 +149,7 @@ def _one(field: FieldPlan, value: Any, path: str) -> Any:
 
 
 def _shown_entry(entry: Any, path: str) -> bytes:
-    """The bytes of a batch or message, as `present` shows it."""
+    """The bytes of a batch or message as `present` shows it."""
     if not isinstance(entry, Mapping) or "bytes" not in entry:
         raise EncodeError("expected bytes, or batches with their bytes, as `decode --json --show-values` shows them", path)
     return _bytes(entry["bytes"], f"{path}.bytes")

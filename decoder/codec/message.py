@@ -1,4 +1,4 @@
-"""A decoded message: the frame's bytes, the plan they follow, and the values read."""
+"""A decoded message: the bytes of its frame, its plan, and the values."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from typing import Any, Protocol
 from ..errors import EncodeError
 from ..schema import facts
 from .encode import UNKNOWN_TAGS, value_from
-from .plan import FieldPlan, Fields, Plan, StructPlan, Values
+from .plan import FieldPlan, Fields, Plan, StructPlan, Value, Values
 from .splice import Splicer
 from .walk import Span, Walker
 
 _START, _END = itemgetter(1), itemgetter(2)
 JSON_SCALARS = frozenset((int, str, bool, float, type(None)))
-"""Types whose values JSON holds as they are."""
+"""Types whose values JSON has as they are."""
 _STEP = re.compile(r"([A-Za-z_]\w*)|\[(\d+)\]|\.")
 
 
 class Message:
-    """One request or response.
+    """One request or response, decoded.
 
-    ``header``: the header's fields as a dict (empty for a bare body). ``values``: the body in plan order (see
-    `plan`). ``frame``: the bytes it was read from, header included, without the 4 size bytes. ``trailing``: bytes
-    after the message's end (kept, so that encoding gives them back).
+    ``frame``: its bytes, header included, without the 4 size bytes; the body starts at ``body_start``. ``header``: the
+    header's fields as a dict, empty for a bare body. ``plan``, ``values``: the layout of the body and its values in that
+    order. ``trailing``: bytes after the message's end; `encode` gives them back.
     """
 
     __slots__ = ("body_start", "frame", "header", "plan", "trailing", "values")
@@ -51,20 +51,21 @@ class Message:
 
     @property
     def api_key(self) -> int:
+        """The API's key; -1 for a definition that belongs to no API."""
         return self.plan.api_key
 
     @property
     def api_version(self) -> int:
-        """The version the body is encoded in (an ApiVersions fallback answer is version 0)."""
+        """The version of the body; of an ApiVersions response that refuses the requested version, 0."""
         return self.plan.version
 
     @property
     def api(self) -> str:
-        """The API's name."""
+        """The API's name, such as ``"Metadata"``."""
         return self.plan.api
 
     def encode(self) -> bytes:
-        """The frame: identical to what was read as long as nothing was replaced."""
+        """The frame: the bytes that were read, unless something was replaced."""
         return self.frame
 
     def to_dict(self) -> Fields:
@@ -72,12 +73,15 @@ class Message:
         return _struct_dict(self.plan.root, self.values)
 
     def to_json(self) -> Fields:
-        """Like `to_dict` with JSON's types only: UUIDs in Kafka's base64 form, bytes in hexadecimal."""
+        """Like `to_dict` with JSON's types only: UUIDs in Kafka's base64 form, bytes in hexadecimal. Secrets are not masked."""
         plain: Fields = jsonable(self.to_dict())
         return plain
 
-    def __getitem__(self, path: str) -> Any:
-        """The value at a path such as ``"topics[0].partitions[1].error_code"``; KeyError names the step that fails."""
+    def __getitem__(self, path: str) -> Value:
+        """The value at a path such as ``"topics[0].partitions[1].error_code"``, as `to_dict` has it.
+
+        Raises KeyError with the step that does not exist.
+        """
         plan: StructPlan | None = self.plan.root
         value: Any = self.values
         field: FieldPlan | None = None
@@ -96,10 +100,10 @@ class Message:
                 value, plan, whole = value[names.index(step)], field.struct, True
         return shown_value(field, value, whole) if field else self.to_dict()
 
-    def replace(self, edits: Mapping[str, Any]) -> Message:
-        """A message with the fields at these paths changed; EncodeError names a path that cannot be set.
+    def replace(self, edits: Mapping[str, Value]) -> Message:
+        """A new message with the fields at these paths changed. All other fields keep their bytes, canonical or not.
 
-        Everything that is not edited keeps its bytes, canonical or not (see `splice`).
+        Raises `EncodeError` for a path that does not exist or a value that does not fit.
         """
         values = self.values
         for path, new in edits.items():
@@ -107,12 +111,12 @@ class Message:
         return self.with_values(values)
 
     def with_values(self, values: Values) -> Message:
-        """The message with these values, in plan form. Those that are its own, by identity, keep their bytes."""
+        """A new message with these values, in plan form. Values that are identical objects to its own keep their bytes."""
         frame = Splicer(self.frame, self.body_start).root(self.plan.root, self.values, values)
         return Message(self.plan, values, frame, self.body_start, self.header, self.trailing)
 
     def map(self) -> list[Span]:
-        """Every field's ``(path, start, end)``; offsets count from the frame's first byte."""
+        """The ``(path, start, end)`` of every field and struct, length bytes included. Offsets count from the frame's first byte."""
         walker = Walker(self.plan, self.frame, self.body_start)
         walker.run()
         # by start, and of those that start together the longest first
@@ -121,16 +125,16 @@ class Message:
         return walker.spans
 
     def errors(self) -> Iterator[tuple[str, int]]:
-        """Every ``(path, error code)`` of the body that is not 0, in order."""
+        """The ``(path, code)`` of every error code in the body that is not 0, in wire order."""
         return _errors(self.plan.root, self.values, "")
 
     def forbidden_nulls(self) -> Iterator[str]:
-        """Paths of fields that are null although this version's definition does not allow it."""
+        """Paths of fields that are null although the definition does not allow it at this version."""
         return _forbidden_nulls(self.plan.root, self.values, "")
 
 
 def steps(path: str) -> Iterator[str | int]:
-    """``"a.b[0].c"`` -> ``"a", "b", 0, "c"``; KeyError if it is no path."""
+    """``"a.b[0].c"`` -> ``"a", "b", 0, "c"``. Raises KeyError if it is no path."""
     at = 0
     while at < len(path):
         match = _STEP.match(path, at)
@@ -153,12 +157,12 @@ def _struct_dict(plan: StructPlan, values: Values) -> Fields:
 
 @cache
 def _shown_fields(plan: StructPlan) -> tuple[tuple[str, FieldPlan | None], ...]:
-    """The fields' names; with the field where its value is shown in another form than the plan's."""
+    """The fields' names; with the field if `to_dict` shows its value in another form than the plan's."""
     return tuple((f.name, f if f.struct or f.array or f.type == "uuid" else None) for f in plan.fields)
 
 
-def shown_value(field: FieldPlan, value: Any, whole: bool = True) -> Any:
-    """A value in plan form as `Message.to_dict` shows it; `whole`: an array itself, not one of its items."""
+def shown_value(field: FieldPlan, value: Any, whole: bool = True) -> Value:
+    """A value in plan form as `Message.to_dict` has it. `whole`: the array itself, not one of its items."""
     if value is None:
         return None
     if field.array and whole:
@@ -170,8 +174,8 @@ def shown_value(field: FieldPlan, value: Any, whole: bool = True) -> Any:
     return uuid.UUID(bytes=value) if field.type == "uuid" else value
 
 
-def jsonable(value: Any) -> Any:
-    """`to_dict`'s values as JSON can hold them."""
+def jsonable(value: Value) -> Value:
+    """Values of `Message.to_dict` in JSON's types."""
     if isinstance(value, dict):
         return {str(k): v if type(v) in JSON_SCALARS else jsonable(v) for k, v in value.items()}
     if isinstance(value, list):
@@ -183,9 +187,7 @@ def jsonable(value: Any) -> Any:
     return value
 
 
-def _replaced(
-    plan: StructPlan, values: Values, path: list[str | int], new: Any, whole: str
-) -> Values:
+def _replaced(plan: StructPlan, values: Values, path: list[str | int], new: Value, whole: str) -> Values:
     name, rest = path[0], path[1:]
     index = next((i for i, f in enumerate(plan.fields) if f.name == name), None)
     if index is None:
@@ -229,7 +231,7 @@ def _errors(plan: StructPlan, values: Values, prefix: str) -> Iterator[tuple[str
 
 @cache
 def _error_places(plan: StructPlan) -> tuple[tuple[int, FieldPlan], ...]:
-    """The fields that are error codes, or structs with such inside: position and field."""
+    """Position and field of error codes, and of structs that contain some."""
     places = enumerate(plan.fields)
     return tuple((i, f) for i, f in places if (_error_places(f.struct) if f.struct else is_error_code(f)))
 
@@ -237,7 +239,7 @@ def _error_places(plan: StructPlan) -> tuple[tuple[int, FieldPlan], ...]:
 def _forbidden_nulls(plan: StructPlan, values: Values, prefix: str) -> Iterator[str]:
     for field, value in zip(plan.fields, values, strict=False):
         if value is None:
-            # Records are left out: old brokers wrote null there at versions that only later forbade it.
+            # Old brokers wrote null records at versions for which later definitions forbid it.
             if not field.nullable and field.type != "records":
                 yield prefix + field.name
         elif field.struct is not None:
@@ -249,7 +251,7 @@ def _forbidden_nulls(plan: StructPlan, values: Values, prefix: str) -> Iterator[
 
 
 def is_error_code(field: FieldPlan) -> bool:
-    """Whether a field holds one of Kafka's error codes (by its name, as in all of the definitions)."""
+    """Whether a field holds one of Kafka's error codes, by its name."""
     return field.type == "int16" and not field.array and field.name.endswith("error_code")
 
 
@@ -259,7 +261,7 @@ def error_names(message: Message) -> list[tuple[str, str]]:
 
 
 class MessagePair(Protocol):
-    """A request and its response as messages, as an `Exchange` has them; None for one that is not there or cannot be read."""
+    """A request and its response as messages, as an `Exchange` has them. None: not there, or cannot be decoded."""
 
     @property
     def api_key(self) -> int: ...

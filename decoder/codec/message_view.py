@@ -1,9 +1,8 @@
-"""A message as its definition promises it, for whoever draws conclusions from fields.
+"""A message as its definition promises it, for code that draws conclusions from fields.
 
-The decoder reads more than a definition allows: a null where none may be, and tagged fields that it does not know
-(KIP-482). Both are kept in `Message`, because they are facts about the bytes. A `MessageView` is the same message
-without them: a forbidden null is the empty value of its type, and there are no unknown tags. `forbidden_nulls` still says
-where there was one.
+The decoder reads more than a definition allows: forbidden nulls, and unknown tagged fields (KIP-482). A `Message` keeps both,
+as they are facts about the bytes. A `MessageView` is the same message without them: a forbidden null becomes the empty value
+of its type, and there are no unknown tags. `forbidden_nulls` still lists the nulls.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _EMPTY = {"string": "", "uuid": ZERO_UUID}
 
 
 class MessageView(Message):
-    """`values`, `to_dict`, ``[path]`` and `lists_at` give None only where the message's version allows null."""
+    """`values`, `to_dict`, ``[path]`` and `lists_at` give None only if the version allows null."""
 
     __slots__ = ("_as_read", "_sound")
 
@@ -50,10 +49,10 @@ class MessageView(Message):
 
 @cache
 def _soundness(plan: StructPlan) -> Callable[[Values], bool]:
-    """Tells of a struct's values whether no null is forbidden and nothing is unknown: nearly always."""
+    """A function that tests whether a struct's values have no forbidden null and no unknown tag, as nearly all do."""
     flexible = plan.flexible
     never_null = tuple(i for i, f in enumerate(plan.fields) if not f.nullable)
-    # No item of an array may be null, and what has a length may say so.
+    # Items of an array must not be null, but those with a length can be.
     named = tuple(i for i, f in enumerate(plan.fields) if f.array and f.type in ("string", "bytes", "records"))
     structs = tuple((i, f.array, _soundness(f.struct)) for i, f in enumerate(plan.fields) if f.struct is not None)
 
@@ -90,14 +89,10 @@ def _sound(plan: StructPlan, values: Values) -> Values:
 
 def _value(field: FieldPlan, value: Any) -> Any:
     if value is None:
-        return None if field.nullable else _empty(field)
+        return None if field.nullable else () if field.array else _of_type(field)
     if field.struct is None:
         return tuple(_of_type(field) if v is None else v for v in value) if field.array and None in value else value
     return tuple(_sound(field.struct, item) for item in value) if field.array else _sound(field.struct, value)
-
-
-def _empty(field: FieldPlan) -> Any:
-    return () if field.array else _of_type(field)
 
 
 def _of_type(field: FieldPlan) -> Any:
@@ -106,7 +101,7 @@ def _of_type(field: FieldPlan) -> Any:
 
 @cache
 def _field_at(plan: StructPlan, path: str) -> FieldPlan:
-    """The field at a path; KeyError for one that this version does not have."""
+    """The field at a path. Raises KeyError if this version does not have it."""
     name, _, rest = path.partition(".")
     field = next((f for f in plan.fields if f.name == name), None)
     if field is None or (rest and field.struct is None):

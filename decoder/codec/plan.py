@@ -1,8 +1,8 @@
-"""The plan: one message kind at one version, with every version question answered.
+"""The plan of a message: its definition at one version, with every version question answered.
 
-Decode, encode, byte map, defaults and docs are back ends over the same plan. In a plan a struct is a list of
-fields in wire order, tagged fields after. The *values* of a struct are a tuple in that order; a flexible struct
-has one more item at the end: its unknown tagged fields, as a tuple of ``(tag, bytes)``.
+Decoding, encoding, byte maps and defaults are back ends over the same plan. A struct is a list of fields in wire order,
+followed by its tagged fields. The *values* of a struct are a tuple in that order; a flexible struct has one more item at
+the end: its unknown tagged fields, as a tuple of ``(tag, bytes)``.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from ..errors import UnknownApi, UnknownVersion
 from ..schema import facts
 from ..schema.notation import Definition, Field
 
+Value = Any
+"""A decoded value. The schema decides its type: int, float, bool, str, bytes, `uuid.UUID`, None, or a dict or list of these."""
+Fields = dict[str, Value]
+"""A decoded struct: values by Kafka's field names in snake_case."""
 Values = tuple[Any, ...]
-"""The values of a struct in plan order: numbers, bool, str, bytes, None, tuples of items, and `Values` of structs inside."""
-Fields = dict[str, Any]
-"""The same by Kafka's field names in snake_case, as nested dicts and lists; UUIDs as `uuid.UUID`."""
+"""The values of a struct in plan order: numbers, bool, str, bytes (UUIDs too), None, tuples of items, `Values` of inner structs."""
 
 ZERO_UUID = bytes(16)
 SIZES = {"bool": 1, "int8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "float64": 8, "uuid": 16}
@@ -28,7 +30,7 @@ SIZES = {"bool": 1, "int8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4,
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FieldPlan:
-    """A field as it stands at one version. ``type`` is a primitive's name or ``"struct"``."""
+    """A field at one version. ``type`` is a primitive's name or ``"struct"``."""
 
     name: str
     type: str
@@ -57,7 +59,7 @@ class StructPlan:
         return _tags(self)
 
     def defaults(self) -> Values:
-        """The values of a struct of which nothing is said."""
+        """The default of every field."""
         values = tuple(f.default for f in self.fields)
         return (*values, ()) if self.flexible else values
 
@@ -101,7 +103,7 @@ API_VERSIONS = facts.api_key("ApiVersions")
 
 @cache
 def plan(kind: str, api_key: int, version: int) -> Plan:
-    """The plan of ``"request"`` or ``"response"``; UnknownApi or UnknownVersion if the schema does not hold it."""
+    """The plan of a ``"request"`` or ``"response"``. Raises `UnknownApi` or `UnknownVersion`."""
     try:
         api = facts.api(api_key)
     except KeyError:
@@ -124,7 +126,7 @@ def extra_plan(file: str, name: str, version: int) -> Plan:
 
 
 def compile_plan(definition: Definition, version: int, api_key: int) -> Plan:
-    """Answer every version question of `definition` for `version`."""
+    """The plan of a definition at one of its versions."""
     flexible = version in definition.flexible
     root = _struct(definition.name, definition.fields, definition, version, flexible)
     return Plan(definition.kind, api_key, version, definition.name, root)
@@ -185,7 +187,7 @@ def _zero(type_name: str) -> Any:
 
 @cache
 def snake_case(name: str) -> str:
-    """Kafka's own rule (its message generator): ``KRaftVersion`` -> ``kraft_version``, ``TopicId`` -> ``topic_id``."""
+    """``KRaftVersion`` -> ``kraft_version``, ``TopicId`` -> ``topic_id``, as Kafka's message generator does."""
     out = []
     after_capital = True
     for letter in name:

@@ -1,6 +1,6 @@
-"""A message as JSON can hold it and as a person may see it: names kept, secrets masked, record areas opened.
+"""Messages in JSON's types, for people: secrets masked, record areas opened.
 
-Keys and values of records are payload: they are described by their size unless they are asked for.
+Keys and values of records are payload: only their sizes are shown unless `values` is set.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..wire.frame import Direction
 from .codec import decode_request_header
 from .encode import TOPIC_NAME
 from .message import JSON_SCALARS, Message, jsonable
-from .plan import StructPlan
+from .plan import Fields, StructPlan
 from .secrets import shown
 
 Json = Any
@@ -28,17 +28,17 @@ TopicName = Callable[[bytes], str | None]
 
 @cache
 def _topic_field(plan: StructPlan) -> str | None:
-    """The field of a struct that names a topic."""
-    named = (f.name for f in plan.fields if f.entity == "topicName" and f.type == "string" and not f.array)
-    return next(named, None)
+    """The field of a struct that has a topic's name."""
+    names = (f.name for f in plan.fields if f.entity == "topicName" and f.type == "string" and not f.array)
+    return next(names, None)
 
 
 @dataclass(frozen=True, slots=True)
 class Presenter:
     """How messages are shown.
 
-    ``values``: keys, values and headers of records too, by their ``schemas`` where one is known (see `values`).
-    ``topic_name``: from a topic id's 16 bytes to its name; what it knows stands as ``_topic_name`` beside the id.
+    ``values``: also keys, values and headers of records, decoded by ``schemas`` if one is known. ``topic_name``: a function
+    from a topic id's 16 bytes to its name or None; a name is shown as ``_topic_name`` beside the id.
     """
 
     values: bool = False
@@ -49,14 +49,14 @@ class Presenter:
         """The body as nested dicts of JSON's types."""
         return self._struct(message.plan.root, shown(message), None)
 
-    def _struct(self, plan: StructPlan, fields: dict[str, Any], topic: str | None) -> dict[str, Json]:
+    def _struct(self, plan: StructPlan, fields: Fields, topic: str | None) -> dict[str, Json]:
         out: dict[str, Json] = {}
         if len(fields) > len(plan.fields):  # unknown tagged fields
             known = {f.name for f in plan.fields}
             out.update(jsonable({k: v for k, v in fields.items() if k not in known}))
-        named = _topic_field(plan)
-        if named is not None:
-            topic = fields[named]
+        topic_field = _topic_field(plan)
+        if topic_field is not None:
+            topic = fields[topic_field]
         for field in plan.fields:
             value, struct = fields[field.name], field.struct
             if type(value) in JSON_SCALARS:
@@ -76,8 +76,8 @@ class Presenter:
         return out
 
     def record_area(self, data: bytes, topic: str | None = None) -> list[dict[str, Json]]:
-        """Every batch (magic 2) or message (magic 0, 1) of a record area, its records within; what cannot be read
-        says why. With `values` each has its ``bytes`` in hexadecimal, of which `encode_body` makes the same area again."""
+        """Every batch (magic 2) or message (magic 0, 1) of a record area, with its records; ``unreadable`` has the error of
+        what cannot be read. With `values` each has its ``bytes`` in hexadecimal, from which `encode_body` makes the same area."""
         found: list[dict[str, Json]] = []
         end = 0
         try:
@@ -112,7 +112,7 @@ class Presenter:
         return out
 
     def _wrapped(self, entry: records.Message, topic: str | None) -> Iterator[dict[str, Json]]:
-        """The messages of a set that was compressed twice, which brokers refuse: the first ones, as far as they can be read."""
+        """The first messages of a set that was compressed twice, which brokers refuse."""
         try:
             inner = list(islice(entry.messages(wrappers=True), _MOST_WRAPPED))
         except records.RecordsError:
@@ -129,7 +129,7 @@ class Presenter:
             yield out
 
     def record(self, record: records.Record, topic: str | None) -> dict[str, Json]:
-        """One record: keys, values and headers if they are shown, else their sizes."""
+        """One record: key, value and headers if `values` is set, else their sizes."""
         out: dict[str, Json] = {"offset": record.offset, "timestamp": record.timestamp}
         if record.control is not None:
             return {**out, "control": record.control.name}
@@ -147,7 +147,7 @@ class Presenter:
         return out
 
     def _payload(self, data: bytes | None, topic: str | None, is_key: bool = False) -> Json:
-        """Text as it stands, ``{"hex": ...}`` for other bytes, and what a schema made of them as ``{"kind": ...}``."""
+        """Text as it is, ``{"hex": ...}`` for other bytes, ``{"kind": ..., "value": ...}`` for bytes that a schema decoded."""
         seen = view(data, registry=self.schemas if topic is not None else None, topic=topic, is_key=is_key)
         if seen.kind == "null":
             return None
@@ -163,23 +163,11 @@ class Presenter:
 
 
 _MOST_WRAPPED, _WRAPPED_LIMIT = 100, 1 << 20
-"""Of messages that were compressed twice so many are opened, and so many bytes of each."""
+"""How many messages that were compressed twice are opened, and how many bytes of each."""
 _BATCH = (
-    "base_offset",
-    "magic",
-    "crc_ok",
-    "timestamp_type",
-    "transactional",
-    "control",
-    "partition_leader_epoch",
-    "last_offset_delta",
-    "base_timestamp",
-    "max_timestamp",
-    "producer_id",
-    "producer_epoch",
-    "base_sequence",
-    "record_count",
-)
+    "base_offset", "magic", "crc_ok", "timestamp_type", "transactional", "control", "partition_leader_epoch", "last_offset_delta",
+    "base_timestamp", "max_timestamp", "producer_id", "producer_epoch", "base_sequence", "record_count",
+)  # fmt: skip
 _SHOWN = {True: _BATCH, False: ("offset", "magic", "crc_ok")}
 
 
@@ -194,27 +182,27 @@ def present(
 
 
 RECORD_APIS = frozenset({"Produce", "Fetch", "FetchSnapshot", "ShareFetch"})
-"""APIs whose embedded payloads are records, and with that shown only when values are."""
+"""APIs whose embedded payloads are records, which are shown only if values are."""
 MOST_PAYLOADS = 1000
 
 
 def payloads(message: Message, request: Message | None = None, values: bool = False) -> list[dict[str, Json]]:
-    """What is inside of a message's byte fields (see `embedded`): path, kind, fields; secrets masked."""
+    """The payloads in a message's byte fields (see `embedded`): path, kind, fields; secrets masked."""
     if message.api in RECORD_APIS and not values:
         return []
     found = islice(embedded.of(message, request), MOST_PAYLOADS)
     return [{"path": p.path, "kind": p.kind, "fields": jsonable(p.fields)} for p in found]
 
 
-# --- what of a frame is payload of records --------------------------------------------------------------------
+# --- which bytes of a frame are payload of records ------------------------------------------------------------
 
 Range = tuple[int, int]
 _MESSAGE_HEAD = {0: 18, 1: 26}  # offset, size, CRC, magic, attributes, and in magic 1 the timestamp
 
 
 def payload_ranges(direction: Direction, api: str, frame: bytes, message: Message | None) -> list[Range]:
-    """Where in the frame records say something, from the first byte after each batch's header. `message`: the frame
-    decoded; None if it cannot be: then everything after its header may say something."""
+    """The (start, end) of record payload in a frame: all bytes of each batch after its header. `message`: the decoded frame;
+    None if it cannot be decoded: then everything after its header counts."""
     if api not in RECORD_APIS:
         return []
     if message is None:

@@ -1,8 +1,8 @@
-"""Projection: a few fields of a message, everything else passed over without making values of it.
+"""Projection: reads a few fields of a message and skips all others.
 
-A path names fields by their steps, items of arrays by ``[*]`` (which may be left out): ``"throttle_time_ms"``,
-``"topics[*].partitions[*].error_code"``. A path without an array on its way gives one value, or None where a null
-struct is in the way; a path through arrays gives the list of all values, in wire order.
+A path has the names of fields, and ``[*]`` for the items of an array, which may be left out: ``"throttle_time_ms"``,
+``"topics[*].partitions[*].error_code"``. A path without arrays gives one value, or None if it goes through a null struct; a
+path through arrays gives the list of all values, in wire order.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from ..native.accelerator import description, native
 from ..schema import facts
 from .decode import FAULTS, python_decoder
 from .message import Message, is_error_code, shown_value
-from .plan import FieldPlan, Plan, StructPlan, plan
+from .plan import FieldPlan, Plan, StructPlan, Value, plan
 from .walk import Walker
 
-Projection = Callable[[bytes], dict[str, Any]]
+Projection = Callable[[bytes], dict[str, Value]]
 Reader = Callable[[bytes, int], tuple[tuple[list[Any], ...], int]]
 
 
 @cache
 def reader(of: Plan, paths: tuple[str, ...]) -> Reader:
-    """A function from a frame and the place of its body to the values at `paths`, a list per path, and where the body ends;
-    raises one of `decode.FAULTS`."""
+    """A function from a frame and the start of its body to the values at `paths`, a list per path, and the end of the body.
+    It raises one of `decode.FAULTS`."""
     plain = [path.replace("[*]", "") for path in paths]
     if native is not None:
         made: Reader = native.Reader(
@@ -44,7 +44,7 @@ def reader(of: Plan, paths: tuple[str, ...]) -> Reader:
 
 
 def _steps(plan_: StructPlan, path: str) -> list[tuple[int, bool]]:
-    """For each step of a path: the field's number, and whether it is an array to go through."""
+    """For each step of a path: the field's number, and whether the next step is about the items of its array."""
     way: list[tuple[int, bool]] = []
     struct: StructPlan | None = plan_
     names = path.split(".")
@@ -67,7 +67,7 @@ def _collect(values: Any, way: list[tuple[int, bool]]) -> list[Any]:
 
 
 def field_at(of: Plan, path: str) -> tuple[FieldPlan, bool]:
-    """The field at a path, and whether an array lies on the way to it; EncodeError names a step that is not there."""
+    """The field at a path, and whether the path goes through an array. Raises `EncodeError` with a step that does not exist."""
     struct: StructPlan | None = of.root
     through = False
     field: FieldPlan | None = None
@@ -83,28 +83,29 @@ def field_at(of: Plan, path: str) -> tuple[FieldPlan, bool]:
 
 
 def project(kind: str, api_key: int, api_version: int, paths: Iterable[str]) -> Projection:
-    """A function from a body (without header) to ``{path: value}`` of the asked paths.
+    """A function from the bytes of a body, without header, to ``{path: value}`` of these paths, such as
+    ``"topics[*].partitions[*].error_code"``. `kind` is ``"request"`` or ``"response"``.
 
-    Raises EncodeError for a path that this version does not have; the function raises DecodeError for bytes that do
-    not fit. Bytes after the last asked field may go unread.
+    A path through an array gives the list of all values in wire order; ``[*]`` may be left out. All other fields are skipped.
+    Raises `EncodeError` for a path that this version does not have, and `UnknownApi` or `UnknownVersion`. The function
+    raises `DecodeError` for bytes that do not fit; bytes after the last of the fields may go unread.
     """
     of = plan(kind, api_key, api_version)
     asked = tuple(paths)
     fields = [field_at(of, path) for path in asked]
-    # No list can take the values of a path and of another inside of it: such paths are read one by one.
+    # One reader cannot give a path and another path inside of it: such paths are read one by one.
     plain = [path.replace("[*]", "") for path in asked]
     nested = any(b.startswith(a + ".") for a in plain for b in plain)
-    apart = nested or len(set(plain)) < len(plain)
-    groups = [(path,) for path in asked] if apart else [asked]
+    groups = [(path,) for path in asked] if nested or len(set(plain)) < len(plain) else [asked]
 
     readers = [reader(of, group) for group in groups if group]
-    # Few values need another form than they have in the plan: only those are gone through.
+    # Only a few types have another form in a plan than in a dict.
     as_is = all(through and f.struct is None and f.type != "uuid" and not f.array for f, through in fields)
 
     if len(asked) == 1 and as_is:
         path, only = asked[0], readers[0]
 
-        def read_one(data: bytes) -> dict[str, Any]:
+        def read_one(data: bytes) -> dict[str, Value]:
             try:
                 return {path: only(data, 0)[0][0]}
             except FAULTS:
@@ -112,7 +113,7 @@ def project(kind: str, api_key: int, api_version: int, paths: Iterable[str]) -> 
 
         return read_one
 
-    def read(data: bytes) -> dict[str, Any]:
+    def read(data: bytes) -> dict[str, Value]:
         try:
             lists = [found for each in readers for found in each(data, 0)[0]]
         except FAULTS:
@@ -128,7 +129,7 @@ def project(kind: str, api_key: int, api_version: int, paths: Iterable[str]) -> 
 
 
 def values_at(of: Plan, data: bytes, position: int, paths: tuple[str, ...]) -> tuple[list[Any], ...]:
-    """The raw values at each path, a list per path. DecodeError says what is wrong where."""
+    """The values at each path, in plan form, a list per path. Raises `DecodeError`."""
     if not paths:
         return ()
     try:
@@ -138,7 +139,7 @@ def values_at(of: Plan, data: bytes, position: int, paths: tuple[str, ...]) -> t
 
 
 def first_error(message: Message) -> int:
-    """The first error code of a message that is not 0, shallow fields before deep ones; 0 if all is well."""
+    """The first error code of a message that is not 0, outer fields first; 0 if there is none."""
     return next((code for way in _error_ways(message.plan) for code in _collect(message.values, way) if code), 0)
 
 
@@ -149,7 +150,7 @@ def _error_ways(of: Plan) -> tuple[list[tuple[int, bool]], ...]:
 
 @cache
 def error_paths(of: Plan) -> tuple[str, ...]:
-    """The paths of all error codes of a message, without items (``"topics.error_code"``), shallow ones first."""
+    """The paths of all error codes of a message, without indexes (``"topics.error_code"``), outer ones first."""
     return tuple(sorted(_error_paths(of.root, ""), key=lambda path: path.count(".")))
 
 
@@ -161,17 +162,17 @@ def _error_paths(struct: StructPlan, prefix: str) -> Iterator[str]:
             yield prefix + field.name
 
 
-# --- skimming: whether a message can be read, where it ends and its first error code; no values are made of it ------
+# --- skimming: whether a message can be read, where it ends, and its first error code ------------------------------
 
 Skimmed = tuple[tuple[list[int], ...], int]
 
 
 class Skim(NamedTuple):
-    """How the messages of one kind, API and version are skimmed.
+    """How to skim the messages of one kind, API and version.
 
-    `read(data, position)` gives lists of codes and where the body that starts at `position` ends, or raises one of
-    `decode.FAULTS`. The codes: of a response its error codes, one list per field, shallow fields first; of a Produce
-    request its acks.
+    `read(data, position)` gives lists of codes and the end of the body that starts at `position`, or raises one of
+    `decode.FAULTS`. The codes: of a response its error codes, a list per field, outer fields first; of a Produce request
+    its acks.
     """
 
     header_version: int
@@ -180,7 +181,7 @@ class Skim(NamedTuple):
 
 @cache
 def skim(kind: str, api_key: int, api_version: int) -> Skim | None:
-    """The skim of `kind` "request" or "response"; None for an API or version that is not known."""
+    """How to skim a ``"request"`` or ``"response"``; None for an unknown API or version."""
     try:
         of = plan(kind, api_key, api_version)
     except DecodeError:
@@ -194,8 +195,4 @@ def skim(kind: str, api_key: int, api_version: int) -> Skim | None:
 
 def first_code(skimmed: Skimmed) -> int:
     """The first code that is not 0, or 0."""
-    for codes in skimmed[0]:
-        for code in codes:
-            if code:
-                return code
-    return 0
+    return next((code for codes in skimmed[0] for code in codes if code), 0)

@@ -1,6 +1,6 @@
-"""What must not be shown or stored: where secrets stand in messages, and masking that keeps every length.
+"""Secrets in messages: where they are, and how they are masked.
 
-Masked bytes decode like the original: the field keeps its size, its content becomes ``*``.
+Masked bytes decode like the original: a field keeps its size, and its content becomes ``*``.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from ..errors import DecodeError
 from ..reference.settings import MOST_NAME, SENSITIVE, holds_credentials, holds_no_credentials
 from ..schema import facts
 from ..wire.frame import Direction
-from .codec import decode_request, decode_response, guess_request, peek_request
+from .codec import decode_request, decode_response, guess_request, peek_request, read_request
 from .decode import decoder
 from .message import Message
 from .plan import Fields
 
 MASK = b"*"
 
-# By API name: the body paths that hold credentials or what they can be worked out from.
+# By API name: the paths of credentials, and of what they can be computed from.
 _REQUEST: dict[str, tuple[str, ...]] = {
     "SaslAuthenticate": ("auth_bytes",),
     "RenewDelegationToken": ("hmac",),
@@ -35,7 +35,7 @@ _RESPONSE: dict[str, tuple[str, ...]] = {
     "SaslAuthenticate": ("auth_bytes",),
     "CreateDelegationToken": ("hmac",),
     "DescribeDelegationToken": ("tokens[*].hmac",),
-    # What is inside depends on the request, which nobody has here; a new token's HMAC may be.
+    # The inner response depends on a request that is not known here; it may have a new token's HMAC.
     "Envelope": ("response_data",),
 }
 # Record areas of KRaft's metadata log (see `metadata_log`).
@@ -45,7 +45,7 @@ _METADATA: dict[str, tuple[str, ...]] = {
 }
 FETCHES = frozenset(map(facts.api_key, _METADATA))
 _FETCH = facts.api_key("Fetch")
-# Settings that brokers show, or that topics are made with: those among them that are credentials.
+# Settings that brokers show or topics are created with: only some are credentials.
 _REQUEST_SETTINGS: dict[str, tuple[str, ...]] = {"CreateTopics": ("topics[*].configs[*].value",)}
 _RESPONSE_SETTINGS: dict[str, tuple[str, ...]] = {
     "CreateTopics": ("topics[*].configs[*].value",),
@@ -65,7 +65,7 @@ _REFUSED, _OF_SETTING = "Invalid value ", " for configuration "
 
 @cache
 def secret_paths(direction: Direction, api_key: int) -> tuple[re.Pattern[str], ...]:
-    """Patterns over the paths of `Message.map` that hold secrets, or may; empty for nearly all APIs."""
+    """Patterns of the paths of `Message.map` that are secrets, or may be; empty for nearly all APIs."""
     if direction is Direction.REQUEST:
         return credential_paths(direction, api_key) + _patterns(_REQUEST_SETTINGS, api_key)
     tables = (_RESPONSE_SETTINGS, _MESSAGES)
@@ -74,7 +74,7 @@ def secret_paths(direction: Direction, api_key: int) -> tuple[re.Pattern[str], .
 
 @cache
 def credential_paths(direction: Direction, api_key: int) -> tuple[re.Pattern[str], ...]:
-    """Those of `secret_paths` that are there to carry secrets; what brokers show among their settings is left out."""
+    """Those of `secret_paths` that exist for secrets; settings that brokers show are left out."""
     return _patterns(_REQUEST if direction is Direction.REQUEST else _RESPONSE, api_key)
 
 
@@ -85,7 +85,7 @@ def _patterns(table: dict[str, tuple[str, ...]], api_key: int) -> tuple[re.Patte
 
 @cache
 def decodable(direction: Direction, api_key: int, api_version: int) -> bool:
-    """Whether the schema has the layout of such a message."""
+    """Whether the schema has this API and version."""
     try:
         return api_version in facts.api(api_key).versions
     except KeyError:
@@ -93,18 +93,17 @@ def decodable(direction: Direction, api_key: int, api_version: int) -> bool:
 
 
 def concerns(direction: Direction, api_key: int, api_version: int) -> bool:
-    """Whether `mask` may change such a frame; false for nearly all. Responses of `FETCHES` are left out: of those with
+    """Whether `mask` may change such a frame; false for nearly all. Responses of `FETCHES` are not included: for those with
     KRaft's metadata log `metadata_log.may_be_in` is true."""
     return bool(secret_paths(direction, api_key)) or not decodable(direction, api_key, api_version)
 
 
 def mask(direction: Direction, api_key: int, api_version: int, frame: bytes, asked: bytes = b"") -> bytes:
-    """The frame with every secret overwritten, length unchanged.
+    """The frame with every secret overwritten. Its length does not change.
 
-    A frame that cannot be decoded (an unknown API or version, or damage in a message that carries secrets) is masked
-    after its header, since nobody can say where its secrets are; a request of an unknown version is masked as the
-    nearest known one where that fits. `asked`: of a response its request, whose secrets are masked here, too: brokers
-    quote what they refuse.
+    A frame that cannot be decoded (an unknown API or version, or damage in a message with secrets) is masked after its
+    header, as its secrets may be anywhere; a request of an unknown version is masked as the nearest known one if that
+    fits. `asked`: the request of a response, whose secrets are masked in the response too: brokers quote what they refuse.
     """
     fetched = direction is Direction.RESPONSE and _may_be_metadata_log(api_key, api_version, frame)
     if not fetched and not concerns(direction, api_key, api_version):
@@ -128,7 +127,7 @@ def mask(direction: Direction, api_key: int, api_version: int, frame: bytes, ask
 
 
 def mask_behind_header(direction: Direction, frame: bytes) -> bytes:
-    """The frame with all masked but the API key, the version, the correlation id and the client id."""
+    """The frame with everything masked except API key, version, correlation id and client id."""
     head = 4
     if direction is Direction.REQUEST:
         length = int.from_bytes(frame[8:10], "big", signed=True)
@@ -141,12 +140,12 @@ def mask_behind_header(direction: Direction, frame: bytes) -> bytes:
 
 
 KEPT = 8
-"""Bytes of what cannot be decoded that are kept: enough to see what it is, and all that a decoder reads before it gives up."""
+"""Bytes that are kept of what cannot be decoded: enough to see what it is, and all that a decoder reads before it gives up."""
 
 
 def mask_undecoded(frame: bytes, at: int, text: bool = False) -> bytes:
-    """The frame with all but `KEPT` bytes masked from `at` on, where decoding ended. `text`: because of a string that is
-    no UTF-8; it stays none, as only ASCII in it is masked."""
+    """The frame with all but `KEPT` bytes masked from `at` on, where decoding ended. `text`: it ended at a string that is not
+    UTF-8; only ASCII is masked then, so that it still is not."""
     rest = frame[at + KEPT :]
     return frame[: at + KEPT] + (rest.translate(_ASCII_MASKED) if text else MASK * len(rest))
 
@@ -155,17 +154,15 @@ _ASCII_MASKED = bytes(MASK[0] if code < 0x80 else code for code in range(256))
 
 
 _LEAST_QUOTED = 4
-"""Bytes of a secret that is looked for in a response: shorter ones stand anywhere by chance."""
+"""Bytes of a secret that is searched for in a response: shorter ones are everywhere by chance."""
 
 
 def _secrets_of(request: bytes) -> list[bytes]:
     """The secrets of a request, the longest first."""
     try:
-        message = decode_request(request)
-    except DecodeError as fault:
-        if fault.message is None:
-            return []
-        message = fault.message
+        message = read_request(request)
+    except DecodeError:
+        return []
     return sorted({s for _, s in _secrets(message) if len(s) >= _LEAST_QUOTED and set(s) != set(MASK)}, key=len, reverse=True)
 
 
@@ -175,13 +172,13 @@ def _masked(message: Message) -> bytes:
         out[end - len(content) : end] = _hidden(message, content)
     for end, area in _metadata_areas(message):
         out[end - len(area) : end] = metadata_log.masked(area)
-    if message.trailing:  # of a message that carries secrets: nobody knows what this is
+    if message.trailing:  # unknown bytes of a message with secrets
         out[-len(message.trailing) :] = MASK * len(message.trailing)
     return bytes(out)
 
 
 def _topic_field(api_key: int, api_version: int) -> str:
-    """The field by which the response of a fetch names its topics."""
+    """The field that identifies topics in the response of a fetch."""
     if api_key != _FETCH:
         return "name"
     return "topic_id" if api_version >= 13 else "topic"
@@ -192,14 +189,14 @@ def _may_be_metadata_log(api_key: int, api_version: int, frame: bytes) -> bool:
 
 
 def _names_metadata_log(api_key: int, api_version: int, tree: Fields) -> bool:
-    """Whether what was read of the response of a fetch names the metadata log."""
+    """Whether the decoded part of a fetch response names the metadata log."""
     field = _topic_field(api_key, api_version)
     topics = tree.get("responses" if api_key == _FETCH else "topics") or ()
     return any(topic.get(field) in (metadata_log.TOPIC, metadata_log.TOPIC_ID) for topic in topics)
 
 
 def _metadata_areas(message: Message) -> Iterator[tuple[int, bytes]]:
-    """The record areas of KRaft's metadata log in a response: where each ends, and its bytes."""
+    """The record areas of KRaft's metadata log in a response: end and bytes of each."""
     key, version = message.api_key, message.api_version
     if message.plan.kind != "response" or not _may_be_metadata_log(key, version, message.frame):
         return
@@ -212,9 +209,9 @@ def _metadata_areas(message: Message) -> Iterator[tuple[int, bytes]]:
 
 
 def _hidden(message: Message, content: bytes) -> bytes:
-    """What stands in a secret field's place. A request inside of an Envelope is kept but for its own secrets.
+    """What replaces a secret. A request inside an Envelope is kept except for its own secrets.
 
-    Brokers forward no Envelope, so one inside of another is no request: it is hidden whole, however deep it goes.
+    Brokers forward no Envelope, so one inside another is no request: it is hidden completely, however deep it goes.
     """
     if message.api == "Envelope" and message.plan.kind == "request" and len(content) >= 8:
         key, version, _ = peek_request(content)
@@ -224,7 +221,7 @@ def _hidden(message: Message, content: bytes) -> bytes:
 
 
 def _secrets(message: Message) -> Iterator[tuple[int, bytes]]:
-    """Every secret of a message: where it ends, and its bytes."""
+    """Every secret of a message: its end and its bytes."""
     direction = Direction.REQUEST if message.plan.kind == "request" else Direction.RESPONSE
     patterns = secret_paths(direction, message.api_key)
     for path, _, end in message.map() if patterns else ():
@@ -239,7 +236,7 @@ def _secrets(message: Message) -> Iterator[tuple[int, bytes]]:
 
 
 def _quoted(text: str, end: int) -> Iterator[tuple[int, bytes]]:
-    """What an error message quotes of a secret: the refused value, or all of a message that holds credentials otherwise."""
+    """The secret in an error message: the value that it quotes, or all of it if it holds credentials otherwise."""
     start, stop = text.find(_REFUSED), text.rfind(_OF_SETTING)
     if start < 0 or stop < start + len(_REFUSED):
         if holds_credentials(text):
@@ -262,10 +259,10 @@ def _is_secret(message: Message, path: str) -> bool:
 
 
 def _setting_is_secret(message: Message, place: str) -> bool:
-    """Whether a setting is a secret, or may be one. What is sent to brokers is one unless its name is known to be
-    harmless; what brokers show, by its name and by what they say of it. Any value may hold credentials all the same."""
+    """Whether a setting is a secret, or may be one. In requests it is one unless its name is known to be harmless; in
+    responses its name and `is_sensitive` decide. A value that holds credentials is one in any case."""
     name, value = message[place + "name"], message[place + "value"]
-    if name is None or (value and holds_credentials(value)):  # no name where there must be one: it may be anything
+    if name is None or (value and holds_credentials(value)):  # a setting without its name may be anything
         return True
     if message.plan.kind == "request":
         return not holds_no_credentials(name)
@@ -273,7 +270,7 @@ def _setting_is_secret(message: Message, place: str) -> bool:
         return True
     try:
         return bool(message[place + "is_sensitive"])
-    except KeyError:  # synonyms do not say
+    except KeyError:  # synonyms have no such field
         return False
 
 
@@ -287,5 +284,5 @@ def shown(message: Message) -> Fields:
 
 
 def mask_token(frame: bytes) -> bytes:
-    """A raw SASL token, overwritten."""
+    """A raw SASL token, masked."""
     return MASK * len(frame)

@@ -1,11 +1,10 @@
-"""Edits that leave everything else as it was: only the bytes of the changed fields are written anew.
+"""Edit a message in place: only the bytes of the changed fields, and the sizes of tagged fields around them, are written.
 
-A message may hold what its canonical form does not: lengths written longer than needed, tags out of order, unknown
-tags, fields that hold their default explicitly. Whatever an edit does not touch keeps those bytes. Where a changed
-field lies inside of tagged fields, the sizes around it are written anew.
+A message may differ from its canonical form: lengths longer than needed, tags out of order, unknown tags, explicit
+defaults. Fields that are not edited keep such bytes.
 
-`Splicer` reads the original by its plan and writes the new message beside it. What is unchanged is known by identity:
-edits copy the values along their path and share everything else.
+`Splicer` reads the original by its plan and writes the new message beside it. Unchanged values are recognised by identity:
+edits copy the values along their path and share all others.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ class Splicer:
         self.at = end
 
     def root(self, plan: StructPlan, old: Values, new: Values) -> bytes:
-        """The whole frame; after the last change nothing is looked at any more."""
+        """The whole frame. After the last change the rest is copied without being read."""
         last = max((i for i, (a, b) in enumerate(zip(old, new, strict=True)) if a is not b), default=-1)
         self.struct(plan, old, new, last)
         self._copy(len(self.data))
         return bytes(self.out)
 
     def struct(self, plan: StructPlan, old: Values, new: Values, last: int | None = None) -> None:
-        """A struct; with `last`, only as far as the field of that number."""
+        """A struct; with `last`, only up to the field with that number."""
         for i, field in enumerate(plan.fields[: plan.untagged]):
             if last is not None and i > last:
                 return
@@ -47,7 +46,7 @@ class Splicer:
             self.tags(plan, old, new)
 
     def field(self, field: FieldPlan, old: Any, new: Any) -> None:
-        """One field, length and null mark included."""
+        """One field, with its length and null marker."""
         end = None
         if old is new:
             self._copy(field_skipper(field)(self.data, self.at))
@@ -70,7 +69,7 @@ class Splicer:
         return read_uvarint(self.data, self.at)[1] if field.compact else self.at + _struct.calcsize(">i")
 
     def tags(self, plan: StructPlan, old: Values, new: Values) -> None:
-        """A tagged section: each tag keeps its place; one that was not there goes in front of the next higher one."""
+        """The tagged fields: each tag keeps its place, and a new one goes before the next higher one."""
         fields, known = plan.fields, plan.tags
         count, behind = read_uvarint(self.data, self.at)
         missing = {tag: i for tag, i in known.items() if old[i] is not new[i]}
@@ -86,9 +85,9 @@ class Splicer:
             if tag in missing:
                 i = missing[tag]
                 if start < last[tag]:
-                    self.at = position + size  # written twice, which the last one decides: the others go
+                    self.at = position + size  # a repeated tag: the last one counts, the others are dropped
                 elif new[i] == fields[i].default:
-                    self.at = position + size  # back at its default: left out, as Kafka does
+                    self.at = position + size  # the default is left out, as Kafka does
                     del missing[tag]
                 else:
                     entries.append((tag, self._tag(start, position, fields[i], old[i], new[i])))
@@ -112,7 +111,7 @@ class Splicer:
             self.out += raw
 
     def _last_of(self, count: int) -> dict[int, int]:
-        """Where the last tagged field of each tag starts, of the `count` from here on."""
+        """For each tag, where its last field starts among the next `count` ones."""
         last: dict[int, int] = {}
         at = self.at
         for _ in range(count):

@@ -1,4 +1,4 @@
-"""Reading frames of which a snap length kept only the beginning."""
+"""Read frames that a snap length has cut."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _INDEX = re.compile(r"\[\d+\]")
 
 
 class FrameCut(DecodeError):
-    """The frame was cut when it was captured. `path`, `offset` and `partial` say how far it can be read."""
+    """The frame was cut when it was captured. `path`, `offset` and `partial` show how far it can be read."""
 
 
 def cut_fault(direction: Direction, frame: bytes, api_key: int, api_version: int, missing: int) -> DecodeError:
-    """The fault of a frame that lacks its last `missing` bytes; `partial` has what can be read. Another fault than `FrameCut`
-    if the header or the API cannot be read."""
+    """The `FrameCut` of a frame that lacks its last `missing` bytes, with what can be read in `partial`; another error if the
+    header or the API cannot be read."""
     try:
         walker, fault = _walked(direction, frame, api_key, api_version, missing)
     except DecodeError as other:
@@ -31,7 +31,7 @@ def cut_fault(direction: Direction, frame: bytes, api_key: int, api_version: int
 
 
 def first_error_in(frame: bytes, api_key: int, api_version: int, missing: int) -> int:
-    """The first error code that is not 0 in the beginning of a response, shallow fields before deep ones; 0 if none is."""
+    """The first error code that is not 0 in what was kept of a response, outer fields first; 0 if there is none."""
     try:
         walker, _ = _walked(Direction.RESPONSE, frame, api_key, api_version, missing)
     except DecodeError:
@@ -48,7 +48,7 @@ def first_error_in(frame: bytes, api_key: int, api_version: int, missing: int) -
 def _walked(
     direction: Direction, frame: bytes, api_key: int, api_version: int, missing: int
 ) -> tuple[Walker, DecodeError | None]:
-    """A walker that has read as far as possible, and the fault that stopped it; DecodeError for an incomplete header."""
+    """A walker that has read as far as possible, and the fault that stopped it. Raises `DecodeError` for an incomplete header."""
     if direction is Direction.REQUEST:
         _, start = decode_request_header(frame)
         of = plan("request", api_key, api_version)

@@ -1,7 +1,7 @@
-"""Walk: the slow reader of the same plan that knows where it is.
+"""Walk: the slow reader of a plan, which knows where it is.
 
-It gives the byte map of a message (every field's path, start and end), and, for bytes that the compiled decoder
-refused, the exact fault: what, at which path and offset, and everything that was read before it.
+It gives the byte map of a message (path, start and end of every field), and for bytes that the compiled decoder refused
+the exact fault: what is wrong, at which path and offset, and what was read before it.
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ from .encode import UNKNOWN_TAGS
 from .plan import FieldPlan, Fields, Plan, StructPlan
 
 _KEPT = 1 << 14
-"""Array items that `Walker.explain` keeps in the tree, so that a fault at the end of a large message costs no more
-memory than the message did."""
+"""Array items that `Walker.explain` keeps, so that a fault at the end of a large message takes no more memory than the message."""
 _LAYOUTS = {name: _struct.Struct(">" + letter) for name, letter in FIXED.items()}
 
 
 class Span(NamedTuple):
-    """Where a field lies: ``data[start:end]``, length bytes included."""
+    """The bytes of a field: ``data[start:end]``, length bytes included."""
 
     path: str
     start: int
@@ -30,9 +29,10 @@ class Span(NamedTuple):
 
 
 class Walker:
-    """Reads `data` from `position` by `plan`; ``tree`` and ``spans`` grow as it goes, also when it fails.
+    """Reads `data` from `position` on by `plan`. ``tree`` and ``spans`` have what was read, even after a fault.
 
-    `missing`: how many bytes of the message are known to be missing after `data`, where it is bound to fail."""
+    `missing`: how many bytes of the message are known to be missing after `data`.
+    """
 
     def __init__(self, plan: Plan, data: bytes, position: int = 0, missing: int = 0):
         self.plan, self.data, self.position = plan, data, position
@@ -42,25 +42,23 @@ class Walker:
         self._items = 0
         self._kept = 0
         self._brief = False
-        # Where the field that is being read belongs. Structs and arrays are put there before they are filled, so
-        # that the tree holds what was read when a fault ends the walk.
+        # Where the current field belongs. Structs and arrays are put there before they are filled, so that the tree
+        # has what was read when a fault ends the walk.
         self._place: tuple[Fields, str] = (self.tree, "")
 
     def run(self) -> None:
-        """Read to the end of the message; DecodeError with path, offset and partial tree."""
+        """Read to the end of the message. Raises `DecodeError` with path, offset and partial tree."""
         self._struct(self.plan.root, self.tree, "")
 
     def explain(self) -> DecodeError:
-        """What is wrong with bytes that the compiled decoder refused.
-
-        Of a large message the tree holds the first items and the one at fault; those between are left out.
-        """
+        """What is wrong with bytes that the compiled decoder refused. `partial` of a large message has its first items and the
+        one at fault."""
         self._brief = True
         try:
             self.run()
         except DecodeError as fault:
             return fault
-        if len(self.data) > FREE_ITEMS:  # items that were passed over were not counted
+        if len(self.data) > FREE_ITEMS:  # skipped items were not counted
             text = f"limit: {len(self.data)} bytes may hold {most_items(len(self.data))} items, and there are more"
             return self._fail(LimitExceeded, text, "", self.position)
         return self._fail(BadLength, "the bytes cannot be read", "", self.position)
@@ -153,7 +151,7 @@ class Walker:
         return value
 
     def _passes(self, field: FieldPlan) -> bool:
-        """Pass over an item of an array if it can be read."""
+        """Skip an item of an array. False if it cannot be read."""
         try:
             self.position = item_skipper(field)(self.data, self.position)
         except FAULTS:
@@ -178,7 +176,7 @@ class Walker:
         if layout is not None:
             start = self.position
             if start + layout.size > len(self.data):
-                self._take(layout.size, path)  # says what is wrong
+                self._take(layout.size, path)  # raises
             self.position = start + layout.size
             return layout.unpack_from(self.data, start)[0]
         letter, size = LENGTH_FORMAT[field.type]

@@ -38,7 +38,9 @@ class Columns(Protocol):
     """The records of an index: numbers by column name, as docs/formats.md names them, and what ids stand for."""
 
     @property
-    def layout(self) -> Layout: ...
+    def layout(self) -> Layout:
+        """How the index stores an exchange."""
+
     @property
     def strings(self) -> Sequence[str | None]:
         """Texts by id, of the column ``client_id``."""

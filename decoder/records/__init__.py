@@ -4,8 +4,7 @@
         for record in entry.records():       # Record: offset, timestamp, key, value, headers ...
             ...
 
-Bytes in, facts out: nothing is decompressed or copied before it is asked for, and nothing but `RecordsError`
-is raised for bytes that cannot be read.
+Nothing is decompressed or copied before it is asked for. Bytes that cannot be read raise a `RecordsError` and nothing else.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The records area of a Produce request or Fetch response: one batch or message after another.
 
-All magics share the first 17 bytes (offset, length, 4 bytes, magic), so the walk needs nothing else. A broker
-cuts a Fetch response at its byte limit wherever that falls: an unfinished last entry is normal and no error.
-Source: Kafka's ByteBufferLogInputStream.
+All magics share the first 17 bytes (offset, length, 4 bytes, magic). A broker cuts a Fetch response at its byte limit,
+so an unfinished last entry is no error. Source: Kafka's ByteBufferLogInputStream.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _SMALLEST = {**SMALLEST, 2: HEADER_SIZE - LOG_OVERHEAD}
 
 @dataclass(slots=True)
 class Partial:
-    """An unfinished last entry: data[start:end]. What the cut took away is None."""
+    """An unfinished last entry: data[start:end]. Header fields that are cut off are None."""
 
     start: int
     end: int
@@ -34,28 +33,27 @@ class Partial:
 
     @property
     def missing(self) -> int | None:
-        """How many bytes are missing; None when not even the length is there."""
+        """How many bytes are missing; None if the length is missing too."""
         return None if self.length is None else self.start + LOG_OVERHEAD + self.length - self.end
 
     def records(self, *, limit: int = DEFAULT_LIMIT) -> Iterator[Record]:
-        """None: consumers drop an unfinished entry and fetch it again."""
+        """No records: consumers drop an unfinished entry and fetch it again."""
         return iter(())
 
 
 def batches(data: bytes, start: int = 0, end: int | None = None) -> Iterator[Batch | Message | Partial]:
-    """Walk the records area data[start:end], by default all of `data`.
+    """The entries of the records area data[start:end], by default all of `data`.
 
-    Gives a `Batch` for each batch of magic 2, a `Message` for each of magic 0 or 1, and for an unfinished
-    last entry a `Partial`. Nothing is decompressed or checked yet; a wrong CRC shows as `crc_ok` False.
-    Raises `BadLength` or `UnknownMagic` where the area cannot be followed any further; what came before is
-    given. Spans and offsets of errors are positions in `data`.
+    Yields a `Batch` for each batch of magic 2, a `Message` for each message of magic 0 or 1, and a `Partial` for an
+    unfinished last entry. Nothing is decompressed or checked yet; a wrong CRC shows as `crc_ok` False. Raises `BadLength`
+    or `UnknownMagic` at an entry after which the area cannot be followed. Positions are offsets in `data`.
     """
     stop = len(data) if end is None else min(end, len(data))
     pos = start
     while pos < stop:
         there = stop - pos
         if there > _MAGIC_AT and data[pos + _MAGIC_AT] == 2:
-            # A whole batch of magic 2, which nearly all are; anything odd about it is looked at below.
+            # The usual case, a whole batch of magic 2; anything odd about it is looked at below.
             after = pos + LOG_OVERHEAD + _LENGTH(data, pos + 8)[0]
             if pos + HEADER_SIZE <= after <= stop:
                 yield read_batch(data, pos, after)

@@ -1,7 +1,4 @@
-"""Record batches of magic 2: the 61-byte header, and the records after it on demand.
-
-Source: Kafka's DefaultRecordBatch.
-"""
+"""Record batches of magic 2: the 61-byte header, and the records on demand. Source: Kafka's DefaultRecordBatch."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from dataclasses import dataclass, field
 
 from . import codecs
 from .errors import BadLength, RecordsError
-from .record import Record, scan, with_control, wrapped
+from .record import BatchBase, Record, scan, with_control, wrapped
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_SIZE = HEADER.size  # 61
@@ -28,9 +25,9 @@ _FAR = 1 << 62  # beyond this, base + delta could leave the int64 range
 
 @dataclass(slots=True)
 class Batch:
-    """The header of one batch, field by field as on the wire, and where the batch lies: data[start:end].
+    """One batch of magic 2, data[start:end]: its header, field by field as on the wire. `records` reads the records.
 
-    Timestamps are milliseconds since the epoch. The records are read from `data` when asked for.
+    Timestamps are milliseconds since the epoch.
     """
 
     data: bytes = field(repr=False, compare=False)
@@ -57,6 +54,7 @@ class Batch:
 
     @property
     def codec_name(self) -> str:
+        """`none`, `gzip`, `snappy`, `lz4`, `zstd`, or `unknown(6)`."""
         return codecs.name(self.codec)
 
     @property
@@ -66,34 +64,38 @@ class Batch:
 
     @property
     def transactional(self) -> bool:
+        """Whether it is part of a transaction."""
         return bool(self.attributes & TRANSACTIONAL)
 
     @property
     def control(self) -> bool:
+        """Whether its records are control records, such as transaction markers."""
         return bool(self.attributes & CONTROL)
 
     @property
     def delete_horizon(self) -> int | None:
-        """When tombstones and markers may go (KIP-534), in ms. It then stands in for the base timestamp."""
+        """When tombstones and markers may be removed (KIP-534), in ms; None if it is not set. It replaces the base timestamp."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON else None
 
     @property
     def last_offset(self) -> int:
+        """The offset of its last record, even if compaction has removed that one."""
         return self.base_offset + self.last_offset_delta
 
     @property
     def crc_computed(self) -> int:
-        """CRC-32C of the bytes that are there."""
-        import crc32c  # not before: it reads the metadata of installed packages when it is imported
+        """CRC-32C of the bytes from the attributes on."""
+        import crc32c  # not earlier: its import reads the metadata of installed packages
 
         return int(crc32c.crc32c(memoryview(self.data)[self.start + CRC_FROM : self.end]))
 
     @property
     def crc_ok(self) -> bool:
+        """Whether the CRC in the header is right."""
         return self.crc == self.crc_computed
 
     def payload(self, *, limit: int = codecs.DEFAULT_LIMIT) -> bytes:
-        """The records as one block of bytes, decompressed. Raises what `codecs.decompress` raises."""
+        """The bytes of the records, decompressed to at most `limit` bytes. Raises the errors of `decompress`."""
         data = self.data[self.start + HEADER_SIZE : self.end]
         try:
             return codecs.decompress(self.codec, data, limit=limit)
@@ -101,10 +103,7 @@ class Batch:
             raise error.inside(self._where(), self.start + HEADER_SIZE) from None
 
     def records(self, *, limit: int = codecs.DEFAULT_LIMIT) -> Iterator[Record]:
-        """The records one by one. Raises `RecordsError` at the first damaged one; those before it are given.
-
-        `limit` is the most bytes that decompression may yield.
-        """
+        """The records one by one. Raises `RecordsError` at the first damaged one. `limit`: of decompressed bytes."""
         self.check_count()
         if self.codec:
             data = self.payload(limit=limit)
@@ -118,7 +117,7 @@ class Batch:
 
     @property
     def announced(self) -> int:
-        """How many records the header declares; 0 for a negative number."""
+        """How many records the header announces; 0 for a negative number."""
         return max(self.record_count, 0)
 
     def check_count(self) -> None:
@@ -127,11 +126,10 @@ class Batch:
             raise BadLength(f"{self._where()}: {self.record_count} records", self.start + HEADER_SIZE - 4)
 
     def scan(self, data: bytes, pos: int, end: int, count: int) -> Iterator[Record]:
-        """The `count` records in data[pos:end], which are this batch's (decompressed) bytes or some of them."""
-        records = scan(
-            data, pos, end, count, base_offset=self.base_offset, base_timestamp=self.base_timestamp, base_sequence=self.base_sequence,
-            append_timestamp=self.max_timestamp if self.attributes & LOG_APPEND else None,
-        )  # fmt: skip
+        """The `count` records in data[pos:end], which are all or some of this batch's decompressed bytes."""
+        appended = self.max_timestamp if self.attributes & LOG_APPEND else None
+        base = BatchBase(self.base_offset, self.base_timestamp, appended, self.base_sequence)
+        records = scan(data, pos, end, count, base)
         if not -_FAR < self.base_offset < _FAR or not -_FAR < self.base_timestamp < _FAR:
             records = wrapped(records)
         return with_control(records) if self.control else records
@@ -141,6 +139,6 @@ class Batch:
 
 
 def read_batch(data: bytes, start: int, end: int) -> Batch:
-    """The batch in data[start:end], whose length and magic the caller has looked at."""
+    """The batch in data[start:end], whose length and magic the caller has checked."""
     header: tuple[int, ...] = HEADER.unpack_from(data, start)
     return Batch(data, start, end, *header)

@@ -1,9 +1,8 @@
-"""How much an lz4 or zstd frame can decompress to, read from its block headers before any is decompressed.
+"""How much an lz4 or zstd frame can decompress to, from its block headers.
 
-Both formats are a chain of blocks with a size in front, so a walk that touches a few bytes per block gives an
-upper bound (nearly exact: writers fill every block but the last) and finds cut frames with their offset. The
-bound follows from bytes that are present; sizes that a frame merely declares can only lower it.
-Formats: LZ4 Frame Format 1.6, RFC 8878.
+Both formats are a chain of blocks that begin with their size. Reading a few bytes per block gives an upper bound (nearly exact,
+as writers fill every block but the last) and finds cut frames. The bound follows from bytes that are present; sizes that a
+frame merely declares can only lower it. Formats: LZ4 Frame Format 1.6, RFC 8878.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _P1, _P2, _P3, _P4, _P5 = 2654435761, 2246822519, 3266489917, 668265263, 3747613
 
 
 def lz4_bound(data: bytes) -> int:
-    """Most bytes the lz4 frames in `data` can hold. Raises `Truncated`, `CodecError`."""
+    """The most bytes that the lz4 frames in `data` can hold. Raises `Truncated` or `CodecError`."""
     pos = total = 0
     size = len(data)
     try:
@@ -58,8 +57,8 @@ def lz4_bound(data: bytes) -> int:
 
 
 def zstd_bound(data: bytes, cut: bool = False) -> int:
-    """Most bytes the zstd frames in `data` can hold. Raises `Truncated`, `CodecError`; with `cut`, what is there of a
-    frame that is cut off counts."""
+    """The most bytes that the zstd frames in `data` can hold. Raises `Truncated` or `CodecError`; with `cut`, a frame that is
+    cut off counts as far as it goes."""
     pos = total = held = 0
     size = len(data)
     try:
@@ -100,23 +99,23 @@ def zstd_bound(data: bytes, cut: bool = False) -> int:
 
 
 def repair_lz4_header(data: bytes) -> bytes:
-    """The frame with its header checksum made right.
+    """The frame with the right header checksum. Data that is too short or no lz4 is returned as it is.
 
-    Kafka clients before 0.10 computed it over the wrong bytes and read it without checking (KAFKA-3160), so
-    in messages of magic 0 it says nothing. Anything too short or not lz4 comes back as it is.
+    Kafka clients before 0.10 computed it over the wrong bytes and did not check it (KAFKA-3160), so that it means nothing
+    in messages of magic 0.
     """
     return _with_lz4_checksum(data, 4)
 
 
 def old_lz4_header(data: bytes) -> bytes:
-    """The frame with the header checksum of clients before 0.10: it takes in the frame's magic number, too."""
+    """The frame with the header checksum of clients before 0.10, which includes the frame's magic number."""
     return _with_lz4_checksum(data, 0)
 
 
 def without_block_checksums(frame: bytes) -> bytes:
-    """An lz4 frame as Kafka's own clients write it: no checksum after each block.
+    """An lz4 frame without block checksums, as Kafka's own clients write it.
 
-    Go's pierrec/lz4, which is in sarama, franz-go and kafka-go, refuses frames that have them and compressed blocks.
+    Go's pierrec/lz4, which sarama, franz-go and kafka-go use, refuses frames with checksums and compressed blocks.
     """
     flags = frame[4]
     if not flags & _BLOCK_CHECKSUMS:
@@ -146,7 +145,7 @@ def _with_lz4_checksum(data: bytes, start: int) -> bytes:
 
 
 def _end(pos: int, size: int) -> int:
-    """`pos`, unless it lies after the bytes that are there: an IndexError, as reading there would be."""
+    """`pos`. Raises IndexError if it is beyond `size`, as reading there would."""
     if pos > size:
         raise IndexError
     return pos

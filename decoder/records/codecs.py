@@ -1,7 +1,7 @@
-"""The four codecs of Kafka (gzip, snappy, lz4, zstd), both ways, with a cap on what may come out.
+"""Kafka's four codecs (gzip, snappy, lz4, zstd), both ways, with a limit on the output.
 
-Nothing is trusted that the compressed bytes declare: gzip is inflated up to the cap, for the others an upper
-bound is worked out from the bytes present and the output buffer is never larger than that or the cap.
+Sizes that the compressed bytes declare are not trusted: gzip is inflated up to the limit; for the others an upper bound is
+computed from the bytes, and the output buffer is never larger than that or the limit.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ DEFAULT_RATIO = 1000  # output to input ...
 RATIO_FREE = 8 << 20  # ... but constant payloads up to here are a load test, not a bomb
 
 _PROBE = 16 << 20
-"""Bytes that are tried where the compressed data promises more than is allowed: most likely it keeps that promise,
-and if not (blocks that are not full, a wrong trailer) this is enough for all but the strangest of batches."""
+"""Bytes that are tried if the compressed data promises more than is allowed: it mostly is as large, and if not (blocks that
+are not full, a wrong trailer) this is enough for nearly all batches."""
 _GZIP_STEP = 4 << 20
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
@@ -36,22 +36,22 @@ _LZ4_LEVEL = 9  # the defaults of KIP-390
 _ZSTD_LEVEL = 3
 
 QUICK = {GZIP: 1, LZ4: 1}
-"""Levels for what is compressed while somebody waits: two to ten times as fast as the defaults, hardly larger."""
+"""Levels for compression while a client waits: two to ten times as fast as the defaults, hardly larger."""
 
 
 def name(codec: int) -> str:
-    """Name of a codec number, e.g. `zstd`; `unknown(6)` for one that Kafka does not have."""
+    """The name of a codec number, such as `zstd`; `unknown(6)` for one that Kafka does not have."""
     return NAMES[codec] if 0 <= codec < len(NAMES) else f"unknown({codec})"
 
 
 def decompress(
     codec: int, data: bytes, *, limit: int = DEFAULT_LIMIT, ratio: int = DEFAULT_RATIO, magic: int = 2
 ) -> bytes:
-    """Decompress the records of one batch, or the value of a wrapper message (`magic` 0 or 1).
+    """Decompress the records of one batch, or the value of a wrapper message (`magic` 0 or 1). `codec`: 0 none, 1 gzip,
+    2 snappy (raw or in xerial's framing), 3 lz4, 4 zstd; gzip, lz4 and zstd may have several members or frames in a row.
 
-    At most `limit` bytes come out, and beyond 8 MiB no more than `ratio` times the input. Snappy may be raw
-    or in xerial's framing; gzip, lz4 and zstd may be several members or frames in a row.
-    Raises `CodecError`, `Truncated`, `BadLength`, `LimitExceeded`; offsets are bytes of `data`.
+    The output has at most `limit` bytes, and beyond 8 MiB at most `ratio` times the input.
+    Raises `CodecError`, `Truncated`, `BadLength` or `LimitExceeded`; offsets count in `data`.
     """
     if codec == NONE:
         return bytes(data)
@@ -67,10 +67,11 @@ def decompress(
 
 
 def compress(codec: int, data: bytes, *, xerial: bool = True, magic: int = 2, level: int | None = None) -> bytes:
-    """Compress as Kafka's own clients do: snappy in xerial's framing (or raw), lz4 in independent blocks.
+    """Compress as Kafka's own clients do: snappy in xerial's framing (or raw), lz4 in independent blocks. `codec` is as in
+    `decompress`, `level` the codec's own; None is Kafka's default, and snappy has none.
 
-    For the wrapper of a message set `magic` is 0 or 1: 0 has lz4's header checksum wrong, as its readers expect.
-    `level` is the codec's own; None is Kafka's default, and snappy has none.
+    `magic` is 0 or 1 for the wrapper of a message set; 0 has lz4's header checksum wrong, as its readers expect.
+    Raises `CodecError` for a codec that does not exist in this magic.
     """
     if codec == NONE:
         return bytes(data)
@@ -155,7 +156,7 @@ def _unsnappy(data: bytes, cap: int) -> bytes:
 
 
 def _snappy_length(data: bytes, start: int, end: int, before: int, cap: int) -> int:
-    """What the raw snappy in data[start:end] unfolds to, as it says in front; `before` of the cap are taken."""
+    """The declared output size of the raw snappy block data[start:end]; `before` bytes of the cap are used up."""
     try:
         length, _ = read_uvarint(data[start : min(end, start + 5)], 0)
     except RecordsError as error:
@@ -168,7 +169,7 @@ def _snappy_length(data: bytes, start: int, end: int, before: int, cap: int) -> 
 
 
 def _unsnappy_block(block: bytes, offset: int) -> bytes:
-    """Raw snappy, whose length has been looked at. `offset` is where the block lies, for errors."""
+    """Decompress raw snappy whose declared size has been checked. `offset`: of the block, for errors."""
     length, _ = read_uvarint(block, 0)
     out = bytearray(length)
     try:
@@ -193,7 +194,7 @@ def _bounded(codec: int, into: Callable[[bytes, bytearray], int], data: bytes, b
     try:
         written = into(data, out)
     except cramjam.DecompressionError as error:
-        # One class of error for all: only a buffer smaller than the bound can have been too small.
+        # The library has one class for all errors: only a buffer smaller than the bound can have been too small.
         if bound > cap and "write whole buffer" in str(error):
             raise _over(codec, cap) from None
         raise CodecError(f"{NAMES[codec]}: {str(error).removeprefix('lz4: ')}") from None

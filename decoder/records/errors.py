@@ -1,4 +1,4 @@
-"""The errors of a records area, each with the byte where it was noticed."""
+"""The errors of a records area, each with its offset."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from ..errors import DecoderError
 
 
 class RecordsError(DecoderError):
-    """Base of everything `decoder.records` raises for bytes it cannot read.
+    """Base of everything that `decoder.records` raises for bytes it cannot read.
 
-    `text` is the plain sentence, `offset` the byte it speaks of (None when the compression library did not
-    say), and `decompressed` is True when that offset counts in the decompressed records of a batch and not in
-    the bytes of the area itself.
+    `text`: what is wrong. `offset`: the byte where it was noticed; None if the compression library does not report it.
+    `decompressed`: whether the offset counts in the decompressed records of a batch, not in the area itself.
     """
 
     def __init__(self, text: str, offset: int | None = None, *, decompressed: bool = False) -> None:
@@ -25,26 +24,26 @@ class RecordsError(DecoderError):
         return f"{self.text} (at byte {self.offset}{' of the decompressed records' * self.decompressed})"
 
     def inside(self, where: str, shift: int, *, decompressed: bool = False) -> RecordsError:
-        """The same error from the layer above: named after `where`, its offset moved by `shift` bytes."""
+        """The same error, seen from the layer above: `where` comes before its text, and its offset moves by `shift` bytes."""
         offset = None if self.offset is None else self.offset + shift
         return type(self)(f"{where}: {self.text}", offset, decompressed=self.decompressed or decompressed)
 
 
 class Truncated(RecordsError):
-    """The bytes end before the thing they began."""
+    """The bytes end too early."""
 
 
 class BadLength(RecordsError):
-    """A length, count or varint that cannot be: negative, too long, or not what the bytes around it say."""
+    """An impossible length, count or varint: negative, too long, or at odds with the bytes around it."""
 
 
 class UnknownMagic(RecordsError):
-    """A magic byte that no Kafka release has written (known are 0, 1 and 2)."""
+    """A magic byte that no Kafka release has written. Known are 0, 1 and 2."""
 
 
 class CodecError(RecordsError):
-    """The compressed bytes are damaged, or the codec is not one Kafka has."""
+    """The compressed bytes are damaged, or Kafka has no such codec."""
 
 
 class LimitExceeded(RecordsError):
-    """Decompression was stopped: more output than the limit or the ratio to its input allows."""
+    """Decompression was stopped: more output than the limit, or the limit of output per input, allows."""

@@ -1,4 +1,4 @@
-"""Where the records of a batch lie, without making any: a table from which single records are read when asked for."""
+"""The positions of a batch's records: a table from which single records are read on demand."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from .record import Record, spans
 
 
 class RecordIndex(Sequence[Record]):
-    """The records of one batch, by number. Positions are found at once, a record is read when it is asked for.
+    """The records of one batch as a sequence. Finds their positions at once, and reads a record when it is asked for.
 
-    Raises `RecordsError` at once for a batch whose records do not fit its bytes.
+    Raises `RecordsError` for a batch whose records do not fit its bytes. `limit`: of decompressed bytes.
     """
 
     __slots__ = ("_count", "_data", "_starts", "_table", "batch")
@@ -36,7 +36,7 @@ class RecordIndex(Sequence[Record]):
             if behind == end and len(table) == count * 32:
                 self._table: memoryview | None = memoryview(table).cast("i")
                 return
-        # In pure Python, and for a batch that is damaged: this raises what is wrong.
+        # In pure Python, and for a damaged batch: this raises what is wrong.
         self._table = None
         self._starts = array("i")
         try:
@@ -69,7 +69,7 @@ class RecordIndex(Sequence[Record]):
         return next(self.batch.scan(self._data, start, end, 1))
 
     def span(self, number: int) -> tuple[int, int]:
-        """(start, end) of a record in the batch's (decompressed) bytes."""
+        """(start, end) of a record in the decompressed bytes of the batch."""
         if self._table is not None:
             return self._table[8 * number], self._table[8 * number + 1]
         return self._starts[number], self._starts[number + 1]

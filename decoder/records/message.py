@@ -1,8 +1,7 @@
 """Messages of magic 0 and 1, alone or as the wrapper of a compressed set.
 
-A compressed message holds a whole message set in its value. Its inner offsets are absolute in magic 0; in
-magic 1 they are relative, and the wrapper carries the offset of the last one (KIP-31).
-Source: Kafka's LegacyRecord, AbstractLegacyRecordBatch.
+The value of a compressed message is a message set. Its inner offsets are absolute in magic 0; in magic 1 they are relative,
+and the wrapper has the offset of the last one (KIP-31). Source: Kafka's LegacyRecord, AbstractLegacyRecordBatch.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _HEADERS = {0: struct.Struct(">qiIbb"), 1: struct.Struct(">qiIbbq")}
 
 @dataclass(slots=True)
 class Message:
-    """One entry of a message set: data[start:end]. Key and value are read when asked for.
+    """One entry of a message set, data[start:end]. Key and value are read on demand.
 
     `timestamp` is milliseconds since the epoch, None in magic 0.
     """
@@ -48,6 +47,7 @@ class Message:
 
     @property
     def codec_name(self) -> str:
+        """`none`, `gzip`, `snappy`, `lz4`, or `unknown(6)`."""
         return codecs.name(self.codec)
 
     @property
@@ -64,21 +64,24 @@ class Message:
 
     @property
     def crc_ok(self) -> bool:
+        """Whether the CRC in the message is right."""
         return self.crc == self.crc_computed
 
     @property
     def key(self) -> bytes | None:
+        """Its key, or None. Raises `RecordsError` if it does not fit."""
         return self._field(self._fields()[0])
 
     @property
     def value(self) -> bytes | None:
+        """Its value, or None; of a wrapper, the compressed set. Raises `RecordsError` if it does not fit."""
         return self._field(self._fields()[1])
 
     def messages(self, *, limit: int = codecs.DEFAULT_LIMIT, wrappers: bool = False) -> Iterator[Message]:
-        """What a wrapper holds, offsets and times as the inner bytes have them; nothing for a plain message.
+        """The messages in a wrapper, with offsets and times as in the inner bytes; none for a plain message.
 
-        Positions of the inner messages count in their own, decompressed `data`.
-        Raises `RecordsError`; a wrapper within a wrapper is refused, as Kafka does, unless `wrappers` asks for them.
+        Positions of the inner messages count in their own, decompressed `data`. Raises `RecordsError`, also for a wrapper
+        within a wrapper, which Kafka refuses, unless `wrappers` is set. `limit`: of decompressed bytes.
         """
         if not self.codec:
             return
@@ -99,13 +102,13 @@ class Message:
             pos = end
 
     def records(self, *, limit: int = codecs.DEFAULT_LIMIT) -> Iterator[Record]:
-        """The record of a plain message, or those of a wrapper with their absolute offsets."""
+        """The record of a plain message, or those of a wrapper, with absolute offsets. Raises `RecordsError`."""
         if not self.codec:
             yield Record(self.offset, self.timestamp, self.key, self.value)
             return
         inner = list(self.messages(limit=limit))
         base = 0
-        # Some clients leave the wrapper's offset at 0 when they produce; then inner offsets count from 0.
+        # Some producers leave the wrapper's offset at 0; then inner offsets count from 0.
         if inner and self.magic == 1 and self.offset >= inner[-1].offset:
             base = self.offset - inner[-1].offset
         appended = self.magic == 1 and self.attributes & LOG_APPEND
@@ -145,13 +148,13 @@ class Message:
 
 
 def read_message(data: bytes, start: int, end: int) -> Message:
-    """The message in data[start:end], whose size and magic the caller has looked at."""
+    """The message in data[start:end], whose size and magic the caller has checked."""
     offset, size, crc, magic, attributes, *times = _HEADERS[data[start + 16]].unpack_from(data, start)
     return Message(offset, size, crc, magic, attributes, times[0] if times else None, data, start, end)
 
 
 def _inner_end(data: bytes, pos: int, where: str) -> int:
-    """End of the inner message at `pos`. Unlike in an area, a cut one is an error here."""
+    """End of the inner message at `pos`. Unlike in an area, a cut message is an error here."""
     if len(data) - pos < LOG_OVERHEAD + 5:
         raise Truncated(f"{where}: the last inner message is cut off", pos, decompressed=True)
     size = int.from_bytes(data[pos + 8 : pos + 12], "big", signed=True)
@@ -166,7 +169,7 @@ def _inner_end(data: bytes, pos: int, where: str) -> int:
     return end
 
 
-# --- many at a time: plain_records stops in front of a message that is compressed or damaged, and Message reads that one -
+# --- many at a time ---------------------------------------------------------------------------------------------
 
 _KEY_AT = {0: 22, 1: 30}  # after the length of the key
 _HEADS = {0: struct.Struct(">qiIbbi").unpack_from, 1: struct.Struct(">qiIbbqi").unpack_from}
@@ -176,10 +179,10 @@ _INT32 = struct.Struct(">i").unpack_from
 def plain_records(
     data: bytes, pos: int, end: int, *, magic: int, number_from: int | None = None
 ) -> tuple[list[Record], int]:
-    """(records, position after the last one): the plain messages of one magic (0 or 1) that data[pos:end] begins with.
+    """(records, position after the last one) of the plain messages of one magic, 0 or 1, that data[pos:end] begins with.
 
-    Times are as the messages have them; offsets, too, or they count from `number_from`. Ends in front of the first message that is compressed, of another
-    magic, cut off, damaged, or has a wrong CRC.
+    Stops before the first message that is compressed, of another magic, cut off, damaged, or has a wrong CRC: `Message` reads
+    that one. `number_from`: offsets count from it, instead of being the messages' own.
     """
     found: list[Record] = []
     add, new = found.append, tuple.__new__

@@ -1,7 +1,7 @@
-"""One record, and the scan that finds the records of a magic 2 batch in its (decompressed) bytes.
+"""One record, and the scan that finds the records of a magic 2 batch in its decompressed bytes.
 
-The accelerator stops in front of a record that is damaged; `python_scan`, the reference, then raises what is wrong and where.
-Every read is bounded by the bytes that are there: declared counts and lengths are compared with them, never allocated.
+The accelerator stops at a damaged record; `python_scan`, the reference, then raises what is wrong and where. Counts and lengths
+are checked against the bytes that are left before memory is allocated for them.
 Source: Kafka's DefaultRecord, ControlRecordType, EndTransactionMarker.
 """
 
@@ -15,7 +15,7 @@ from .errors import BadLength, LimitExceeded, RecordsError, Truncated
 from .varint import int64, read_uvarint, read_varint
 
 _FREE_HEADERS = 1 << 16
-"""Headers that any record may have, and one more for every 8 bytes: an empty one has 2 bytes and takes 64 here."""
+"""Headers that any record may have, plus one per 8 bytes: an empty one has 2 bytes on the wire and takes 64 in memory."""
 _INT62 = 1 << 62
 
 Headers = tuple[tuple[str | bytes, bytes | None], ...]
@@ -33,7 +33,7 @@ CONTROL_TYPES = (
 
 
 class Control(NamedTuple):
-    """What the key of a control record says; `coordinator_epoch` only of abort and commit markers."""
+    """The meaning of a control record. Only abort and commit markers have a `coordinator_epoch`."""
 
     version: int
     type: int
@@ -41,16 +41,16 @@ class Control(NamedTuple):
 
     @property
     def name(self) -> str:
-        """`abort`, `commit`, `leader_change` ...; `unknown(9)` for a type Kafka does not have."""
+        """`abort`, `commit`, `leader_change` ...; `unknown(9)` for a type that Kafka does not have."""
         return CONTROL_TYPES[self.type][0] if 0 <= self.type < len(CONTROL_TYPES) else f"unknown({self.type})"
 
 
 class Record(NamedTuple):
     """One record of any magic.
 
-    `timestamp` is milliseconds since the epoch (create or log-append time, as the batch says; None in
-    magic 0), `headers` a tuple of (key, value) whose keys are bytes only where they are not UTF-8, `sequence`
-    the producer's sequence number or None, `control` is set in control batches.
+    `timestamp`: milliseconds since the epoch, create or log-append time according to the batch; None in magic 0. `headers`:
+    (key, value) pairs; a key is bytes only if it is not UTF-8. `sequence`: the producer's sequence number or None.
+    `control`: set in control batches.
     """
 
     offset: int
@@ -63,38 +63,32 @@ class Record(NamedTuple):
 
     @property
     def tombstone(self) -> bool:
-        """A key without a value: compaction takes it as the key's removal."""
+        """Whether it has a key and no value: compaction then removes the key."""
         return self.key is not None and self.value is None and self.control is None
 
 
-def python_scan(
-    data: bytes,
-    pos: int,
-    end: int,
-    count: int,
-    *,
-    base_offset: int,
-    base_timestamp: int,
-    append_timestamp: int | None = None,
-    base_sequence: int = -1,
-    given: int = 0,
-) -> Iterator[Record]:
-    """`scan` in pure Python, the reference; `given` of the records have been read, the next is at `pos`.
+class BatchBase(NamedTuple):
+    """What the deltas in records count from. `append_timestamp`: the time of all records, if the batch has log-append time."""
 
-    Raises `Truncated` or `BadLength` when it comes to the damaged one; those before it have been given.
-    Offsets of errors are positions in `data`.
-    """
-    index = given
+    offset: int
+    timestamp: int
+    append_timestamp: int | None = None
+    sequence: int = -1
+
+
+def python_scan(data: bytes, pos: int, end: int, count: int, base: BatchBase, done: int = 0) -> Iterator[Record]:
+    """`scan` in pure Python, the reference; `done` of the records have been read, the next one is at `pos`."""
+    index = done
     while index < count and pos < end:
         index += 1
         later, number, key, value, headers, pos = _read_record(data, pos, end)
-        timestamp = append_timestamp
+        timestamp = base.append_timestamp
         if timestamp is None:
-            timestamp = base_timestamp + later
+            timestamp = base.timestamp + later
             if not _INT62 > later >= -_INT62:  # only such a delta can push the sum out of int64
                 timestamp = int64(timestamp)
-        sequence = None if base_sequence < 0 else base_sequence + number & 0x7FFFFFFF
-        yield Record(base_offset + number, timestamp, key, value, headers, sequence)
+        sequence = None if base.sequence < 0 else base.sequence + number & 0x7FFFFFFF
+        yield Record(base.offset + number, timestamp, key, value, headers, sequence)
     if index < count:
         raise Truncated(f"{count} records were announced, {index} are there", end)
     if pos != end:
@@ -102,8 +96,7 @@ def python_scan(
 
 
 def _read_record(data: bytes, pos: int, end: int) -> tuple[int, int, bytes | None, bytes | None, Headers, int]:
-    """Of the record at `pos`: timestamp delta, offset delta, key, value, headers, and the position after it. Raises what is
-    wrong with it."""
+    """Of the record at `pos`: timestamp delta, offset delta, key, value, headers, and the position after it."""
     start = pos
     length, pos = read_varint(data, pos)
     if length < 0:
@@ -124,68 +117,37 @@ def _read_record(data: bytes, pos: int, end: int) -> tuple[int, int, bytes | Non
 
 
 _NATIVE_STEP = 512
-"""Records the accelerator makes at a time: enough to be quick, few enough for a reader that stops early."""
+"""Records that the accelerator makes at a time: enough to be fast, few enough for a reader that stops early."""
 
 
-def scan(
-    data: bytes,
-    pos: int,
-    end: int,
-    count: int,
-    *,
-    base_offset: int,
-    base_timestamp: int,
-    append_timestamp: int | None = None,
-    base_sequence: int = -1,
-) -> Iterator[Record]:
-    """The records in data[pos:end], `count` of them and no byte more.
+def scan(data: bytes, pos: int, end: int, count: int, base: BatchBase) -> Iterator[Record]:
+    """The `count` records that data[pos:end] consists of.
 
-    Raises `Truncated` or `BadLength` when it comes to the damaged one; those before it have been given.
-    Offsets of errors are positions in `data`.
+    Raises `Truncated` or `BadLength` at a damaged record. Offsets of errors are positions in `data`.
     """
     done = 0
     if native is not None and isinstance(data, bytes):
         while done < count:
             step = min(count - done, _NATIVE_STEP)
-            found, pos = native.scan(
-                data,
-                pos,
-                end,
-                step,
-                base_offset,
-                base_timestamp,
-                append_timestamp,
-                base_sequence,
-                Record,
-                _native_headers,
-            )
+            found, pos = native.scan(data, pos, end, step, *base, Record, _native_headers)
             yield from found
             done += len(found)
             if len(found) < step:
                 break
-    # The rest: nothing after the accelerator, or from the damaged record on to say what is wrong with it.
-    yield from python_scan(
-        data,
-        pos,
-        end,
-        count,
-        base_offset=base_offset,
-        base_timestamp=base_timestamp,
-        append_timestamp=append_timestamp,
-        base_sequence=base_sequence,
-        given=done,
-    )
+    # The rest: nothing after the accelerator, or the damaged record, for its error.
+    yield from python_scan(data, pos, end, count, base, done)
 
 
 def _native_headers(data: bytes, pos: int, stop: int) -> tuple[Headers, int]:
     try:
         return read_headers(data, pos, stop)
     except RecordsError:
-        return (), -1  # the record does not fit; the Python scan says why
+        return (), -1  # the record does not fit; the Python scan raises why
 
 
 def spans(data: bytes, pos: int, end: int, count: int) -> Iterator[tuple[int, int]]:
-    """(start, end) of each record with its length field, nothing else read: several times as fast as `scan`."""
+    """(start, end) of each of the `count` records in data[pos:end], length field included. Reads nothing else, and is several
+    times as fast as reading the records. Raises `RecordsError` if they do not fill data[pos:end] exactly."""
     start = pos
     index = 0
     try:
@@ -214,7 +176,7 @@ def spans(data: bytes, pos: int, end: int, count: int) -> Iterator[tuple[int, in
 
 
 def read_headers(data: bytes, pos: int, stop: int) -> tuple[Headers, int]:
-    """(headers, position after them) of a record that ends at `stop`."""
+    """(headers, position after them) of a record that ends at `stop`. Raises `RecordsError`."""
     start = pos
     count, pos = read_varint(data, pos)
     if count < 0:
@@ -249,13 +211,13 @@ def read_control(key: bytes | None, value: bytes | None) -> Control:
 
 
 def with_control(records: Iterator[Record]) -> Iterator[Record]:
-    """The records of a control batch, with `control` filled in."""
+    """The records of a control batch, with `control` set."""
     for record in records:
         yield record._replace(control=read_control(record.key, record.value))
 
 
 def wrapped(records: Iterator[Record]) -> Iterator[Record]:
-    """Records whose sums may have left the int64 range, as Kafka's arithmetic would show them."""
+    """Records with offsets and timestamps that wrap around at 64 bits, as in Kafka."""
     for record in records:
         timestamp = None if record.timestamp is None else int64(record.timestamp)
         yield record._replace(offset=int64(record.offset), timestamp=timestamp)

@@ -36,5 +36,5 @@ def write_varint(out: bytearray, value: int) -> None:
 
 
 def int64(value: int) -> int:
-    """Wrap to a signed 64-bit integer, as Kafka's own arithmetic does on overflow."""
+    """Wrap to a signed 64-bit integer, as Kafka's arithmetic does on overflow."""
     return (value + (1 << 63)) % (1 << 64) - (1 << 63)

@@ -1,8 +1,7 @@
-"""Writing record batches (magic 2) and messages (magic 0 and 1), alone or as the wrapper of a compressed set. Lengths and CRCs
-are right unless others are given.
+"""Write record batches (magic 2) and messages (magic 0 and 1), alone or as the wrapper of a compressed set.
 
-What the older magics do not have (headers, sequence numbers, in magic 0 also times) is left out, as Kafka's own down-conversion
-does. Source: Kafka's DefaultRecordBatch, LegacyRecord, and KIP-31 and KIP-32 for magic 1.
+What the older magics lack (headers, sequence numbers, in magic 0 also times) is left out, as in Kafka's down-conversion.
+Source: Kafka's DefaultRecordBatch, LegacyRecord, and KIP-31 and KIP-32 for magic 1.
 """
 
 from __future__ import annotations
@@ -43,10 +42,10 @@ def encode_batch(
 ) -> bytes:
     """One batch of magic 2 with these records, whose offsets are absolute and times in ms (None becomes -1).
 
-    What is None is worked out: base offset and base timestamp from the first record (0 and -1 without any),
-    the maximum and the last delta from all, count and CRC from what is written. A `delete_horizon` is the
-    base timestamp. `level` is the codec's. Given values are written as they are, right or wrong, so that faults can be made.
-    Raises `RecordsError` when a value does not fit its field or the codec does not exist.
+    Header fields that are None are computed: base offset and base timestamp from the first record (0 and -1 without any),
+    maximum timestamp and last offset delta from all, count and CRC from what is written. Given values are written as they
+    are, right or wrong. A `delete_horizon` replaces the base timestamp. `level`: of compression, None for Kafka's default.
+    Raises `RecordsError` if a value does not fit its field or the codec does not exist.
     """
     all_records = list(records)
     first = all_records[0] if all_records else None
@@ -98,10 +97,11 @@ def encode_batch(
 
 
 def encode_like(batch: Batch, records: Iterable[Record], *, codec: int | None = None) -> bytes:
-    """`batch` with other records, the rest of its header kept; length, count, CRC and maxima are worked out.
+    """`batch` with other records. Length, count, CRC and maxima are computed; the rest of the header is kept.
 
-    The last offset delta never shrinks, so a batch that lost records still covers its offsets (as compaction
-    leaves it); with log-append time the maximum timestamp, which is the time of all, stays.
+    The last offset delta never shrinks, so that a batch that lost records still covers its offsets, as after compaction.
+    With log-append time the maximum timestamp, which is the time of all records, stays. `codec`: another one.
+    Raises the errors of `encode_batch`.
     """
     kept = list(records)
     deltas = (record.offset - batch.base_offset for record in kept)
@@ -208,12 +208,11 @@ def encode_messages(
 ) -> bytes:
     """A message set of magic 0 or 1 with these records, whose offsets are absolute and times in ms (None becomes -1).
 
-    With a `codec` the messages are the value of one wrapper, which has the last record's offset and the latest time.
-    Its inner offsets are `relative` in magic 1 and absolute in magic 0 by default; `wrapper_offset` sets
-    another one (producers may leave it 0). `log_append` marks the times as the broker's: `timestamp`, or for each
-    message its own; in a wrapper only the wrapper's time counts then, and the inner ones keep theirs. `crc` is written
-    as it is, to all messages that are not within a wrapper. `level` is the codec's. Nothing comes of no records.
-    Raises `RecordsError` when a value does not fit its field or the codec does not exist in this magic.
+    With a `codec`, the messages are the value of one wrapper, which has the last record's offset, or `wrapper_offset`, and the
+    latest time. Inner offsets are `relative` by default in magic 1 and absolute in magic 0. `log_append` marks the times as
+    the broker's: `timestamp`, or each message's own; in a wrapper only the wrapper's time then counts. `crc` is written to
+    all messages outside of a wrapper, right or wrong. `level`: of compression. Without records the set is empty.
+    Raises `RecordsError` if a value does not fit its field or the codec does not exist in this magic.
     """
     if magic not in _HEADS:
         raise UnknownMagic(f"messages have magic 0 or 1, not {magic}; batches of magic 2 are made by encode_batch")
@@ -247,7 +246,10 @@ def encode_messages(
 
 
 def encode_messages_like(message: Message, records: Iterable[Record], *, codec: int | None = None) -> bytes:
-    """Other records in the manner of `message`: its magic and codec, and with log-append time its time."""
+    """A message set with these records and the magic and codec of `message`, and its time if that is log-append time.
+
+    `codec`: another one. Raises the errors of `encode_messages`.
+    """
     log_append = message.timestamp_type == "log_append"
     return encode_messages(
         records,

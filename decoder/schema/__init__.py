@@ -1,1 +1,1 @@
-"""What the protocol is: message definitions in their notation, APIs, versions and error codes."""
+"""The protocol's definitions: messages, APIs, versions and error codes."""

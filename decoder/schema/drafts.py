@@ -1,7 +1,7 @@
-"""Drafts: message layouts that were proposed and never shipped so, read and written only when asked for by name.
+"""Drafts: message layouts that were proposed and never shipped in that form. They are read and written by name.
 
-A name is the proposal and the message, ``"kip-35.Metadata"``; the files lie in ``schema/definitions/drafts/``. Nothing else in
-the decoder knows of them: a draft may have the api key and version of something that did ship with other bytes.
+A name is the proposal and the message: ``"kip-35.Metadata"``. The files are in ``schema/definitions/drafts/``. Nothing else in
+the decoder uses them: a draft may have the API key and version of a message that shipped with other bytes.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any
 
 from ..codec.encode import encode_struct, values_from
 from ..codec.message import Message, steps
-from ..codec.plan import FieldPlan, Plan, StructPlan, Values, compile_plan
+from ..codec.plan import FieldPlan, Fields, Plan, StructPlan, Value, Values, compile_plan
 from ..codec.walk import Span, Walker
 from ..errors import EncodeError, TrailingBytes, UnknownApi, UnknownVersion
 from . import facts
 from .notation import Definition, parse
 
-# These write an optional value as KIP-4's MaybeOf does, whatever its type: one byte, 0 for absent, then the value.
+# Drafts that write an optional value of any type as KIP-4's MaybeOf: one byte, 0 for absent, then the value.
 MAYBE_OF = frozenset({"kip-4"})
 
 
@@ -40,12 +40,12 @@ def _definitions() -> dict[str, dict[str, Definition]]:
 
 
 def names() -> list[str]:
-    """Every draft's name, such as ``"kip-4.DescribeTopic"``, in order."""
+    """The names of all drafts, such as ``"kip-4.DescribeTopic"``, sorted."""
     return sorted(_definitions())
 
 
 def definition(name: str, kind: str) -> Definition:
-    """The schema of a draft's ``"request"`` or ``"response"``; UnknownApi if there is none."""
+    """The definition of a draft's ``"request"`` or ``"response"``. Raises `UnknownApi` if there is none."""
     kinds = _definitions().get(name)
     if kinds is None:
         near = difflib.get_close_matches(name, names(), 1, 0.5)
@@ -64,7 +64,7 @@ def _plan(name: str, kind: str, version: int) -> Plan:
 
 
 def decode(name: str, kind: str, version: int, data: bytes) -> Message:
-    """A draft's body (no header) from its bytes; DecodeError with path, offset and what was read before."""
+    """Decode a draft's body, without header. Raises `DecodeError`."""
     plan, data = _plan(name, kind, version), bytes(data)
     walker = _walker(name, plan, data)
     walker.run()
@@ -83,14 +83,14 @@ def decode(name: str, kind: str, version: int, data: bytes) -> Message:
     return message
 
 
-def encode(name: str, kind: str, version: int, fields: Mapping[str, Any]) -> bytes:
-    """A draft's body (no header) from a dict with snake_case names; EncodeError names the path."""
+def encode(name: str, kind: str, version: int, fields: Mapping[str, Value]) -> bytes:
+    """Encode a draft's body, without header, from nested dicts with snake_case names. Raises `EncodeError`."""
     plan = _plan(name, kind, version)
     return _bytes(name, plan, values_from(plan.root, fields))
 
 
 class DraftMessage(Message):
-    """A message of a draft: like any other, but edited and mapped by its own rule for optional values."""
+    """A message of a draft. Its `replace` and `map` know the draft's rule for optional values."""
 
     __slots__ = ("name",)
 
@@ -98,8 +98,8 @@ class DraftMessage(Message):
         super().__init__(plan, values, data, trailing=trailing)
         self.name = name
 
-    def replace(self, edits: Mapping[str, Any]) -> Message:
-        """A message with the fields at these paths changed; EncodeError names a path that cannot be set."""
+    def replace(self, edits: Mapping[str, Value]) -> Message:
+        """A new message with the fields at these paths changed. Raises `EncodeError`."""
         fields = self.to_dict()
         for path, new in edits.items():
             *way, last = steps(path)
@@ -107,7 +107,7 @@ class DraftMessage(Message):
             try:
                 for step in way:
                     at = at[step]
-                at[last]  # only what is there can be replaced
+                at[last]  # only existing fields can be replaced
                 at[last] = new
             except (KeyError, IndexError, TypeError):
                 raise EncodeError("no such field in this message", path) from None
@@ -117,7 +117,7 @@ class DraftMessage(Message):
         )
 
     def map(self) -> list[Span]:
-        """Every field's ``(path, start, end)``; an optional field's span begins with its byte of presence."""
+        """The ``(path, start, end)`` of every field; the span of an optional field begins with its byte of presence."""
         walker = _walker(self.name, self.plan, self.frame)
         walker.run()
         return sorted(walker.spans, key=lambda s: (s.start, -s.end))
@@ -140,13 +140,13 @@ class _MaybeWalker(Walker):
         start, known = self.position, len(self.spans)
         present = self._take(1, path)[0]
         value = super()._field(replace(field, nullable=False), path) if present else None
-        # One span for the field as a whole: the value's own, which starts after the byte of presence, gives way.
+        # One span for the field with its byte of presence replaces that of the value alone.
         self.spans[known:] = [span for span in self.spans[known:] if span.path != path]
         self.spans.append(Span(path, start, self.position))
         return value
 
 
-def _values(plan: StructPlan, tree: Mapping[str, Any]) -> Values:
+def _values(plan: StructPlan, tree: Fields) -> Values:
     """The tree that a walker read, in plan order."""
     return tuple(_value(field, tree[field.name]) for field in plan.fields)
 

@@ -1,7 +1,7 @@
-"""Where a response states an error: a fact about the API and the error (``schema/definitions/error_places.txt``).
+"""Where a response has a certain error. The facts are in ``schema/definitions/error_places.txt``.
 
-`of(api_key, api_version, error_code)` answers it for one version; Kafka's `getErrorResponse` and real brokers are the judges
-(tests/real/kafka_classes/test_error_answers.py, tests/real/kafka_classes/test_error_places.py).
+They are tested against Kafka's `getErrorResponse` and real brokers (tests/real/kafka_classes/test_error_answers.py and
+test_error_places.py).
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from ..codec.plan import FieldPlan, StructPlan, plan
 from . import facts
 
 RESPONSE, EVERYWHERE = "response", "everywhere"
-"""Words of the table that name no array."""
+"""Words of the table that are no name of an array."""
 
 
 class Place(NamedTuple):
-    """Where an error stands in the responses of one version.
+    """Where an error is in the responses of one version.
 
-    `arrays`: the arrays in whose entries it stands; empty: in the response itself. `field`: of an entry; empty: its first error
-    code. `whole`: it is about the whole request. `parts`: it is repeated in the outermost parts that have an error code; `alone`: it
-    never is, and there is no session any more.
+    `arrays`: the arrays whose entries have it; empty: the response itself. `field`: of an entry; empty: its first error code.
+    `whole`: it is about the whole request. `parts`: it is repeated in the outermost parts that have an error code. `alone`: it
+    never is, and the session has ended.
     """
 
     arrays: frozenset[str] = frozenset()
@@ -58,7 +58,7 @@ def _table() -> _Table:
 
 
 def error_field(struct: StructPlan) -> FieldPlan | None:
-    """The field of a struct that says whether it failed."""
+    """The first error code of a struct."""
     return next((field for field in struct.fields if is_error_code(field) and field.tag is None), None)
 
 
@@ -69,7 +69,7 @@ def has_errors(struct: StructPlan) -> bool:
 
 @cache
 def of(api_key: int, api_version: int, error_code: int) -> Place:
-    """Where the responses of an API at a version state an error."""
+    """Where the responses of an API at a version have an error."""
     root = plan("response", api_key, api_version).root
     word = _table().places.get((api_key, error_code), "")
     own = error_field(root) is not None
@@ -94,7 +94,7 @@ def _arrays(struct: StructPlan) -> Iterator[tuple[str, StructPlan]]:
 
 
 def _outermost(struct: StructPlan) -> Iterator[str]:
-    """The arrays whose entries have an error code, and which lie in no entry that has one."""
+    """The arrays whose entries have an error code, and which are not in an entry that has one."""
     for field in struct.fields:
         if field.struct is not None and field.tag is None:
             if field.array and error_field(field.struct) is not None:

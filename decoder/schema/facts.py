@@ -1,7 +1,7 @@
-"""The facts by name and number: which APIs, versions and error codes exist. All of it is read from ``definitions/``.
+"""APIs, versions and error codes by name and number, from ``definitions/``.
 
-Schema files are named ``NNN-Name.kafka`` (api key, API name), so that a key is found without reading every file;
-each file is parsed on first use.
+Schema files are named ``NNN-Name.kafka`` (API key, API name), so that a key is found without reading every file. Each file is
+parsed on first use.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class ErrorFact(NamedTuple):
 
 
 class Api(NamedTuple):
-    """One API: its two definitions and the range of versions that the schema holds."""
+    """One API: key, name, and the definitions of its request and response."""
 
     key: int
     name: str
@@ -35,11 +35,12 @@ class Api(NamedTuple):
 
     @property
     def versions(self) -> Versions:
+        """The versions that the schema has."""
         return self.request.versions
 
 
 def schema_folder() -> Traversable:
-    """Where the schema files lie."""
+    """The folder of the schema files."""
     return _SCHEMA
 
 
@@ -55,7 +56,7 @@ def _names() -> dict[str, int]:
 
 
 def api_keys() -> list[int]:
-    """All known api keys, ascending."""
+    """All known API keys, ascending."""
     return list(_files())
 
 
@@ -66,7 +67,7 @@ def api_name(key: int) -> str:
 
 
 def api_key(name: str) -> int:
-    """3 for ``"Metadata"`` (any case), KeyError with the nearest name otherwise."""
+    """3 for ``"Metadata"``, in any case. Raises KeyError with the nearest name."""
     found = _names().get(name)
     if found is None:
         found = {n.lower(): k for n, k in _names().items()}.get(name.lower())
@@ -76,13 +77,13 @@ def api_key(name: str) -> int:
 
 
 def api_key_set(*names: str) -> frozenset[int]:
-    """The api keys of these names."""
+    """The API keys of these names. Raises KeyError."""
     return frozenset(map(api_key, names))
 
 
 @cache
 def api(key: int) -> Api:
-    """The definitions of an api key; KeyError if no release has it."""
+    """The definitions of an API key. Raises KeyError if no release has it."""
     name = _files()[key]
     blocks = {d.kind: d for d in parse(_SCHEMA.joinpath(name).read_text("utf-8"), name)}
     return Api(key, api_name(key), blocks["request"], blocks["response"])
@@ -98,7 +99,7 @@ def extra_files() -> tuple[str, ...]:
 
 @cache
 def extra(file: str) -> dict[str, Definition]:
-    """Definitions that belong to no API, by name: file ``"headers"``, ``"data"``, ``"embedded/consumer_offsets"`` ..."""
+    """Definitions that belong to no API, by name. `file`: ``"headers"``, ``"data"``, ``"embedded/consumer_offsets"`` ..."""
     name = f"{file}.kafka"
     return {d.name: d for d in parse(_SCHEMA.joinpath(name).read_text("utf-8"), name)}
 
@@ -121,7 +122,7 @@ def error_name(code: int) -> str:
 
 
 def error_code(name: str) -> int:
-    """6 for ``"NOT_LEADER_OR_FOLLOWER"`` (any case); KeyError with the nearest name otherwise."""
+    """6 for ``"NOT_LEADER_OR_FOLLOWER"``, in any case. Raises KeyError with the nearest name."""
     for fact in errors().values():
         if fact.name == name.upper():
             return fact.code
@@ -129,12 +130,12 @@ def error_code(name: str) -> int:
 
 
 def error_code_set(*names: str) -> frozenset[int]:
-    """The error codes of these names."""
+    """The error codes of these names. Raises KeyError."""
     return frozenset(map(error_code, names))
 
 
 def _unknown(what: str, name: str, known: list[str]) -> str:
-    # Who knows a long name half writes its beginning: NOT_LEADR means NOT_LEADER_OR_FOLLOWER and not NOT_CONTROLLER.
+    # Beginnings of long names count: NOT_LEADR means NOT_LEADER_OR_FOLLOWER and not NOT_CONTROLLER.
     begun = {each[: len(name)]: each for each in reversed(known)}
     near = [begun[each] for each in difflib.get_close_matches(name, begun, 1, 0.8)]
     near = near or difflib.get_close_matches(name, known, 1, 0.5)

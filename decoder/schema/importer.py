@@ -1,8 +1,7 @@
-"""From Apache Kafka's message definitions (JSON inside Kafka's jars) to the notation, and the union of releases.
+"""Convert Apache Kafka's message definitions (JSON inside Kafka's jars) to the notation, and unite those of releases.
 
-Only facts are kept: names, types, versions, tags, defaults, entities. The sentences of the definitions are not.
-One release holds only what it still serves, so the schema is a union: the newest release wins wherever it has a
-version, an older one supplies the versions that were dropped since (KIP-896).
+Only facts are kept: names, types, versions, tags, defaults, entities; no sentences. A release has only the versions that it
+still serves, so the schema is a union: the newest release that has a version defines it (KIP-896 dropped many).
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from ..codec.plan import StructPlan, compile_plan
 from ..errors import DecoderError
 from .notation import ALL_VERSIONS, NO_VERSIONS, PRIMITIVES, Definition, Field, Versions, write
 
-# Kafka's definition types -> the notation's kinds. What stands in records is data with a key and the topic's name.
+# Kafka's definition types -> the notation's kinds. Records are data with a key and the topic's name.
 KINDS = {
     "request": "request",
     "response": "response",
@@ -28,7 +27,7 @@ KINDS = {
     "coordinator-value": "data",
 }
 
-# Which topic holds the records that a jar defines, by the Java package that reads them.
+# The topic of the records that a jar defines, by the Java package that reads them.
 _TOPICS = {
     "org/apache/kafka/coordinator/group/": "__consumer_offsets",
     "org/apache/kafka/coordinator/transaction/": "__transaction_state",
@@ -39,11 +38,11 @@ _TOPICS = {
 
 
 class ImportProblem(DecoderError):
-    """A definition file cannot be understood; the text names the file and the reason."""
+    """A definition file cannot be understood; the text has the file and the reason."""
 
 
 def definition_files(entries: Iterable[str]) -> list[str]:
-    """Those of a jar's entries that hold message definitions."""
+    """Those of a jar's entries that are message definitions."""
     return [name for name in entries if re.fullmatch(r"(common/)?(message|metadata)/\w+\.json", name)]
 
 
@@ -53,9 +52,9 @@ def topic_of(entries: Iterable[str]) -> str | None:
 
 
 def read_definitions(files: Mapping[str, str], topic: str | None = None) -> dict[str, Definition]:
-    """Definitions by message name, from file name -> JSON text (with Kafka's ``//`` comments).
+    """Definitions by message name, from file name -> JSON text with Kafka's ``//`` comments.
 
-    `topic` is where definitions with a record type belong (see `topic_of`); it becomes their ``on`` word.
+    `topic`: of definitions with a record type (see `topic_of`); it becomes their ``on`` word.
     """
     found = {}
     for name, text in files.items():
@@ -70,7 +69,7 @@ def read_definitions(files: Mapping[str, str], topic: str | None = None) -> dict
 
 
 def _with_record_types(found: dict[str, Definition], topic: str) -> Iterator[Definition]:
-    """Until 3.9 the record type was kept as the key's version; the leading int16 on the wire is the same number."""
+    """Until 3.9 the record type was the key's version; the leading int16 on the wire is the same number."""
     for name, d in found.items():
         base = name.removesuffix("Key").removesuffix("Value")
         key, value = found.get(base + "Key"), found.get(base + "Value")
@@ -84,7 +83,7 @@ def _with_record_types(found: dict[str, Definition], topic: str) -> Iterator[Def
 
 
 def _load_json(text: str) -> dict[str, Any]:
-    # Strings are matched too, so that a // or /* inside of one is left alone.
+    # Strings are matched too, so that // and /* inside a string are kept.
     text = re.sub(r'("(?:[^"\\]|\\.)*")|//[^\n]*|/\*.*?\*/', lambda found: found[1] or "", text, flags=re.S)
     # Some files have text after the object: take the first value only.
     value, _ = json.JSONDecoder().raw_decode(text.strip())
@@ -112,10 +111,10 @@ def _definition(raw: dict[str, Any], topic: str | None = None) -> Definition:
 def _field(raw: dict[str, Any]) -> Field:
     type_name = raw["type"]
     array = type_name.startswith("[]")
-    # Kafka's FieldSpec: a field that names only its tagged versions exists in those alone.
+    # Kafka's FieldSpec: a field with tagged versions only exists in those.
     versions = Versions.parse(raw.get("versions") or raw.get("taggedVersions", "0+"))
     tag = raw.get("tag")
-    # The word "null" is a default, JSON's null is none at all: so does Kafka's FieldSpec read it.
+    # Kafka's FieldSpec: the word "null" is a default, JSON's null is none.
     default = raw.get("default")
     if default is None:
         default = ""
@@ -142,7 +141,7 @@ def _field(raw: dict[str, Any]) -> Field:
 
 
 def union(old: Mapping[str, Definition], new: Mapping[str, Definition]) -> dict[str, Definition]:
-    """All versions of both: `new` wins where it has a version, `old` supplies the rest."""
+    """All versions of both: `new` defines those that it has, `old` the rest."""
     merged = {}
     old = renamed(old, new)
     for name in sorted({*old, *new}):
@@ -158,7 +157,7 @@ def union(old: Mapping[str, Definition], new: Mapping[str, Definition]) -> dict[
 def since_release(
     merged: Mapping[str, Definition], known: Mapping[str, Definition], release: str
 ) -> dict[str, Definition]:
-    """`merged` with the versions that `known` lacks marked as brought by `release`, e.g. ``"4.4"``."""
+    """`merged` with the versions that `known` lacks marked as new in `release`, such as ``"4.4"``."""
     known = renamed(known, merged)
     marked = {}
     for name, definition in merged.items():
@@ -171,8 +170,8 @@ def since_release(
 
 
 def renamed(old: Mapping[str, Definition], new: Mapping[str, Definition]) -> dict[str, Definition]:
-    """`old` under the names of `new`: an API may get another name and keep its key (74 did in 4.1)."""
-    # Record types are counted per topic, for keys and values alike: there the key names nothing.
+    """`old` under the names of `new`: an API may be renamed and keep its key (74 was in 4.1)."""
+    # Record types count per topic, for keys and values alike: they identify no definition.
     names: dict[tuple[str, int | None], str] = {
         (d.kind, d.key): d.name for d in new.values() if d.key is not None and d.kind != "data"
     }
@@ -181,7 +180,7 @@ def renamed(old: Mapping[str, Definition], new: Mapping[str, Definition]) -> dic
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """Which versions each side speaks for, and the whole range that results."""
+    """Which versions each side defines, and the whole range that results."""
 
     old: frozenset[int]
     new: frozenset[int]
@@ -241,7 +240,7 @@ def _union_fields(old: Iterable[Field], new: Iterable[Field], scope: _Scope) -> 
     for field in old:
         identity = _identity(field)
         if identity in new_fields:
-            # Everything that the newer file has in front of this field comes first.
+            # What the newer file has before this field comes first.
             while pending and identity in pending:
                 first = pending.pop(0)
                 partner = field if first == identity else None
@@ -254,7 +253,7 @@ def _union_fields(old: Iterable[Field], new: Iterable[Field], scope: _Scope) -> 
 
 
 def _identity(field: Field) -> tuple[str, str, bool]:
-    # A struct may be renamed between releases without a change on the wire; a primitive's type may not.
+    # A struct may be renamed between releases without a change on the wire, but a primitive's type may not change.
     return field.name, field.type if field.type in PRIMITIVES else "struct", field.array
 
 
@@ -263,7 +262,7 @@ def _union_field(old: Field | None, new: Field | None, scope: _Scope) -> Field:
     assert base is not None
     none = replace(base, versions=NO_VERSIONS, nullable=NO_VERSIONS, tagged=NO_VERSIONS, fields=())
     was, now = old or none, new or none
-    # Nullable ranges are often written wider than the field's own; only the part inside counts.
+    # Nullable ranges are often wider than the field's own; only the part inside counts.
     versions = scope.join(was.versions, now.versions)
 
     def narrowed(a: Versions, b: Versions) -> Versions:
@@ -287,8 +286,8 @@ def _union_field(old: Field | None, new: Field | None, scope: _Scope) -> Field:
 
 
 def schema_files(definitions: Mapping[str, Definition]) -> dict[str, str]:
-    """File name -> text for ``decoder/schema/``: one file per API, ``headers.kafka``, ``data.kafka``, and under
-    ``embedded/`` one for each topic or group protocol that data belongs to."""
+    """File name -> text for ``decoder/schema/``: a file per API, ``headers.kafka``, ``data.kafka``, and under ``embedded/`` a
+    file per topic or group protocol."""
     apis: dict[int, dict[str, Definition]] = {}
     other: dict[str, list[Definition]] = {"header": [], "data": []}
     embedded: dict[str, list[Definition]] = {}
@@ -316,7 +315,7 @@ def schema_files(definitions: Mapping[str, Definition]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What a release changes. ``alarm``: the bytes of a version that was known already changed."""
+    """What a release changes. ``alarm``: it changes the bytes of a version that was known already."""
 
     message: str
     text: str
@@ -327,7 +326,7 @@ class Difference:
 
 
 def differences(old: Mapping[str, Definition], new: Mapping[str, Definition]) -> list[Difference]:
-    """What `new` adds to, drops from and changes in `old`, version by version."""
+    """What `new` adds, drops and changes against `old`, version by version."""
     found: list[Difference] = []
     old = renamed(old, new)
     for name in sorted({*old, *new}):
@@ -354,7 +353,7 @@ def _listed(versions: set[int]) -> str:
 
 
 def _layout_changes(old: Definition, new: Definition, version: int) -> Iterable[tuple[str, bool]]:
-    # The plan has every version question answered, so two equal layouts are equal bytes.
+    # A plan has every version question answered: equal layouts are equal bytes.
     before, after = layout(old, version), layout(new, version)
     if before == after:
         return []
@@ -372,7 +371,7 @@ def _renames(before: list[str], after: list[str]) -> str:
 
 
 def layout(definition: Definition, version: int, names: bool = True) -> list[str]:
-    """The wire layout of one version, a line per field; names of structs do not count, those of fields if asked."""
+    """The wire layout of one version, a line per field. `names`: with the names of fields; those of structs never count."""
     return list(_layout(compile_plan(definition, version, -1).root, "", names))
 
 

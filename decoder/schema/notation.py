@@ -1,17 +1,16 @@
-"""The schema notation: the text form in which the protocol's facts are kept, its nodes, parser and writer.
+"""The schema notation: the text form of the protocol's definitions, with its nodes, parser and writer.
 
 One file per API holds a request and a response. A line is
 
     Name type[?versions] [versions] [tagN[:versions]] [=default] [~] [*] [@entity] [flex:none]
 
-``?`` marks nullable (in all the field's versions when none follow), ``~`` a field a writer may drop when the
-version lacks it (Kafka's *ignorable*), ``*`` a map key, ``@`` the entity type. Versions left out mean all.
-Indentation by two spaces gives the fields of a struct; ``struct Name`` opens a struct that several fields share.
-The header line of a block is
+``?`` marks nullable (in all the field's versions if none follow), ``~`` a field that a writer may drop if the version lacks it
+(Kafka's *ignorable*), ``*`` a map key, ``@`` the entity type. Without versions, the field is in all. Fields of a struct are
+indented by two spaces; ``struct Name`` opens a struct that several fields share. The header line of a block is
 
     request MetadataRequest key 3 versions 0-13 flex 9+ on broker,controller [since 13:4.0] [unstable]
 
-where ``since`` names the release that brought a version, for those newer than the schema's baseline.
+where ``since`` has the release of each version that is newer than the schema's baseline.
 
 Source of the vocabulary: the README of Apache Kafka's ``common/message`` definitions.
 """
@@ -39,7 +38,7 @@ class NotationError(DecoderError):
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """An inclusive range of versions; ``high`` None means open-ended, ``low`` > ``high`` means none."""
+    """An inclusive range of versions. ``high`` None means open-ended, ``low`` > ``high`` means none."""
 
     low: int = 0
     high: int | None = None
@@ -56,7 +55,7 @@ class Versions:
 
     @classmethod
     def parse(cls, text: str) -> Versions:
-        """``"3"``, ``"0-13"``, ``"9+"`` or ``"none"``; ValueError for anything else."""
+        """From ``"3"``, ``"0-13"``, ``"9+"`` or ``"none"``. Raises ValueError."""
         if text == "none":
             return NO_VERSIONS
         match = re.fullmatch(r"(\d+)(?:(\+)|-(\d+))?", text)
@@ -66,7 +65,7 @@ class Versions:
         return cls(low, None if match[2] else int(match[3] or low))
 
     def within(self, valid: Versions) -> frozenset[int]:
-        """The versions of this range that lie in the bounded range `valid`."""
+        """The versions of this range that are in the bounded range `valid`."""
         return frozenset(v for v in valid.every() if v in self)
 
     def every(self) -> range:
@@ -82,7 +81,7 @@ NO_VERSIONS = Versions(0, -1)
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field line. ``type`` is a primitive or a struct's name; ``fields`` are the struct's own, if inline."""
+    """One field line. ``type`` is a primitive or the name of a struct, ``fields`` those of an inline struct."""
 
     name: str
     type: str
@@ -115,7 +114,7 @@ class Definition:
     since: tuple[tuple[int, str], ...] = ()
 
     def struct(self, name: str) -> tuple[Field, ...]:
-        """The fields of the shared struct `name`; KeyError if there is none."""
+        """The fields of the shared struct `name`. Raises KeyError if there is none."""
         return dict(self.structs)[name]
 
 
@@ -186,7 +185,7 @@ class _Line:
 
 
 def parse(text: str, source: str = "<schema>") -> list[Definition]:
-    """The blocks of a schema file; NotationError names file and line of what cannot be read."""
+    """The blocks of a schema file. Raises `NotationError` with file and line."""
     blocks: list[Definition] = []
     lines: list[_Line] = []
     for number, raw in enumerate(text.splitlines(), 1):

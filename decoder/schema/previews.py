@@ -1,8 +1,8 @@
-"""Previews: layouts that a release spoke under an api version that came to mean other bytes.
+"""Previews: layouts that a release used for an API version whose final layout is different.
 
-An API that was not finished, and had to be switched on, could still change without a new version. Bytes do not say
-which layout they have, so a preview is used only where the release is named; without one the final layout holds.
-The files in ``schema/definitions/previews/`` are overlays named after the releases: ``3.5-3.6.kafka`` holds for 3.5 and 3.6.
+An unfinished API, which had to be enabled, could change without a new version. Bytes do not show which layout they have, so a
+preview is used only if the release is given. The files in ``schema/definitions/previews/`` are named after the releases:
+``3.5-3.6.kafka`` is for 3.5 and 3.6.
 """
 
 from __future__ import annotations
@@ -23,23 +23,20 @@ _RELEASE = re.compile(r"[vV]?(\d+(?:\.\d+)*)(?:[-.][A-Za-z][\w.-]*)?")
 
 
 class Overlay(NamedTuple):
-    """One message whose layout differs: in the releases `first` to `last` (both included)."""
+    """The layout of one message in the releases `first` to `last`, both included."""
 
     first: str
     last: str
     definition: Definition
 
     def holds(self, release: Release) -> bool:
-        """Whether `release` is one of them; a patch release belongs to its minor one."""
+        """Whether `release` is one of them; a patch release belongs to its minor release."""
         first, last = parse_release(self.first), parse_release(self.last)
         return release[: len(first)] >= first and release[: len(last)] <= last
 
 
 def parse_release(release: str) -> Release:
-    """``"3.6.1"`` -> (3, 6, 1); what follows, as in ``"3.9.0-rc3"`` or ``"3.6-kraft"``, does not count.
-
-    ValueError for what is no release.
-    """
+    """``"3.6.1"`` -> (3, 6, 1). A suffix, as in ``"3.9.0-rc3"`` or ``"3.6-kraft"``, is ignored. Raises ValueError."""
     match = _RELEASE.fullmatch(release.strip())
     if match is None:
         raise ValueError(f"{release!r} is no Kafka release, such as 3.6 or 0.8.2.2")
@@ -59,14 +56,14 @@ def every() -> tuple[Overlay, ...]:
 
 
 def overlays(release: str) -> list[Overlay]:
-    """The overlays that hold in a release, such as ``"3.6"`` or ``"3.6.1"``; ValueError for what is no release."""
+    """The overlays of a release, such as ``"3.6"`` or ``"3.6.1"``. Raises ValueError for a name that is no release."""
     parsed = parse_release(release)
     return [overlay for overlay in every() if overlay.holds(parsed)]
 
 
 @cache
 def plan(kind: str, api_key: int, api_version: int, release: str) -> Plan | None:
-    """The plan of ``"request"`` or ``"response"`` as a preview; None where the release had the final layout."""
+    """The plan of a ``"request"`` or ``"response"`` in a preview; None if the release had the final layout."""
     for overlay in overlays(release):
         of = overlay.definition
         if (of.kind, of.key) == (kind, api_key) and api_version in of.versions:
@@ -75,13 +72,13 @@ def plan(kind: str, api_key: int, api_version: int, release: str) -> Plan | None
 
 
 def decode_body(kind: str, api_key: int, api_version: int, data: bytes, release: str | None = None) -> Message:
-    """A body without header, as `release` laid it out; like `decoder.decode_body` without one."""
+    """`decoder.decode_body` for the layout of `release`, such as ``"3.6"``; None: the final layout."""
     of = None if release is None else plan(kind, api_key, api_version, release)
     return codec.decode_body(kind, api_key, api_version, data) if of is None else codec.read_message(of, bytes(data), 0, {})
 
 
 def decode_request(frame: bytes, release: str | None = None) -> Message:
-    """A request from its frame, as `release` laid it out."""
+    """`decoder.decode_request` for the layout of `release`."""
     frame = bytes(frame)
     header, start = codec.decode_request_header(frame)
     of = None
@@ -91,7 +88,7 @@ def decode_request(frame: bytes, release: str | None = None) -> Message:
 
 
 def decode_response(frame: bytes, *, api_key: int, api_version: int, release: str | None = None) -> Message:
-    """A response from its frame, as `release` laid it out."""
+    """`decoder.decode_response` for the layout of `release`."""
     of = None if release is None else plan("response", api_key, api_version, release)
     if of is None:
         return codec.decode_response(frame, api_key=api_key, api_version=api_version)

@@ -1,8 +1,7 @@
-"""Avro values through fastavro, whose reader trusts its input: so every value is walked with bounds first.
+"""Avro values. fastavro decodes them; its reader trusts its input, so every value is walked with bounds first.
 
-The walk follows the schema through the bytes and refuses what would hurt: lengths beyond the data, blocks of items
-that take no bytes, recursion without end, more values than a person could look at. Only what passes, to the last
-byte, is given to fastavro. Source: the Avro specification, binary encoding.
+The walk refuses lengths beyond the data, blocks of items without bytes, endless recursion, and more values than anybody could
+look at. Only bytes that pass to the last one are given to fastavro. Source: the Avro specification, binary encoding.
 """
 
 from __future__ import annotations
@@ -13,16 +12,16 @@ from collections.abc import Iterable
 from typing import Any
 
 from .errors import MissingLibrary, SchemaError, SchemaMismatch
-from .plain import plain, too_deep
+from .plain import DecodedValue, Json, plain, too_deep
 from .walk_avro import Walk, walk_of, walk_through
 
 
 class AvroSchema:
-    """An Avro schema, ready to read values. `schema` stands for itself: every named type is defined within."""
+    """An Avro schema. Every type that `schema` names is defined in it."""
 
     kind = "avro"
 
-    def __init__(self, schema: Any, name: str):
+    def __init__(self, schema: Json, name: str):
         import fastavro
 
         self.name = name
@@ -30,26 +29,26 @@ class AvroSchema:
         self._without_logical = fastavro.parse_schema(_without_logical(schema), {})
         self._walk: Walk = walk_of(schema)
 
-    def decode(self, data: bytes, *, framed: bool = False) -> tuple[Any, str]:
+    def decode(self, data: bytes, *, framed: bool = False) -> DecodedValue:
         """See `Schema`."""
         import fastavro
 
         walk_through(self._walk, data)
         try:
-            return plain(fastavro.schemaless_reader(io.BytesIO(data), self._schema, None)), ""
-        except Exception:  # the library's own: dates out of range, UUIDs that are none, strings that are not UTF-8
+            return DecodedValue(plain(fastavro.schemaless_reader(io.BytesIO(data), self._schema, None)))
+        except Exception:  # the library's, for dates out of range, bad UUIDs, strings that are not UTF-8; read again below
             pass
         try:
             value = fastavro.schemaless_reader(io.BytesIO(data), self._without_logical, None)
-            return plain(value), "a logical type does not fit its value; the plain types are shown"
-        except Exception as error:
+            return DecodedValue(plain(value), "a logical type does not fit its value; the plain types are shown")
+        except Exception as error:  # fastavro documents no class for values that do not fit
             raise SchemaMismatch(str(error) or type(error).__name__) from None
 
 
 def avro_schema(text: str, name: str = "the Avro schema", references: Iterable[str] = ()) -> AvroSchema:
-    """The schema in Avro's JSON; `references` are schemas whose types it names, each after those it needs itself.
+    """The schema in Avro's JSON. `references`: schemas whose types it names, each after those that it needs itself.
 
-    SchemaError when it is none, MissingLibrary without fastavro.
+    Raises `SchemaError` for a bad schema, `MissingLibrary` without fastavro.
     """
     try:
         import fastavro
@@ -67,12 +66,12 @@ def avro_schema(text: str, name: str = "the Avro schema", references: Iterable[s
         return AvroSchema(_whole(parsed, named, set()), own or name)
     except SchemaError:
         raise
-    except Exception as error:  # fastavro raises several kinds, and some are KeyErrors
+    except Exception as error:  # fastavro raises many classes, KeyError among them
         raise SchemaError(f"{name}: not an Avro schema ({type(error).__name__}: {error})") from None
 
 
-def _whole(schema: Any, named: dict[str, Any], defined: set[str]) -> Any:
-    """`schema` with every name's definition where it is first used, as Avro wants it, and without fastavro's marks."""
+def _whole(schema: Json, named: dict[str, Json], defined: set[str]) -> Json:
+    """`schema` with each named type defined where it is first used, as Avro wants it, and without fastavro's own keys."""
     if isinstance(schema, str):
         return _whole(named[schema], named, defined) if schema in named and schema not in defined else schema
     if isinstance(schema, list):
@@ -90,7 +89,7 @@ def _whole(schema: Any, named: dict[str, Any], defined: set[str]) -> Any:
     return out
 
 
-def _without_logical(schema: Any) -> Any:
+def _without_logical(schema: Json) -> Json:
     if isinstance(schema, list):
         return [_without_logical(each) for each in schema]
     if not isinstance(schema, dict):

@@ -1,4 +1,4 @@
-"""Errors of schemas (raised to whoever gave one) and of values (shown in a view's note)."""
+"""Errors of schemas, which are raised, and of values, which become the note of a view."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ..errors import DecoderError
 
 
 class SchemaError(DecoderError):
-    """A schema cannot be had or understood; the text says what to do."""
+    """A schema cannot be obtained or understood; the text has what to do."""
 
 
 class MissingLibrary(SchemaError):
@@ -17,7 +17,7 @@ class MissingLibrary(SchemaError):
 
 
 class SchemaMismatch(Exception):
-    """A value does not fit its schema. Raised and caught inside this package only; `path` names the field."""
+    """A value does not fit its schema. Raised and caught inside this package only. `path`: the field."""
 
     def __init__(self, text: str, path: tuple[str, ...] = ()):
         super().__init__(text)

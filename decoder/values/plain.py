@@ -1,20 +1,29 @@
-"""Values as JSON can hold them: read from JSON, or made of what a library decoded. Nesting is bounded."""
+"""Values in JSON's types: read from JSON, or converted from what a library decoded. Nesting is bounded."""
 
 from __future__ import annotations
 
 import json
 import math
 from datetime import date, datetime, time
-from typing import Any
+from typing import Any, NamedTuple
 
 from .errors import SchemaMismatch
 
+Json = Any
+"""A value in JSON's types: None, bool, int, float, str, or a list or dict of these."""
 MOST_NESTED = 100
-"""Levels of lists and objects that a value may have; deeper ones are not taken apart."""
+"""Levels of lists and objects that a value may have."""
 
 
-def plain(value: Any) -> Any:
-    """Bytes become ``{"hex": ...}``, times ISO 8601, numbers that JSON lacks and everything else a string."""
+class DecodedValue(NamedTuple):
+    """A value in JSON's types, and a note about it or ``""``."""
+
+    value: Json
+    note: str = ""
+
+
+def plain(value: object) -> Json:
+    """A value in JSON's types: bytes become ``{"hex": ...}``, times ISO 8601, NaN, infinities and everything else a string."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
@@ -30,8 +39,8 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
-def too_deep(value: Any) -> bool:
-    """Whether dicts and lists stand in one another more than `MOST_NESTED` times."""
+def too_deep(value: Json) -> bool:
+    """Whether dicts and lists are nested more than `MOST_NESTED` levels deep."""
     level = [value]
     for _ in range(MOST_NESTED + 1):
         level = [item for item in level if isinstance(item, dict | list)]
@@ -41,8 +50,8 @@ def too_deep(value: Any) -> bool:
     return True
 
 
-def read_json(data: bytes) -> Any:
-    """The JSON value in `data`. Raises `SchemaMismatch` for what is none, or is nested too deep to be taken apart."""
+def read_json(data: bytes) -> Json:
+    """The JSON value in `data`. Raises `SchemaMismatch` if it is no JSON, or nested too deep."""
     try:
         value = json.loads(data.decode(), parse_constant=_no_constant)
     except RecursionError:
@@ -54,5 +63,5 @@ def read_json(data: bytes) -> Any:
     return value
 
 
-def _no_constant(word: str) -> Any:
+def _no_constant(word: str) -> Json:
     raise ValueError(f"{word} is no JSON")

@@ -1,8 +1,8 @@
-"""Protobuf values through the protobuf library, which needs descriptors: the compiled form of .proto files.
+"""Protobuf values. The protobuf library decodes them by descriptors, the compiled form of .proto files.
 
-They come as a descriptor set (``protoc --descriptor_set_out``), or file by file from a registry. Each schema has its
-own pool, so that two schemas may define the same names. The library's parser is bounded itself: it stops at 100
-levels, and its output is at most proportional to the bytes given (a view looks at 1 MiB).
+Descriptors come as a set (``protoc --descriptor_set_out``), or file by file from a registry. Each schema has its own pool, so
+that two schemas may define the same names. The library's parser is bounded: it stops at 100 levels, and its output is
+proportional to its input.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from importlib import import_module
 from typing import Any
 
 from .errors import MissingLibrary, SchemaError, SchemaMismatch
-from .plain import plain
+from .plain import DecodedValue, plain
 from .wire import message_indexes
 
-# What the library brings along: a schema may import these without holding them. A fixed list, since the names that
-# a schema imports are its own choice.
+# Files that the library brings along: schemas may import them. A fixed list, as a schema must not choose what is imported.
 _BUNDLED = {
     f"google/protobuf/{name}.proto": f"google.protobuf.{name}_pb2"
     for name in (
@@ -28,7 +27,7 @@ _MOST_FILES = 1000
 
 
 class ProtobufSchema:
-    """The messages of one .proto file. `message`: the full name of the one that bare values are."""
+    """The messages of one .proto file. `message`: the full name of the one for values without a schema id."""
 
     kind = "protobuf"
 
@@ -45,7 +44,7 @@ class ProtobufSchema:
             raise SchemaError(f"no message is named {message}; {self._file.name} has {known or 'none'}") from None
 
     def _of(self, indexes: tuple[int, ...]) -> Any:
-        """The message that a list of indexes leads to: the n-th of the file, its n-th nested one, and so on."""
+        """The message at a list of indexes: the n-th of the file, its n-th nested one, and so on."""
         nested = list(self._file.message_types_by_name.values())
         message = None
         for index in indexes:
@@ -55,8 +54,8 @@ class ProtobufSchema:
             nested = list(message.nested_types)
         return message
 
-    def decode(self, data: bytes, *, framed: bool = False) -> tuple[Any, str]:
-        """See `Schema`. Behind a schema id the message's indexes come first, and they count."""
+    def decode(self, data: bytes, *, framed: bool = False) -> DecodedValue:
+        """See `Schema`. After a schema id, the indexes of the message come first and decide which one it is."""
         from google.protobuf import json_format, message_factory, unknown_fields
 
         if framed:
@@ -69,34 +68,35 @@ class ProtobufSchema:
             message.ParseFromString(data)
             unknown = len(unknown_fields.UnknownFieldSet(message))
             value = json_format.MessageToDict(message, preserving_proto_field_name=True, descriptor_pool=self._pool)
-        except Exception as error:  # DecodeError, and what an Any or Timestamp without sense makes json_format raise
+        except Exception as error:  # DecodeError, and whatever json_format raises for a bad Any or Timestamp
             raise SchemaMismatch(f"{of.full_name}: {error}") from None
         fields = f"{unknown} field{'s' * (unknown != 1)}"
-        return plain(value), f"{of.full_name}" + (f", which does not know {fields} of this value" if unknown else "")
+        note = f"{of.full_name}" + (f", which does not know {fields} of this value" if unknown else "")
+        return DecodedValue(plain(value), note)
 
 
 def descriptor_set(data: bytes, message: str | None = None, name: str = "the descriptor set") -> ProtobufSchema:
-    """The schema in a compiled FileDescriptorSet; without a `message` the first of its last file is meant.
+    """The schema in a compiled FileDescriptorSet. `message`: by default the first of its last file.
 
-    SchemaError when it is none or is not whole, MissingLibrary without protobuf.
+    Raises `SchemaError` if it is none or incomplete, `MissingLibrary` without protobuf.
     """
     descriptor_pb2 = _descriptors()
     try:
         files = list(descriptor_pb2.FileDescriptorSet.FromString(data).file)
-    except Exception as error:
+    except _decode_error() as error:
         raise SchemaError(f"{name}: not a descriptor set ({error})") from None
     return _schema(files, message, name)
 
 
 def file_descriptors(files: Iterable[bytes], name: str = "the Protobuf schema") -> ProtobufSchema:
-    """The schema in compiled FileDescriptorProtos, the one that is meant last.
+    """The schema in compiled FileDescriptorProtos, after those that it imports.
 
-    SchemaError when they are none or not all there, MissingLibrary without protobuf.
+    Raises `SchemaError` if they are none or incomplete, `MissingLibrary` without protobuf.
     """
     descriptor_pb2 = _descriptors()
     try:
         parsed = [descriptor_pb2.FileDescriptorProto.FromString(file) for file in files]
-    except Exception as error:
+    except _decode_error() as error:
         raise SchemaError(f"{name}: not a compiled .proto ({error})") from None
     return _schema(parsed, None, name)
 
@@ -106,6 +106,11 @@ def _descriptors() -> Any:
         return import_module("google.protobuf.descriptor_pb2")
     except ImportError:
         raise MissingLibrary("a Protobuf schema", "protobuf") from None
+
+
+def _decode_error() -> type[Exception]:
+    error: type[Exception] = import_module("google.protobuf.message").DecodeError
+    return error
 
 
 def _schema(files: list[Any], message: str | None, name: str) -> ProtobufSchema:
@@ -124,12 +129,12 @@ def _schema(files: list[Any], message: str | None, name: str) -> ProtobufSchema:
         return ProtobufSchema(pool, pool.FindFileByName(files[-1].name), message)
     except SchemaError as error:
         raise SchemaError(f"{name}: {error}") from None
-    except Exception as error:  # TypeError for what does not fit together
+    except Exception as error:  # whatever the pool raises for descriptors that do not fit together
         raise SchemaError(f"{name}: {error or type(error).__name__}") from None
 
 
 def _add(pool: Any, file_name: str, there: dict[str, Any], done: set[str]) -> None:
-    """Add a file after those it imports: a pool takes them in no other order."""
+    """Add a file after those that it imports: a pool takes them in this order only."""
     if file_name in done:
         return
     done.add(file_name)

@@ -1,20 +1,20 @@
-"""Schemas and where they come from. Files are given as bytes: reading them from disk is the caller's.
+"""Schemas and their sources. Files are given as bytes, which the caller has read.
 
-A `Schema` is Avro, Protobuf or JSON; a `SchemaSource` finds one by its registry id, or by the topic it is meant for.
+A `Schema` is Avro, Protobuf or JSON. A `SchemaSource` finds one by its id in a registry, or by its topic.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from .errors import SchemaError, SchemaMismatch
-from .plain import read_json
+from .plain import DecodedValue, read_json
 
 _DESCRIPTORS = (".desc", ".pb", ".protoset", ".fds", ".binpb")
 
 
 class Schema(Protocol):
-    """How the bytes of a value are laid out."""
+    """The layout of a value's bytes."""
 
     @property
     def kind(self) -> str:
@@ -22,13 +22,10 @@ class Schema(Protocol):
 
     @property
     def name(self) -> str:
-        """The full name of the record or message, or the file it came from."""
+        """The full name of the record or message, or the name of the file."""
 
-    def decode(self, data: bytes, *, framed: bool = False) -> tuple[Any, str]:
-        """(the value as JSON can hold it, a note or ``""``); `framed`: `data` follows a schema id.
-
-        Raises `SchemaMismatch` when the bytes do not fit.
-        """
+    def decode(self, data: bytes, *, framed: bool = False) -> DecodedValue:
+        """Decode a value. `framed`: `data` follows a schema id. Raises `SchemaMismatch` if the bytes do not fit."""
 
 
 class SchemaSource(Protocol):
@@ -38,20 +35,20 @@ class SchemaSource(Protocol):
         """The schema with this id in a registry; None if this source has none."""
 
     def for_topic(self, topic: str | None, is_key: bool) -> Schema | None:
-        """The schema of a topic's keys or values whose bytes name none; None if this source has none."""
+        """The schema of a topic's keys or values that have no schema id; None if this source has none."""
 
 
 class JsonSchema:
-    """JSON with a schema. The schema itself is not applied: the value is shown as it stands."""
+    """JSON. A JSON schema itself is not applied."""
 
     kind = "json"
 
     def __init__(self, name: str = "JSON schema"):
         self.name = name
 
-    def decode(self, data: bytes, *, framed: bool = False) -> tuple[Any, str]:
-        """Raises `SchemaMismatch` for what is no JSON."""
-        return read_json(data), ""
+    def decode(self, data: bytes, *, framed: bool = False) -> DecodedValue:
+        """See `Schema`."""
+        return DecodedValue(read_json(data))
 
 
 def json_schema(name: str = "JSON schema") -> Schema:
@@ -60,7 +57,7 @@ def json_schema(name: str = "JSON schema") -> Schema:
 
 
 class Target(NamedTuple):
-    """What a schema file is for: ``topic``, ``topic:key``, with ``#package.Message`` appended for Protobuf."""
+    """What a schema file is for: a topic's values or keys, and for Protobuf the full name of the message."""
 
     topic: str | None = None
     is_key: bool = False
@@ -68,7 +65,8 @@ class Target(NamedTuple):
 
     @classmethod
     def parse(cls, argument: str) -> tuple[str, Target]:
-        """``"orders.avsc=orders:key"`` -> (file, target). No topic means the values of every topic."""
+        """``"orders.avsc=orders:key"`` -> (file, target), with ``#package.Message`` at the end for Protobuf. Without a topic
+        the file is for the values of every topic. Raises `SchemaError`."""
         file, _, rest = argument.rpartition("=") if "=" in argument else (argument, "", "")
         if not rest and "#" in file:
             file, _, message = file.rpartition("#")
@@ -81,9 +79,10 @@ class Target(NamedTuple):
 
 
 def read_schema(name: str, data: bytes, message: str | None = None) -> Schema:
-    """The schema in a file called `name`: Avro's JSON, or a Protobuf descriptor set with the message's full name.
+    """The schema in the bytes of the file `name`: Avro in JSON, or a Protobuf descriptor set. `message`: the full name of the
+    Protobuf message, by default the first of the last file.
 
-    SchemaError says what is wrong with it, or how to make a descriptor set from a .proto.
+    Raises `SchemaError` with what is wrong, or how to make a descriptor set from a .proto, and `MissingLibrary`.
     """
     if name.endswith(".proto"):
         made = name[: -len(".proto")] + ".desc"
@@ -121,11 +120,11 @@ class SchemaFiles:
         self._schemas: dict[tuple[str | None, bool], Schema] = {}
 
     def add(self, schema: Schema, topic: str | None = None, is_key: bool = False) -> None:
-        """Use `schema` for a topic's values (or keys); without a topic, for those that have no other."""
+        """Use `schema` for a topic's values or keys; without a topic, for those that have no other."""
         self._schemas[topic, is_key] = schema
 
     def schema(self, schema_id: int) -> Schema | None:
-        """None: a file does not say which id it has in a registry."""
+        """None: files have no ids."""
         return None
 
     def for_topic(self, topic: str | None, is_key: bool) -> Schema | None:
@@ -134,13 +133,13 @@ class SchemaFiles:
 
 
 class FirstOf:
-    """Several sources: the first that has a schema gives it, and faults count only when none has."""
+    """Several sources, of which the first that has a schema counts. Errors count only if none has it."""
 
     def __init__(self, *sources: SchemaSource):
         self.sources = sources
 
     def schema(self, schema_id: int) -> Schema | None:
-        """The first source's that has it."""
+        """The schema of the first source that has it. Raises the first `SchemaError` if none has."""
         fault: SchemaError | None = None
         for source in self.sources:
             try:
@@ -155,5 +154,5 @@ class FirstOf:
         return None
 
     def for_topic(self, topic: str | None, is_key: bool) -> Schema | None:
-        """The first source's that has one."""
+        """The schema of the first source that has one."""
         return next((s for source in self.sources if (s := source.for_topic(topic, is_key)) is not None), None)

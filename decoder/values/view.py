@@ -1,21 +1,20 @@
 """One key or value: what kind of bytes it is, and how to show it.
 
-The order of questions: absent or empty; a registry's schema id in front; a schema given for the topic; JSON; UTF-8;
-else hexadecimal. Nothing that stands in a record makes `view` raise.
+Tried in this order: absent or empty; a schema id at the beginning; a schema for the topic; JSON; UTF-8; hexadecimal.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from .errors import SchemaError, SchemaMismatch
-from .plain import read_json
+from .plain import DecodedValue, Json, read_json
 from .schema import Schema, SchemaSource
 from .wire import Framed, unframe
 
 LIMIT = 1 << 20
-"""Bytes of a key or value that are looked at by default (Kafka's own default for a whole batch)."""
+"""Bytes of a key or value that are read by default (Kafka's default for a whole batch)."""
 
 
 class View(NamedTuple):
@@ -23,14 +22,13 @@ class View(NamedTuple):
 
     ``kind``: ``null``, ``empty``, ``text``, ``json``, ``avro``, ``protobuf``, ``confluent-avro``,
     ``confluent-protobuf``, ``confluent-json``, ``confluent`` (a schema id in front, its schema unknown) or ``hex``.
-    ``text``: for a person; control characters of the data are kept, so a screen must make them safe. ``value``: the
-    parsed value as JSON can hold it, None where there is none. ``schema_id``: the id in front, or None. ``note``:
-    what a person should know about it, or ``""``.
+    ``text``: for people; control characters are kept, so that a screen must make them safe. ``value``: the decoded value in
+    JSON's types, or None. ``schema_id``: the id at the beginning, or None. ``note``: what people should know, or ``""``.
     """
 
     kind: str
     text: str
-    value: Any = None
+    value: Json = None
     schema_id: int | None = None
     note: str = ""
 
@@ -43,9 +41,10 @@ def view(
     is_key: bool = False,
     limit: int = LIMIT,
 ) -> View:
-    """What `data` is. `registry` finds schemas (see `SchemaSource`), `topic` and `is_key` say whose they are.
+    """What the bytes of a key or value are, and how to show them. `registry` finds schemas for `topic`, `is_key` and schema ids.
 
-    Of data longer than `limit` bytes only the beginning is shown, as text or hexadecimal.
+    Of more than `limit` bytes only the beginning is shown, as text or hexadecimal. Raises nothing: errors of schemas and
+    values become the note.
     """
     if data is None:
         return View("null", "")
@@ -67,7 +66,7 @@ def view(
 
 
 def _framed(data: bytes, framed: Framed, registry: SchemaSource | None) -> View | None:
-    """A value by the schema with its id; None when no source knows the id."""
+    """A value decoded by the schema with its id; None if no source knows the id."""
     try:
         schema = None if registry is None else registry.schema(framed.schema_id)
     except SchemaError as error:
@@ -82,12 +81,12 @@ def _framed(data: bytes, framed: Framed, registry: SchemaSource | None) -> View 
     return View(f"confluent-{schema.kind}", _json(value), value, framed.schema_id, note)
 
 
-def _decode(schema: Schema, data: bytes, framed: bool) -> tuple[Any, str]:
+def _decode(schema: Schema, data: bytes, framed: bool) -> DecodedValue:
     try:
         return schema.decode(data, framed=framed)
     except SchemaMismatch:
         raise
-    except Exception as error:  # a schema is text from elsewhere, too: one without sense must not end a listing
+    except Exception as error:  # whatever a library raises for a strange schema or value: it must not end a listing
         raise SchemaMismatch(f"{type(error).__name__}: {error}") from None
 
 
@@ -103,7 +102,7 @@ def _schema_unavailable(data: bytes, framed: Framed | None, why: str) -> View:
 
 
 def _by_schema(data: bytes, framed: Framed | None, schema: Schema) -> View:
-    """A value by the schema given for its topic, after a schema id or bare."""
+    """A value decoded by the schema for its topic, with or without a schema id at the beginning."""
     fault = ""
     if framed is not None:
         try:
@@ -120,7 +119,7 @@ def _by_schema(data: bytes, framed: Framed | None, schema: Schema) -> View:
 
 
 def _without_schema(data: bytes, framed: Framed, registry: SchemaSource | None) -> View:
-    """Something that begins as the wire format does. JSON can be seen, Avro and Protobuf cannot be told apart."""
+    """Bytes that begin like the wire format. JSON can be recognised; Avro and Protobuf cannot."""
     schema_id = framed.schema_id
     if framed.payload[:1] in (b"{", b"["):
         try:
@@ -138,7 +137,7 @@ def _by_content(data: bytes) -> View:
     except UnicodeDecodeError:
         return View("hex", data.hex())
     if "\0" in text:
-        return View("hex", data.hex())  # a number or a struct whose bytes happen to be UTF-8; no text has zero bytes
+        return View("hex", data.hex())  # text has no zero bytes: a number or struct whose bytes happen to be UTF-8
     if text.lstrip()[:1] in ("{", "["):
         try:
             return View("json", text, read_json(data))
@@ -153,7 +152,7 @@ def _truncated(data: bytes, limit: int, framed: Framed | None) -> View:
     try:
         text = head.decode()
     except UnicodeDecodeError as error:
-        cut = error.reason == "unexpected end of data"  # the limit may part a character
+        cut = error.reason == "unexpected end of data"  # the limit may split a character
         text = head[: error.start].decode() if cut else "\0"
     schema_id = framed.schema_id if framed else None
     if "\0" in text:
@@ -161,5 +160,5 @@ def _truncated(data: bytes, limit: int, framed: Framed | None) -> View:
     return View("text", text, None, None, note)
 
 
-def _json(value: Any) -> str:
+def _json(value: Json) -> str:
     return json.dumps(value, ensure_ascii=False)

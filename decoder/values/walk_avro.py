@@ -1,27 +1,26 @@
-"""The bounded walk of an Avro value: does it fit its schema, to the last byte, at bearable cost?
+"""The bounded walk of an Avro value: whether it fits its schema, to the last byte, at a bounded cost.
 
-A schema becomes nested functions ``(cursor, level)`` that move the cursor over one value each, or raise `SchemaMismatch`.
+A schema becomes nested functions ``(cursor, level)``, each of which moves the cursor over one value or raises `SchemaMismatch`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from ..wire.varint import VarintCut, VarintTooLong, read_uvarint, zigzag
 from .errors import SchemaError, SchemaMismatch
-from .plain import MOST_NESTED
+from .plain import MOST_NESTED, Json
 
 MOST_VALUES = 250_000
 """Values, counting every field and item, that one key or value may hold."""
 
-_MOST_DECIMAL = 1024  # bytes of a decimal: turning many more into digits takes long, and no column has such
+_MOST_DECIMAL = 1024  # bytes of a decimal: converting many more to digits is slow, and no column has them
 _FIXED = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 _INT, _LONG = 5, 10  # bytes of the longest varint
 
 
 class Cursor:
-    """Bytes being walked over: the position, and how many values may still come."""
+    """The position in the bytes, and how many values may still come."""
 
     __slots__ = ("at", "data", "left")
 
@@ -29,7 +28,7 @@ class Cursor:
         self.data, self.at, self.left = data, 0, MOST_VALUES
 
     def skip(self, size: int, what: str) -> None:
-        """Move over `size` bytes that must be there."""
+        """Skip `size` bytes. Raises `SchemaMismatch` if they are not there."""
         if size < 0 or size > len(self.data) - self.at:
             raise SchemaMismatch(f"{what} of {size} bytes at byte {self.at}, {len(self.data) - self.at} are left")
         self.at += size
@@ -45,7 +44,7 @@ class Cursor:
         return zigzag(value)
 
     def count(self) -> None:
-        """One value more."""
+        """Count one value. Raises `SchemaMismatch` if there are too many."""
         self.left -= 1
         if self.left < 0:
             raise SchemaMismatch(f"more than {MOST_VALUES} values")
@@ -55,26 +54,26 @@ Walk = Callable[[Cursor, int], None]
 
 
 def walk_through(walk: Walk, data: bytes) -> None:
-    """Raises `SchemaMismatch` unless `data` is exactly one value."""
+    """Check that `data` is exactly one value. Raises `SchemaMismatch`."""
     cursor = Cursor(data)
     walk(cursor, 0)
     if cursor.at != len(data):
         raise SchemaMismatch(f"{len(data) - cursor.at} bytes are left over at byte {cursor.at}")
 
 
-def walk_of(schema: Any) -> Walk:
-    """The walk of a schema in which every named type is defined where it is first used."""
+def walk_of(schema: Json) -> Walk:
+    """The walk of a schema in which each named type is defined where it is first used."""
     return _walk(schema, {})
 
 
-def _walk(schema: Any, named: dict[str, Walk]) -> Walk:
+def _walk(schema: Json, named: dict[str, Walk]) -> Walk:
     if isinstance(schema, list):
         return _union([_walk(each, named) for each in schema])
     if isinstance(schema, str):
         return named[schema] if schema in named else _primitive(schema, False)
     kind = schema["type"]
     if kind in ("record", "error"):
-        # The name stands for the walk before the fields are known, for records that hold themselves.
+        # Registered before its fields are known, for records that contain themselves.
         fields: list[tuple[str, Walk]] = []
         named[schema["name"]] = walk = _record(fields)
         fields += [(field["name"], _walk(field["type"], named)) for field in schema["fields"]]
@@ -161,7 +160,7 @@ def _record(fields: list[tuple[str, Walk]]) -> Walk:
             try:
                 field(cursor, inner)
             except SchemaMismatch as error:
-                # The path grows on the way out, so that good bytes do not pay for it.
+                # The path is built on the way out, so that good bytes do not pay for it.
                 raise error.inside(name) from None
 
     return walk

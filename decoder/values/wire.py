@@ -1,7 +1,7 @@
-"""Confluent's wire format: a zero byte, the schema's id, and for Protobuf which message of the schema it is.
+"""Confluent's wire format: a zero byte, the schema's id, and for Protobuf the indexes of the message in the schema.
 
-Source: the schema registry's documentation of its serializers. Ids are given out from 1 on, so five zero bytes are
-something else, such as a small int64.
+Source: the schema registry's documentation of its serializers. Ids count from 1, so that five zero bytes are something else,
+such as a small int64.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from ..records.varint import read_varint
 from .errors import SchemaMismatch
 
 HEAD = 5
-_MOST_INDEXES = 64  # messages nested that deep are nobody's
+_MOST_INDEXES = 64  # levels of nested messages; nobody has more
 
 
 class Framed(NamedTuple):
-    """A value in the wire format: the schema's id and what follows it."""
+    """A value in the wire format: the schema's id, and the bytes after it."""
 
     schema_id: int
     payload: bytes
 
 
 def unframe(data: bytes) -> Framed | None:
-    """The parts of a value that looks like the wire format; None for one that does not."""
+    """The parts of a value that looks like the wire format, else None."""
     if len(data) < HEAD or data[0]:
         return None
     schema_id = int.from_bytes(data[1:HEAD], "big", signed=True)

@@ -1,1 +1,1 @@
-"""Bytes as they come from a connection: frames cut out of a stream, and where to go on when some are missing."""
+"""Bytes as they come from a connection: varints, frames, and the search for the next frame when bytes are missing."""

@@ -1,6 +1,6 @@
-"""The acks of a Produce request, read from the head of its frame: with acks=0 it gets no response.
+"""Read the acks of a Produce request from the first bytes of its frame: with acks=0 it gets no response.
 
-They follow the client id, the header's tags and the transactional id, so their position has to be found.
+The client id, the header's tags and the transactional id come before them.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ ACKS_REACH = 16 * 1024
 
 
 def produce_acks(data: Bytes, at: int, end: int) -> int | None:
-    """The acks of a Produce request whose frame (size first) starts at `at`; None if they are not there by `end`."""
+    """The acks of a Produce request whose frame, with its size, starts at `at`; None if `end` comes before them."""
     place = acks_end(data, at, end)
     return int.from_bytes(data[place - 2 : place], "big", signed=True) if place <= end else None
 
 
 def acks_end(data: Bytes, at: int, end: int) -> int:
-    """Where the acks of a Produce request end. If `end` comes too early to know, the position up to which bytes are needed.
-    At least 12 bytes of the frame are there."""
+    """Where the acks of a Produce request end; if that needs bytes after `end`, the position up to which they are needed.
+    At least 12 bytes of the frame must be there."""
     version = int.from_bytes(data[at + 6 : at + 8], "big")
     place = at + 14
     if place > end:
@@ -44,7 +44,7 @@ def acks_end(data: Bytes, at: int, end: int) -> int:
 
 
 def _tags_end(data: Bytes, place: int, end: int) -> int:
-    """Where a tag section ends; after `end` if it is not all there."""
+    """Where the tagged fields end; after `end` if they are not all there."""
     count, place = _uvarint(data, place, end)
     for _ in range(count):
         if place >= end:
@@ -56,7 +56,7 @@ def _tags_end(data: Bytes, place: int, end: int) -> int:
 
 
 def _uvarint(data: Bytes, place: int, end: int) -> tuple[int, int]:
-    """A number and the place after it, which is after `end` if the number is not all there."""
+    """A number and the position after it, which is after `end` if the number is not all there."""
     try:
         return read_uvarint(data, place, end)
     except VarintError:

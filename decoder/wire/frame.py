@@ -1,4 +1,4 @@
-"""Frames: the 4-byte size and what follows, cut out of a byte stream that may be split anywhere. Sans-IO."""
+"""Cut a byte stream, which may be split anywhere, into frames: a 4-byte size and as many bytes."""
 
 from __future__ import annotations
 
@@ -9,29 +9,30 @@ from enum import IntEnum
 from ..errors import DecoderError
 
 MAX_FRAME = 512 * 1024 * 1024
-"""Larger sizes are taken for damage or for another protocol. Brokers refuse requests over 100 MiB by default
-(``socket.request.max.bytes``); fetch responses may be larger when a client asks for it."""
+"""Larger sizes count as damage or another protocol. Brokers refuse requests over 100 MiB by default
+(``socket.request.max.bytes``); fetch responses may be larger if a client asks for it."""
 
 _SIZE = struct.Struct(">i").unpack_from
 
 
 class Direction(IntEnum):
-    """Which way bytes travel."""
+    """The direction of bytes: from client to broker (REQUEST) or from broker to client (RESPONSE)."""
 
     REQUEST = 0
     RESPONSE = 1
 
     @property
     def other(self) -> Direction:
+        """The opposite direction."""
         return Direction(1 - self)
 
 
 class FramingError(DecoderError):
-    """The stream is not Kafka's framing; the text says what it looks like."""
+    """The stream is no Kafka; the text has what it looks like."""
 
 
 def foreign_protocol(data: bytes) -> str | None:
-    """What the first bytes of a stream look like if they are not Kafka's, else None."""
+    """The protocol that a stream with these first bytes looks like, or None if it may be Kafka."""
     if len(data) >= 3 and data[0] == 0x16 and data[1] == 3 and data[2] <= 4:
         return "a TLS hello"
     if data[:4] in (b"GET ", b"POST", b"PUT ", b"HEAD", b"HTTP", b"OPTI", b"DELE"):
@@ -42,10 +43,10 @@ def foreign_protocol(data: bytes) -> str | None:
 
 
 class Framer:
-    """Cuts a stream into frames. After `FramingError` it stays failed: feed it no more.
+    """Cuts a stream into frames. After a `FramingError` it must not be used any more.
 
-    `keep`: at most so many bytes of a frame are kept. `missing`: how many bytes the last frame lacks at its end, for that
-    reason or because they were skipped.
+    `limit`: the largest frame. `keep`: keep at most this many bytes of a frame. `missing`: how many bytes at the end of the
+    last frame were not kept, or skipped.
     """
 
     __slots__ = ("_buffer", "_first", "_rest", "_start", "keep", "limit", "missing", "time_ns")
@@ -55,10 +56,10 @@ class Framer:
         self._buffer = bytearray()
         self._start = 0
         self._first = True
-        self._rest = 0  # bytes to come of a frame of which nothing more is given
+        self._rest = 0  # bytes to come of the current frame that are not kept
         self.missing = 0
         self.time_ns = 0
-        """Arrival of the first byte of the frame that is being read."""
+        """Arrival of the first byte of the current frame."""
 
     def feed(self, data: bytes | bytearray | memoryview, time_ns: int = 0) -> Iterator[tuple[bytes, int]]:
         """The frames that `data` completes, each with the arrival time of its first byte."""
@@ -97,15 +98,15 @@ class Framer:
     def _size(self, at: int) -> int:
         buffer = self._buffer
         size: int = _SIZE(buffer, at)[0]
-        # Read as a size, a TLS hello is 369 MB: only as a stream's first frame is it told from a frame.
+        # Read as a size, a TLS hello is 369 MB: it is recognised only as the first frame of a stream.
         looks = foreign_protocol(bytes(buffer[at : at + 8])) if self._first else None
         if looks or not 0 <= size <= self.limit:
             raise FramingError(f"not Kafka: {looks}" if looks else f"not a frame: size {size}")
         return size
 
     def skip(self, count: int, time_ns: int = 0) -> Iterator[tuple[bytes, int]]:
-        """The next `count` bytes are not there. They belong to the frame whose size was fed, else `FramingError`; the
-        frame, if they complete it."""
+        """Skip `count` bytes that are missing; yields the current frame if they complete it. Raises `FramingError` if the size
+        of that frame was not fed, or if more bytes are missing than it has."""
         if not self._rest:
             have = len(self._buffer) - self._start
             if have < 4:
@@ -117,7 +118,7 @@ class Framer:
         return self._pass(count, time_ns)
 
     def _pass(self, count: int, time_ns: int) -> Iterator[tuple[bytes, int]]:
-        """So many bytes come of which nothing is given."""
+        """Count bytes of the current frame that are not kept."""
         self._rest -= count
         if self._rest:
             return
@@ -131,21 +132,21 @@ class Framer:
 
     @property
     def begun(self) -> bool:
-        """Whether a whole frame has come."""
+        """Whether a frame was complete."""
         return not self._first
 
     @property
     def empty(self) -> bool:
-        """Whether no frame has begun that is not whole yet."""
+        """Whether no frame is incomplete."""
         return len(self._buffer) == self._start and not self._rest
 
     @property
     def cutting(self) -> bool:
-        """Whether the rest of a frame is to come of which nothing is given."""
+        """Whether the rest of the current frame is not kept."""
         return self._rest > 0
 
     def rest(self) -> bytes:
-        """The bytes held that are no whole frame yet; they are given up."""
+        """The bytes of an incomplete frame; the framer drops them."""
         rest = bytes(self._buffer[self._start :])
         self._buffer.clear()
         self._start = self._rest = 0

@@ -1,8 +1,8 @@
-"""Finding the next frame in the middle of a stream, where a capture begins late or bytes are missing.
+"""Find the next frame in the middle of a stream, if a capture begins late or bytes are missing.
 
-A position is the start of a frame if the bytes there read like a frame's head and the whole frame can be decoded. An
-incomplete frame counts only if its head is convincing: a known API and version, and a client id of plain characters. Runs of
-zeros, which look like a Produce of version 0, are not.
+A frame starts where the bytes look like its first bytes and the whole frame can be decoded. An incomplete frame counts only if
+its header is convincing: a known API and version, and a client id of printable characters. Runs of zeros, which look like
+a Produce of version 0, are not.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .frame import MAX_FRAME, Direction
 _REQUEST = struct.Struct(">ihhih").unpack_from
 _SIZE = struct.Struct(">i").unpack_from
 HEAD = {Direction.REQUEST: 14, Direction.RESPONSE: 8}
-"""Bytes needed to check a head, size included."""
+"""Bytes that a first check needs, size included."""
 _LARGEST_CLIENT_ID = 1024
 _CLEAR_CLIENT_ID = 3  # characters
 _PLAUSIBLE = {
@@ -27,11 +27,11 @@ _PLAUSIBLE = {
     Direction.RESPONSE: re.compile(rb"(?=[\0-\x1f])(?!\0\0\0[\0-\3])"),
 }
 _TRIES = 8
-"""Bytes of possible frames that may be decoded for each byte of the stream up to their end ..."""
+"""Bytes of possible frames that may be decoded per byte of the stream up to their end ..."""
 _FREE_TRIES = 1 << 20
-"""... and at the beginning."""
+"""... and this many more."""
 _FAILED = 256
-"""A frame that cannot be decoded costs as much as so many bytes more, however small it is."""
+"""Bytes that a frame which cannot be decoded counts more than its size."""
 
 
 _CLEAR, _OTHER = 0, 1
@@ -39,17 +39,17 @@ _CLEAR, _OTHER = 0, 1
 
 
 class FrameChecker(Protocol):
-    """Decides which frames (without their size) a stream can hold."""
+    """Decides which frames, without their size, a stream can have."""
 
     def may_begin(self, head: bytes) -> bool:
-        """Whether a frame can begin with these 4 bytes; cheap."""
+        """Whether a frame can begin with these 4 bytes. Must be cheap."""
 
     def fits(self, frame: bytes) -> bool:
-        """Whether a whole frame can be decoded."""
+        """Whether a complete frame can be decoded."""
 
 
 def client_id_of_head(data: bytes | bytearray, at: int, limit: int = MAX_FRAME) -> bytes | None:
-    """The client id (as far as it is there) of a plausible size and request header at `at`, else None."""
+    """The client id, as far as it is there, of a plausible size and request header at `at`, else None."""
     size, key, version, _, length = _REQUEST(data, at)
     if not 8 <= size <= limit or length > min(size - 10, _LARGEST_CLIENT_ID) or length < -1:
         return None
@@ -63,25 +63,25 @@ def client_id_of_head(data: bytes | bytearray, at: int, limit: int = MAX_FRAME) 
 
 
 class FrameSearch:
-    """Looks for the start of a frame in bytes that arrive in pieces.
+    """Searches for the start of a frame in bytes that arrive in pieces.
 
-    Every position is checked once, and once more when the frame that would start there is complete; the bytes decoded for
-    that are limited in proportion to the bytes received, so the search is linear for any input. Requests with a clear client
-    id have a budget of their own, so that numbers that look like frames by accident do not hide them. What follows a frame
-    never makes it too expensive.
+    Every position is checked once, and again when the frame that would start there is complete. The bytes decoded for that
+    are limited in proportion to the bytes received, so that the search is linear for any input. Requests with a clear client
+    id have a budget of their own, so that numbers that look like frames by accident do not hide them. The budget of a frame
+    does not depend on what follows it.
     """
 
     def __init__(self, direction: Direction, limit: int = MAX_FRAME):
         self.direction, self.limit = direction, limit
         self.data = bytearray()
-        # Positions in the stream: of the first byte of `data`, of the first one that was not checked, and
-        # (end, start, kind) of possible frames that are not whole.
+        # Positions in the stream: of the first byte of `data`, of the first unchecked one, and (end, start, kind) of
+        # possible frames that are incomplete.
         self._base = self._next = 0
         self._unfinished: list[tuple[int, int, int]] = []
         self._spent = [0, 0]  # by kind
 
     def feed(self, data: bytes | bytearray | memoryview, checker: FrameChecker) -> int | None:
-        """Where in `self.data` a frame starts; None if not known yet."""
+        """The start of a frame in `self.data`; None if none is known yet."""
         self.data += data
         end = self._base + len(self.data)
         found = []
@@ -92,15 +92,15 @@ class FrameSearch:
         return min(found) if found else self._scan(checker)
 
     def drop(self, count: int) -> bytes:
-        """Give up the first bytes."""
-        given_up = bytes(self.data[:count])
+        """Remove the first `count` bytes of `data`, and return them."""
+        dropped = bytes(self.data[:count])
         del self.data[:count]
         self._base += count
         self._next = max(self._next, self._base)
         if len(self._unfinished) > 2 * len(self.data):
             self._unfinished = [frame for frame in self._unfinished if frame[1] >= self._base]
             heapify(self._unfinished)
-        return given_up
+        return dropped
 
     def _scan(self, checker: FrameChecker) -> int | None:
         data, head = self.data, HEAD[self.direction]

@@ -1,4 +1,4 @@
-"""A generator that reads a message in pieces: it asks for bytes, and they may come cut anywhere."""
+"""Run a generator that asks for bytes over data that may be split anywhere."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ R = TypeVar("R")
 
 
 class StreamWalk(Generic[R]):
-    """Runs a walk over bytes that are fed to it. The walk yields how many bytes it wants, or, as a negative number, how many are
-    passed over (it gets ``b""`` for those). `result`: what it has returned, None before that."""
+    """Runs a walk over bytes that are fed to it. The walk yields how many bytes it wants, or as a negative number how many to
+    skip, for which it gets ``b""``. `result`: what it has returned; None before that."""
 
     def __init__(self, walk: Generator[int, bytes, R]) -> None:
         self.result: R | None = None
@@ -20,17 +20,17 @@ class StreamWalk(Generic[R]):
 
     @property
     def skipping(self) -> int:
-        """How many of the next bytes need not be fed, but may be given to `skip`."""
+        """How many of the next bytes may be skipped by `skip` instead of being fed."""
         return max(-self.wanted, 0)
 
     def skip(self, count: int) -> None:
-        """`count` bytes pass unseen, at most `skipping`. StopIteration: that was the end of the walk."""
+        """Skip `count` bytes, at most `skipping`. Raises StopIteration at the end of the walk."""
         self.wanted += count
         if not self.wanted:
             self.wanted = self._walk.send(b"")
 
     def feed(self, data: bytes | bytearray | memoryview) -> int:
-        """The place in `data` where the walk has ended, -1 if not yet. Nothing may be fed after that. Raises what the walk raises."""
+        """Where in `data` the walk has ended, or -1 if it has not. Raises what the walk raises. Feed nothing after the end."""
         at = 0
         try:
             while at < len(data):

@@ -12,7 +12,7 @@ from barnabas.decoder.codec.decode import FAULTS, decoder, python_decoder
 from barnabas.decoder.codec.plan import plan
 from barnabas.decoder.native import accelerator
 from barnabas.decoder.native.accelerator import description
-from barnabas.decoder.records.record import python_scan, scan
+from barnabas.decoder.records.record import BatchBase, python_scan, scan
 from harness.waiting import PATIENCE
 
 native = accelerator.native
@@ -50,12 +50,12 @@ def test_same_records_whatever_the_damage():
         for i in range(40)
     ]
     batch = records.encode_batch(made)
-    settings = {"base_offset": 5, "base_timestamp": 1000, "base_sequence": 3}
+    base = BatchBase(5, 1000, sequence=3)
 
     def read(function, data, count):
         found = []
         try:
-            found.extend(function(data, 61, len(data), count, **settings))
+            found.extend(function(data, 61, len(data), count, base))
         except records.RecordsError as error:
             return found, type(error), str(error)
         return found, None, ""

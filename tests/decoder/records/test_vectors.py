@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from barnabas.decoder import records as R
-from barnabas.decoder.records.record import scan
+from barnabas.decoder.records.record import BatchBase, scan
 from barnabas.decoder.records.varint import int64, read_uvarint, read_varint, write_uvarint, write_varint
 
 FOLDER = Path(__file__).resolve().parents[4] / "shared" / "reference" / "vectors"
@@ -58,11 +58,11 @@ def test_damaged_areas(row):
 @pytest.mark.parametrize("row", of("record"))
 def test_records(row):
     data = bytes.fromhex(row["hex"])
-    if data[0] >> 1 != len(data) - 1:  # one of the vectors says 20 bytes and has 23: Kafka refuses it too
+    if data[0] >> 1 != len(data) - 1:  # one of the vectors announces 20 bytes and has 23: Kafka refuses it too
         with pytest.raises(R.BadLength):
-            list(scan(data, 0, len(data), 1, base_offset=0, base_timestamp=0))
+            list(scan(data, 0, len(data), 1, BatchBase(0, 0)))
         return
-    (record,) = scan(data, 0, len(data), 1, base_offset=0, base_timestamp=0)
+    (record,) = scan(data, 0, len(data), 1, BatchBase(0, 0))
     key = re.search(r'key "([^"]*)"', row["note"])
     value = re.search(r'value "([^"]*)"', row["note"])
     assert record.key == (key[1].encode() if key else None)
