@@ -1010,7 +1010,7 @@ class FlightShort(Event):
 
 @dataclass(frozen=True, slots=True)
 class FlightWanted(Event):
-    """Something happened for which a flight recording is written; `others` more like it since the last one was told.
+    """Something happened for which a flight recording is written; `others` more like it since the last such event.
     From the process that looks, for the one that records."""
 
     kind: str
@@ -1023,10 +1023,6 @@ class FlightWanted(Event):
     @property
     def text(self) -> str:
         return f"flight recording wanted: {self.reason}"
-
-    def command(self) -> dict[str, Any]:
-        """For the observer."""
-        return asdict(self) | {"do": "recording.flight"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..events import Address
+from ..settings.relay_settings import RelaySettings
 from .address_map import AddressMap
 from .sni_address_map import NamedBrokers
 from .transparent import Unchanged
@@ -14,20 +15,20 @@ if TYPE_CHECKING:
     from ..relay.interfaces import RelayInterface
 
 
-def make_address_map(relay: RelayInterface, own: Address, settings: dict[str, Any]) -> AddressMap:
+def make_address_map(relay: RelayInterface, own: Address, settings: RelaySettings) -> AddressMap:
     """The one for a relay's settings; `own`: where its bootstrap listener is."""
-    secured = settings.get("security")
-    suffix = (secured["tls"] or {}).get("sni_suffix") if secured and relay.rewrites else ""
+    tls = settings.security.tls if settings.security is not None else None
+    suffix = tls.sni_suffix if tls is not None and relay.rewrites else ""
     kind = partial(NamedBrokers, suffix=suffix) if suffix else AddressMap if relay.rewrites else Unchanged
     addresses: AddressMap = kind(
         own,
         relay.upstream,
-        fixed=settings["fixed_ports"],
+        fixed=settings.resources.fixed_ports,
         same_host=relay.prober.same_host,
         opened=relay.opened,
         emit=relay.emit,
         board=relay.board,
-        reserved={port: what for _, port, what in settings.get("reserved", ())},
+        reserved={each.port: each.purpose for each in settings.reserved},
         known=relay.resolver.known,
         destinations=relay.destinations,
         most=relay.guard.most_brokers(),

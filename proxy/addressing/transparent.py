@@ -14,9 +14,8 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any
 
 from ...errors import BarnabasError
 from ..events import Address, show
@@ -50,9 +49,6 @@ class TransparentConfig:
             raise ValueError(f"transparent mode is one of {', '.join(MODES)}, not {self.mode!r}")
         if self.keep_source and self.mode != "tproxy":
             raise ValueError("the client's source address can only be kept in tproxy mode")
-
-    def settings(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 class NotIntercepted(BarnabasError):
@@ -104,9 +100,9 @@ def original_destination(client: socket.socket) -> Address:
 class Interception:
     """What the relay asks in transparent mode: where does this client want to go, and prepare the way there."""
 
-    def __init__(self, settings: dict[str, Any], listener: socket.socket, board: Board | None = None) -> None:
+    def __init__(self, config: TransparentConfig, listener: socket.socket, board: Board | None = None) -> None:
         self._board = board
-        self._config = TransparentConfig(**settings)
+        self._config = config
         self._port: int = listener.getsockname()[1]
         # (our address, the broker's) of every connection to a broker: one that comes in again is a loop
         self._own: set[tuple[Address, Address]] = set()

@@ -211,9 +211,9 @@ async def _serve(supervisor: socket.socket, settings: ControlSettings) -> None:
 
 
 def main() -> None:
-    supervisor, settings = receive_settings(int(sys.argv[1]))
+    supervisor, settings = receive_settings(int(sys.argv[1]), ControlSettings)
     os.nice(NICE)
-    asyncio.run(_serve(supervisor, ControlSettings.of(settings)))
+    asyncio.run(_serve(supervisor, settings))
 
 
 if __name__ == "__main__":

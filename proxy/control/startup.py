@@ -64,7 +64,7 @@ class ProxyInfo:
 
 @dataclass(frozen=True, slots=True)
 class ControlSettings:
-    """What the control server is given as it starts: `dataclasses.asdict` of it as JSON, and `of` back from it.
+    """What the control server is given as it starts.
 
     relays: the names of the workers, in their order. listener, channels, bells: descriptors; channels and bells by process.
     """
@@ -76,10 +76,6 @@ class ControlSettings:
     channels: dict[str, int]
     bells: dict[str, int]
     info: ProxyInfo
-
-    @classmethod
-    def of(cls, fields: dict[str, Any]) -> ControlSettings:
-        return cls(**fields | {"info": ProxyInfo(**fields["info"])})
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,10 +205,6 @@ class ControlStart:
         """The descriptor of a process's end of its channel."""
         return self._pairs[name][1].fileno()
 
-    def commands(self, name: str) -> dict[str, Any]:
-        """The settings of a process that takes commands."""
-        return {"commands": self._pairs[name][1].fileno()}
-
     def fds(self, name: str) -> list[int]:
         """The descriptors that it needs for that."""
         return [self._pairs[name][1].fileno()]
@@ -237,11 +229,11 @@ class ControlStart:
         return settings, [listener, *channels.values(), *bells.values()]
 
     @contextlib.contextmanager
-    def replacement(self, name: str) -> Iterator[tuple[dict[str, Any], list[int]]]:
-        """Settings and descriptors of a process that replaces one that ended; `introduce` it before the context ends."""
+    def replacement(self, name: str) -> Iterator[None]:
+        """A new channel to a process that begins in the place of another; `introduce` it before the end."""
         self._pairs[name] = pair = socket.socketpair()
         try:
-            yield self.commands(name), self.fds(name)
+            yield
         finally:
             for sock in pair:
                 sock.close()

@@ -3,8 +3,8 @@
     python -m barnabas.proxy.metrics.meter FD     FD: the supervisor's control socket; settings come as its first packet
 
 A reader beside the observer. It misses what it cannot keep up with, and reports how much; nobody waits for it. Settings are
-`settings.MeterSettings`; its sockets are already bound. Further packets of the control socket: `{"do": "event", "event": {...}}`, an
-event of another process to be counted, and `{"do": "stop"}`.
+`settings.MeterSettings`; its sockets are already bound. Further packets of the control socket: events of other processes, which are
+counted, and `supervisor.messages.Stop`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import json
 import os
 import socket
 import sys
@@ -27,6 +26,7 @@ from ..observers.ring_feed import RingFeed
 from ..observers.traffic_decoder import TrafficDecoder
 from ..ring.clock import now_ns
 from ..supervisor.child import receive_settings
+from ..supervisor.messages import Stop
 from .feed import layout as feed_layout
 from .feed.sender import FeedSender, FeedServer
 from .registry import Metrics
@@ -233,16 +233,16 @@ class Meter:
         if self._link.gone(now):
             self._gone = True
             asyncio.get_running_loop().remove_reader(self._link.control.fileno())
-        elif received is not None and received.message["do"] == "event":
-            self.metrics.process_events.take(events.decode(json.dumps(received.message["event"]).encode()))
-        elif received is not None and received.message["do"] == "stop":
+        elif isinstance(received, events.Event):
+            self.metrics.process_events.take(received)
+        elif isinstance(received, Stop):
             self._link.stop(now)
 
 
 def main() -> None:
-    control, settings = receive_settings(int(sys.argv[1]))
+    control, settings = receive_settings(int(sys.argv[1]), MeterSettings)
     os.nice(NICE)
-    Meter(SupervisorLink(control), MeterSettings.of(settings)).run()
+    Meter(SupervisorLink(control), settings).run()
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ...errors import BarnabasError
 from .. import events
@@ -67,7 +66,7 @@ class MeterConfig:
 
 @dataclass(frozen=True, slots=True)
 class MeterSettings:
-    """What the meter is given as it starts: `dataclasses.asdict` of it as JSON, and `of` back from it.
+    """What the meter is given as it starts.
 
     feed, metrics, statsd: descriptors of its sockets, None for what is not wanted. datagram: most bytes of one of the feed. The others
     are as in `MeterConfig`.
@@ -82,10 +81,6 @@ class MeterSettings:
     metrics_by: Sequence[str]
     statsd_prefix: str
     statsd_tags: bool
-
-    @classmethod
-    def of(cls, fields: dict[str, Any]) -> MeterSettings:
-        return cls(**fields | {"access": RingAccess(**fields["access"])})
 
 
 class Metering:
@@ -176,10 +171,9 @@ class Metering:
             self.bell = -1
 
 
-def event_packet(event: events.Event) -> bytes | None:
-    """The packet with an event for the meter; None if the meter does not count such events."""
-    counted = event.warning or isinstance(event, COUNTED_EVENTS)
-    return b'{"do": "event", "event": ' + events.encode(event) + b"}" if counted else None
+def is_counted(event: events.Event) -> bool:
+    """Whether the meter counts such events."""
+    return event.warning or isinstance(event, COUNTED_EVENTS)
 
 
 def token_file(port: int) -> Path:

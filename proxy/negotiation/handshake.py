@@ -17,7 +17,7 @@ import socket
 import time
 from collections.abc import Collection
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...decoder.codec import secrets
 from ...decoder.schema import facts
@@ -26,8 +26,8 @@ from ..addressing.sni_address_map import NamedBrokers
 from ..events import LoggedIn, LoginFailed, NotVerified, RelayFault, TlsFailed, UpstreamFailed
 from ..ring.clock import now_ns
 from ..ring.ring import Kind
-from .sasl import Conversation, LoginRefused, SaslConfig, Work, conversation
-from .security import ServerContexts, TlsConfig, client_context, restore
+from .sasl import Conversation, LoginRefused, Work, conversation
+from .security import SecurityConfig, ServerContexts, client_context
 from .tls import TlsFault, TlsSocket
 
 if TYPE_CHECKING:
@@ -47,11 +47,10 @@ _HANDSHAKE = facts.api_key("SaslHandshake")
 class Security:
     """What the connections of a relay share."""
 
-    def __init__(self, relay: RelayInterface, settings: dict[str, Any]) -> None:
+    def __init__(self, relay: RelayInterface, config: SecurityConfig) -> None:
         self.relay = relay
-        tls, sasl = restore(settings)
-        self.tls: TlsConfig | None = tls
-        self.sasl: SaslConfig | None = sasl
+        tls = self.tls = config.tls
+        self.sasl = config.sasl
         self._server = ServerContexts(tls) if tls is not None and tls.clients else None
         self._client = client_context(tls) if tls is not None and tls.brokers else None
         self._salted: dict[tuple[str, bytes, int], bytes] = {}

@@ -10,12 +10,12 @@ import os
 import re
 import ssl
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ...errors import BarnabasError
-from .certificates import CA_CERTIFICATE, Authority, CertificateError, HostContexts
+from .certificates import CA_CERTIFICATE, Authority, HostContexts
 from .sasl import MECHANISMS, SaslConfig
 
 _HOST_NAME = re.compile(r"(?=.{1,253}$)[a-z0-9_]([a-z0-9_-]{0,62})(\.[a-z0-9_][a-z0-9_-]{0,62})*", re.I)
@@ -61,6 +61,14 @@ class TlsConfig:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class SecurityConfig:
+    """TLS, and the login at the brokers."""
+
+    tls: TlsConfig | None
+    sasl: SaslConfig | None
+
+
 def host_name(text: str) -> bool:
     """Whether a text can be a host name (as a client gave it, so it may be anything)."""
     return _HOST_NAME.fullmatch(text) is not None
@@ -78,39 +86,18 @@ def describe(tls: TlsConfig | None, sasl: SaslConfig | None) -> str:
     return "; ".join(parts)
 
 
-def prepare(tls: TlsConfig | None, sasl: SaslConfig | None) -> dict[str, Any] | None:
-    """The settings for the relay, after everything in them was tried once; None if there are none.
+def prepare(tls: TlsConfig | None, sasl: SaslConfig | None) -> SecurityConfig | None:
+    """The settings for the relay, with absolute paths, after everything in them was tried once; None if there are none.
 
-    Makes the CA and the keylog file if they are asked for and not there. Raises SecurityError.
+    Makes the CA and the keylog file if they are asked for and not there. Raises SecurityError or CertificateError.
     """
-    if tls is None and sasl is None:
-        return None
-    try:
-        if tls is not None:
-            _check_tls(tls)
-    except CertificateError as error:
-        raise SecurityError(str(error)) from None
+    if tls is not None:
+        _check_tls(tls)
+        paths: dict[str, Any] = {name: path for name in tls.__slots__ if isinstance(path := getattr(tls, name), Path)}
+        tls = replace(tls, **{name: path.absolute() for name, path in paths.items()})
     if sasl is not None:
         _check_sasl(sasl)
-    return {
-        "tls": None if tls is None else {name: _portable(value) for name, value in asdict(tls).items()},
-        "sasl": None if sasl is None else asdict(sasl),
-    }
-
-
-def _portable(value: Any) -> Any:
-    return str(value.absolute()) if isinstance(value, Path) else value
-
-
-_PATHS = ("certificate", "key", "ca", "broker_ca", "broker_certificate", "broker_key", "keylog")
-
-
-def restore(settings: dict[str, Any]) -> tuple[TlsConfig | None, SaslConfig | None]:
-    """What `prepare` gave, as it was."""
-    tls, sasl = settings["tls"], settings["sasl"]
-    if tls is not None:
-        tls = TlsConfig(**tls | {name: Path(tls[name]) for name in _PATHS if tls[name]})
-    return tls, None if sasl is None else SaslConfig(**sasl)
+    return SecurityConfig(tls, sasl) if tls is not None or sasl is not None else None
 
 
 def _check_tls(tls: TlsConfig) -> None:

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...decoder import DecodeError
 from ...plugins.translation.translating_adapter import TranslatingAdapter
@@ -36,15 +36,6 @@ class VersionsConfig:
     profile: Profile | None = None
     translate: bool = False
 
-    def settings(self) -> dict[str, Any]:
-        """As JSON carries it to the relay."""
-        return {"profile": self.profile.to_dict() if self.profile else None, "translate": self.translate}
-
-    @classmethod
-    def from_settings(cls, settings: Mapping[str, Any]) -> VersionsConfig:
-        profile = settings["profile"]
-        return cls(Profile.from_dict(profile) if profile else None, bool(settings["translate"]))
-
 
 @dataclass(slots=True)
 class BrokerVersions:
@@ -60,11 +51,10 @@ class BrokerVersions:
 
 
 class VersionNegotiation:
-    """One for all connections of a relay. `settings`: of `VersionsConfig`; None for none."""
+    """One for all connections of a relay."""
 
-    def __init__(self, relay: RelayInterface, settings: dict[str, Any] | None) -> None:
+    def __init__(self, relay: RelayInterface, config: VersionsConfig) -> None:
         self._relay = relay
-        config = VersionsConfig.from_settings(settings) if settings else VersionsConfig()
         self._emulated = EmulatedRelease(config.profile, config.translate) if config.profile is not None else None
         self._translate = config.translate
         self._brokers: defaultdict[Address, BrokerVersions] = defaultdict(BrokerVersions)

@@ -19,6 +19,7 @@ from ...decoder.findings import Finding, Inspector, Severity
 from ..events import FindingSeen, NotInspected
 from ..ring.clock import now_ns
 from ..supervisor.child import receive_settings
+from ..supervisor.messages import Message
 from .finding_reports import Due, FindingReports, about_as_json
 from .flight_trigger import FlightTrigger
 from .live_exchanges import LiveExchanges
@@ -76,9 +77,7 @@ class InspectingTask:
             answer |= {"lost_bytes": loop.reader.lost_bytes, "lost_chunks": loop.reader.lost_chunks}
         return answer
 
-    def supervisor_says(self, message: dict[str, Any], link: SupervisorLink, now: float) -> None:
-        """Stop: the supervisor says nothing else to this process."""
-        link.stop(now)
+    def supervisor_sent(self, message: Message) -> None: ...
 
     def pause(self, loop: ObserverLoop) -> float | None:
         live = self._live
@@ -120,8 +119,7 @@ class InspectingTask:
 
 
 def main() -> None:
-    control, said = receive_settings(int(sys.argv[1]))
-    settings = InspectorSettings.of(said)
+    control, settings = receive_settings(int(sys.argv[1]), InspectorSettings)
     os.nice(NICE)
     link = SupervisorLink(control)
     task = InspectingTask(link, settings)

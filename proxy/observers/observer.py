@@ -11,11 +11,12 @@ import os
 import sys
 from typing import Any
 
-from ..events import Counts, RecordingFailed
+from ..events import Counts, FlightWanted, RecordingFailed
 from ..ring.clock import now_ns
 from ..supervisor.child import receive_settings
+from ..supervisor.messages import Message
 from .observer_loop import ObserverLoop, SupervisorLink
-from .recordings import Recordings
+from .recordings import RecordingRefused, Recordings
 from .ring_feed import RingFeed
 from .settings import ObserverSettings
 
@@ -23,8 +24,8 @@ from .settings import ObserverSettings
 class RecordingTask:
     """Records what is read, and reports the counts (`observer_loop.Task`)."""
 
-    def __init__(self, recordings: Recordings) -> None:
-        self._recordings = recordings
+    def __init__(self, recordings: Recordings, link: SupervisorLink) -> None:
+        self._recordings, self._link = recordings, link
 
     def report(self, loop: ObserverLoop) -> None:
         self._recordings.flush()
@@ -47,15 +48,15 @@ class RecordingTask:
     def command(self, message: dict[str, Any], loop: ObserverLoop) -> dict[str, Any] | None:
         return self._recordings.command(message)
 
-    def supervisor_says(self, message: dict[str, Any], link: SupervisorLink, now: float) -> None:
-        """Stop, or a command that needs no answer."""
-        if message.get("do") == "stop":
-            link.stop(now)
+    def supervisor_sent(self, message: Message) -> None:
+        if not isinstance(message, FlightWanted):
             return
         try:
-            self._recordings.command(message)
+            self._recordings.write_flight(message)
+        except RecordingRefused:
+            pass  # there is no flight recorder, as the one who asked can see
         except Exception as error:  # as for the control server: what is observed goes on
-            link.emit(RecordingFailed(f"{type(error).__name__}: {error}"))
+            self._link.emit(RecordingFailed(f"{type(error).__name__}: {error}"))
 
     def pause(self, loop: ObserverLoop) -> float | None:
         return None
@@ -81,14 +82,13 @@ class RecorderTracks:
 
 
 def main() -> None:
-    control, said = receive_settings(int(sys.argv[1]))
-    settings = ObserverSettings.of(said)
+    control, settings = receive_settings(int(sys.argv[1]), ObserverSettings)
     if not settings.lossless:
         os.nice(10)  # where cores are scarce the relay comes first; what this reader misses is counted
     link = SupervisorLink(control)
     recordings = Recordings(settings.record, link.emit, settings.recording, settings.flight, settings.snaplen)
     feed = RingFeed(recordings)
-    ObserverLoop(link, settings.access, settings.commands, feed, RecordingTask(recordings), RecorderTracks(recordings, feed)).run()
+    ObserverLoop(link, settings.access, settings.commands, feed, RecordingTask(recordings, link), RecorderTracks(recordings, feed)).run()
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """The loop of a process that reads the ring beside the relay, at its own pace. Traffic never waits for it or stops with it,
 except for a lossless recorder.
 
-    until the relay has said that nothing follows, or the supervisor is gone:
+    until the relay reports that nothing follows, or the supervisor is gone:
         read the ring into the consumer (`ring_feed`); once a second let the task report; answer commands
 
 What is done with what is read is a `Task`: recording (`observer`) or findings (`inspector`). The meter (`metrics.meter`) serves sockets
@@ -10,30 +10,23 @@ of its own and has its own loop, with the same feed and the same link to the sup
 
 from __future__ import annotations
 
-import json
 import select
 import socket
 import sys
 import time
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from ... import diagnostics
-from ..events import Event, InternalError, encode
+from ..events import Event, InternalError
 from ..ring.merged_rings import RingAccess
 from ..ring.reader import NativeConsumer
 from ..supervisor.channel import Channel
 from ..supervisor.child import PACKET, Parent
+from ..supervisor.messages import Message, NewControlServer, Stop, decode, encode
 from .ring_feed import RingFeed
 
 LAST_SECONDS = 25.0
-"""How long a process may read what is left in the ring after it was told to stop."""
-
-
-class SupervisorMessage(NamedTuple):
-    """What the supervisor says, with the descriptor of the channel to a new control server where it is about one."""
-
-    message: dict[str, Any]
-    commands: int | None = None
+"""How long a process may read what is left in the ring after `Stop`."""
 
 
 class SupervisorLink:
@@ -44,7 +37,9 @@ class SupervisorLink:
         self._parent = Parent()
         self._ended = False
         self.stop_at: float | None = None
-        """When to end at the latest (monotonic seconds); None until the supervisor says stop."""
+        """When to end at the latest (monotonic seconds); None until `stop`."""
+        self.new_channel = -1
+        """The descriptor of the channel to a new control server, after `NewControlServer`."""
         diagnostics.listen(lambda error: self.emit(InternalError(error.what, error.error, error.count)))
 
     def emit(self, event: Event) -> bool:
@@ -55,7 +50,7 @@ class SupervisorLink:
             return False
         return True
 
-    def receive(self) -> SupervisorMessage | None:
+    def receive(self) -> Message | None:
         """The next message, if there is one."""
         try:
             # Not `socket.recv_fds`: that forgets its flags, and would wait.
@@ -65,14 +60,14 @@ class SupervisorLink:
         except OSError:
             packet, sent = b"", []
         if sent:
-            return SupervisorMessage({}, int.from_bytes(sent[0][2][:4], sys.byteorder))
+            self.new_channel = int.from_bytes(sent[0][2][:4], sys.byteorder)
         if not packet:
             self._ended = True
             return None
-        return SupervisorMessage(json.loads(packet))
+        return decode(packet)
 
     def stop(self, now: float) -> None:
-        """The supervisor says stop."""
+        """End soon: the supervisor asks for it."""
         self.stop_at = now + LAST_SECONDS
 
     def gone(self, now: float) -> bool:
@@ -89,8 +84,8 @@ class Task(Protocol):
     def command(self, message: dict[str, Any], loop: ObserverLoop) -> dict[str, Any] | None:
         """Answer a command of the control server; None if the answer comes later (`loop.answer`)."""
 
-    def supervisor_says(self, message: dict[str, Any], link: SupervisorLink, now: float) -> None:
-        """Called with a message of the supervisor."""
+    def supervisor_sent(self, message: Message) -> None:
+        """Called with a message of the supervisor, other than `Stop` and `NewControlServer`."""
 
     def pause(self, loop: ObserverLoop) -> float | None:
         """Do what there is to do besides the ring, and return the longest wait for the ring in seconds, None for the usual."""
@@ -134,7 +129,7 @@ class ObserverLoop:
             self._commands.send({"id": number, **answer})
 
     def run(self) -> None:
-        """Until the relay says that nothing follows, or the supervisor is gone."""
+        """Until the relay reports that nothing follows, or the supervisor is gone."""
         next_report = time.monotonic() + 1.0
         while not self.feed.finished:
             worked = False
@@ -180,10 +175,10 @@ class ObserverLoop:
         return 1.0 if pause is None else pause
 
     def _attend_supervisor(self, now: float) -> None:
-        received = self.link.receive()
-        if received is None:
-            return
-        if received.commands is not None:  # a new control server in the place of one that ended
-            self._commands = Channel(socket.socket(fileno=received.commands))
-        else:
-            self._task.supervisor_says(received.message, self.link, now)
+        message = self.link.receive()
+        if isinstance(message, NewControlServer):
+            self._commands = Channel(socket.socket(fileno=self.link.new_channel))
+        elif isinstance(message, Stop):
+            self.link.stop(now)
+        elif message is not None:
+            self._task.supervisor_sent(message)

@@ -96,7 +96,8 @@ class Recordings:
                         raise RecordingRefused("missing", "nothing is being recorded")
                     self._recorder.rotate()
                 case "recording.flight":
-                    return self._write_flight(message)
+                    reason = str(message.get("reason") or "asked for")
+                    return self.write_flight(events.FlightWanted("asked", reason, str(message.get("label") or "flight"), now_ns(), {}))
         except RecordingRefused as error:
             return {"error": error.kind, "text": str(error)}
         return self.state()
@@ -219,18 +220,12 @@ class Recordings:
         if self._recorder is not None:
             self._recorder.rotate()
 
-    def _write_flight(self, message: dict[str, Any]) -> dict[str, Any]:
+    def write_flight(self, wanted: events.FlightWanted) -> dict[str, Any]:
         """Write what the flight recorder holds, for a reason found in the traffic or because somebody asks."""
         if self._flight is None:
             raise RecordingRefused("missing", "there is no flight recorder: start the proxy with --flight DIR")
-        reason = Reason(
-            str(message.get("kind", "asked")),
-            str(message.get("reason") or "asked for"),
-            str(message.get("label") or "flight"),
-            int(message.get("time_ns") or now_ns()),
-            message.get("about") or {},
-        )
-        return self._flight.trigger(reason, int(message.get("others", 0)))
+        reason = Reason(wanted.kind, wanted.reason or "asked for", wanted.label or "flight", wanted.time_ns, dict(wanted.about))
+        return self._flight.trigger(reason, wanted.others)
 
     def _flight_event(self, kind: str, fields: dict[str, Any]) -> None:
         if kind == "written":

@@ -64,7 +64,7 @@ class RingFeed:
         self.bytes = [0, 0]
         """Bytes so far, of requests and of responses."""
         self.finished = False
-        """Whether the relay has said that nothing follows."""
+        """Whether the relay has reported that nothing follows."""
 
     def take(self, record: Record | Lost) -> None:
         """Take one record of the ring."""

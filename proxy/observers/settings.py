@@ -1,5 +1,4 @@
-"""Settings of recording and of the flight recorder, checked before anything starts; and what the observer and the inspector are given:
-`dataclasses.asdict` of these as JSON, and `of` back from it."""
+"""Settings of recording and of the flight recorder, checked before anything starts; and what the observer and the inspector are given."""
 
 from __future__ import annotations
 
@@ -25,11 +24,6 @@ class ObserverSettings:
     snaplen: int | None
     commands: int | None
 
-    @classmethod
-    def of(cls, said: dict[str, Any]) -> ObserverSettings:
-        recording = RecordingConfig(**said["recording"])
-        return cls(**said | {"access": RingAccess(**said["access"]), "recording": recording, "flight": _flight(said)})
-
 
 @dataclass(frozen=True, slots=True)
 class LiveSettings:
@@ -49,15 +43,6 @@ class InspectorSettings:
     flight: FlightConfig | None
     live: LiveSettings | None
     commands: int | None
-
-    @classmethod
-    def of(cls, said: dict[str, Any]) -> InspectorSettings:
-        live = LiveSettings(**said["live"]) if said["live"] else None
-        return cls(**said | {"access": RingAccess(**said["access"]), "flight": _flight(said), "live": live})
-
-
-def _flight(said: dict[str, Any]) -> FlightConfig | None:
-    return FlightConfig.of(said["flight"]) if said["flight"] else None
 
 
 LEAST_SEGMENT = 64 << 10
@@ -182,9 +167,3 @@ class FlightConfig:
             keep_bytes=self.bytes,
             keep_seconds=seconds,
         )
-
-    @classmethod
-    def of(cls, settings: dict[str, Any]) -> FlightConfig:
-        """From what `dataclasses.asdict` gives, through JSON."""
-        texts = {name: tuple(settings[name]) for name in ("filters", "findings")}
-        return cls(**settings | texts | {"directory": Path(settings["directory"])})

@@ -8,7 +8,6 @@ for its decisions goes on.
 
 from __future__ import annotations
 
-import json
 import socket
 from collections.abc import Callable
 from dataclasses import asdict
@@ -19,12 +18,24 @@ from ..events import Address, RulesKept, RulesReplaced
 from ..interception.rules.live_rules import NoSuchRule, RuleEntry, RuleExists
 from ..supervisor.channel import Channel
 from ..supervisor.child import PACKET
+from ..supervisor.messages import (
+    AddListener,
+    ListenerClosed,
+    ListenerOpened,
+    Message,
+    NewControlServer,
+    ReaderGone,
+    ReloadPlugins,
+    ReplaceFileRules,
+    Stop,
+    decode,
+    encode,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from .interfaces import RelayInterface
 
 Answer = dict[str, Any]
-DRAIN_SECONDS = 5.0
 
 
 class Commands:
@@ -39,7 +50,6 @@ class Commands:
             "rules.add": self._rules_add,
             "rules.put": self._rules_put,
             "rules.replace": self._rules_replace,
-            "rules.from_file": self._rules_from_file,
             "rules.dump": self._rules_dump,
             "rules.remove": self._rules_remove,
             "rules.enable": self._rules_enable,
@@ -119,10 +129,6 @@ class Commands:
 
     def _rules_replace(self, message: dict[str, Any], data: bytes) -> Answer:
         self._relay.rules.replace_all([RuleEntry.from_dict(each) for each in message["rules"]])
-        return self._rules(message, data)
-
-    def _rules_from_file(self, message: dict[str, Any], data: bytes) -> Answer:
-        self._relay.rules.replace_file([RuleEntry.from_dict(each, "file") for each in message["rules"]])
         return self._rules(message, data)
 
     def _rules_dump(self, message: dict[str, Any], data: bytes) -> Answer:
@@ -222,7 +228,7 @@ class SupervisorCommands:
 
     def __init__(self, relay: RelayInterface) -> None:
         self._relay = relay
-        self._unsent: list[tuple[dict[str, Any], socket.socket | None]] = []
+        self._unsent: list[tuple[ListenerOpened | ListenerClosed, socket.socket | None]] = []
 
     def readable(self, _: int) -> None:
         """The control socket can be read."""
@@ -234,39 +240,42 @@ class SupervisorCommands:
         except OSError:
             packet, fds = b"", []
         if packet:
-            self._execute(json.loads(packet), fds)
+            self._execute(decode(packet), fds)
         else:
             self._relay.stop()
 
-    def _execute(self, message: dict[str, Any], fds: list[int]) -> None:
+    def _execute(self, message: Message, fds: list[int]) -> None:
         relay = self._relay
-        if message["do"] == "stop":
-            relay.drain(message.get("seconds", DRAIN_SECONDS))
-        elif message["do"] == "reader gone":
-            relay.reader_gone()
-        elif message["do"] == "commands":
-            relay.control_again(socket.socket(fileno=fds[0]))
-        elif message["do"] == "plugins.reload":
-            if relay.plugins is not None:
-                relay.plugins.reload()
-        elif message["do"] == "listen":
-            listener = socket.socket(fileno=fds[0])
-            if relay.draining:
-                listener.close()
-            else:
-                relay.acceptor.add(listener, tuple(message["broker"]))
-        else:
-            answer = relay.commands.do(message)
-            rules = tuple(rule["name"] for rule in answer.get("rules", ()))
-            relay.emit(RulesReplaced(rules) if "error" not in answer else RulesKept(str(answer["text"])))
+        match message:
+            case Stop(seconds):
+                relay.drain(seconds)
+            case ReaderGone():
+                relay.reader_gone()
+            case NewControlServer():
+                relay.control_again(socket.socket(fileno=fds[0]))
+            case ReloadPlugins():
+                if relay.plugins is not None:
+                    relay.plugins.reload()
+            case AddListener(broker):
+                listener = socket.socket(fileno=fds[0])
+                if relay.draining:
+                    listener.close()
+                else:
+                    relay.acceptor.add(listener, broker)
+            case ReplaceFileRules(rules):
+                try:
+                    relay.rules.replace_file([RuleEntry.from_file(each) for each in rules])
+                    relay.emit(RulesReplaced(tuple(rule["name"] for rule in relay.rules.listed())))
+                except RuleExists as error:
+                    relay.emit(RulesKept(str(error)))
 
     def share(self, listener: socket.socket, broker: Address) -> None:
         """Give a new listener to the other workers, by way of the supervisor. Until they have it, this one serves."""
-        self._send({"share": broker}, listener)
+        self._send(ListenerOpened(broker), listener)
 
     def unshare(self, broker: Address, port: int) -> None:
         """The listener was closed here; the supervisor is to close its own, too."""
-        self._send({"unshare": broker, "port": port}, None)
+        self._send(ListenerClosed(broker, port), None)
 
     def tick(self) -> None:
         """About once a second: what could not be sent yet."""
@@ -275,8 +284,8 @@ class SupervisorCommands:
             if listener is None or listener.fileno() >= 0:
                 self._send(message, listener)
 
-    def _send(self, message: dict[str, Any], listener: socket.socket | None) -> None:
-        control, packet = self._relay.control, json.dumps(message).encode()
+    def _send(self, message: ListenerOpened | ListenerClosed, listener: socket.socket | None) -> None:
+        control, packet = self._relay.control, encode(message)
         try:
             if listener is None:
                 control.send(packet, socket.MSG_DONTWAIT)

@@ -6,7 +6,6 @@ import os
 import resource
 import time
 from collections.abc import Collection
-from typing import Any
 
 from ..events import ConnectionsFull, FewFiles, FilesUsedUp, IdleClosed
 from ..settings.limits import Limits
@@ -25,8 +24,8 @@ _NEXT_FILES = 4
 class Guard:
     """Keeps the limits in a relay."""
 
-    def __init__(self, relay: RelayInterface, settings: dict[str, Any]) -> None:
-        self.limits = Limits(**settings)
+    def __init__(self, relay: RelayInterface, limits: Limits) -> None:
+        self.limits = limits
         self._relay = relay
         self._moved: dict[int, tuple[int, float]] = {}
         """Connection -> (bytes so far, since when it is so many)."""

@@ -289,7 +289,6 @@ class CommandsInterface(Protocol):
     """The commands of the control server: see `commands.Commands`."""
 
     def notify(self, message: dict[str, Any], data: bytes = b"") -> bool: ...
-    def do(self, message: dict[str, Any], data: bytes = b"") -> dict[str, Any]: ...
 
 
 class AcceptorInterface(Protocol):

@@ -17,10 +17,8 @@ import sys
 import time
 from collections.abc import Set
 from functools import partial
-from typing import Any
 
 from ...plugins.rules.rule_engine import RuleEngine
-from ...plugins.rules.rules import Rule
 from ..addressing.address_map import AddressMap
 from ..addressing.bootstrap import Bootstrap
 from ..addressing.destinations import Destinations
@@ -35,11 +33,12 @@ from ..interception.intercepts import Intercepts
 from ..interception.plugin_host.plugin_interceptor import PluginInterceptor
 from ..interception.rules.live_rules import LiveRules
 from ..negotiation.handshake import Security
-from ..negotiation.version_negotiation import VersionNegotiation
+from ..negotiation.version_negotiation import VersionNegotiation, VersionsConfig
 from ..ring.clock import CLOCK, now_ns
 from ..ring.merged_rings import resume
 from ..ring.ring import Kind, Ring, RingWriter
 from ..ring.wakeup import hush, sound
+from ..settings.relay_settings import RelaySettings
 from ..supervisor.channel import Channel
 from ..supervisor.child import EventSender, Parent
 from ..supervisor.child import receive_settings as receive_settings
@@ -70,62 +69,55 @@ SNAPSHOT_SECONDS = 0.25
 class Relay:
     """The loop and what all connections share."""
 
-    def __init__(self, control: socket.socket, settings: dict[str, Any]) -> None:
+    def __init__(self, control: socket.socket, settings: RelaySettings) -> None:
         self.control = control
         self._event_sender = EventSender(control, self.stop)
-        self.ring = Ring.attach(settings["ring"])
-        self.writer = RingWriter(self.ring, {int(reader): fd for reader, fd in settings["bells"].items()})
-        self._room_bell: int = settings["room_bell"]
-        self.worker: int = settings.get("worker", 0)
-        self.workers: int = settings.get("workers", 1)
+        given = settings.resources
+        self.ring = Ring.attach(given.ring)
+        self.writer = RingWriter(self.ring, given.bells)
+        self._room_bell = given.room_bell
+        self.worker, self.workers = given.worker, given.workers
         """Which of how many relays that share listeners and address map this is, from 0."""
-        self.board = Board(settings["board"], self.worker)
+        self.board = Board(given.shared_state, self.worker)
         resume(self.writer)
         self.watch = watched()
-        self.pipes = Pipes(settings.get("snaplen") or 0)
-        self.lossless = bool(settings["lossless"])
-        self._patience: float = settings.get("lossless_seconds", 15.0)
+        self.pipes = Pipes(settings.snaplen or 0)
+        self.lossless = given.lossless
+        self._patience = settings.lossless_seconds
         self._stuck: tuple[tuple[int, ...], float] = ((), 0.0)
         """How far lossless readers had read when the relay first waited for them there, and when that was."""
-        self.hold_limit = min(HOLD_LIMIT, self.writer.hold_limit) if settings["lossless"] else HOLD_LIMIT
+        self.hold_limit = min(HOLD_LIMIT, self.writer.hold_limit) if self.lossless else HOLD_LIMIT
         self.held = 0
-        self.switchable = settings.get("commands") is not None or bool(settings.get("reloadable"))
+        self.switchable = settings.commands is not None or settings.reloadable
         """Whether rules and intercepts may come while connections stand."""
         self.draining = False
         self._stopped = False
         self.resolver = Resolver()
         self.prober = Prober(self)
-        self.upstream: Address = tuple(settings["upstream"])
-        others = [(str(host), int(port)) for host, port in settings.get("more_upstreams", ())]
-        self.bootstrap = Bootstrap([self.upstream, *others], lambda: [each.broker for each in self.addresses.found])
-        listeners = [socket.socket(fileno=fd) for fd in settings.get("listeners", ())]
-        bootstrap = socket.socket(fileno=settings["listener"])
+        self.upstream = settings.upstream
+        self.bootstrap = Bootstrap([self.upstream, *settings.more_upstreams], lambda: [each.broker for each in self.addresses.found])
+        bootstrap = socket.socket(fileno=given.listener)
         bootstrap.setblocking(False)
         own: Address = bootstrap.getsockname()[:2]
-        intercepted = settings.get("transparent")
-        self.interception = Interception(intercepted, bootstrap, self.board) if intercepted else None
-        self.rewrites = not intercepted
+        self.interception = Interception(settings.transparent, bootstrap, self.board) if settings.transparent else None
+        self.rewrites = self.interception is None
         """Whether clients are given the proxy's addresses; if not, no frame is changed but by a rule."""
         if not self.rewrites:
             # Rules name topics, newer requests only their ids: Metadata says which is which
-            rules_may_come = bool(settings["rules"]) or self.switchable
+            rules_may_come = bool(settings.rules) or self.switchable
             self.watch = frozenset(each for each in self.watch if rules_may_come and each >> 16 == METADATA)
-        self.guard = Guard(self, settings.get("limits") or {})
-        self.destinations = Destinations(
-            [(str(host), int(port), str(what)) for host, port, what in settings.get("reserved", ())], self.guard.limits.upstream_allow
-        )
+        self.guard = Guard(self, settings.limits)
+        self.destinations = Destinations([(each.host, each.port, each.purpose) for each in settings.reserved], settings.limits.upstream_allow)
         self.addresses: AddressMap = make_address_map(self, own, settings)
         self.down = DownBrokers(self)
-        secured = settings.get("security")
-        self.security = Security(self, secured) if secured else None
+        self.security = Security(self, settings.security) if settings.security else None
         """TLS and logins, if there are any."""
         tally = SharedCounters(self.board.tally, self.worker, self.board.locked) if self.workers > 1 else None
-        rules = [Rule.from_dict(rule) for rule in settings["rules"]]
-        self.rules = LiveRules(rules, self._rules_changed, tally, settings.get("rule_serials", ()))
+        self.rules = LiveRules(settings.rules, self._rules_changed, tally)
         self.intercepts = Intercepts(self)
         self.editor = FrameEditor(self.addresses, self.rules.engine)
-        self.version_negotiation = VersionNegotiation(self, settings.get("versions"))
-        commands = Channel(socket.socket(fileno=settings["commands"])) if settings.get("commands") is not None else None
+        self.version_negotiation = VersionNegotiation(self, settings.versions or VersionsConfig())
+        commands = Channel(socket.socket(fileno=settings.commands)) if settings.commands is not None else None
         self.commands = Commands(self, commands)
         self._supervisor_commands = SupervisorCommands(self)
         self.editor.topics = self.rules.engine.cluster_view.topics if self.switchable or self.rules.engine.interest() else None
@@ -146,12 +138,12 @@ class Relay:
         self._last_snapshot = 0.0
         self._snapshot_due = False
         self._parent = Parent()
-        self.plugins = PluginInterceptor(self, settings["plugins"]) if settings.get("plugins") else None
+        self.plugins = PluginInterceptor(self, settings.plugins) if settings.plugins else None
         """Plugins, if there are any."""
         if self.plugins is not None:
             self.editor.topics = self.rules.engine.cluster_view.topics
             self.plugins.begin()
-        self.acceptor = Acceptor(self, self.board, settings.get("callers", []))
+        self.acceptor = Acceptor(self, self.board, given.worker_bells)
         listen_for = self.sockets.listen_for
         listen_for(control.fileno(), self._supervisor_commands.readable, edge=False)
         listen_for(self._room_bell, self._room_made, edge=False)
@@ -159,15 +151,15 @@ class Relay:
         if commands is not None:
             self._attend_commands(commands)
         if self.workers > 1:
-            listen_for(settings["callers"][self.worker], self.acceptor.called)
+            listen_for(given.worker_bells[self.worker], self.acceptor.called)
         self.acceptor.add(bootstrap, self.upstream)
-        for listener, broker in zip(listeners, settings.get("brokers", ()), strict=True):
-            self.acceptor.add(listener, tuple(broker))
+        for each in given.broker_listeners:
+            self.acceptor.add(socket.socket(fileno=each.fd), each.broker)
         if self.workers == 1:
             self.addresses.reopen()
         if self.worker == 0:
             self.guard.warn_of_few_files(self.workers)
-            if settings["probe"]:
+            if settings.probe:
                 for broker in self.bootstrap.given:
                     self.resolver.resolve(*broker, partial(self.prober.probe, broker))
 
@@ -175,7 +167,7 @@ class Relay:
 
     def emit(self, event: Event) -> None:
         """Send an event; too many in one second are counted instead. Never waits."""
-        self._event_sender.tell(event)
+        self._event_sender.emit(event)
 
     def emit_once(self, event: Event) -> None:
         """Send an event that is the same for every connection only the first time."""
@@ -528,7 +520,7 @@ def _described(error: Exception) -> str:
 
 
 def main() -> None:
-    control, settings = receive_settings(int(sys.argv[1]))
+    control, settings = receive_settings(int(sys.argv[1]), RelaySettings)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

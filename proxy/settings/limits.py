@@ -6,14 +6,14 @@ the frame size in the comparison that is made anyway.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from ...decoder.wire.frame import MAX_FRAME
 from ..addressing.address_map import EXPIRY_SECONDS, MOST_BROKERS
 from ..addressing.destinations import Allowed
 
 OVERSIZE = ("pass", "close")
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -47,6 +47,3 @@ class Limits:
             raise ValueError("there is at least 1 broker, and listeners expire after 0 (never) or more seconds")
         for each in self.upstream_allow:
             Allowed.parse(each)
-
-    def settings(self) -> dict[str, Any]:
-        return asdict(self)

@@ -3,7 +3,6 @@ than people can use, and never at the cost of the traffic."""
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import signal
@@ -12,22 +11,23 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from ... import diagnostics
-from ..events import Event, InternalError, Suppressed, encode
+from ..events import Event, InternalError, Suppressed
+from ..settings.serialization import from_json
+from . import messages
 
+S = TypeVar("S")
 _log = logging.getLogger(__name__)
 
-ACCEPTING = b'{"accepting": true}'
-"""A relay's packet to its supervisor: it accepts clients from now on."""
 PACKET = 1 << 20
 """Most bytes of one packet between the supervisor and a process."""
 
 
-def receive_settings(fd: int) -> tuple[socket.socket, dict[str, Any]]:
-    """The control socket, and the settings from its first packet, which is JSON. The process ignores SIGINT and SIGTERM from now on, and
-    logs as its parent does."""
+def receive_settings(fd: int, kind: type[S]) -> tuple[socket.socket, S]:
+    """The control socket, and the settings from its first packet. The process ignores SIGINT and SIGTERM from now on, and logs as its
+    parent does."""
     # Ctrl-C and `kill` may reach the whole group; when to stop is the supervisor's decision.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
@@ -37,14 +37,13 @@ def receive_settings(fd: int) -> tuple[socket.socket, dict[str, Any]]:
     packet = control.recv(PACKET)
     if not packet:
         raise SystemExit(0)
-    settings: dict[str, Any] = json.loads(packet)
-    return control, settings
+    return control, from_json(kind, packet)
 
 
 class Parent:
     """The process that started this one.
 
-    A fork of the fork server is the fork server's child and outlives it: only the control socket tells it that its proxy is gone.
+    A fork of the fork server is the fork server's child and outlives it: only the end of the control socket shows that its proxy is gone.
     """
 
     forked = False
@@ -70,38 +69,38 @@ class EventSender:
         self._second = 0
         self._in_second = 0
         self._suppressed = 0
-        self._said: set[Event] = set()
-        diagnostics.listen(lambda error: self.tell(InternalError(error.what, error.error, error.count)))
+        self._sent: set[Event] = set()
+        diagnostics.listen(lambda error: self.emit(InternalError(error.what, error.error, error.count)))
 
-    def tell(self, event: Event) -> None:
+    def emit(self, event: Event) -> None:
         """Send an event; too many in one second are counted instead. Never waits."""
         second = int(time.monotonic())
         if second != self._second:
             self._second, self._in_second = second, 0
             if self._suppressed:
                 count, self._suppressed = self._suppressed, 0
-                self.tell(Suppressed(count))
+                self.emit(Suppressed(count))
         self._in_second += 1
         if self._in_second > EVENTS_PER_SECOND:
             self._suppressed += 1
             return
         try:
-            self._control.send(encode(event), socket.MSG_DONTWAIT)
+            self._control.send(messages.encode(event), socket.MSG_DONTWAIT)
         except BlockingIOError:
             self._suppressed += 1
         except OSError:
             self._gone()
 
     def begin(self) -> None:
-        """Say that this relay accepts clients from now on."""
+        """Report that this relay accepts clients from now on."""
         try:
-            self._control.send(ACCEPTING)
+            self._control.send(messages.encode(messages.Accepting()))
         except OSError:
             self._gone()
 
     def is_new(self, event: Event) -> bool:
         """Whether this is the first call with this event; for events that are the same for every connection."""
-        if event in self._said:
+        if event in self._sent:
             return False
-        self._said.add(event)
+        self._sent.add(event)
         return True

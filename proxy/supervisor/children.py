@@ -9,17 +9,16 @@ restart it.
 
 from __future__ import annotations
 
-import json
-import os
 import socket
 import subprocess
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
 
+from ..settings.serialization import to_json
 from .fork_server import Forked, ForkServer, ForkServerGone
 from .interpreter import python
+from .messages import Message, Stop, encode
 
 Process = subprocess.Popen[bytes] | Forked
 
@@ -31,12 +30,12 @@ CONTROL_SECONDS = 5.0
 
 
 def start_child(
-    module: str, settings: dict[str, Any], fds: Sequence[int], fork_server: ForkServer | None = None
+    module: str, settings: object, fds: Sequence[int], fork_server: ForkServer | None = None
 ) -> tuple[Process, socket.socket]:
     """Run `barnabas.proxy.<module>` with these settings and descriptors; return it with our end of its control socket."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
-        ours.send(json.dumps(settings, default=os.fspath).encode())
+        ours.send(to_json(settings))
         if fork_server is not None:
             try:
                 return fork_server.start(module, [theirs.fileno(), *fds]), ours
@@ -74,19 +73,26 @@ class Children:
         self.controls: dict[str, socket.socket] = {}
         """Our ends of their control sockets."""
 
-    def start(self, name: str, module: str, settings: dict[str, Any], fds: Sequence[int]) -> None:
+    def start(self, name: str, module: str, settings: object, fds: Sequence[int]) -> None:
         """Start a process, or replace one."""
         self.processes[name], self.controls[name] = start_child(module, settings, fds, self._fork_server)
 
-    def send(self, name: str, command: dict[str, Any]) -> None:
-        """Send a command. Nothing happens if the process is not there."""
+    def send(self, name: str, message: Message) -> None:
+        """Send a message. Nothing happens if the process is not there."""
         try:
-            self.controls[name].send(json.dumps(command).encode())
+            self.controls[name].send(encode(message))
+        except (OSError, KeyError):
+            pass
+
+    def offer(self, name: str, message: Message, fds: Sequence[int] = ()) -> None:
+        """Send a message with descriptors, unless the process is gone, or so busy that it takes nothing now."""
+        try:
+            socket.send_fds(self.controls[name], [encode(message)], fds, socket.MSG_DONTWAIT)
         except (OSError, KeyError):
             pass
 
     def end(self, relays: Sequence[str], seconds: float) -> None:
-        """Wait for the relays, which were told to stop, at most so long; then stop the readers of their rings, and the others."""
+        """Wait for the relays, which were asked to stop, at most so long; then stop the readers of their rings, and the others."""
         until = time.monotonic() + seconds
         standing = [self.processes[name] for name in relays if name in self.processes]
         for relay in standing:
@@ -95,7 +101,7 @@ class Children:
         for name, longest in (("observer", OBSERVER_SECONDS), ("inspector", READER_SECONDS), ("meter", READER_SECONDS)):
             if name in self.processes:
                 # The relays' last record in the ring ends it; without that, the end of its socket does.
-                self.send(name, {"do": "stop"})
+                self.send(name, Stop())
                 if not in_order:
                     self.controls[name].shutdown(socket.SHUT_WR)
                 wait_or_kill(self.processes[name], longest)

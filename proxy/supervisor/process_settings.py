@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from ..control.startup import ControlStart
 from ..observers.settings import FlightConfig, InspectorSettings, LiveSettings, ObserverSettings
 from ..ring.merged_rings import RingAccess
 from ..settings.proxy_config import ProxyConfig
+from ..settings.relay_settings import FileRule, RelaySettings, WorkerResources
 from .startup_resources import StartupResources
-
-Settings = dict[str, Any]
 
 
 def for_observer(config: ProxyConfig, access: RingAccess, control: ControlStart | None) -> ObserverSettings:
@@ -37,20 +35,25 @@ def _flight(config: ProxyConfig) -> FlightConfig | None:
     return replace(config.flight, directory=config.flight.directory.absolute()) if config.flight else None
 
 
-def for_relays(config: ProxyConfig, resources: StartupResources) -> Settings:
-    """What all relays are given; each also gets the rules and its place in the worker pool."""
+def for_relay(
+    config: ProxyConfig, resources: StartupResources, worker: WorkerResources, rules: tuple[FileRule, ...], commands: int | None
+) -> RelaySettings:
+    """commands: as of `RelaySettings`."""
     transparent = config.transparent
-    return {
-        "upstream": resources.upstream,
-        "more_upstreams": () if transparent else config.more_upstreams,
-        "transparent": transparent.settings() if transparent else None,
-        "limits": config.limits.settings(),
-        "snaplen": config.snaplen,
-        "lossless_seconds": config.lossless_seconds,
-        "reloadable": config.reloadable,
-        "plugins": config.plugins.settings() if config.plugins else None,
-        "versions": config.versions.settings() if config.versions else None,
-        "security": resources.security,
-        "probe": config.probe and not transparent,
-        "reserved": resources.reserved(),
-    }
+    return RelaySettings(
+        resources=worker,
+        upstream=resources.upstream,
+        more_upstreams=() if transparent else config.more_upstreams,
+        transparent=transparent,
+        limits=config.limits,
+        snaplen=config.snaplen,
+        lossless_seconds=config.lossless_seconds,
+        reloadable=config.reloadable,
+        plugins=config.plugins,
+        versions=config.versions,
+        security=resources.security,
+        probe=config.probe and not transparent,
+        reserved=resources.reserved(),
+        rules=rules,
+        commands=commands,
+    )

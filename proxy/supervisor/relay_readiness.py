@@ -1,7 +1,7 @@
 """How the supervisor knows that its relays accept clients.
 
 The listening socket exists before any relay does. The kernel completes connections of clients that come in between, and these wait, for
-as long as a loaded machine takes to start an interpreter. So each relay says when its loop begins, and the proxy counts as listening
+as long as a loaded machine takes to start an interpreter. So each relay reports when its loop begins, and the proxy counts as listening
 when all have.
 """
 
@@ -12,17 +12,18 @@ import socket
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from .child import ACCEPTING, PACKET
+from .child import PACKET
+from .messages import Accepting, Message, decode
 
 SECONDS = 120.0
 """How long relays may take for it."""
 
 
 class Packet(NamedTuple):
-    """What a process has sent; `data` is empty where its socket has ended."""
+    """What a process has sent, with descriptors; `message` is None where its socket has ended."""
 
     process: str
-    data: bytes
+    message: Message | None
     fds: list[int]
 
 
@@ -34,8 +35,8 @@ def receive(process: str, control: socket.socket) -> Packet:
         # It has closed its end with a packet of ours unread. The kernel reports that once, before what the process sent last.
         return receive(process, control)
     except OSError:
-        return Packet(process, b"", [])
-    return Packet(process, data, fds)
+        return Packet(process, None, [])
+    return Packet(process, decode(data) if data else None, fds)
 
 
 def until_all_accept(relays: Mapping[str, socket.socket]) -> tuple[set[str], list[Packet]]:
@@ -50,10 +51,10 @@ def until_all_accept(relays: Mapping[str, socket.socket]) -> tuple[set[str], lis
         for fd, _ in poll.poll():
             name = waiting[fd]
             packet = receive(name, relays[name])
-            if packet.data and packet.data != ACCEPTING:
+            if packet.message is not None and not isinstance(packet.message, Accepting):
                 early.append(packet)
                 continue
-            if packet.data:
+            if packet.message is not None:
                 accepting.add(name)
             poll.unregister(fd)
             del waiting[fd]  # the next `receive` reports an end again

@@ -9,17 +9,16 @@ from __future__ import annotations
 import socket
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
 
-from ...plugins.hooks.sources import PluginError
 from ..addressing.address_map import listen, reason
 from ..addressing.transparent import EVERYWHERE, prepare_listener
-from ..control.startup import ControlStart, ControlStartError
+from ..control.startup import ControlStart
 from ..events import Address, Event, Listening, show
 from ..interception.plugin_host.forkserver_client import check
-from ..metrics.settings import MeterError, Metering
-from ..negotiation.security import SecurityError, describe, prepare
+from ..metrics.settings import Metering
+from ..negotiation.security import SecurityConfig, describe, prepare
 from ..settings.proxy_config import ProxyConfig, ProxyError
+from ..settings.relay_settings import ReservedAddress
 from .worker_pool import relay_names
 from .worker_shared_state import MOST_WORKERS
 
@@ -31,7 +30,7 @@ class StartupResources:
     listener: socket.socket
     own: Address
     upstream: Address
-    security: dict[str, Any] | None
+    security: SecurityConfig | None
     meter: Metering | None
     control: ControlStart | None
 
@@ -42,14 +41,12 @@ class StartupResources:
         ]
         return first + [each.event for each in (self.meter, self.control) if each is not None]
 
-    def reserved(self) -> list[tuple[str, int, str]]:
-        """The proxy's own addresses and what is there: no broker's listener gets such a port, and no broker has such an address."""
-        found: list[tuple[str, int, str]] = []
-        if self.meter is not None and self.meter.metrics is not None:
-            found.append((*self.meter.metrics, "the proxy's metrics"))
-        if self.control is not None and self.control.address is not None:
-            found.append((*self.control.address, "the control API"))
-        return found
+    def reserved(self) -> tuple[ReservedAddress, ...]:
+        """The proxy's own addresses: no broker's listener gets such a port, and no broker has such an address."""
+        metrics = self.meter.metrics if self.meter is not None else None
+        control = self.control.address if self.control is not None else None
+        own = (metrics, "the proxy's metrics"), (control, "the control API")
+        return tuple(ReservedAddress(*address, purpose) for address, purpose in own if address is not None)
 
     def release(self) -> None:
         """Close everything because the processes could not be started, except the listener, which the worker pool has by then."""
@@ -67,30 +64,18 @@ def acquire(config: ProxyConfig) -> StartupResources:
         raise ProxyError(f"cannot listen on {show((host, port))}: ports go from 0 to 65535")
     if not 1 <= config.workers <= MOST_WORKERS:
         raise ProxyError(f"a proxy has from 1 to {MOST_WORKERS} workers, not {config.workers}")
-    try:
-        security = prepare(config.tls, config.sasl)
-    except SecurityError as error:
-        raise ProxyError(str(error)) from None
+    security = prepare(config.tls, config.sasl)
     with ExitStack() as opened:
         listener = opened.enter_context(_listener(config))
         if config.plugins is not None:
-            try:
-                check(config.plugins)
-            except PluginError as error:
-                raise ProxyError(str(error)) from None
+            check(config.plugins)
         for broker in () if config.transparent else (config.upstream, *config.more_upstreams):
             if not broker[0] or not 0 < broker[1] < 65536:
                 raise ProxyError(f"{show(broker)} is no broker address: give HOST:PORT with --broker")
-        try:
-            meter = Metering(config.meter) if config.meter and config.meter.wanted else None
-        except MeterError as error:
-            raise ProxyError(str(error)) from None
+        meter = Metering(config.meter) if config.meter and config.meter.wanted else None
         if meter is not None:
             opened.callback(meter.close)
-        try:
-            control = ControlStart(config.control, relay_names(config.workers)) if config.control else None
-        except ControlStartError as error:
-            raise ProxyError(str(error)) from None
+        control = ControlStart(config.control, relay_names(config.workers)) if config.control else None
         opened.pop_all()
     upstream = EVERYWHERE if config.transparent else config.upstream
     return StartupResources(listener, listener.getsockname()[:2], upstream, security, meter, control)

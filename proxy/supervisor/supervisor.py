@@ -12,7 +12,6 @@ socket is closed.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import queue
@@ -21,10 +20,9 @@ import socket
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from types import TracebackType
-from typing import Any
 
+from ...errors import BarnabasError
 from ...plugins.rules.rules import Rule
 from ..addressing.address_map import reason
 from ..control.startup import ControlStart, insecure
@@ -40,16 +38,28 @@ from ..events import (
     ShutdownAsked,
     WorkerEnded,
     WorkerStarted,
-    decode,
 )
-from ..metrics.settings import Metering, event_packet
+from ..metrics.settings import Metering, is_counted
+from ..ring.clock import now_ns
 from ..ring.wakeup import new_bell
 from ..settings.proxy_config import ProxyConfig as ProxyConfig
 from ..settings.proxy_config import ProxyError as ProxyError
-from .child import ACCEPTING
+from ..settings.relay_settings import FileRule
 from .children import MOST, Children, Restarts
 from .fork_server import ForkServer
-from .process_settings import for_inspector, for_observer, for_relays
+from .messages import (
+    Accepting,
+    AddListener,
+    ListenerClosed,
+    ListenerOpened,
+    Message,
+    NewControlServer,
+    ReaderGone,
+    ReloadPlugins,
+    ReplaceFileRules,
+    Stop,
+)  # fmt: skip
+from .process_settings import for_inspector, for_observer, for_relay
 from .relay_readiness import SECONDS, Packet, receive, until_all_accept
 from .shared_counters import Serials
 from .startup_resources import StartupResources, acquire
@@ -98,7 +108,6 @@ class Proxy:
         self._deduplicator = EventDeduplicator()
         self._rules = list(config.rules)
         self._serials = Serials(self._rules)
-        self._relay_settings: dict[str, Any] = {}
         self._given_up: set[str] = set()
         """Relays that are not restarted."""
         self._restarts = Restarts()
@@ -131,7 +140,10 @@ class Proxy:
         if self._address is not None:
             raise ProxyError("the proxy has been started already")
         config = self.config
-        resources = acquire(config)
+        try:
+            resources = acquire(config)
+        except BarnabasError as error:  # of whichever part: programs that embed a proxy catch one class
+            raise ProxyError(str(error)) from None
         self._relays = relay_names(config.workers)
         self.meter, self.control = resources.meter, resources.control
         control = self.control
@@ -146,10 +158,8 @@ class Proxy:
                 self._admit(name)
             for name in self._readers():
                 self._start_reader(name)
-            self._relay_settings = for_relays(config, resources)
-            for worker, name in enumerate(pool.names):
-                commands = (control.commands(name), control.fds(name)) if control else ({}, [])
-                self._start_relay(worker, *commands)
+            for worker in range(config.workers):
+                self._start_relay(worker)
             if control is not None:
                 self._start_control()
         except OSError as error:
@@ -192,10 +202,10 @@ class Proxy:
         fds = [*pool.reader_fds, access.bell]
         if name == "meter":
             assert meter is not None
-            self._start_child(name, asdict(meter.settings(access)), [*fds, *meter.fds])
+            self._start_child(name, meter.settings(access), [*fds, *meter.fds])
             return
         settings = for_observer(config, access, control) if name == "observer" else for_inspector(config, access, control)
-        self._start_child(name, asdict(settings), [*fds, *(control.fds(name) if control else ())])
+        self._start_child(name, settings, [*fds, *(control.fds(name) if control else ())])
 
     def _start_control(self) -> None:
         control, resources, meter = self.control, self._resources, self.meter
@@ -208,7 +218,7 @@ class Proxy:
             metrics=meter.metrics if meter is not None else None,
             insecure=insecure(self.config),
         )
-        self._start_child("control", asdict(settings), fds)
+        self._start_child("control", settings, fds)
         control.control = self._controls["control"]
 
     def _await_relays(self) -> None:
@@ -222,15 +232,17 @@ class Proxy:
             why = "it ended as it began" if in_time else f"it takes no clients after {SECONDS:.0f} s"
             raise ProxyError(f"cannot start the relay: {why}")
 
-    def _start_relay(self, worker: int, commands: dict[str, Any], fds: Sequence[int]) -> None:
-        assert self._pool is not None
-        settings = self._relay_settings | {"rules": [rule.to_dict() for rule in self._rules]}
-        settings["rule_serials"] = [self._serials.of(rule) for rule in self._rules]
+    def _start_relay(self, worker: int) -> None:
+        pool, resources, control = self._pool, self._resources, self.control
+        assert pool is not None and resources is not None
         name = self._relays[worker]
-        settings |= self._pool.for_worker(worker) | commands
-        self._processes.start(name, "relay.loop", settings, [*self._pool.worker_fds(worker), *fds])
+        settings = for_relay(self.config, resources, pool.for_worker(worker), self._file_rules(), control.process_end(name) if control else None)
+        self._processes.start(name, "relay.loop", settings, [*pool.worker_fds(worker), *(control.fds(name) if control else ())])
 
-    def _start_child(self, name: str, settings: dict[str, Any], fds: Sequence[int]) -> None:
+    def _file_rules(self) -> tuple[FileRule, ...]:
+        return tuple(FileRule(rule, self._serials.of(rule)) for rule in self._rules)
+
+    def _start_child(self, name: str, settings: object, fds: Sequence[int]) -> None:
         self._processes.start(name, MODULES[name], settings, fds)
         self._started_at[name] = time.monotonic()
 
@@ -284,19 +296,17 @@ class Proxy:
 
     def _take(self, packet: Packet) -> bool:
         """Act on a packet of a process; False if its socket has ended."""
-        name, data, fds = packet
-        if fds:
-            self._share(name, json.loads(data)["share"], fds[0])
-        elif data == ACCEPTING:
-            self._accepts(name)
-        elif data.startswith(b'{"share"'):
-            pass  # the listener's descriptor did not fit among our open files: the worker that has it serves its clients
-        elif data.startswith(b'{"unshare"'):
-            closed = json.loads(data)
-            self._unshare((closed["unshare"][0], closed["unshare"][1]), closed["port"])
-        elif data:
-            self._take_event(name, decode(data))
-        return data != b""
+        name, message, fds = packet
+        match message:
+            case Event():
+                self._take_event(name, message)
+            case Accepting():
+                self._accepts(name)
+            case ListenerOpened(broker) if fds:  # else it did not fit among our open files: the worker that has it serves its clients
+                self._share(name, broker, fds[0])
+            case ListenerClosed(broker, port):
+                self._unshare(broker, port)
+        return message is not None
 
     def _take_event(self, name: str, event: Event) -> None:
         """Publish an event of a process, if it is one for the outside and no duplicate."""
@@ -317,21 +327,17 @@ class Proxy:
         self._children[name].kill()
         return True
 
-    def _share(self, name: str, broker: list[Any], fd: int) -> None:
+    def _share(self, name: str, broker: Address, fd: int) -> None:
         """Give a listener that a worker has opened to the others."""
         listener = socket.socket(fileno=fd)
         with self._starting:
             if self._stopping or self._pool is None:
                 listener.close()
                 return
-            self._pool.keep(listener, (broker[0], broker[1]))
-            packet = json.dumps({"do": "listen", "broker": broker}).encode()
+            self._pool.keep(listener, broker)
             for other in self._relays:
-                if other != name:
-                    try:
-                        socket.send_fds(self._controls[other], [packet], [fd], socket.MSG_DONTWAIT)
-                    except OSError:  # it is gone, and its successor gets all listeners; or stuck, and others serve the clients
-                        pass
+                if other != name:  # one that is gone gets all listeners with its successor; where one is stuck, others serve the clients
+                    self._processes.offer(other, AddListener(broker), [fd])
 
     def _unshare(self, broker: Address, port: int) -> None:
         """A worker has closed a broker's listener, as all do: ours is not given to workers that come later."""
@@ -342,7 +348,7 @@ class Proxy:
     def _publish(self, event: Event) -> None:
         """Give an event to whoever listens: the owner, the control server, the meter. Some are requests to us."""
         if isinstance(event, FlightWanted):
-            self._processes.send("observer", event.command())
+            self._processes.send("observer", event)
             return
         self._queue.put(event)
         level = logging.WARNING if event.warning else logging.DEBUG if isinstance(event, Counts) else logging.INFO
@@ -352,13 +358,8 @@ class Proxy:
             self.control.send_event(event)
             if isinstance(event, ShutdownAsked):
                 threading.Thread(target=self.stop, name="proxy stop", daemon=True).start()
-        meter = self._controls.get("meter")
-        packet = event_packet(event) if meter is not None else None
-        if meter is not None and packet is not None:
-            try:
-                meter.send(packet, socket.MSG_DONTWAIT)
-            except OSError:  # it is busy, or gone: a later event has newer numbers
-                pass
+        if is_counted(event):
+            self._processes.offer("meter", event)  # where it is lost, a later event has newer numbers
 
     def _child_ended(self, name: str) -> None:
         """Report a process that has ended, and schedule its restart."""
@@ -383,7 +384,7 @@ class Proxy:
             # Nobody reads any more: a lossless relay must not wait for it.
             if self._pool is not None:
                 self._pool.dismiss(READERS[name])
-            self._command_relays({"do": "reader gone"})
+            self._send_relays(ReaderGone())
         if delay is not None:
             self._due[name] = time.monotonic() + delay
         elif self.failed:
@@ -400,10 +401,10 @@ class Proxy:
                 if name == "control":
                     self._control_again()
                 elif self.control is None or name == "meter":
-                    self._renew(name, {}, [])
+                    self._renew(name)
                 else:
-                    with self.control.replacement(name) as (commands, fds):
-                        self._renew(name, commands, fds)
+                    with self.control.replacement(name):
+                        self._renew(name)
                         self.control.introduce(name)
             except OSError:
                 self._due[name] = time.monotonic() + self._restarts.ended(name)
@@ -415,10 +416,10 @@ class Proxy:
             self._publish(ProcessStarted(name, self._children[name].pid))
         return True
 
-    def _renew(self, name: str, commands: dict[str, Any], fds: Sequence[int]) -> None:
+    def _renew(self, name: str) -> None:
         assert self._pool is not None
         if name in self._relays:
-            self._start_relay(self._relays.index(name), commands, fds)
+            self._start_relay(self._relays.index(name))
             return
         self._admit(name)
         try:
@@ -435,11 +436,7 @@ class Proxy:
         try:
             self._start_control()
             for name in (*self._relays, "observer", "inspector"):
-                packet = json.dumps({"do": "commands"}).encode()
-                try:
-                    socket.send_fds(self._controls[name], [packet], [control.process_end(name)], socket.MSG_DONTWAIT)
-                except OSError:  # it is gone, and its successor gets a channel of its own
-                    pass
+                self._processes.offer(name, NewControlServer(), [control.process_end(name)])  # one that is gone gets a channel with its successor
         finally:
             control.close_pairs()
         assert self._resources is not None
@@ -458,20 +455,19 @@ class Proxy:
         counts. The event RulesReplaced, or RulesKept, follows."""
         self._rules = list(rules)
         self._serials.renew(rules)
-        given = [{"rule": rule.to_dict(), "serial": self._serials.of(rule)} for rule in rules]
-        self._command_relays({"do": "rules.from_file", "rules": given})
+        self._send_relays(ReplaceFileRules(self._file_rules()))
 
     def reload_plugins(self) -> None:
         """Load the plugins' files again, as when they are saved. The event PluginsLoaded, or PluginsKept, follows."""
-        self._command_relays({"do": "plugins.reload"})
+        self._send_relays(ReloadPlugins())
 
-    def _command_relays(self, command: dict[str, object]) -> None:
+    def _send_relays(self, message: Message) -> None:
         for name in self._relays:
-            self._processes.send(name, command)
+            self._processes.send(name, message)
 
     def write_flight(self, label: str = "flight", kind: str = "asked", reason: str = "") -> None:
         """Write what the flight recorder holds. The event FlightWritten, or FlightFailed, follows."""
-        self._processes.send("observer", {"do": "recording.flight", "label": label, "kind": kind, "reason": reason})
+        self._processes.send("observer", FlightWanted(kind, reason, label, now_ns(), {}))
 
     # -- the end ---------------------------------------------------------------------------------------------
 
@@ -485,7 +481,7 @@ class Proxy:
                 self._stopping = True
                 if self._pool is not None:
                     self._pool.close_listeners()
-            self._command_relays({"do": "stop", "seconds": self.config.drain_seconds})
+            self._send_relays(Stop(self.config.drain_seconds))
             self._end_children(self.config.drain_seconds + ENDING_SECONDS)
             if self._thread is not None:
                 self._thread.join(HEARING_SECONDS)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import socket
 import time
-from typing import Any
 
 from ..events import (
     Address,
@@ -31,6 +30,7 @@ from ..ring.clock import now_ns
 from ..ring.merged_rings import RingAccess, resume
 from ..ring.ring import Kind, Ring, RingWriter
 from ..ring.wakeup import new_bell
+from ..settings.relay_settings import BrokerListener, WorkerResources
 from .worker_shared_state import Board
 
 RING_BYTES = 16 << 20
@@ -63,8 +63,8 @@ class WorkerPool:
         size = ring_bytes or (LOSSLESS_RING_BYTES if lossless else RING_BYTES)
         self._rings = [Ring.create(size, RING_SLOTS) for _ in range(workers)]
         self._room_bells = [new_bell() for _ in range(workers)]
-        self._bells: dict[str, int] = {}
-        self._callers = [new_bell() for _ in range(workers)] if workers > 1 else []
+        self._bells: dict[int, int] = {}
+        self._worker_bells = [new_bell() for _ in range(workers)] if workers > 1 else []
         port = listener.getsockname()[1] + 1 if fixed and listener.family != socket.AF_UNIX else 0
         self.board = Board.create(workers, port)
 
@@ -72,7 +72,7 @@ class WorkerPool:
         """Admit a reader of all rings, or one in the place of a reader that was dismissed. It reads what is written from now on."""
         for ring in self._rings:
             ring.admit(reader, lossless=lossless)
-        self._bells[str(reader)] = bell
+        self._bells[reader] = bell
 
     def access(self, reader: int, bell: int) -> RingAccess:
         """What a process that reads the rings is given."""
@@ -82,31 +82,26 @@ class WorkerPool:
     def reader_fds(self) -> list[int]:
         return [*(ring.fd for ring in self._rings), *self._room_bells]
 
-    def for_worker(self, worker: int) -> dict[str, Any]:
-        """The settings of a relay."""
-        settings: dict[str, Any] = {
-            "ring": self._rings[worker].fd,
-            "room_bell": self._room_bells[worker],
-            "lossless": self._lossless,
-            "bells": self._bells,
-            "listener": self._listener.fileno(),
-            "fixed_ports": self._fixed,
-            "worker": worker,
-            "workers": self.workers,
-            "board": self.board.fd,
-        }
-        if self.workers > 1:
-            settings |= {
-                "callers": self._callers,
-                "listeners": [listener.fileno() for listener, _ in self._listeners],
-                "brokers": [broker for _, broker in self._listeners],
-            }
-        return settings
+    def for_worker(self, worker: int) -> WorkerResources:
+        """What a relay works with."""
+        return WorkerResources(
+            ring=self._rings[worker].fd,
+            room_bell=self._room_bells[worker],
+            shared_state=self.board.fd,
+            listener=self._listener.fileno(),
+            bells=self._bells,
+            worker_bells=tuple(self._worker_bells),
+            broker_listeners=tuple(BrokerListener(listener.fileno(), broker) for listener, broker in self._listeners),
+            worker=worker,
+            workers=self.workers,
+            lossless=self._lossless,
+            fixed_ports=self._fixed,
+        )
 
     def worker_fds(self, worker: int) -> list[int]:
         """The descriptors that a relay needs for `for_worker`."""
         fds = [self._rings[worker].fd, self._room_bells[worker], self._listener.fileno(), *self._bells.values()]
-        return [*fds, self.board.fd, *self._callers, *(listener.fileno() for listener, _ in self._listeners)]
+        return [*fds, self.board.fd, *self._worker_bells, *(listener.fileno() for listener, _ in self._listeners)]
 
     def dismiss(self, reader: int) -> None:
         """Dismiss a reader that is gone; workers started later do not wait for it either."""
@@ -134,7 +129,7 @@ class WorkerPool:
     def died(self, worker: int, again: bool) -> None:
         """Say in a worker's ring that it is gone. `again`: another worker will write there."""
         self.board.end(worker)
-        writer = RingWriter(self._rings[worker], {int(reader): bell for reader, bell in self._bells.items()})
+        writer = RingWriter(self._rings[worker], self._bells)
         resume(writer)
         writer.write(Kind.GONE, 0, 0, now_ns(), b"")
         if not again:
@@ -146,11 +141,11 @@ class WorkerPool:
         self.close_listeners()
         for ring in self._rings:
             ring.close()
-        for fd in (*self._room_bells, *self._callers):
+        for fd in (*self._room_bells, *self._worker_bells):
             os.close(fd)
         if self._rings:
             self.board.close()
-        self._rings, self._room_bells, self._callers = [], [], []
+        self._rings, self._room_bells, self._worker_bells = [], [], []
 
 
 class EventDeduplicator:

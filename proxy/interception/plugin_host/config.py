@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from ....plugins.hooks.sources import Source
 
@@ -23,18 +22,3 @@ class PluginsConfig:
     budget: float = BUDGET_SECONDS
     faults: int = FAULTS
     memory: int = MEMORY
-
-    def settings(self) -> dict[str, Any]:
-        """For another process."""
-        return {
-            "sources": [source.to_dict() for source in self.sources],
-            "budget": self.budget,
-            "faults": self.faults,
-            "memory": self.memory,
-        }
-
-    @classmethod
-    def restore(cls, settings: dict[str, Any]) -> PluginsConfig:
-        """From what `settings` gave."""
-        sources = tuple(Source.from_dict(each) for each in settings["sources"])
-        return cls(sources, settings["budget"], settings["faults"], settings["memory"])

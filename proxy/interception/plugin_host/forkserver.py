@@ -197,10 +197,10 @@ def _signature(path: str) -> _Signature | None:
 
 
 def main() -> None:
-    control, settings = receive_settings(int(sys.argv[1]))
+    control, config = receive_settings(int(sys.argv[1]), PluginsConfig)
     gc.collect()
     gc.freeze()
-    ForkServer(control, PluginsConfig.restore(settings)).run()
+    ForkServer(control, config).run()
 
 
 if __name__ == "__main__":

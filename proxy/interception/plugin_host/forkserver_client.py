@@ -43,8 +43,8 @@ class HostProcess:
 class ForkServerClient:
     """The process and our end of its socket. OSError if it cannot be started."""
 
-    def __init__(self, settings: dict[str, Any]) -> None:
-        self._child, self.control = start_child("interception.plugin_host.forkserver", settings, [])
+    def __init__(self, config: PluginsConfig) -> None:
+        self._child, self.control = start_child("interception.plugin_host.forkserver", config, [])
         self.control.setblocking(False)
         self._number = 0
 
@@ -106,7 +106,7 @@ def check(config: PluginsConfig) -> list[dict[str, Any]]:
     for source in config.sources:
         source.read()
     try:
-        forkserver = ForkServerClient(config.settings())
+        forkserver = ForkServerClient(config)
     except OSError as error:
         raise PluginError(f"plugins cannot be loaded: {error.strerror or error}") from None
     host = None

@@ -78,7 +78,7 @@ class HostManager:
         if self._forkserver is not None:
             return True
         try:
-            self._forkserver = forkserver = ForkServerClient(self._config.settings())
+            self._forkserver = forkserver = ForkServerClient(self._config)
         except OSError as error:
             self._relay.emit(PluginFault("", "", f"cannot be started: {error.strerror}", 1, 1))
             self._relay.timers.after(int(AGAIN_SECONDS * 1e9), self._once_more)

@@ -41,8 +41,7 @@ _AS_IT_CAME = Verdict()
 class PluginInterceptor:
     """See the module. One per relay; `begin` before clients come."""
 
-    def __init__(self, relay: RelayInterface, settings: dict[str, Any]) -> None:
-        config = PluginsConfig.restore(settings)
+    def __init__(self, relay: RelayInterface, config: PluginsConfig) -> None:
         self._relay = relay
         self._budget = config.budget
         self.hosts = HostManager(relay, config, self)

@@ -6,7 +6,7 @@ what the user wrote, kept as it is. Every change makes a new `RuleEngine` that g
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from ....plugins.rules.rule_engine import RuleEngine
 from ....plugins.rules.rules import Rule
 from ....plugins.rules.when import RuleCounter
 from ...ring.clock import now_ns
+from ...settings.relay_settings import FileRule
 from ...supervisor.shared_counters import SharedCounters, first_serial
 from .hits import Hits
 
@@ -47,12 +48,16 @@ class RuleEntry:
     """What it is to be, if the rule is new or changed."""
 
     @classmethod
-    def from_dict(cls, fields: Mapping[str, Any], origin: str = "api") -> RuleEntry:
+    def from_dict(cls, fields: Mapping[str, Any]) -> RuleEntry:
         rule = Rule.from_dict(fields["rule"])
-        origin = str(fields.get("origin", origin))
+        origin = str(fields.get("origin", "api"))
         source = dict(fields.get("source") or rule.source())
         enabled, serial, fresh = fields.get("enabled", True), fields.get("serial", 0), fields.get("fresh", 0)
         return cls(rule, source, bool(enabled), origin, int(serial), int(fresh))
+
+    @classmethod
+    def from_file(cls, given: FileRule) -> RuleEntry:
+        return cls(given.rule, given.rule.source(), origin="file", serial=given.serial)
 
     def to_dict(self) -> dict[str, Any]:
         """What `from_dict` takes."""
@@ -65,14 +70,11 @@ class LiveRules:
 
     def __init__(
         self,
-        rules: Iterable[Rule],
+        rules: Iterable[FileRule],
         changed: Callable[[RuleEngine], None],
         shared_counters: SharedCounters | None = None,
-        serials: Sequence[int] = (),
     ) -> None:
-        self._entries = [RuleEntry(rule, rule.source(), origin="file") for rule in rules]
-        for each, serial in zip(self._entries, serials, strict=False):
-            each.serial = serial
+        self._entries = [RuleEntry.from_file(each) for each in rules]
         self._shared_counters = shared_counters
         self._shared: dict[int, RuleCounter] = {}
         self._changed = changed

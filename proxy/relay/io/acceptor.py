@@ -13,7 +13,7 @@ from __future__ import annotations
 import errno
 import socket
 import time
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -37,7 +37,7 @@ class Entry(NamedTuple):
 class Acceptor:
     """Listeners and what comes in at them. `bells`: what calls each worker, in their order; none without others."""
 
-    def __init__(self, relay: RelayInterface, board: Board, bells: list[int]) -> None:
+    def __init__(self, relay: RelayInterface, board: Board, bells: Sequence[int]) -> None:
         self._relay = relay
         self._board = board
         self._bells = bells

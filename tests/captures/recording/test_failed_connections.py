@@ -12,6 +12,8 @@ from barnabas.decoder.connection.events import NEVER_ESTABLISHED, Closed, Opened
 from barnabas.decoder.findings import Inspector
 from barnabas.proxy.events import Event, LoginFailed
 from barnabas.proxy.negotiation.handshake import Security
+from barnabas.proxy.negotiation.sasl import SaslConfig
+from barnabas.proxy.negotiation.security import SecurityConfig
 from harness import commands
 
 NOW, SECOND = 1_795_223_022_000_000_000, 10**9
@@ -86,6 +88,6 @@ class Relay:
 def test_the_proxy_reports_its_failed_login() -> None:
     relay: Any = Relay([])
     connection: Any = Connecting()
-    Security(relay, {"tls": None, "sasl": {"mechanism": "PLAIN"}}).login_failed(connection, "no such user")
+    Security(relay, SecurityConfig(None, SaslConfig("PLAIN"))).login_failed(connection, "no such user")
     assert connection.failed == "login"
     assert relay.events == [LoginFailed(1, BROKER, "PLAIN", "no such user")]

@@ -186,8 +186,8 @@ def test_half_of_the_files_stay_for_connections() -> None:
     relay: Any = None
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (256, files[1]))
-        assert Guard(relay, {}).most_brokers() == 128
-        assert Guard(relay, {"max_brokers": 5}).most_brokers() == 5
+        assert Guard(relay, Limits()).most_brokers() == 128
+        assert Guard(relay, Limits(max_brokers=5)).most_brokers() == 5
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, files)
 

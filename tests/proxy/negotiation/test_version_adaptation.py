@@ -3,9 +3,7 @@ adapter in order, what the adapter answers or refuses takes its place in the que
 
 from __future__ import annotations
 
-import os
 import socket
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,10 +11,8 @@ from typing import Any
 import pytest
 from barnabas import decoder
 from barnabas.plugins.versions.adapter import AdaptedRequest, Answer, Close, Forward, Silence, StackedAdapters, Step
-from barnabas.proxy.relay.loop import Relay
-from barnabas.proxy.ring.ring import Ring
-from barnabas.proxy.supervisor.worker_shared_state import Board
 from harness import wire
+from harness.run.relays import RelayThread, running_relay
 from harness.testbed import Testbed
 
 HEARTBEAT, METADATA, API_VERSIONS, PRODUCE = 12, 3, 18, 0
@@ -53,6 +49,8 @@ class Scripted:
 class Bed:
     """A relay on a thread, in front of a broker that answers what it is asked, and tells what that was."""
 
+    running: RelayThread
+
     def __init__(self, testbed: Testbed) -> None:
         self.testbed = testbed
         self.seen: list[bytes] = []
@@ -63,47 +61,29 @@ class Bed:
                 self.seen.append(frame)
                 sock.sendall(wire.response(head(frame)[2], self.answers(frame)))
 
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.control = ours
-        listener = socket.create_server(("127.0.0.1", 0))
-        self.address = listener.getsockname()
-        self.relay = Relay(
-            theirs,
-            {
-                "ring": Ring.create().fd, "board": Board.create(1, 0).fd, "bells": {}, "room_bell": os.eventfd(0, os.EFD_NONBLOCK), "lossless": False,
-                "upstream": testbed.broker(script).address, "listener": listener.detach(), "fixed_ports": False,
-                "rules": [], "probe": False,
-            },
-        )  # fmt: skip
-        theirs.setblocking(False)
-        self.thread = threading.Thread(target=self.relay.run)
-        self.thread.start()
+        self.upstream = testbed.broker(script).address
 
     def speaks(self, adapter: Scripted | StackedAdapters) -> socket.socket:
         """A client whose connection has this adapter."""
-        self.relay.version_negotiation.make = lambda connection: adapter
-        return self.testbed.client(self.address)
+        self.running.relay.version_negotiation.make = lambda connection: adapter
+        return self.testbed.client(self.running.address)
 
     def events(self) -> str:
         """What the relay has told so far."""
-        self.control.setblocking(False)
+        self.running.supervisor.setblocking(False)
         found = []
         try:
             while True:
-                found.append(self.control.recv(1 << 16).decode())
+                found.append(self.running.supervisor.recv(1 << 16).decode())
         except BlockingIOError:
             return "\n".join(found)
-
-    def close(self) -> None:
-        self.relay.stop()
-        self.thread.join()
 
 
 @pytest.fixture
 def bed(testbed: Testbed) -> Iterator[Bed]:
     bed = Bed(testbed)
-    yield bed
-    bed.close()
+    with running_relay(bed.upstream) as bed.running:
+        yield bed
 
 
 def version(frame: bytes, number: int) -> bytes:
@@ -189,7 +169,7 @@ def test_an_adapter_that_raises(bed: Bed) -> None:
 
 
 def test_what_cannot_be_held_ends_the_connection(bed: Bed) -> None:
-    bed.relay.hold_limit = 1000
+    bed.running.relay.hold_limit = 1000
     client = bed.speaks(Scripted(lambda frame: Forward(version(frame, 3))))
     client.sendall(wire.request(19, 0, 1, bytes(2000)))
     assert wire.read_frame(client) == wire.response(1, b"ok")  # not its business

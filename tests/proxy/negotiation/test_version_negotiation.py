@@ -238,7 +238,7 @@ def test_behind_a_login_the_client_asks_itself(end: str, lost: int, release: str
     """Where only the client's connection can ask, one that cannot say takes that connection with it; what is heard on it
     lets the client go on."""
     relay: Any = Relay()
-    spoken = VersionNegotiation(relay, VersionsConfig(translate=True).settings())
+    spoken = VersionNegotiation(relay, VersionsConfig(translate=True))
 
     def begin() -> Any:
         connection: Any = AdaptedRequest(relay)
@@ -254,7 +254,7 @@ def test_behind_a_login_the_client_asks_itself(end: str, lost: int, release: str
     assert [event.release for event in relay.events] == [release]
     assert isinstance(begin().adapter, TranslatingAdapter)
 
-    spoken = VersionNegotiation(relay, VersionsConfig(translate=True).settings())
+    spoken = VersionNegotiation(relay, VersionsConfig(translate=True))
     connection = begin()
     assert connection.adapter.begin(went.append)
     ranges = [{"api_key": key, "min_version": low, "max_version": high} for key, (low, high) in NEWEST.offered.items()]

@@ -11,7 +11,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -117,7 +117,7 @@ def guard(**limits: Any) -> tuple[Guard, list[Event]]:
     """That of a relay, and what it tells. It is told the time with each tick."""
     told: list[Event] = []
     relay: Any = Listening(told.append)
-    return Guard(relay, asdict(Limits(**limits))), told
+    return Guard(relay, Limits(**limits)), told
 
 
 def test_who_is_idle_and_who_is_not() -> None:

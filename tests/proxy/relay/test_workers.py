@@ -19,7 +19,7 @@ import pytest
 from barnabas import captures, decoder
 from barnabas.plugins.rules.rules import Rule
 from barnabas.proxy import Proxy, ProxyError
-from barnabas.proxy.addressing.transparent import Interception, NotIntercepted
+from barnabas.proxy.addressing.transparent import Interception, NotIntercepted, TransparentConfig
 from barnabas.proxy.control import Control, ControlConfig
 from barnabas.proxy.events import (
     BrokerFound,
@@ -695,7 +695,7 @@ def test_an_own_connection_is_known_where_it_comes_in_again() -> None:
     board = Board.create(2, 0)
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket() as own:
         one, other = (
-            Interception({"mode": "tproxy"}, listener, Board(os.dup(board.fd), worker)) for worker in range(2)
+            Interception(TransparentConfig("tproxy"), listener, Board(os.dup(board.fd), worker)) for worker in range(2)
         )
         own.bind(("127.0.0.1", 0))
         here = own.getsockname()

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 from barnabas.proxy import Proxy, ProxyConfig, ProxyError
-from barnabas.proxy.events import Listening
-from barnabas.proxy.supervisor.child import ACCEPTING
+from barnabas.proxy.events import Counts, Listening, NotVerified
+from barnabas.proxy.supervisor.messages import Accepting, Stop, encode
 from barnabas.proxy.supervisor.relay_readiness import receive, until_all_accept
 from harness.waiting import PATIENCE
 
@@ -73,27 +73,30 @@ def test_a_relay_that_ends_as_it_begins_is_an_error() -> None:
     assert not any(isinstance(event, Listening) for event in proxy.events())
 
 
-def test_what_was_said_before_is_not_lost() -> None:
+WARNING, COUNTS = NotVerified(), Counts(1, 1, 1, 1, 0, 0, 10, 10, 0, 0)
+
+
+def test_events_before_a_relay_accepts_clients_are_kept() -> None:
     pairs = {name: socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for name in ("first", "second", "third")}
-    pairs["first"][1].send(b"a warning")
+    pairs["first"][1].send(encode(WARNING))
     for name in ("first", "third"):
-        pairs[name][1].send(ACCEPTING)
+        pairs[name][1].send(encode(Accepting()))
     pairs["first"][1].send(b"later")
     pairs["second"][1].close()
-    accepting, said = until_all_accept({name: ours for name, (ours, _) in pairs.items()})
-    assert (accepting, said) == ({"first", "third"}, [("first", b"a warning", [])])
+    accepting, early = until_all_accept({name: ours for name, (ours, _) in pairs.items()})
+    assert (accepting, early) == ({"first", "third"}, [("first", WARNING, [])])
     assert pairs["first"][0].recv(10) == b"later"
     for pair in pairs.values():
         for sock in pair:
             sock.close()
 
 
-def test_the_last_words_of_who_did_not_read_ours_are_heard() -> None:
-    """An observer that the relay's end has ended reads no "stop" any more; its last counts come nevertheless."""
+def test_the_last_event_of_a_process_that_left_a_message_unread_is_received() -> None:
+    """An observer that the relay's end has ended reads no `Stop` any more; its last counts come nevertheless."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    ours.send(b"stop")
-    theirs.send(b"the last counts")
+    ours.send(encode(Stop()))
+    theirs.send(encode(COUNTS))
     theirs.close()
-    assert receive("observer", ours) == ("observer", b"the last counts", [])
-    assert receive("observer", ours) == ("observer", b"", [])
+    assert receive("observer", ours) == ("observer", COUNTS, [])
+    assert receive("observer", ours) == ("observer", None, [])
     ours.close()

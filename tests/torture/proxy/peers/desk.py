@@ -25,6 +25,7 @@ from barnabas.proxy.relay.loop import Relay
 from barnabas.proxy.relay.states import ConnectionState
 from barnabas.proxy.ring.reader import Lost, Record, RingReader
 from barnabas.proxy.ring.ring import NONE, Kind, Ring
+from barnabas.proxy.settings.relay_settings import FileRule, RelaySettings, WorkerResources
 from barnabas.proxy.supervisor.worker_shared_state import Board
 
 BROKER = ("10.20.30.40", 9092)
@@ -110,18 +111,15 @@ class Desk(Relay):
         self._bells = os.eventfd(0, os.EFD_NONBLOCK), os.eventfd(0, os.EFD_NONBLOCK)
         ours, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         listener = socket.create_server((OWN_HOST, 0))
-        settings = {
-            "ring": os.dup(self.shared.fd),
-            "board": Board.create(1, 0).fd,
-            "bells": {"0": self._bells[0]},
-            "room_bell": self._bells[1],
-            "lossless": lossless,
-            "upstream": BROKER,
-            "listener": listener.detach(),
-            "fixed_ports": False,
-            "rules": [rule.to_dict() for rule in rules or []],
-            "probe": False,
-        }
+        resources = WorkerResources(
+            ring=os.dup(self.shared.fd),
+            shared_state=Board.create(1, 0).fd,
+            bells={0: self._bells[0]},
+            room_bell=self._bells[1],
+            lossless=lossless,
+            listener=listener.detach(),
+        )
+        settings = RelaySettings(resources=resources, upstream=BROKER, rules=tuple(FileRule(rule) for rule in rules or []))
         self.events: list[Event] = []
         super().__init__(ours, settings)
         self.editor._addresses = Ports(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 import subprocess
@@ -24,6 +23,7 @@ from barnabas.proxy.negotiation.security import TlsConfig
 from barnabas.proxy.negotiation.version_negotiation import VersionsConfig
 from barnabas.proxy.observers.flight_trigger import FlightTrigger
 from barnabas.proxy.observers.settings import FlightConfig, RecordingConfig
+from barnabas.proxy.settings.serialization import from_json, to_json
 from barnabas.ui import times
 from barnabas.ui.cli.common import amounts
 from barnabas.ui.cli.common.failure import Failure
@@ -168,7 +168,7 @@ def test_a_flight_recorder(tmp_path: Path) -> None:
     full = FlightOptions(tmp_path, "512MB", "0s", ["err"], ["high", "odd-correlation-ids"], "1h", 3).config()
     assert full is not None and full.window == (None, 512_000_000, 0) and full.pause == 3600 and full.wakes
     assert full.ring.segment_bytes == 64_000_000 and full.ring.segment_seconds == 60
-    assert FlightConfig.of(json.loads(json.dumps(asdict(full), default=os.fspath))) == full
+    assert from_json(FlightConfig, to_json(full)) == full
 
 
 def test_filters_of_a_flight_recorder_read_times_as_they_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
