@@ -18,6 +18,7 @@ from ...decoder import Exchange
 from ...decoder.connection.exchange import State
 from ...decoder.connection.hit_notes import ANSWERED_BY_HAND, DROPPED_BY_HAND, EDITED_BY_HAND
 from ...decoder.filter import compile, named_zone
+from ...diagnostics import contained
 from ..events import InterceptHeld, InterceptReleased
 from ..ring.clock import now_ns
 from .frame_editor import KNOWN
@@ -170,7 +171,8 @@ class Intercepts:
     def _means(self, intercept: Intercept, exchange: Exchange) -> bool:
         try:
             return (intercept.left is None or intercept.left > 0) and intercept.filter(exchange)
-        except Exception as error:  # whatever is wrong with it: the frame goes on
+        except Exception as error:  # fail open: the frame goes on, and the list of intercepts has the reason
+            contained("the filter of an intercept", error, reported=True)
             intercept.failed = f"{type(error).__name__}: {error}"[:TEXT]
             return False
 

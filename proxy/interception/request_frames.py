@@ -1,4 +1,4 @@
-"""A request's frame, before anything else is known of it: as an exchange, and whether a broker answers it."""
+"""What interceptors have in common: a request's frame as an exchange, whether a broker answers it, and frames that cannot be read."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 
 from ... import decoder
 from ...decoder import Exchange
-from ..events import show
-from .frame_editor import PRODUCE, produce_acks
+from ...decoder.filter.language.patterns import PatternTimeout
+from ...diagnostics import contained
+from ...errors import BarnabasError
+from ..events import Undecoded, show
+from .frame_editor import PRODUCE, Unreadable, produce_acks
 
 if TYPE_CHECKING:
     from ..relay.interfaces import ConnectionInterface
@@ -48,3 +51,10 @@ def gets_response(frame: bytes) -> bool:
         except (decoder.DecodeError, KeyError):
             return True
     return acks != 0
+
+
+def report_unread(connection: ConnectionInterface, api_key: int, api_version: int, error: Exception, prefix: str = "") -> None:
+    """Report a held frame that goes on without what was wanted of it. An error that is no fault of the frame or of a filter is counted."""
+    if not isinstance(error, (Unreadable, PatternTimeout, BarnabasError)):
+        contained("the interception of a frame", error, reported=True)
+    connection.relay.emit(Undecoded(connection.number, api_key, api_version, prefix + (str(error) or type(error).__name__)))

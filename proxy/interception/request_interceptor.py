@@ -13,7 +13,7 @@ from ...decoder.schema import facts
 from ...plugins import fetch_sessions
 from ...plugins.actions.fault_plan import FaultPlan, damaged
 from ...plugins.fetch_sessions import FETCH
-from ..events import Capped, Undecoded
+from ..events import Capped
 from ..negotiation import version_adaptation
 from ..relay.correlation import REQUEST, InFlight
 from ..relay.tracking_mode import HEAD_KEPT
@@ -31,7 +31,7 @@ from .frame_editor import (
     refuses,
 )
 from .interest.pass_cache import ANSWERED, SILENT, UNKNOWN, known_head
-from .request_frames import exchange_of, gets_response
+from .request_frames import exchange_of, gets_response, report_unread
 from .response_interceptor import start_header_prefix
 from .rules import fault_executor
 
@@ -211,7 +211,7 @@ class RequestInterceptor:
             try:
                 frame = editor.readdress_request(frame, connection.local_host) or frame
             except Exception as error:  # fail open: it goes on as it came
-                connection.relay.emit(Undecoded(connection.number, key, version, str(error) or type(error).__name__))
+                report_unread(connection, key, version, error)
         try:
             whole = key == FETCH and self._whole_fetches()
             if (key not in editor.rules.interest() and not whole) or connection.correlation.unsure:
@@ -234,7 +234,7 @@ class RequestInterceptor:
         except Exception as error:
             # Fail open: whatever a rule or the decoder does wrong, the request goes on as it came.
             if not isinstance(error, Unreadable) or key in editor.rules.interest():
-                connection.relay.emit(Undecoded(connection.number, key, version, str(error) or type(error).__name__))
+                report_unread(connection, key, version, error)
             faults, answered = None, gets_response(frame)
         if faults is None or exchange is None:
             self._go(frame, original, exchange, None, answered, now)

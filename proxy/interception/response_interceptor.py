@@ -17,7 +17,7 @@ from ..relay.interfaces import HookedRequest, PluginRequest
 from .frame_editor import ADDRESS_APIS, API_VERSIONS, ENDPOINT_APIS, ENDPOINT_LIMIT, framed, names_brokers
 from .interest.header_prefix import HeaderPrefix, may_have_records
 from .interest.response_interest import is_quiet
-from .request_frames import exchange_of
+from .request_frames import exchange_of, report_unread
 from .rules import fault_executor
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class ResponseInterceptor:
                         judged = True
                         fault_executor.pace(connection, faults.rates)
                 except PatternTimeout as error:  # as if no rule had matched: the addresses are changed all the same
-                    connection.relay.emit(Undecoded(connection.number, key, version, str(error)))
+                    report_unread(connection, key, version, error)
                 if faults is not None:
                     changed = self._as_wanted(faults, exchange)
                     note = faults.note
@@ -125,8 +125,8 @@ class ResponseInterceptor:
                     elif faults.corrected:
                         connection.relay.rules.corrected(faults)
                         connection.note(exchange.correlation_id & 0xFFFFFFFF, note, now)
-        except Exception as error:
-            connection.relay.emit(Undecoded(connection.number, key, version, str(error) or type(error).__name__))
+        except Exception as error:  # fail open: it goes on as it came
+            report_unread(connection, key, version, error)
             changed, unread, faults = None, True, None
         if changed is None or changed == frame:
             changed, note = frame, "" if frame == original else version_adaptation.NOTE
@@ -147,11 +147,10 @@ class ResponseInterceptor:
         frame = exchange.response or b""
         try:
             return framed(faults.respond(exchange, frame))
-        except Exception as error:
-            why = f"{faults.rule!r} cannot change it: {str(error) or type(error).__name__}"
+        except Exception as error:  # fail open: a rule may ask for what this response cannot have
             faults.notes.append(f"not changed: {str(error) or type(error).__name__}")
             faults.corrected = True
-            connection.relay.emit(Undecoded(connection.number, exchange.api_key, exchange.api_version, why))
+            report_unread(connection, exchange.api_key, exchange.api_version, error, f"{faults.rule!r} cannot change it: ")
             return framed(frame)
 
     def held_end(self, rest: bytes, endpoint_scanner: NodeEndpointScanner) -> bytes:

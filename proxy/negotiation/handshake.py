@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from ...decoder.codec import secrets
 from ...decoder.schema import facts
 from ...decoder.wire.frame import Direction
+from ...diagnostics import contained
 from ..addressing.sni_address_map import NamedBrokers
 from ..events import LoggedIn, LoginFailed, NotVerified, RelayFault, TlsFailed, UpstreamFailed
 from ..ring.clock import now_ns
@@ -62,7 +63,7 @@ class Security:
     # -- from accept to the first byte -----------------------------------------------------------------------
 
     def accepted(self, connection: ConnectionInterface) -> None:
-        """A client has connected. Whatever is wrong with it, the listener goes on accepting."""
+        """A client has connected."""
         if self.relay.interception is not None:
             connection.local_host = connection.broker[0]  # where the client meant to connect to
         try:
@@ -70,7 +71,8 @@ class Security:
                 self._connect(connection)
             else:
                 self._accept(connection, self._server)
-        except Exception as error:
+        except Exception as error:  # the listener goes on accepting
+            contained("a client that was accepted", error, reported=True)
             self.relay.emit(RelayFault(connection.number, f"{type(error).__name__}: {error}"))
             connection.close("fin")
 

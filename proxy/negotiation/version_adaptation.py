@@ -10,6 +10,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...decoder import Exchange
+from ...diagnostics import contained
+from ...errors import BarnabasError
 from ...plugins.actions.fault_plan import FOREVER, ConnectionCut, CutPoint, FaultPlan
 from ...plugins.versions.adapter import AdaptedRequest, Answer, Close, Forward, StackedAdapters, VersionAdapter
 from ...plugins.versions.emulated_release import EmulatedRelease
@@ -168,14 +170,14 @@ def adapt_response(connection: ConnectionInterface, entry: InFlight, frame: byte
         connection.broker_leg(1, frame, _OWN, now)
         try:
             adapter.response_before(request, before, frame[4:])
-        except Exception as error:
+        except Exception as error:  # an adapter may raise; nothing is lost but what it wanted to know
             _report(connection, entry, error)
         return None
     if request.api_key == API_VERSIONS:
         connection.relay.version_negotiation.on_response(connection.broker, frame[4:], sent & 0xFFFF, adapter)
     try:
         return framed(adapter.response(request, frame[4:]))
-    except Exception as error:
+    except Exception as error:  # fail open where that is possible
         if _same(entry, sent):
             _report(connection, entry, error)
             return frame  # fail open: it is a response at the client's version
@@ -215,6 +217,9 @@ def _report(connection: ConnectionInterface, entry: InFlight, error: Exception) 
 
 
 def _why(error: Exception) -> str:
+    """What of an adapter's error is reported. An error that is no fault of the frame is counted, too."""
+    if not isinstance(error, BarnabasError):
+        contained("a version adapter", error, reported=True)
     name = type(error).__name__
     return f"{name}: {error}" if str(error) else name
 

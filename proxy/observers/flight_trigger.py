@@ -16,6 +16,7 @@ from ...decoder.connection.events import ConnectionEvent
 from ...decoder.filter import Filter, compile
 from ...decoder.findings import Finding, Severity
 from ...decoder.schema import facts
+from ...diagnostics import contained
 from ..events import FlightWanted
 from ..ring.clock import now_ns
 from .finding_reports import FindingReports, about_as_json
@@ -49,8 +50,6 @@ class FlightTrigger:
         self._waiting: FlightWanted | None = None
         self._others = 0
         self._sent = float("-inf")
-        self.faults = 0
-        """Exchanges for which a filter failed because of a bug."""
 
     @property
     def inspects(self) -> bool:
@@ -67,8 +66,8 @@ class FlightTrigger:
                 continue
             try:
                 matched = wanted(exchange)
-            except Exception:  # a bug here costs one exchange, not the process
-                self.faults += 1
+            except Exception as error:  # a bug here costs one exchange, not the process
+                contained("a filter of the flight recorder", error)
                 continue
             if matched:
                 self._matched(text, exchange)

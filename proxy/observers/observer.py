@@ -11,6 +11,7 @@ import os
 import sys
 from typing import Any
 
+from ...diagnostics import contained
 from ..events import Counts, FlightWanted, RecordingFailed
 from ..ring.clock import now_ns
 from ..supervisor.child import receive_settings
@@ -56,6 +57,7 @@ class RecordingTask:
         except RecordingRefused:
             pass  # there is no flight recorder, as the one who asked can see
         except Exception as error:  # as for the control server: what is observed goes on
+            contained("a flight recording that was asked for", error, reported=True)
             self._link.emit(RecordingFailed(f"{type(error).__name__}: {error}"))
 
     def pause(self, loop: ObserverLoop) -> float | None:

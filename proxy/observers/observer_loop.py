@@ -17,6 +17,7 @@ import time
 from typing import Any, Protocol
 
 from ... import diagnostics
+from ...diagnostics import contained
 from ..events import Event, InternalError
 from ..ring.merged_rings import RingAccess
 from ..ring.reader import NativeConsumer
@@ -159,6 +160,7 @@ class ObserverLoop:
             try:
                 answer = self._task.command(message, self)
             except Exception as error:  # a command may fail; what is observed goes on
+                contained("a command of the control server", error, reported=True)
                 answer = {"error": "failed", "text": f"{type(error).__name__}: {error}"}
             if answer is not None:
                 commands.send({"id": message.get("id"), **answer})

@@ -13,6 +13,7 @@ from ...decoder import Connection, Direction, Exchange, Opaque, RequestSeen, Top
 from ...decoder.connection.connection import Event
 from ...decoder.connection.events import Closed, ConnectionEvent, Missing, NonKafkaData, Opened
 from ...decoder.connection.exchange import BrokerLeg
+from ...diagnostics import contained
 from ..events import Address, show
 from ..ring.ring import NONE
 
@@ -43,16 +44,17 @@ class TrafficDecoder:
         self._now_ns = 0
         """The time of the newest record."""
 
-    def _tell(self, event: ConnectionEvent) -> None:
+    def _pass_on(self, event: ConnectionEvent) -> None:
         for listener in self._listeners:
             try:
                 listener(event)
-            except Exception:  # a bug here costs one event, not the process
+            except Exception as error:  # a bug here costs one event, not the process
+                contained("a listener to the traffic", error)
                 self.faults += 1
 
-    def _tell_events(self, conn: int, events: Iterable[Event]) -> None:
+    def _pass_on_all(self, conn: int, events: Iterable[Event]) -> None:
         for event in events:
-            self._tell(NonKafkaData(conn, event) if isinstance(event, Opaque) else event)
+            self._pass_on(NonKafkaData(conn, event) if isinstance(event, Opaque) else event)
 
     def opened(
         self,
@@ -70,7 +72,7 @@ class TrafficDecoder:
             self._failed[conn] = failed
         else:
             self._connections[conn] = Connection(conn, *ends, topics=self._topics)
-        self._tell(Opened(conn, *ends, time_ns, not failed, tls=tls))
+        self._pass_on(Opened(conn, *ends, time_ns, not failed, tls=tls))
 
     def data(
         self, conn: int, direction: int, time_ns: int, data: bytes | memoryview, first_frame: int = NONE
@@ -94,13 +96,14 @@ class TrafficDecoder:
     def _decode(self, conn: int, decode: Callable[[], list[Event]]) -> None:
         try:
             events = decode()
-        except Exception:  # the decoder's state cannot be trusted any more: stop following this connection
+        except Exception as error:  # the decoder's state cannot be trusted any more: stop following this connection
+            contained("the decoder of a connection", error)
             self.faults += 1
             del self._connections[conn]
             return
         if self._early.get(conn):
             self._attach(conn, events)
-        self._tell_events(conn, events)
+        self._pass_on_all(conn, events)
 
     def _attach(self, conn: int, events: Iterable[Event]) -> None:
         """Give requests the notes that came before them: a rule notes what it does as soon as it has decided."""
@@ -139,12 +142,12 @@ class TrafficDecoder:
         connection = self._connections.get(conn)
         if connection is not None:
             connection.lost(Direction(direction))
-        self._tell(Missing(conn, Direction(direction), nbytes, self._now_ns))
+        self._pass_on(Missing(conn, Direction(direction), nbytes, self._now_ns))
 
     def closed(self, conn: int, time_ns: int, how: str = "fin", by: str = "") -> None:
         connection = self._connections.pop(conn, None)
         self._early.pop(conn, None)
         if connection is not None:
-            self._tell_events(conn, connection.close(time_ns))
+            self._pass_on_all(conn, connection.close(time_ns))
         how = self._failed.pop(conn, how)
-        self._tell(Closed(conn, time_ns, "" if how == "lost" else how, by))
+        self._pass_on(Closed(conn, time_ns, "" if how == "lost" else how, by))

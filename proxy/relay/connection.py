@@ -16,7 +16,9 @@ import time
 from typing import TYPE_CHECKING
 
 from ...decoder.connection.api_versions import PeerInfo
+from ...decoder.filter.language.patterns import PatternTimeout
 from ...decoder.wire.frame import MAX_FRAME, Direction, foreign_protocol
+from ...diagnostics import contained
 from ..addressing.address_map import reason
 from ..addressing.down_brokers import refused
 from ..addressing.resolver import Answer as Resolved
@@ -311,8 +313,11 @@ class Connection(Link):
             if half.direction:
                 return self.response_interceptor.passes(rules, half, prefix, held, now)
             return self.request_interceptor.passes(rules, prefix, held, now)
-        except Exception:
+        except PatternTimeout:
             return False  # reported when the whole frame is read
+        except Exception as error:  # fail open: the whole frame decides
+            contained("the header prefix of a frame", error)
+            return False
 
     def too_large_to_hold(self, half: interfaces.HalfConnectionInterface) -> None:
         """A frame is too large to be held."""

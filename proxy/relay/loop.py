@@ -18,6 +18,7 @@ import time
 from collections.abc import Set
 from functools import partial
 
+from ...diagnostics import contained
 from ...plugins.rules.rule_engine import RuleEngine
 from ..addressing.address_map import AddressMap
 from ..addressing.bootstrap import Bootstrap
@@ -318,7 +319,8 @@ class Relay:
                     if other is not None:
                         try:
                             other(event)
-                        except Exception as error:
+                        except Exception as error:  # a listener, a channel, a handshake: none may end the relay
+                            contained("a handler of the relay's loop", error, reported=True)
                             self.emit(RelayFault(0, _described(error)))
                     continue
                 reads, writes = end
@@ -336,13 +338,13 @@ class Relay:
                             self._ready.append(reads)
                     if event & _WRITE and writes.pending and writes.open:
                         self.drained(writes)
-                except Exception as error:
+                except Exception as error:  # see `fault`
                     self.fault(reads.connection, error)
             for half in ready:
                 try:
                     if half.readable and half.pump():
                         self._ready.append(half)
-                except Exception as error:
+                except Exception as error:  # see `fault`
                     self.fault(half.connection, error)
             if later:
                 timers.run(time.monotonic())
@@ -376,6 +378,7 @@ class Relay:
 
     def fault(self, connection: interfaces.ConnectionInterface, error: Exception) -> None:
         """Something is wrong in here: it may cost one connection, never the relay."""
+        contained("a connection of the relay", error, reported=True)
         self.emit(RelayFault(connection.number, _described(error)))
         connection.abort()
 

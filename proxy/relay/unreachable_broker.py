@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from ...decoder import peek_request
+from ...decoder import DecodeError, peek_request
 from ...decoder.schema import facts
 from ...decoder.wire.frame import Framer, FramingError
 from ..events import ClientTried
@@ -95,6 +95,6 @@ class UnreachableBroker:
 def _named(frame: bytes) -> str:
     try:
         key, version, _ = peek_request(frame)
-    except Exception:
+    except DecodeError:
         return "a frame that is no request"
     return f"{facts.api_name(key)} v{version}"

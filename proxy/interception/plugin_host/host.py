@@ -20,9 +20,10 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-from ....decoder import Exchange, Message, Topics, decode_response
+from ....decoder import DecodeError, Exchange, Message, Topics, decode_response
 from ....decoder.connection.exchange import State
 from ....decoder.schema import facts
+from ....diagnostics import contained
 from ....plugins.hooks import Ask, PeerView, Plugin, PluginError, Source, load
 from ....plugins.hooks.chain import Chain, ChainResult
 from ....plugins.hooks.context import AskFailed, ConnectionEnded, HookEnvironment
@@ -120,8 +121,8 @@ class PluginHost:
             if key == API_VERSIONS and (found := exchange.response_message) is not None:
                 offers = found.to_dict()["api_keys"] or ()
                 self._offers[message["broker"]] = {each["api_key"]: each["max_version"] for each in offers}
-        except Exception as error:
-            print(f"plugin host: {type(error).__name__}: {error}", file=sys.stderr)
+        except Exception as error:  # bytes of a broker: without them, plugins know less
+            contained("reading what a broker offers", error)
 
     def _answer(self, message: dict[str, Any], data: bytes) -> None:
         """Of a request of a plugin's own."""
@@ -134,7 +135,7 @@ class PluginHost:
             return
         try:
             answer = decode_response(data, api_key=ask.api_key, api_version=ask.api_version)
-        except Exception as error:
+        except DecodeError as error:
             self._go_on(task, None, AskFailed(f"the answer cannot be read: {error}"))
             return
         self._go_on(task, answer)
@@ -172,7 +173,8 @@ class PluginHost:
         self._watch(plugin, hook)
         try:
             call()
-        except Exception as error:
+        except Exception as error:  # a plugin's own code
+            contained("a hook of a plugin", error, reported=True)
             self._fault(plugin, hook, error)
         finally:
             self._watch(None, "")
@@ -196,7 +198,8 @@ class PluginHost:
             return False
         except MemoryError:
             raise
-        except Exception as error:
+        except Exception as error:  # of what surrounds the hooks, which contains theirs
+            contained("a chain of hooks", error, reported=True)
             self._channel.send({"say": "log", "plugin": "", "text": f"{type(error).__name__}: {error}"})
             self._done(task, ChainResult() if task.kind != "notify" else [])
             return False

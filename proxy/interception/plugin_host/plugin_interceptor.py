@@ -13,6 +13,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from ....decoder.filter import compile
+from ....diagnostics import contained
 from ....plugins import fetch_sessions
 from ....plugins.fetch_sessions import FETCH
 from ...events import PluginLate, RelayFault, show
@@ -229,6 +230,7 @@ class PluginInterceptor:
             if not question.connection.closed:
                 fault_executor.go_on(half, now)
         except Exception as error:  # it may cost this connection, and nothing else
+            contained("a verdict of plugins", error, reported=True)
             self._relay.emit(RelayFault(question.connection.number, f"{type(error).__name__}: {error}"))
             question.connection.close("rst")
 
