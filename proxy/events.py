@@ -6,9 +6,10 @@ They cross from the child processes as JSON packets (`encode`, `decode`).
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
+from string import Formatter
 from typing import Any, ClassVar
 
 from ..decoder.schema import facts
@@ -30,21 +31,31 @@ def show(address: Address) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+class _Fields(Formatter):
+    """Formats an event's `template`: names are its fields, addresses are shown as such."""
+
+    def get_value(self, key: int | str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        value = getattr(args[0], str(key))
+        return show(value) if isinstance(value, tuple) else value
+
+
+_FIELDS = _Fields()
 _BY_NAME: dict[str, type[Event]] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Base of all events."""
+    """Base of all events. `template`: its text with the names of fields in braces, where `text` needs nothing else."""
 
     warning: ClassVar[bool] = False
+    template: ClassVar[str] = ""
 
     def __init_subclass__(cls) -> None:
         _BY_NAME[cls.__name__] = cls
 
     @property
     def text(self) -> str:
-        return type(self).__name__
+        return _FIELDS.vformat(self.template, (self,), {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +82,7 @@ class BrokerFound(Event):
     node: int
     broker: Address
     address: Address
-
-    @property
-    def text(self) -> str:
-        return f"broker {self.node} at {show(self.broker)}: listening on {show(self.address)}"
+    template = "broker {node} at {broker}: listening on {address}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +90,7 @@ class ListenerFailed(Event):
     """No listener was opened for a broker; its own address went to the client. `brokers`: so many, this one and others, since
     the last such event."""
 
-    warning: ClassVar[bool] = True
+    warning = True
     broker: Address
     reason: str
     brokers: int = 1
@@ -97,13 +105,10 @@ class ListenerFailed(Event):
 class ClientRefused(Event):
     """A client was turned away before anything was read from it."""
 
-    warning: ClassVar[bool] = True
+    warning = True
     client: Address
     reason: str
-
-    @property
-    def text(self) -> str:
-        return f"refused {show(self.client)}: {self.reason}"
+    template = "refused {client}: {reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +116,7 @@ class ConnectionOpened(Event):
     connection: int
     client: Address
     broker: Address
-
-    @property
-    def text(self) -> str:
-        return f"connection {self.connection}: {show(self.client)} to {show(self.broker)}"
+    template = "connection {connection}: {client} to {broker}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +141,7 @@ class ConnectionClosed(Event):
 class UpstreamFailed(Event):
     """A broker could not be reached. `connection` is 0 for the check at the start. `instead`: the one that is tried next."""
 
-    warning: ClassVar[bool] = True
+    warning = True
     connection: int
     broker: Address
     reason: str
@@ -159,7 +161,7 @@ class UpstreamFailed(Event):
 class Capped(Event):
     """Clients are offered a lower version than the broker offers, because the newer one could not be changed here."""
 
-    warning: ClassVar[bool] = True
+    warning = True
     api_key: int
     offered: int
     capped: int
@@ -176,32 +178,23 @@ class Capped(Event):
 class NotKafka(Event):
     """A connection does not carry Kafka frames (any more); its bytes go on unread."""
 
-    warning: ClassVar[bool] = True
+    warning = True
     connection: int
     client: Address
     reason: str
-
-    @property
-    def text(self) -> str:
-        return f"connection {self.connection} from {show(self.client)}: {self.reason}"
+    template = "connection {connection} from {client}: {reason}"
 
 
 @dataclass(frozen=True, slots=True)
 class Undecoded(Event):
     """A held frame was forwarded as it was."""
 
-    warning: ClassVar[bool] = True
+    warning = True
     connection: int
     api_key: int
     api_version: int
     reason: str
-
-    @property
-    def text(self) -> str:
-        return (
-            f"connection {self.connection}: api key {self.api_key} version {self.api_version} "
-            f"passed unchanged: {self.reason}"
-        )
+    template = "connection {connection}: api key {api_key} version {api_version} passed unchanged: {reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,10 +207,7 @@ class RuleHit(Event):
     api_version: int
     correlation_id: int
     hits: int
-
-    @property
-    def text(self) -> str:
-        return f"rule {self.rule!r} hit {self.hits} on connection {self.connection}"
+    template = "rule {rule!r} hit {hits} on connection {connection}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,10 +240,7 @@ class InterceptReleased(Event):
     api_key: int
     correlation_id: int
     how: str
-
-    @property
-    def text(self) -> str:
-        return f"held {self.held} on connection {self.connection}: {self.how}"
+    template = "held {held} on connection {connection}: {how}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,9 +274,7 @@ class MeterListening(Event):
 class ShutdownAsked(Event):
     """Somebody asked over the control API to stop the proxy."""
 
-    @property
-    def text(self) -> str:
-        return "stopping, as asked over the control API"
+    template = "stopping, as asked over the control API"
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,17 +282,14 @@ class Recording(Event):
     """Recording into this directory."""
 
     path: str
-
-    @property
-    def text(self) -> str:
-        return f"recording to {self.path}"
+    template = "recording to {path}"
 
 
 @dataclass(frozen=True, slots=True)
 class RecordingFailed(Event):
     """The observer cannot record; traffic goes on."""
 
-    warning: ClassVar[bool] = True
+    warning = True
     reason: str
 
     @property
@@ -365,19 +347,16 @@ class FindingSeen(Event):
 class NotInspected(Event):
     """So many bytes were not inspected, in all: the inspector did not keep up. Findings may be missing."""
 
-    warning: ClassVar[bool] = True
+    warning = True
     lost_bytes: int
-
-    @property
-    def text(self) -> str:
-        return f"{self.lost_bytes} B were not inspected, the inspector did not keep up: findings may be missing"
+    template = "{lost_bytes} B were not inspected, the inspector did not keep up: findings may be missing"
 
 
 @dataclass(frozen=True, slots=True)
 class RelayFault(Event):
     """A fault of the relay itself; it cost this one connection (0: none)."""
 
-    warning: ClassVar[bool] = True
+    warning = True
     connection: int
     reason: str
 
@@ -392,7 +371,7 @@ class RelayFault(Event):
 class InternalError(Event):
     """Errors inside Barnabas that a boundary contained (`diagnostics.contained`). count: how many since this boundary's last event."""
 
-    warning: ClassVar[bool] = True
+    warning = True
     what: str
     error: str
     count: int
@@ -407,19 +386,16 @@ class InternalError(Event):
 class Suppressed(Event):
     """So many events were left out because they came too fast."""
 
-    warning: ClassVar[bool] = True
+    warning = True
     count: int
-
-    @property
-    def text(self) -> str:
-        return f"{self.count} more events of this kind were left out"
+    template = "{count} more events of this kind were left out"
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessFailed(Event):
     """A process of the proxy ended although nobody asked it to. `again`: seconds until another takes its place, None: none will."""
 
-    warning: ClassVar[bool] = True
+    warning = True
     process: str
     code: int
     again: float | None = 0.0
@@ -438,22 +414,16 @@ class ProcessStarted(Event):
 
     process: str
     pid: int
-
-    @property
-    def text(self) -> str:
-        return f"the {self.process} process runs again"
+    template = "the {process} process runs again"
 
 
 @dataclass(frozen=True, slots=True)
 class ProxyFailed(Event):
     """The proxy ends: it has no relay any more."""
 
-    warning: ClassVar[bool] = True
+    warning = True
     reason: str
-
-    @property
-    def text(self) -> str:
-        return f"the proxy ends: {self.reason}"
+    template = "the proxy ends: {reason}"
 
 
 # -- limits, workers, and clients whose broker cannot be reached -----------------------------------------------------
@@ -463,7 +433,7 @@ class ProxyFailed(Event):
 class FewFiles(Event):
     """The system lets the relay open so few files that it stands `connections` connections; `wanted` 0: no limit."""
 
-    warning: ClassVar[bool] = True
+    warning = True
     files: int
     connections: int
     wanted: int
@@ -481,7 +451,7 @@ class FewFiles(Event):
 class ClockSet(Event):
     """The system's clock was set by so much at once that the times of what is recorded went there, too."""
 
-    warning: ClassVar[bool] = True
+    warning = True
     seconds: float
 
     @property
@@ -497,53 +467,42 @@ class ClockSet(Event):
 class ReaderStuck(Event):
     """A process that must not miss anything has read nothing for so long, while traffic waited for it: it is ended."""
 
-    warning: ClassVar[bool] = True
+    warning = True
     process: str
     seconds: float
-
-    @property
-    def text(self) -> str:
-        return (
-            f"the {self.process} has read nothing for {self.seconds:g} s while traffic waited for it (--lossless): it is ended, "
-            "another one takes its place, and what passes until then is not observed"
-        )
+    template = (
+        "the {process} has read nothing for {seconds:g} s while traffic waited for it (--lossless): it is ended, another "
+        "one takes its place, and what passes until then is not observed"
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionsFull(Event):
     """So many connections stand as were allowed; new clients wait until one ends."""
 
-    warning: ClassVar[bool] = True
+    warning = True
     limit: int
-
-    @property
-    def text(self) -> str:
-        return (
-            f"{self.limit} connections stand, as many as --max-connections allows: new clients wait until one ends"
-        )
+    template = "{limit} connections stand, as many as --max-connections allows: new clients wait until one ends"
 
 
 @dataclass(frozen=True, slots=True)
 class FilesUsedUp(Event):
     """`connections` stand, and the system lets the relay open no files for another; new clients wait until one ends."""
 
-    warning: ClassVar[bool] = True
+    warning = True
     connections: int
     files: int
-
-    @property
-    def text(self) -> str:
-        return (
-            f"{self.connections} connections stand, and of the {self.files} files that this process may open none are "
-            "left for more: new clients wait until one ends; raise the limit (ulimit -n, or LimitNOFILE= of the systemd unit)"
-        )
+    template = (
+        "{connections} connections stand, and of the {files} files that this process may open none are left for more: "
+        "new clients wait until one ends; raise the limit (ulimit -n, or LimitNOFILE= of the systemd unit)"
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class PortPassedOver(Event):
     """A broker's listener does not get this port: somebody has it. `whose`: what of the proxy's own, "" if of others."""
 
-    warning: ClassVar[bool] = True
+    warning = True
     broker: Address
     port: int
     whose: str
@@ -559,7 +518,7 @@ class WorkerEnded(Event):
     """One of several relay workers (from 1) ended although nobody asked it to, and its connections with it; the others
     go on. `again`: another one is started in its place."""
 
-    warning: ClassVar[bool] = True
+    warning = True
     worker: int
     code: int
     again: bool
@@ -579,10 +538,7 @@ class WorkerStarted(Event):
 
     worker: int
     pid: int
-
-    @property
-    def text(self) -> str:
-        return f"relay worker {self.worker} runs again"
+    template = "relay worker {worker} runs again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -592,12 +548,7 @@ class IdleClosed(Event):
     connection: int
     client: Address
     seconds: float
-
-    @property
-    def text(self) -> str:
-        return (
-            f"connection {self.connection} from {show(self.client)}: closed after {self.seconds:g} s without a byte"
-        )
+    template = "connection {connection} from {client}: closed after {seconds:g} s without a byte"
 
 
 @dataclass(frozen=True, slots=True)
@@ -621,17 +572,14 @@ class ClientTried(Event):
 class NamesUnused(Event):
     """A client comes by the name of the bootstrap only, and never by one of those that it is told."""
 
-    warning: ClassVar[bool] = True
+    warning = True
     client: str
     times: int
     name: str
-
-    @property
-    def text(self) -> str:
-        return (
-            f"client {self.client} came {self.times} times, and never by a name that answers give it, such as {self.name}: "
-            "does that name lead to this proxy there (DNS, /etc/hosts)?"
-        )
+    template = (
+        "client {client} came {times} times, and never by a name that answers give it, such as {name}: does that name "
+        "lead to this proxy there (DNS, /etc/hosts)?"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -662,12 +610,9 @@ class BrokersDown(Event):
 class RulesKept(Event):
     """The rules that stood go on: others could not be taken."""
 
-    warning: ClassVar[bool] = True
+    warning = True
     reason: str
-
-    @property
-    def text(self) -> str:
-        return f"the old rules stay: {self.reason}"
+    template = "the old rules stay: {reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -677,10 +622,7 @@ class BrokerGone(Event):
     broker: Address
     address: Address
     seconds: float
-
-    @property
-    def text(self) -> str:
-        return f"broker {show(self.broker)} has not been named for {self.seconds:.0f} s: its listener {show(self.address)} is closed"
+    template = "broker {broker} has not been named for {seconds:.0f} s: its listener {address} is closed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -689,10 +631,7 @@ class BrokerIsProxy(Event):
 
     node: int
     broker: Address
-
-    @property
-    def text(self) -> str:
-        return f"broker {self.node} advertises the proxy itself ({show(self.broker)}): the address stays as it is"
+    template = "broker {node} advertises the proxy itself ({broker}): the address stays as it is"
 
 
 # -- TLS and logins: no event holds a password, a key, a token, or bytes of one --------------------------------------
@@ -702,15 +641,12 @@ class BrokerIsProxy(Event):
 class TlsFailed(Event):
     """TLS failed. `side`: "client" or "broker"; `peer`: its address."""
 
-    warning: ClassVar[bool] = True
+    warning = True
     connection: int
     side: str
     peer: Address
     reason: str
-
-    @property
-    def text(self) -> str:
-        return f"connection {self.connection}: no TLS with {self.side} {show(self.peer)}: {self.reason}"
+    template = "connection {connection}: no TLS with {side} {peer}: {reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -733,29 +669,23 @@ class LoggedIn(Event):
 class LoginFailed(Event):
     """A broker did not accept the proxy's login. `reason` has the broker's own words."""
 
-    warning: ClassVar[bool] = True
+    warning = True
     connection: int
     broker: Address
     mechanism: str
     reason: str
-
-    @property
-    def text(self) -> str:
-        return f"connection {self.connection}: no login at {show(self.broker)} with {self.mechanism}: {self.reason}"
+    template = "connection {connection}: no login at {broker} with {mechanism}: {reason}"
 
 
 @dataclass(frozen=True, slots=True)
 class NotVerified(Event):
     """Said at the start and again and again, for as long as brokers' certificates are not verified."""
 
-    warning: ClassVar[bool] = True
-
-    @property
-    def text(self) -> str:
-        return (
-            "brokers' certificates are NOT verified (--broker-insecure): anybody in between can read and change the "
-            "traffic; use --broker-ca instead"
-        )
+    warning = True
+    template = (
+        "brokers' certificates are NOT verified (--broker-insecure): anybody in between can read and change the traffic; "
+        "use --broker-ca instead"
+    )
 
 
 # -- versions that differ between client and broker ------------------------------------------------------------------
@@ -766,7 +696,7 @@ class NotTranslated(Event):
     """A frame could not be brought into the version that its receiver speaks, and passing it as it was would have been
     wrong: its connection was ended."""
 
-    warning: ClassVar[bool] = True
+    warning = True
     connection: int
     api_key: int
     api_version: int
@@ -784,7 +714,7 @@ class NotTranslated(Event):
 class NotHonoured(Event):
     """What of a profile the broker does not serve; clients are not offered it. `missing`: a text for each API."""
 
-    warning: ClassVar[bool] = True
+    warning = True
     profile: str
     missing: tuple[str, ...]
 
@@ -836,12 +766,9 @@ class PluginsLoaded(Event):
 class PluginsKept(Event):
     """A new version cannot be loaded; the one before goes on. `reason` begins with file and line."""
 
-    warning: ClassVar[bool] = True
+    warning = True
     reason: str
-
-    @property
-    def text(self) -> str:
-        return f"{self.reason}; the plugins stay as they were"
+    template = "{reason}; the plugins stay as they were"
 
 
 @dataclass(frozen=True, slots=True)
@@ -849,7 +776,7 @@ class PluginFault(Event):
     """A plugin did something wrong, and its message went on as it came. `faults`: within the last minute; with `most` of them
     it is disabled. `plugin` is "" where none can be blamed."""
 
-    warning: ClassVar[bool] = True
+    warning = True
     plugin: str
     hook: str
     reason: str
@@ -867,7 +794,7 @@ class PluginFault(Event):
 class PluginDisabled(Event):
     """A plugin had too many faults; traffic goes on without it. `plugin` is "" for all of them."""
 
-    warning: ClassVar[bool] = True
+    warning = True
     plugin: str
     reason: str
 
@@ -881,19 +808,16 @@ class PluginDisabled(Event):
 class PluginLate(Event):
     """So many messages went on as they came because plugins had too much to do to look at them in time."""
 
-    warning: ClassVar[bool] = True
+    warning = True
     count: int
-
-    @property
-    def text(self) -> str:
-        return f"{self.count} messages went past the plugins: they did not come to look at them in time"
+    template = "{count} messages went past the plugins: they did not come to look at them in time"
 
 
 @dataclass(frozen=True, slots=True)
 class PluginHangs(Event):
     """A plugin changes requests so that their client cannot take the answer: it waits, or finds nothing of what it asked for."""
 
-    warning: ClassVar[bool] = True
+    warning = True
     plugin: str
     api: str
     reason: str
@@ -941,10 +865,7 @@ class RecordingResumed(Event):
     """The disk takes the recording again."""
 
     reason: str
-
-    @property
-    def text(self) -> str:
-        return self.reason
+    template = "{reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -967,12 +888,9 @@ class SegmentsRemoved(Event):
 class RemovalFailed(Event):
     """A segment that is too old, or too much, cannot be removed."""
 
-    warning: ClassVar[bool] = True
+    warning = True
     reason: str
-
-    @property
-    def text(self) -> str:
-        return f"{self.reason}; the recording grows beyond what is to be kept"
+    template = "{reason}; the recording grows beyond what is to be kept"
 
 
 @dataclass(frozen=True, slots=True)
@@ -995,7 +913,7 @@ class FlightStands(Event):
 class FlightShort(Event):
     """The flight recorder's size is full before its time is: it holds about so many seconds."""
 
-    warning: ClassVar[bool] = True
+    warning = True
     seconds: float
     wanted: float
     bytes: int
@@ -1019,10 +937,7 @@ class FlightWanted(Event):
     time_ns: int
     about: Mapping[str, Any]
     others: int = 0
-
-    @property
-    def text(self) -> str:
-        return f"flight recording wanted: {self.reason}"
+    template = "flight recording wanted: {reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -1045,24 +960,18 @@ class FlightWritten(Event):
 class FlightFailed(Event):
     """A flight recording could not be written; traffic and recording go on."""
 
-    warning: ClassVar[bool] = True
+    warning = True
     reason: str
-
-    @property
-    def text(self) -> str:
-        return f"no flight recording was written: {self.reason}"
+    template = "no flight recording was written: {reason}"
 
 
 @dataclass(frozen=True, slots=True)
 class FlightFull(Event):
     """So many were written by themselves as are wanted; no more are."""
 
-    warning: ClassVar[bool] = True
+    warning = True
     reason: str
-
-    @property
-    def text(self) -> str:
-        return self.reason
+    template = "{reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -1070,10 +979,7 @@ class FlightCounted(Event):
     """So many reasons came too soon after the last flight recording, or when there were enough."""
 
     count: int
-
-    @property
-    def text(self) -> str:
-        return f"{self.count} more reasons for a flight recording were only counted"
+    template = "{count} more reasons for a flight recording were only counted"
 
 
 def encode(event: Event) -> bytes:

@@ -46,9 +46,25 @@ def from_json(kind: type[T], data: bytes) -> T:
     return from_plain(kind, json.loads(data))
 
 
+def to_named(message: object) -> dict[str, Any]:
+    """A message (a dataclass) with the name of its class."""
+    return {"message": type(message).__name__, **to_plain(message)}
+
+
+def from_named(kinds: UnionType, fields: dict[str, Any]) -> Any:
+    """What `to_named` made of a message of one of these classes."""
+    return from_plain(_by_name(kinds)[fields.pop("message")], fields)
+
+
 @cache
-def _types(kind: type) -> dict[str, Any]:
-    return get_type_hints(kind)
+def _by_name(kinds: UnionType) -> dict[str, type]:
+    return {kind.__name__: kind for kind in get_args(kinds)}
+
+
+@cache
+def _converted(kind: type) -> dict[str, Any]:
+    """The fields of a dataclass that JSON does not hold as they are, with their types."""
+    return {name: each for name, each in get_type_hints(kind).items() if each not in (int, float, str, bool, Any)}
 
 
 def _restored(kind: Any, value: Any) -> Any:
@@ -67,5 +83,6 @@ def _restored(kind: Any, value: Any) -> Any:
     if hasattr(kind, "from_dict"):
         return kind.from_dict(value)
     if is_dataclass(kind):
-        return kind(**{name: _restored(each, value[name]) for name, each in _types(kind).items()})  # type: ignore[operator,arg-type]
+        converted = _converted(kind).items()  # type: ignore[arg-type]
+        return kind(**value | {name: _restored(each, value[name]) for name, each in converted})  # type: ignore[operator]
     return Path(value) if kind is Path else value

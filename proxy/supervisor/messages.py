@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import get_args
 
 from .. import events
 from ..events import Address, Event
 from ..settings.relay_settings import FileRule
-from ..settings.serialization import from_plain, to_plain
+from ..settings.serialization import from_named, to_named
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,18 +74,17 @@ class ListenerClosed:
 Message = (
     Stop | ReaderGone | NewControlServer | AddListener | ReplaceFileRules | ReloadPlugins | Accepting | ListenerOpened | ListenerClosed | Event
 )
-_KINDS: dict[str, type] = {kind.__name__: kind for kind in get_args(Message)}
 
 
 def encode(message: Message) -> bytes:
     if isinstance(message, Event):
         return events.encode(message)
-    return json.dumps({"message": type(message).__name__, **to_plain(message)}).encode()
+    return json.dumps(to_named(message)).encode()
 
 
 def decode(packet: bytes) -> Message:
     fields = json.loads(packet)
     if "event" in fields:
         return events.decode(packet)
-    message: Message = from_plain(_KINDS[fields.pop("message")], fields)
+    message: Message = from_named(Message, fields)
     return message

@@ -3,10 +3,10 @@
     python -m barnabas.proxy.interception.plugin_host.forkserver FD      FD: the relay's socket; settings come as its first packet
 
 It looks after the plugins' files as well, keeps the text of the version that works (so that a host that dies is
-replaced by what ran, whatever the file says by now), and ends its hosts when the relay is gone. No plugin's code runs
+replaced by what ran, whatever the file holds by now), and ends its hosts when the relay is gone. No plugin's code runs
 here.
 
-From the relay: ``start`` (with a host's channel and its `RunningHook`), ``accept``, ``kill``. To the relay: `ForkServerEvent`.
+From the relay: `messages.ToForkServer`. To the relay: `ForkServerEvent`.
 
 Why not `supervisor.fork_server`: see there. A host that is started as a fresh interpreter takes half a second, for which the
 traffic of a connection would wait after every fault of a plugin.
@@ -22,14 +22,15 @@ import signal
 import socket
 import sys
 import time
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from ....plugins.hooks import PluginError
 from ....plugins.hooks.sources import Source
+from ...settings.serialization import from_named
 from ...supervisor.child import PACKET, receive_settings
 from . import host
 from .config import PluginsConfig
-from .messages import ForkServerEvent
+from .messages import AcceptVersion, ForkServerEvent, KillHost, StartHost, ToForkServer
 
 LOOK_SECONDS = 0.15
 """How often files are looked at."""
@@ -79,7 +80,7 @@ class ForkServer:
         try:
             self._control.send(json.dumps(ForkServerEvent(kind, number, text)).encode())
         except OSError:
-            pass  # the relay is gone: the next receive says so
+            pass  # the relay is gone: the next receive shows it
 
     # -- commands ----------------------------------------------------------------------------------------------
 
@@ -91,26 +92,25 @@ class ForkServer:
             return False
         if not packet:
             return False
-        command = json.loads(packet)
-        number = command["number"]
-        if command["do"] == "start":
-            self._start(command, fds)
-        elif command["do"] == "accept":
-            self._accepted = self._versions.pop(number, self._accepted)
-            for path in command["files"]:
-                self._watched.setdefault(path, _signature(path))
-        elif command["do"] == "kill":
-            self._versions.pop(number, None)
-            for pid, each in self._hosts.items():
-                if each == number:
-                    _kill(pid)
+        match from_named(ToForkServer, json.loads(packet)):
+            case StartHost() as command:
+                self._start(command, fds)
+            case AcceptVersion(number, files):
+                self._accepted = self._versions.pop(number, self._accepted)
+                for path in files:
+                    self._watched.setdefault(path, _signature(path))
+            case KillHost(number):
+                self._versions.pop(number, None)
+                for pid, each in self._hosts.items():
+                    if each == number:
+                        _kill(pid)
         return True
 
-    def _start(self, command: dict[str, Any], fds: list[int]) -> None:
-        number = command["number"]
+    def _start(self, command: StartHost, fds: list[int]) -> None:
+        number = command.number
         try:
             sources = self._accepted
-            if command["fresh"] or sources is None:
+            if command.fresh or sources is None:
                 for path in self._watched:
                     self._watched[path] = _signature(path)  # before it is read: what comes later is news
                 sources = [source.read() for source in self._config.sources]
@@ -127,7 +127,7 @@ class ForkServer:
             os.close(fd)
         self._hosts[pid] = number
 
-    def _become(self, fds: list[int], sources: list[Source], command: dict[str, Any]) -> NoReturn:
+    def _become(self, fds: list[int], sources: list[Source], command: StartHost) -> NoReturn:
         """The rest of the child's life."""
         status = 1
         try:
@@ -139,7 +139,7 @@ class ForkServer:
             for end in self._bell:
                 os.close(end)
             os.dup2(2, 1)  # what plugins print must not come between the proxy's events
-            host.run(fds[0], fds[1], sources, self._config.memory, set(command["without"]))
+            host.run(fds[0], fds[1], sources, self._config.memory, set(command.without))
             status = 0
         except BaseException as error:
             print(f"plugin host: {type(error).__name__}: {error}", file=sys.stderr)

@@ -10,11 +10,22 @@ import time
 from typing import Any
 
 from ....plugins.hooks.sources import PluginError
+from ...settings.serialization import from_named, to_named
 from ...supervisor.channel import Channel
 from ...supervisor.child import PACKET
 from ...supervisor.children import start_child, wait_or_kill
 from .config import PluginsConfig
-from .messages import ForkServerEvent
+from .messages import (
+    AcceptVersion,
+    ForkServerEvent,
+    KillHost,
+    LoadFailed,
+    Ready,
+    StartHost,
+    ToForkServer,
+    ToHost,
+    ToRelay,
+)
 from .running_hook import RunningHook, new_running_hook
 
 LOAD_SECONDS = 20.0
@@ -36,8 +47,11 @@ class HostProcess:
         self.over = False
         """Whether it has reported why it ends."""
 
-    def send(self, message: dict[str, Any], data: bytes = b"") -> bool:
-        return self.channel.send(message, data)
+    def send(self, message: ToHost, data: bytes = b"") -> bool:
+        return self.channel.send(to_named(message), data)
+
+    def receive(self) -> list[tuple[ToRelay, bytes]]:
+        return [(from_named(ToRelay, fields), data) for fields, data in self.channel.receive()]
 
 
 class ForkServerClient:
@@ -50,15 +64,15 @@ class ForkServerClient:
 
     def start(self, fresh: bool, without: list[str]) -> HostProcess:
         """A new host. `fresh`: with the files as they are now, otherwise as they were accepted. OSError if the forkserver is
-        gone. It sends "ready" or "failed"."""
+        gone. It sends `Ready` or `LoadFailed`."""
         self._number += 1
         ours, theirs = socket.socketpair()
         for end in (ours, theirs):
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)
         running_hook, fd = new_running_hook()
-        command = {"do": "start", "number": self._number, "fresh": fresh, "without": without}
+        command = json.dumps(to_named(StartHost(self._number, fresh, without))).encode()
         try:
-            socket.send_fds(self.control, [json.dumps(command).encode()], [theirs.fileno(), fd])
+            socket.send_fds(self.control, [command], [theirs.fileno(), fd])
         except BaseException:
             ours.close()
             running_hook.close()
@@ -70,16 +84,16 @@ class ForkServerClient:
 
     def accept(self, host: HostProcess, files: list[str]) -> None:
         """The version that a host has loaded is the one to run from now on."""
-        self._send({"do": "accept", "number": host.number, "files": files})
+        self._send(AcceptVersion(host.number, files))
 
     def kill(self, host: HostProcess) -> None:
-        self._send({"do": "kill", "number": host.number})
+        self._send(KillHost(host.number))
 
-    def _send(self, command: dict[str, Any]) -> None:
+    def _send(self, command: ToForkServer) -> None:
         try:
-            self.control.send(json.dumps(command).encode())
+            self.control.send(json.dumps(to_named(command)).encode())
         except OSError:
-            pass  # it is gone: `receive` says so
+            pass  # it is gone, as `receive` reports
 
     def receive(self) -> list[ForkServerEvent] | None:
         """What has come; None: the forkserver is gone."""
@@ -119,12 +133,11 @@ def check(config: PluginsConfig) -> list[dict[str, Any]]:
         until = time.monotonic() + LOAD_SECONDS
         while (left := until - time.monotonic()) > 0:
             poll.poll(left * 1000)
-            for message, _ in host.channel.receive():
-                if message.get("say") == "ready":
-                    plugins: list[dict[str, Any]] = message["plugins"]
-                    return plugins
-                if message.get("say") == "failed":
-                    raise PluginError(message["text"])
+            for message, _ in host.receive():
+                if isinstance(message, Ready):
+                    return message.plugins
+                if isinstance(message, LoadFailed):
+                    raise PluginError(message.text)
             if host.channel.closed and not ended:
                 ended = True
                 poll.unregister(host.channel.fileno())

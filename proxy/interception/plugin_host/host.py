@@ -15,7 +15,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Coroutine
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from typing import Any
@@ -29,8 +29,31 @@ from ....plugins.hooks.chain import Chain, ChainResult
 from ....plugins.hooks.context import AskFailed, ConnectionEnded, HookEnvironment
 from ....plugins.hooks.loader import described
 from ....plugins.hooks.plugin import HOOKS
+from ...settings.serialization import from_named, to_named
 from ...supervisor.channel import Channel
-from .messages import AskRequest, HookCall, Verdict
+from .messages import (
+    AskAnswer,
+    AskRequest,
+    CloseConnection,
+    ConnectionClosed,
+    ConnectionOpened,
+    Decided,
+    DisablePlugin,
+    Forget,
+    HangWarning,
+    HookCall,
+    HookFault,
+    Learn,
+    LoadFailed,
+    Log,
+    Notified,
+    Ready,
+    RestoreState,
+    SavedState,
+    SaveState,
+    ToHost,
+    ToRelay,
+)  # fmt: skip
 from .running_hook import RunningHook
 
 TICK_SECONDS = 1.0
@@ -67,7 +90,7 @@ class PluginHost:
         self._asks: dict[int, tuple[Task, Ask]] = {}
         self._numbers = count(1)
         self._ticking: Task | None = None
-        environment = HookEnvironment(self._connections, self._version, self._say, self._close)
+        environment = HookEnvironment(self._connections, self._version, self._log, self._close)
         self._chain = Chain(plugins, environment, self._fault, self._watch, self._warn)
         self._warned: set[tuple[str, str, str]] = set()
 
@@ -83,8 +106,8 @@ class PluginHost:
             poll.modify(channel.fileno(), select.POLLIN | writes)
             poll.poll(max(next_tick - time.monotonic(), 0.0) * 1000 if ticks else None)
             channel.flush()
-            for message, data in channel.receive():
-                getattr(self, f"_{message['do']}")(message, data)
+            for fields, data in channel.receive():
+                self._receive(from_named(ToHost, fields), data)
             if ticks and time.monotonic() >= next_tick:
                 next_tick = time.monotonic() + TICK_SECONDS
                 if self._ticking is None:
@@ -92,46 +115,58 @@ class PluginHost:
 
     # -- messages of the relay ---------------------------------------------------------------------------------
 
-    def _opened(self, message: dict[str, Any], data: bytes) -> None:
-        peer = PeerView(message["connection"], message["client"], message["broker"])
-        self._connections[peer.number] = peer
-        self._begin(self._chain.notify("connected", None, peer), 0, "notify")
+    def _receive(self, message: ToHost, data: bytes) -> None:
+        match message:
+            case HookCall():
+                self._call(message, data)
+            case ConnectionOpened(number, client, broker):
+                peer = self._connections[number] = PeerView(number, client, broker)
+                self._begin(self._chain.notify("connected", None, peer), 0, "notify")
+            case ConnectionClosed(number):
+                if (left := self._connections.pop(number, None)) is not None:
+                    self._begin(self._chain.notify("disconnected", None, left), 0, "notify")
+            case Learn():
+                self._learn(message, data)
+            case AskAnswer():
+                self._answered(message, data)
+            case Forget(question):
+                for number, (task, _) in list(self._asks.items()):
+                    if task.question == question:
+                        del self._asks[number]
+                        task.hooks.close()
+            case DisablePlugin(name):
+                self._plugins[:] = [plugin for plugin in self._plugins if plugin.name != name]
+            case SaveState():
+                self._save()
+            case RestoreState(states):
+                for plugin in self._plugins:
+                    if plugin.restore is not None and plugin.name in states:
+                        self._guarded(plugin, "restore", partial(plugin.restore, states[plugin.name]))
 
-    def _closed(self, message: dict[str, Any], data: bytes) -> None:
-        peer = self._connections.pop(message["connection"], None)
-        if peer is not None:
-            self._begin(self._chain.notify("disconnected", None, peer), 0, "notify")
-
-    def _hook_call(self, message: dict[str, Any], data: bytes) -> None:
-        call = HookCall.from_dict(message)
+    def _call(self, call: HookCall, data: bytes) -> None:
         exchange, peer = self._exchange(call, data), self._connections.get(call.connection)
-        if call.do == "exchanged":
+        if call.kind == "exchanged":
             self._begin(self._chain.notify("exchange", exchange, peer), 0, "notify")
         else:
-            self._begin(self._chain.message(call.do, exchange, peer), call.question, call.do)
+            self._begin(self._chain.message(call.kind, exchange, peer), call.question, call.kind)
 
-    _request = _response = _exchanged = _hook_call
-
-    def _learn(self, message: dict[str, Any], data: bytes) -> None:
-        """A response that names topics, or says which versions a broker offers."""
-        key, version = message["key"], message["version"]
+    def _learn(self, learn: Learn, data: bytes) -> None:
+        key, version = learn.api_key, learn.api_version
         exchange = Exchange(api_key=key, api_version=version, response=data, state=State.PAIRED)
         try:
             self._topics.learn(exchange)
             if key == API_VERSIONS and (found := exchange.response_message) is not None:
                 offers = found.to_dict()["api_keys"] or ()
-                self._offers[message["broker"]] = {each["api_key"]: each["max_version"] for each in offers}
+                self._offers[learn.broker] = {each["api_key"]: each["max_version"] for each in offers}
         except Exception as error:  # bytes of a broker: without them, plugins know less
             contained("reading what a broker offers", error)
 
-    def _answer(self, message: dict[str, Any], data: bytes) -> None:
-        """Of a request of a plugin's own."""
-        task, ask = self._asks.pop(message["id"], (None, None))
+    def _answered(self, came: AskAnswer, data: bytes) -> None:
+        task, ask = self._asks.pop(came.id, (None, None))
         if task is None or ask is None:
             return
-        if "error" in message:
-            failed = ConnectionEnded if message["ended"] else AskFailed
-            self._go_on(task, None, failed(message["error"]))
+        if came.error:
+            self._go_on(task, None, (ConnectionEnded if came.ended else AskFailed)(came.error))
             return
         try:
             answer = decode_response(data, api_key=ask.api_key, api_version=ask.api_version)
@@ -140,18 +175,8 @@ class PluginHost:
             return
         self._go_on(task, answer)
 
-    def _forget(self, message: dict[str, Any], data: bytes) -> None:
-        """Nobody waits for the verdict any more."""
-        for number, (task, _) in list(self._asks.items()):
-            if task.question == message["question"]:
-                del self._asks[number]
-                task.hooks.close()
-
-    def _without(self, message: dict[str, Any], data: bytes) -> None:
-        self._plugins[:] = [plugin for plugin in self._plugins if plugin.name != message["plugin"]]
-
-    def _save(self, message: dict[str, Any], data: bytes) -> None:
-        """What plugins hand over to their next version."""
+    def _save(self) -> None:
+        """Send what plugins hand over to their next version."""
         states: dict[str, Any] = {}
 
         def keep(name: str, state: Callable[[], object]) -> None:
@@ -160,12 +185,10 @@ class PluginHost:
         for plugin in self._plugins:
             if plugin.state is not None:
                 self._guarded(plugin, "state", partial(keep, plugin.name, plugin.state))
-        self._channel.send({"say": "state", "states": states})
+        self._send(SavedState(states))
 
-    def _restore(self, message: dict[str, Any], data: bytes) -> None:
-        for plugin in self._plugins:
-            if plugin.restore is not None and plugin.name in message["states"]:
-                self._guarded(plugin, "restore", partial(plugin.restore, message["states"][plugin.name]))
+    def _send(self, message: ToRelay, data: bytes = b"") -> None:
+        self._channel.send(to_named(message), data)
 
     def _guarded(self, plugin: Plugin, hook: str, call: Callable[[], object]) -> None:
         """Call something of a plugin that no message waits for."""
@@ -200,7 +223,7 @@ class PluginHost:
             raise
         except Exception as error:  # of what surrounds the hooks, which contains theirs
             contained("a chain of hooks", error, reported=True)
-            self._channel.send({"say": "log", "plugin": "", "text": f"{type(error).__name__}: {error}"})
+            self._send(Log("", f"{type(error).__name__}: {error}"))
             self._done(task, ChainResult() if task.kind != "notify" else [])
             return False
         finally:
@@ -213,7 +236,7 @@ class PluginHost:
         self._asks[number] = task, asked
         plugin = self._names[task.running[0]]
         ask = AskRequest(number, task.question, asked.connection, asked.seconds, plugin)
-        self._channel.send({"say": "ask", "ask": asdict(ask)}, asked.frame)
+        self._send(ask, asked.frame)
         return True
 
     def _done(self, task: Task, result: Any) -> None:
@@ -221,12 +244,11 @@ class PluginHost:
             self._ticking = None
         if task.kind == "notify":
             if result:
-                self._channel.send({"say": "hits", "hits": result})
+                self._send(Notified(result))
             return
         done: ChainResult = result
-        verdict = Verdict(done.kind, done.frame, done.delay_ns, done.reset, done.note())
-        head = {"say": "verdict", "question": task.question, "hits": done.hits, "verdict": verdict.to_dict()}
-        self._channel.send(head, done.frame or b"")
+        changed = done.frame is not None
+        self._send(Decided(task.question, done.kind, changed, done.delay_ns, done.reset, done.note(), done.hits), done.frame or b"")
 
     def _watch(self, plugin: Plugin | None, hook: str) -> None:
         task = self._task
@@ -245,19 +267,17 @@ class PluginHost:
         if isinstance(error, MemoryError):
             # What it has taken would be missing to all others: the whole process goes.
             self._plugins = []
-            self._channel.send(
-                {"say": "fault", "plugin": plugin.name, "hook": hook, "text": "it needs too much memory", "over": True}
-            )
+            self._send(HookFault(plugin.name, hook, "it needs too much memory", last=True))
             _flush(self._channel)
             os._exit(1)
-        self._channel.send({"say": "fault", "plugin": plugin.name, "hook": hook, "text": described(error, path)})
+        self._send(HookFault(plugin.name, hook, described(error, path)))
 
     def _warn(self, plugin: Plugin, api: str, text: str) -> None:
         """Of what clients will not get over: once for each plugin, API and kind of it."""
         kind = plugin.name, api, text.partition(" ")[0]
         if kind not in self._warned:
             self._warned.add(kind)
-            self._channel.send({"say": "warn", "plugin": plugin.name, "api": api, "text": text[:2000]})
+            self._send(HangWarning(plugin.name, api, text[:2000]))
 
     # -- what contexts need ----------------------------------------------------------------------------------
 
@@ -267,11 +287,11 @@ class PluginHost:
         known = facts.api(api_key).versions.high
         return None if offered is None or known is None else min(offered, known)
 
-    def _say(self, plugin: str, text: str) -> None:
-        self._channel.send({"say": "log", "plugin": plugin, "text": text[:2000]})
+    def _log(self, plugin: str, text: str) -> None:
+        self._send(Log(plugin, text[:2000]))
 
     def _close(self, plugin: str, connection: int, reset: bool) -> None:
-        self._channel.send({"say": "close", "plugin": plugin, "connection": connection, "reset": reset})
+        self._send(CloseConnection(plugin, connection, reset))
 
     def _exchange(self, call: HookCall, data: bytes) -> Exchange:
         """The exchange that a call is about, with its response if it has one."""
@@ -294,7 +314,7 @@ class PluginHost:
         if call.response_time_ns:
             exchange.response, exchange.response_time_ns = response, call.response_time_ns
             exchange.state = State.PAIRED
-        elif call.do == "exchanged":
+        elif call.kind == "exchanged":
             exchange.state = State.NO_RESPONSE
         return exchange
 
@@ -316,13 +336,13 @@ def run(channel_fd: int, running_hook_fd: int, sources: list[Source], memory: in
                 paths[plugin.name] = source.path
     except (PluginError, MemoryError) as error:
         text = str(error) if isinstance(error, PluginError) else "the plugins need too much memory"
-        channel.send({"say": "failed", "text": text})
+        channel.send(to_named(LoadFailed(text)))
         _flush(channel)
         return
     folders = {os.path.dirname(source.path) for source in sources if source.path}
     files = [file for each in list(sys.modules.values()) if (file := getattr(each, "__file__", None))]
     beside = [file for file in files if file.endswith(".py") and os.path.dirname(file) in folders]
-    channel.send({"say": "ready", "plugins": [plugin.describe() for plugin in plugins], "files": beside})
+    channel.send(to_named(Ready([plugin.describe() for plugin in plugins], beside)))
     plugins[:] = [plugin for plugin in plugins if plugin.name not in without]
     try:
         PluginHost(channel, running_hook, plugins, paths).serve()

@@ -17,6 +17,18 @@ from ...relay.io import polling
 from .config import FAULT_SECONDS, PluginsConfig
 from .forkserver_client import LOAD_SECONDS, ForkServerClient, HostProcess
 from .host import RUNNING
+from .messages import (
+    DisablePlugin,
+    HangWarning,
+    HookFault,
+    LoadFailed,
+    Log,
+    Ready,
+    RestoreState,
+    SavedState,
+    SaveState,
+    ToRelay,
+)
 
 if TYPE_CHECKING:
     from ...relay.interfaces import RelayInterface
@@ -34,7 +46,7 @@ class HostListener(Protocol):
     def host_gone(self) -> None:
         """There is none, and none will come by itself."""
 
-    def on_message(self, message: dict[str, Any], data: bytes) -> None:
+    def on_message(self, message: ToRelay, data: bytes) -> None:
         """A message of the host at work."""
 
 
@@ -119,28 +131,28 @@ class HostManager:
         if self._have_forkserver():
             self.start(fresh=True)
 
-    # -- what hosts and the forkserver say ----------------------------------------------------------------------
+    # -- messages of hosts and the forkserver --------------------------------------------------------------------
 
     def _host_readable(self, host: HostProcess, _: int) -> None:
         host.channel.flush()
-        for message, data in host.channel.receive():
-            say = message.get("say")
-            if say == "ready":
-                self._ready(host, message)
-            elif say == "failed":
-                self._failed(host, str(message["text"]))
-            elif say == "state":
-                if self.coming is not None and self.coming.ready:
-                    self._switch(self.coming, message["states"])
-            elif say == "fault":
-                host.over = message.get("over", False)
-                self.fault(message["plugin"], message["hook"], message["text"])
-            elif say == "warn":
-                self._relay.emit(PluginHangs(message["plugin"], message["api"], message["text"]))
-            elif say == "log":
-                self._relay.emit(PluginSaid(message["plugin"], message["text"]))
-            elif host is self.current:
-                self._listener.on_message(message, data)
+        for message, data in host.receive():
+            match message:
+                case Ready():
+                    self._ready(host, message)
+                case LoadFailed(text):
+                    self._failed(host, text)
+                case SavedState(states):
+                    if self.coming is not None and self.coming.ready:
+                        self._switch(self.coming, states)
+                case HookFault(plugin, hook, text, last):
+                    host.over = last
+                    self.fault(plugin, hook, text)
+                case HangWarning(plugin, api, text):
+                    self._relay.emit(PluginHangs(plugin, api, text))
+                case Log(plugin, text):
+                    self._relay.emit(PluginSaid(plugin, text))
+                case _ if host is self.current:
+                    self._listener.on_message(message, data)
         if host.channel.closed:
             self._forget(host)  # the forkserver reports how it ended
 
@@ -185,13 +197,13 @@ class HostManager:
 
     # -- one takes the other's place -------------------------------------------------------------------------
 
-    def _ready(self, host: HostProcess, message: dict[str, Any]) -> None:
+    def _ready(self, host: HostProcess, message: Ready) -> None:
         if host is not self.coming or self._forkserver is None:
             return
         host.ready = True
-        host.plugins = message["plugins"]
-        self._forkserver.accept(host, message["files"])
-        if host.fresh and self.current is not None and self.current.send({"do": "save"}):
+        host.plugins = message.plugins
+        self._forkserver.accept(host, message.files)
+        if host.fresh and self.current is not None and self.current.send(SaveState()):
             self._relay.timers.after(int(self._config.budget * 1e9), partial(self._switch, host, {}))
         else:
             self._switch(host, {})
@@ -210,7 +222,7 @@ class HostManager:
             self._faults.clear()
             self._relay.emit(PluginsLoaded(tuple(each["name"] for each in host.plugins), again))
         if states:
-            host.send({"do": "restore", "states": states})
+            host.send(RestoreState(states))
         self._listener.host_ready()
         if self._changed:
             self._changed = False
@@ -304,7 +316,7 @@ class HostManager:
             self.disabled[name] = why
             self._relay.emit(PluginDisabled(name, f"{len(found)} faults within {FAULT_SECONDS:g} s, the last: {why}"))
             if self.current is not None:
-                self.current.send({"do": "without", "plugin": name})
+                self.current.send(DisablePlugin(name))
             self._relay.inline_changed()
 
     # -- the end ---------------------------------------------------------------------------------------------

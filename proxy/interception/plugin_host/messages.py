@@ -1,37 +1,106 @@
-"""The messages between a relay, its plugin host and the forkserver: the JSON of a `Channel` packet; frames are its bytes.
-
-To the host, by `do`: ``opened``, ``closed``, ``request``, ``response``, ``exchanged``, ``learn``, ``answer``, ``forget``, ``without``,
-``save``, ``restore``. To the relay, by `say`: ``ready`` or ``failed``, ``verdict``, ``hits``, ``fault``, ``warn``, ``log``, ``ask``,
-``close``, ``state``. Times are nanoseconds since the epoch, frames without their size.
-"""
+"""The messages between a relay, its plugin host and the forkserver, each described once. With the host they are packets of a `Channel`,
+whose bytes are frames without their sizes. Times are nanoseconds since the epoch."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+# -- from the relay to its host -----------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class ConnectionOpened:
+    """A client's connection, with the addresses of both ends."""
+
+    connection: int
+    client: str
+    broker: str
+
+
+@dataclass(slots=True)
+class ConnectionClosed:
+    """It has ended."""
+
+    connection: int
 
 
 @dataclass(slots=True)
 class HookCall:
     """A message for the plugins' hooks: the request's frame, then the response's.
 
-    `do`: "request", "response" or "exchanged"; `question`: its number, 0 if nobody waits for a verdict; `request_size`: bytes
-    of the request's frame; `response_time_ns`: 0 if there is no response.
+    kind: "request", "response" or "exchanged". question: its number, 0 if nobody waits for a verdict. request_size: bytes of the
+    request's frame. response_time_ns: 0 if there is no response.
     """
 
-    do: str
+    kind: str
     connection: int
     request_time_ns: int
     request_size: int
     response_time_ns: int = 0
     question: int = 0
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
-    @classmethod
-    def from_dict(cls, fields: dict[str, Any]) -> HookCall:
-        return cls(**fields)
+@dataclass(slots=True)
+class Learn:
+    """A response that names topics, or says which versions a broker offers. With its frame."""
+
+    broker: str
+    api_key: int
+    api_version: int
+
+
+@dataclass(slots=True)
+class AskAnswer:
+    """What came of an `AskRequest`: a response's frame, or why there is none. ended: the error is that the connection ended."""
+
+    id: int
+    error: str = ""
+    ended: bool = False
+
+
+@dataclass(slots=True)
+class Forget:
+    """Nobody waits for the verdict about this question any more."""
+
+    question: int
+
+
+@dataclass(slots=True)
+class DisablePlugin:
+    """Run it no more."""
+
+    plugin: str
+
+
+@dataclass(slots=True)
+class SaveState:
+    """Send what plugins hand over to their next version (`SavedState`)."""
+
+
+@dataclass(slots=True)
+class RestoreState:
+    """What plugins of the version before have handed over, by their names."""
+
+    states: dict[str, Any]
+
+
+# -- from the host to its relay -----------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Ready:
+    """The plugins are loaded: their descriptions (`Plugin.describe`), and the files that they import from beside them."""
+
+    plugins: list[dict[str, Any]]
+    files: list[str]
+
+
+@dataclass(slots=True)
+class LoadFailed:
+    """They cannot be loaded: why, with file and line."""
+
+    text: str
 
 
 class Verdict(NamedTuple):
@@ -44,24 +113,110 @@ class Verdict(NamedTuple):
     reset: bool = False
     note: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
-        """All but the frame, which is the packet's bytes."""
-        return {**self._asdict(), "frame": self.frame is not None}
 
-    @classmethod
-    def from_dict(cls, fields: dict[str, Any], data: bytes) -> Verdict:
-        return cls(**{**fields, "frame": data if fields["frame"] else None})
+@dataclass(slots=True)
+class Decided:
+    """A verdict. changed: with another frame. hits: the plugins whose hooks were called."""
+
+    question: int
+    kind: str
+    changed: bool
+    delay_ns: int
+    reset: bool
+    note: str
+    hits: list[str]
+
+    def verdict(self, data: bytes) -> Verdict:
+        return Verdict(self.kind, data if self.changed else None, self.delay_ns, self.reset, self.note)
+
+
+@dataclass(slots=True)
+class Notified:
+    """Hooks of these plugins were called that no message waits for."""
+
+    hits: list[str]
+
+
+@dataclass(slots=True)
+class HookFault:
+    """A hook failed. last: the host ends because of it."""
+
+    plugin: str
+    hook: str
+    text: str
+    last: bool = False
+
+
+@dataclass(slots=True)
+class HangWarning:
+    """A plugin changes requests of an API so that clients hang or fail."""
+
+    plugin: str
+    api: str
+    text: str
+
+
+@dataclass(slots=True)
+class Log:
+    """A line for people; plugin: "" if it is of none."""
+
+    plugin: str
+    text: str
 
 
 @dataclass(slots=True)
 class AskRequest:
-    """A request of a plugin's own. `id`: the host's number; `question`: the message whose hook waits for the answer, 0: none."""
+    """A request of a plugin's own, with its frame. id: the host's number. question: the message whose hook waits for the answer, 0: none."""
 
     id: int
     question: int
     connection: int
     seconds: float
     plugin: str
+
+
+@dataclass(slots=True)
+class CloseConnection:
+    """A plugin ends a client's connection. reset: with RST."""
+
+    plugin: str
+    connection: int
+    reset: bool
+
+
+@dataclass(slots=True)
+class SavedState:
+    """What plugins hand over to their next version, by their names."""
+
+    states: dict[str, Any] = field(default_factory=dict)
+
+
+# -- between the relay and its forkserver -------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class StartHost:
+    """Fork a host. fresh: with the files as they are now, otherwise as they were accepted. without: plugins that are disabled. With
+    descriptors: its channel and its `RunningHook`."""
+
+    number: int
+    fresh: bool
+    without: list[str]
+
+
+@dataclass(slots=True)
+class AcceptVersion:
+    """The version that a host has loaded is the one to run from now on. files: those that are to be watched."""
+
+    number: int
+    files: list[str]
+
+
+@dataclass(slots=True)
+class KillHost:
+    """End a host."""
+
+    number: int
 
 
 class ForkServerEvent(NamedTuple):
@@ -71,3 +226,8 @@ class ForkServerEvent(NamedTuple):
     kind: str
     number: int = 0
     text: str = ""
+
+
+ToHost = ConnectionOpened | ConnectionClosed | HookCall | Learn | AskAnswer | Forget | DisablePlugin | SaveState | RestoreState
+ToRelay = Ready | LoadFailed | Decided | Notified | HookFault | HangWarning | Log | AskRequest | CloseConnection | SavedState
+ToForkServer = StartHost | AcceptVersion | KillHost

@@ -1,4 +1,4 @@
-"""Messages that wait for what their plugins say, each with its deadline."""
+"""Messages that wait for the verdict of their plugins, each with its deadline."""
 
 from __future__ import annotations
 

@@ -1,13 +1,14 @@
 """Plugins in the relay: which messages they see, and what becomes of those.
 
 A message that a hook is for waits in its half, as one that a rule delays does (`fault_executor.wait`): its direction of its
-connection stops, nothing else does. It goes on as the host says, or as it came when its budget is spent. Requests come
+connection stops, nothing else does. It goes on as the host decides, or as it came when its budget is spent. Requests come
 here before rules see them, responses when rules are done with them.
 """
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,20 @@ from ..request_frames import gets_response
 from ..rules import fault_executor
 from .config import PluginsConfig
 from .host_manager import HostManager
-from .messages import AskRequest, HookCall, Verdict
+from .messages import (
+    AskAnswer,
+    AskRequest,
+    CloseConnection,
+    ConnectionClosed,
+    ConnectionOpened,
+    Decided,
+    Forget,
+    HookCall,
+    Learn,
+    Notified,
+    ToRelay,
+    Verdict,
+)  # fmt: skip
 from .pending_messages import PendingMessage, PendingMessages, Then
 from .plugin_requests import PluginRequestQueue
 
@@ -49,7 +63,7 @@ class PluginInterceptor:
         self._requests_of_plugins = PluginRequestQueue(relay, self)
         self._pending = PendingMessages(relay.timers.after, config.budget, self.hosts.drain, self._overdue)
         self._numbers = count(1)
-        self._known: dict[tuple[str, int, int], tuple[dict[str, Any], bytes]] = {}
+        self._known: dict[tuple[str, int, int], tuple[Learn, bytes]] = {}
         self._learned = 0
         self._requests: frozenset[int] = frozenset()
         self._responses: frozenset[int] = frozenset()
@@ -57,7 +71,7 @@ class PluginInterceptor:
         self.whole_fetches = False
         """Whether a plugin has to know all topics of a Fetch request (see `plugins.fetch_sessions`)."""
         self._gone = False
-        self.calls: dict[str, int] = {}
+        self.calls: Counter[str] = Counter()
         """How often hooks were called for a message, by plugin."""
         self._late = 0
         self._late_reported = 0
@@ -198,7 +212,7 @@ class PluginInterceptor:
             self._late += 1
             return
         call = HookCall("exchanged", connection.number, hooked.time_ns, len(hooked.frame) - 4, now)
-        host.send(call.to_dict(), hooked.frame[4:] + frame[4:])
+        host.send(call, hooked.frame[4:] + frame[4:])
 
     # -- questions -------------------------------------------------------------------------------------------
 
@@ -214,7 +228,7 @@ class PluginInterceptor:
         half.waits += 1
         self._pending.add(question)
         if self.hosts.current is not None:
-            self.hosts.current.send(call.to_dict(), data)
+            self.hosts.current.send(call, data)
         return True
 
     def _go_on(self, question: PendingMessage, verdict: Verdict = _AS_IT_CAME) -> None:
@@ -241,7 +255,7 @@ class PluginInterceptor:
         self._go_on(question)
         self._late += 1
         if host is not None and not hosts.stuck(self._budget, question.number):
-            host.send({"do": "forget", "question": question.number})
+            host.send(Forget(question.number))
             # It may have begun a moment ago only: another look when it has had its time.
             self._relay.timers.after(int(self._budget * 1e9), partial(self._look_again, host.number))
 
@@ -258,39 +272,40 @@ class PluginInterceptor:
 
     # -- messages of the host (`host_manager.HostListener`) -------------------------------------------------------------------
 
-    def on_message(self, message: dict[str, Any], data: bytes) -> None:
-        for name in message.get("hits", ()):
-            self.calls[name] = self.calls.get(name, 0) + 1
-        if message["say"] == "verdict":
-            question = self._pending.pending.get(message["question"])
-            if question is not None:
-                self._go_on(question, Verdict.from_dict(message["verdict"], data))
-        elif message["say"] == "ask":
-            ask = AskRequest(**message["ask"])
-            question = self._pending.pending.get(ask.question)
-            if question is not None:
-                question.asks += 1
-            if self.hosts.current is not None:
-                self._requests_of_plugins.ask(self.hosts.current.number, ask, data)
-        elif message["say"] == "close":
-            connection = self._relay.connections.get(message["connection"])
-            if connection is not None:
-                connection.close("rst" if message["reset"] else "fin", f"plugin {message['plugin']}")
+    def on_message(self, message: ToRelay, data: bytes) -> None:
+        match message:
+            case Notified(hits):
+                self.calls.update(hits)
+            case Decided():
+                self.calls.update(message.hits)
+                question = self._pending.pending.get(message.question)
+                if question is not None:
+                    self._go_on(question, message.verdict(data))
+            case AskRequest():
+                question = self._pending.pending.get(message.question)
+                if question is not None:
+                    question.asks += 1
+                if self.hosts.current is not None:
+                    self._requests_of_plugins.ask(self.hosts.current.number, message, data)
+            case CloseConnection(plugin, number, reset):
+                connection = self._relay.connections.get(number)
+                if connection is not None:
+                    connection.close("rst" if reset else "fin", f"plugin {plugin}")
 
     def host_ready(self) -> None:
         """Tell it what it has to know, and what waits."""
         host = self.hosts.current
         assert host is not None
         self._gone = False
-        for head, data in self._known.values():
-            host.send(head, data)
+        for learn, data in self._known.values():
+            host.send(learn, data)
         for connection in self._relay.connections.values():
             if connection.established:
                 host.send(_opened(connection))
         self._pending.restart()
         for question in self._pending.pending.values():
             question.asks = 0
-            host.send(question.call.to_dict(), question.data)
+            host.send(question.call, question.data)
         self._relay.inline_changed()
 
     def host_gone(self) -> None:
@@ -316,7 +331,7 @@ class PluginInterceptor:
             question.deadline = time.monotonic() + self._budget
         current = self.hosts.current
         if current is not None and current.number == host:
-            current.send({"do": "answer", "id": number} | ({"error": error, "ended": ended} if error else {}), frame)
+            current.send(AskAnswer(number, error, ended), frame)
 
     # -- connections -----------------------------------------------------------------------------------------
 
@@ -325,12 +340,12 @@ class PluginInterceptor:
         if api_key not in (METADATA, API_VERSIONS):
             return
         broker = show(connection.broker)
-        head = {"do": "learn", "broker": broker, "key": api_key, "version": api_version}
+        learn = Learn(broker, api_key, api_version)
         self._learned += 1
         slot = self._learned % METADATA_KEPT if api_key == METADATA else 0  # each may be about other topics
-        self._known[broker, api_key, slot] = head, frame[4:]
+        self._known[broker, api_key, slot] = learn, frame[4:]
         if self.hosts.current is not None:
-            self.hosts.current.send(head, frame[4:])
+            self.hosts.current.send(learn, frame[4:])
 
     def opened(self, connection: ConnectionInterface) -> None:
         if self.hosts.current is not None:
@@ -342,7 +357,7 @@ class PluginInterceptor:
             self._pending.take(question.number)
         self._requests_of_plugins.gone(connection)
         if self.hosts.current is not None:
-            self.hosts.current.send({"do": "closed", "connection": connection.number})
+            self.hosts.current.send(ConnectionClosed(connection.number))
 
     def free(self, connection: ConnectionInterface) -> None:
         """A connection carries no Kafka any more: what waits goes on as it came."""
@@ -354,6 +369,5 @@ class PluginInterceptor:
         self.hosts.close()
 
 
-def _opened(connection: ConnectionInterface) -> dict[str, Any]:
-    client, broker = show(connection.peer), show(connection.broker)
-    return {"do": "opened", "connection": connection.number, "client": client, "broker": broker}
+def _opened(connection: ConnectionInterface) -> ConnectionOpened:
+    return ConnectionOpened(connection.number, show(connection.peer), show(connection.broker))
