@@ -83,6 +83,12 @@ def ask(sock: socket.socket, frame: bytes) -> bytes:
     return answer
 
 
+def exchange(sock: socket.socket, sent: bytes) -> bytes:
+    """Send bytes and read the next frame; b"" where the stream ends."""
+    sock.sendall(sent)
+    return read_frame(sock)
+
+
 def readable(sock: socket.socket) -> bool:
     """Whether bytes have come, or the end. Nothing is waited for."""
     return bool(select.select([sock], [], [], 0)[0])

@@ -51,8 +51,7 @@ def naming(testbed: Testbed, brokers: Callable[[], Brokers]) -> tuple[str, int]:
 
 def told(client: socket.socket) -> list[tuple[str, int]]:
     """The addresses in the response to a Metadata request."""
-    client.sendall(METADATA)
-    answer = decoder.decode_response(wire.read_frame(client)[4:], api_key=3, api_version=8).to_dict()
+    answer = decoder.decode_response(wire.exchange(client, METADATA)[4:], api_key=3, api_version=8).to_dict()
     return [(broker["host"], broker["port"]) for broker in answer["brokers"]]
 
 
@@ -171,8 +170,7 @@ def test_25_000_brokers_take_as_many_files_as_are_allowed_and_clients_are_served
     files = len(os.listdir(f"/proc/{proxy._children['relay'].pid}/fd"))
     assert files < 200
     other = testbed.client(proxy.address)
-    other.sendall(wire.request(18, 0, 3))
-    assert wire.read_frame(other) == wire.response(3, bytes(6))
+    assert wire.exchange(other, wire.request(18, 0, 3)) == wire.response(3, bytes(6))
     proxy.stop()
     rest = list(proxy.events())
     assert not [event for event in rest if isinstance(event, RelayFault)]
@@ -442,8 +440,7 @@ def test_20_names_on_a_slow_resolver_cost_other_connections_nothing(testbed: Tes
     client, other = testbed.client(proxy.address), testbed.client(proxy.address)
     client.sendall(METADATA)
     for number in range(50):
-        other.sendall(wire.request(18, 0, number))
-        assert wire.read_frame(other) == wire.response(number, bytes(6))
+        assert wire.exchange(other, wire.request(18, 0, number)) == wire.response(number, bytes(6))
     answer = decoder.decode_response(wire.read_frame(client)[4:], api_key=3, api_version=8).to_dict()
     assert {broker["host"] for broker in answer["brokers"]} == {"127.0.0.1"}
     assert len({broker["port"] for broker in answer["brokers"]}) == 20

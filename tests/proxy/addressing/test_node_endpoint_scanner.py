@@ -215,8 +215,7 @@ def test_no_client_is_told_a_brokers_own_address(testbed: Testbed, key: int, siz
     proxy = testbed.proxy(testbed.broker(script).address)
     client = testbed.client(proxy.address)
     for number, sent in made.items():
-        client.sendall(wire.request(key, version, number))
-        got = wire.read_frame(client)
+        got = wire.exchange(client, wire.request(key, version, number))
         told = decoder.decode_response(got[4:], api_key=key, api_version=version)
         assert told.plan and len(told.frame) <= len(sent) + 40
         addresses = list(broker_addresses(told))

@@ -39,8 +39,7 @@ REFUSING = answering(WRONG)
 
 
 def ask(client: socket.socket, number: int) -> None:
-    client.sendall(wire.request(18, 3, number, b"\0"))
-    assert wire.read_frame(client)
+    assert wire.exchange(client, wire.request(18, 3, number, b"\0"))
 
 
 def next_of(proxy: Proxy) -> FindingSeen:
@@ -124,13 +123,11 @@ def test_a_hung_inspector_costs_nobody_anything(testbed: Testbed, tmp_path: Path
     proxy = testbed.proxy(broker.address, findings=True, lossless=lossless, record=tmp_path)
     inspector = proxy._children["inspector"].pid
     client = testbed.client(proxy.address)
-    client.sendall(wire.request(18, 3, 0, b"\0"))
-    assert len(wire.read_frame(client)) > 4 << 20
+    assert len(wire.exchange(client, wire.request(18, 3, 0, b"\0"))) > 4 << 20
     os.kill(inspector, signal.SIGSTOP)
     try:
         for number in range(1, 16):
-            client.sendall(wire.request(18, 3, number, b"\0"))
-            assert len(wire.read_frame(client)) == 8 + (4 << 20)
+            assert len(wire.exchange(client, wire.request(18, 3, number, b"\0"))) == 8 + (4 << 20)
     finally:
         os.kill(inspector, signal.SIGCONT)
     events = [next_event(proxy, NotInspected), *rest(proxy)]

@@ -40,8 +40,7 @@ def test_the_legs_of_a_proxy(testbed: Testbed, tmp_path: Path, tls: set[str]) ->
         secure: ssl.SSLSocket = client_context(tmp_path / "own" / "ca.pem").wrap_socket(client, server_hostname="localhost")
         client = secure
     asked = decoder.encode_request(HANDSHAKE, 1, {"mechanism": "PLAIN"}, correlation_id=1, client_id="shop")
-    client.sendall(wire.with_size(asked))
-    assert wire.read_frame(client)
+    assert wire.exchange(client, wire.with_size(asked))
     client.close()
     proxy.stop()
     with open_capture(tmp_path / "r") as capture:

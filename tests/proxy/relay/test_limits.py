@@ -42,8 +42,7 @@ def is_left_waiting(sock: socket.socket, served: socket.socket) -> bool:
     """Whether nothing has come, though the relay has served another connection since, more than once."""
     frame = wire.request(18, 0, 99)
     for _ in range(5):
-        served.sendall(frame)
-        assert wire.read_frame(served) == frame
+        assert wire.exchange(served, frame) == frame
     return not wire.readable(sock)
 
 
@@ -80,8 +79,7 @@ def test_idle_connections_are_closed(testbed: Testbed) -> None:
     proxy = testbed.proxy(testbed.broker(echo).address, limits=Limits(idle_seconds=0.5))
     idle, quiet = testbed.client(proxy.address), testbed.client(proxy.address)
     frame = wire.request(18, 0, 1)
-    idle.sendall(frame)
-    assert wire.read_frame(idle) == frame
+    assert wire.exchange(idle, frame) == frame
     assert idle.recv(1) == b"" and quiet.recv(1) == b""
     closed = next_event(proxy, IdleClosed)
     assert closed.seconds == 0.5 and "0.5 s" in closed.text
@@ -184,8 +182,7 @@ def test_a_frame_larger_than_the_limit(testbed: Testbed, oversize: str, by: str)
 
     proxy = testbed.proxy(testbed.broker(script).address, limits=Limits(max_frame=1_000_000, oversize=oversize))
     client = testbed.client(proxy.address)
-    client.sendall(wire.request(18, 0, 1))
-    assert wire.read_frame(client) == wire.response(1)
+    assert wire.exchange(client, wire.request(18, 0, 1)) == wire.response(1)
     if by == "client":
         client.sendall(large)
     told = next_event(proxy, NotKafka)  # before the rest, which never comes
@@ -266,8 +263,7 @@ def test_silent_clients_cost_the_others_nothing(testbed: Testbed) -> None:
     for _ in range(200):
         for sock in silent_ones[::50]:
             sock.sendall(b"\0")
-        client.sendall(frame)
-        assert wire.read_frame(client) == frame
+        assert wire.exchange(client, frame) == frame
 
 
 def test_a_stalled_peer_costs_little(testbed: Testbed) -> None:
@@ -316,8 +312,7 @@ def test_a_thousand_connections(testbed: Testbed) -> None:
     proxy = testbed.proxy(testbed.broker(echo).address)
     frame = wire.request(18, 0, 1)
     warm = testbed.client(proxy.address)
-    warm.sendall(frame)
-    assert wire.read_frame(warm) == frame
+    assert wire.exchange(warm, frame) == frame
     pid = relay_pid(proxy)
     before, files = resident(pid), len(os.listdir(f"/proc/{pid}/fd"))
     clients = [testbed.client(proxy.address) for _ in range(1000)]
@@ -343,8 +338,7 @@ REQUEST = wire.request(18, 0, 3)
 
 
 def served(client: socket.socket) -> None:
-    client.sendall(REQUEST)
-    assert wire.read_frame(client) == wire.response(3, bytes(6))
+    assert wire.exchange(client, REQUEST) == wire.response(3, bytes(6))
 
 
 def listening(process: subprocess.Popen[str]) -> tuple[str, int]:

@@ -38,8 +38,7 @@ def test_one_that_reads_nothing_is_dropped_and_told_of(testbed: Testbed, tmp_pat
         assert wire.with_size(wire.read_frame(client)[4:]) == FRAME
     # What comes from now on is observed, and nothing else is dropped.
     later = testbed.client(proxy.address)
-    later.sendall(wire.request(18, 0, 99))
-    assert wire.read_frame(later)
+    assert wire.exchange(later, wire.request(18, 0, 99))
     proxy.stop()
     assert not [event for event in proxy.events() if isinstance(event, ReaderStuck)]
     with open_capture(tmp_path) as capture:
