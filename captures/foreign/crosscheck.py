@@ -11,7 +11,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...decoder import DecodeError, Direction, Exchange, Message, State, encode_request, encode_response
 from ...decoder.codec.plan import FieldPlan, StructPlan
@@ -170,11 +170,17 @@ def _number(first: dict[str, Any], name: str) -> int:
     return int(first[name].show) if name in first else -1
 
 
-def compare(
-    exchange: Exchange, direction: Direction, found: list[Any], malformed: bool = False
-) -> tuple[Outcome, int, str, list[Difference]]:
-    """One frame of an exchange against Wireshark's fields: the outcome, how many fields were compared, what the outcome rests
-    on, and the differences. `malformed`: Wireshark could not read the frame to its end."""
+class Comparison(NamedTuple):
+    """One frame compared. `compared`: how many fields; `why`: what the outcome rests on."""
+
+    outcome: Outcome
+    compared: int
+    why: str
+    differences: list[Difference]
+
+
+def compare(exchange: Exchange, direction: Direction, found: list[Any], malformed: bool = False) -> Comparison:
+    """One frame of an exchange against Wireshark's fields. `malformed`: Wireshark could not read the frame to its end."""
     asked = direction is Direction.REQUEST
     frame = _frame(exchange, direction)
     message = exchange.request_message if asked else exchange.response_message
@@ -188,26 +194,22 @@ def compare(
     if differences and frame and exchange.masked(direction) != frame:  # one of the values may be a secret
         differences = [difference.without_values() for difference in differences]
     if not_read is not None:  # it goes on all the same, with the fields of the version that it does know
-        return Outcome.NOT_READ, 0, not_read, []
+        return Comparison(Outcome.NOT_READ, 0, not_read, [])
     if exchange.state is State.ORPHAN:
-        return Outcome.UNMATCHED, 0, "Barnabas has not seen the request", []
+        return Comparison(Outcome.UNMATCHED, 0, "Barnabas has not seen the request", [])
     if message is None and complaint is not None:
-        return Outcome.DAMAGED, compared, f"neither can read it: {fault}; Wireshark: {complaint}", differences
+        return Comparison(Outcome.DAMAGED, compared, f"neither can read it: {fault}; Wireshark: {complaint}", differences)
     if message is None:
-        return Outcome.BARNABAS, compared, f"only Wireshark reads it; Barnabas says: {fault}", differences
+        return Comparison(Outcome.BARNABAS, compared, f"only Wireshark reads it; Barnabas says: {fault}", differences)
     if complaint is not None:
         differences.append(Difference(-1, -1, complaint, "reads it to its end"))
     if not differences:
-        return Outcome.AGREED, compared, "", differences
+        return Comparison(Outcome.AGREED, compared, "", differences)
     if _encodes_again(exchange, message, asked):
         why = "what Barnabas read, encoded again by Kafka's definition of the message, gives these very bytes"
-        return Outcome.WIRESHARK, compared, why, differences
-    return (
-        Outcome.BARNABAS,
-        compared,
-        "what Barnabas read does not give the same bytes when it is encoded again",
-        differences,
-    )
+        return Comparison(Outcome.WIRESHARK, compared, why, differences)
+    why = "what Barnabas read does not give the same bytes when it is encoded again"
+    return Comparison(Outcome.BARNABAS, compared, why, differences)
 
 
 def _frame(exchange: Exchange, direction: Direction) -> bytes:

@@ -11,7 +11,7 @@ from pathlib import Path
 from ...errors import BarnabasError
 from ..pcap.packet_windows import WINDOW
 from ..pcap.reassembly import KAFKA_PORTS
-from ..pcap.sources import Source
+from ..pcap.sources import Progress, Source
 from ..reading.reindex import read_identity
 from ..recording.recording import SEGMENT_BYTES, Recording
 from .index_builder import foreign_notes, unread_notes
@@ -74,14 +74,9 @@ class Importer:
         return self._writer.totals | {"lost_bytes": lost} | written
 
     @property
-    def progress(self) -> tuple[int, int]:
-        """Bytes of the current file that were read, and all of its bytes (0: not known)."""
-        source = self._source
-        if source is None:
-            return 0, 0
-        if source.plain:
-            return self.scanner.windows.offset, source.path.stat().st_size
-        return source.read, source.known
+    def progress(self) -> Progress:
+        """How far the current file is read."""
+        return Progress(0, 0) if self._source is None else self._source.progress(self.scanner.windows.offset)
 
     def begin(self, source: Source) -> None:
         """Read this file from now on. Raises `NotACapture`, or `OwnRecording`."""

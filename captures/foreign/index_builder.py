@@ -17,7 +17,7 @@ from ..pcap.flows import Closed, Flow, Opened
 from ..pcap.packet_windows import WINDOW
 from ..pcap.packets import show_address
 from ..pcap.reassembly import KAFKA_PORTS, Reassembler
-from ..pcap.sources import Source
+from ..pcap.sources import Progress, Source
 from ..recording.index import HEADER, RECORD, Head, Index, IndexEncoder, Record
 from .frame_pieces import FramePieces
 from .scan import Scanner
@@ -162,12 +162,9 @@ class ForeignIndex:
             self._thread.join(seconds)
 
     @property
-    def progress(self) -> tuple[int, int]:
-        """Bytes that were read, and all bytes (0: not known), of the file as it stands there."""
-        known = self._source.known
-        if self._source.plain:
-            return self.scanner.windows.offset, os.fstat(self._source.file.fileno()).st_size
-        return self._source.read, known
+    def progress(self) -> Progress:
+        """How far the file is read."""
+        return self._source.progress(self.scanner.windows.offset)
 
     def notes(self) -> list[str]:
         """Notes on the capture, as far as it was read."""

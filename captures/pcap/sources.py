@@ -11,7 +11,7 @@ import sys
 import tempfile
 import zlib
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from ...decoder.records.bounds import zstd_bound
 from ...decoder.records.errors import RecordsError
@@ -30,10 +30,16 @@ Ends = frozenset[bytes]
 _standard_input: list[Source] = []  # the one that has read it, if one has: it can be read only once
 
 
+class Progress(NamedTuple):
+    """How far a file is read, in bytes. total: of the whole file, 0 when not known."""
+
+    read: int
+    total: int
+
+
 class Source:
     """An open capture: `file` holds what was unpacked so far, `fill` unpacks more.
 
-    `read` and `known` count bytes of the file as it stands there (compressed, perhaps), for showing how far one is;
     `note`: what was wrong with the compression, or None. `decrypted`: the connections in it that are TLS and were
     decrypted.
     """
@@ -98,6 +104,10 @@ class Source:
     def known(self) -> int:
         """Bytes of the source; 0 when unknown."""
         return 0 if self._raw is None or self.path == STDIN else os.fstat(self._raw.fileno()).st_size
+
+    def progress(self, offset: int) -> Progress:
+        """Of a reader that is at this offset of `file`; of a compressed file, bytes as they are in the file."""
+        return Progress(offset, self._size()) if self.plain else Progress(self._read, self.known)
 
     def fill(self, size: int) -> None:
         """Unpack up to `size` bytes, or all there are. Waits for standard input. May raise OSError (disk full)."""

@@ -18,6 +18,7 @@ from ...decoder.connection.events import ConnectionEvent
 from ...decoder.schema import facts
 from ..pcap.pcapng import NotACapture
 from ..pcap.reassembly import KAFKA_PORTS
+from ..pcap.sources import Progress
 from ..recording.flight_recorder import flight_summary
 from ..recording.index import (
     CARRIED,
@@ -315,10 +316,10 @@ class Capture:
             segment.wait(seconds)
 
     @property
-    def progress(self) -> tuple[int, int]:
-        """(bytes read, all bytes or 0 if unknown) of a capture that is read in the background."""
+    def progress(self) -> Progress:
+        """How far a capture is read in the background."""
         parts = [segment.progress for segment in self.segments]
-        return sum(read for read, _ in parts), sum(known for _, known in parts)
+        return Progress(sum(part.read for part in parts), sum(part.total for part in parts))
 
     @property
     def note(self) -> str | None:

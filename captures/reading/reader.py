@@ -12,7 +12,7 @@ from ..foreign.index_builder import ForeignIndex
 from ..pcap.packet_comments import MARK
 from ..pcap.pcapng import CaptureReader
 from ..pcap.reassembly import KAFKA_PORTS
-from ..pcap.sources import Source
+from ..pcap.sources import Progress, Source
 from ..recording.index import (
     CARRIED,
     CHANGED,
@@ -149,9 +149,9 @@ class CaptureFile:
             self._foreign.wait(seconds)
 
     @property
-    def progress(self) -> tuple[int, int]:
-        """Bytes that were read, and all bytes (0: not known)."""
-        return self._foreign.progress if self._foreign is not None else (self.size, self.size)
+    def progress(self) -> Progress:
+        """How far the file is read."""
+        return self._foreign.progress if self._foreign is not None else Progress(self.size, self.size)
 
     @property
     def size(self) -> int:

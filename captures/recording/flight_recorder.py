@@ -38,7 +38,6 @@ _KINDS = {
 }
 
 
-EventHandler = Callable[[str, dict[str, Any]], None]
 _WORD = re.compile(r"[^A-Za-z0-9_.-]+")
 _LABEL = 60
 _PARTIAL = re.compile(r"\.(.+)\.part")
@@ -60,6 +59,38 @@ class Reason:
     def automatic(self) -> bool:
         """Nobody asked for it."""
         return self.kind in _AUTOMATIC
+
+
+class Written(NamedTuple):
+    """A flight recording was written. bytes: of its segments; text: the reason; others: how many more reasons there were."""
+
+    path: str
+    segments: int
+    bytes: int
+    text: str
+    others: int
+
+
+class Failed(NamedTuple):
+    """A flight recording could not be written."""
+
+    text: str
+
+
+class Full(NamedTuple):
+    """The directory holds enough automatic flight recordings: no more are written."""
+
+    text: str
+
+
+EventHandler = Callable[[Written | Failed | Full], None]
+
+
+class Triggered(NamedTuple):
+    """What a trigger led to. flight: the path that the flight recording will have; None: none is written, for which `text` is why."""
+
+    flight: str | None
+    text: str
 
 
 class Window(NamedTuple):
@@ -94,8 +125,8 @@ class FlightRecorder:
 
     `source` gives the directory being recorded into (None: nothing is), `rotate` ends its segment. `every`: so many
     seconds lie between two that were not asked for by a person; in between reasons are counted. `most`: with so many of
-    those in the directory no more are written. `on_event(kind, fields)` hears "written" (path, segments, bytes, text,
-    others), "failed" (text) and "full" (text). The constructor raises OSError if the directory cannot be made.
+    those in the directory no more are written. `on_event` is called with `Written`, `Failed` or `Full`. The constructor raises OSError
+    if the directory cannot be made.
     """
 
     def __init__(
@@ -125,41 +156,37 @@ class FlightRecorder:
 
     # reasons
 
-    def trigger(self, reason: Reason, others: int = 0) -> dict[str, Any]:
-        """Write one out for this reason (and `others` like it), or count it. Says what is done: `flight` (the path that it
-        will have, or None) and `text`."""
+    def trigger(self, reason: Reason, others: int = 0) -> Triggered:
+        """Write one out for this reason (and `others` like it), or count it."""
         writing = self._writing
         if writing is not None:
             writing.others += 1 + others
             if len(writing.more) < _MORE:
                 writing.more.append(reason.text)
-            return {"flight": str(self.directory / writing.name), "text": "one is being written: this goes into it"}
+            return Triggered(str(self.directory / writing.name), "one is being written: this goes into it")
         now = self._clock()
         if reason.automatic:
             too_soon = self._last is not None and now - self._last < self.every
             if too_soon or self._is_full():
                 self.counted += 1 + others
                 self._uncounted += 1 + others
-                return {"flight": None, "text": "counted: " + ("it is too soon" if too_soon else "there are enough")}
+                return Triggered(None, "counted: " + ("it is too soon" if too_soon else "there are enough"))
         failed = self._begin(reason, others, now)
         if failed:
-            self._notify("failed", text=failed)
-            return {"flight": None, "text": failed}
+            self._notify(Failed(failed))
+            return Triggered(None, failed)
         if reason.automatic:
             self._last = now
         assert self._writing is not None
         path = str(self.directory / self._writing.name)
         self.tick()
-        return {"flight": path, "text": f"what follows is added for {self.window.after:g} s"}
+        return Triggered(path, f"what follows is added for {self.window.after:g} s")
 
     def _is_full(self) -> bool:
         full = sum(_is_automatic(path) for path in _directories(self.directory)) >= self.most
         if full and not self._full_reported:
-            self._notify(
-                "full",
-                text=f"{self.directory} holds {self.most} flight recordings: no more are written by themselves until "
-                "some are removed",
-            )
+            text = f"{self.directory} holds {self.most} flight recordings: no more are written by themselves until some are removed"
+            self._notify(Full(text))
         self._full_reported = full
         return full
 
@@ -271,20 +298,14 @@ class FlightRecorder:
                 failed = f"cannot write {self.directory / writing.name}: {error.strerror or error}"
         if failed:
             self._abandon()
-            self._notify("failed", text=failed)
+            self._notify(Failed(failed))
             return
         self._writing = None
         os.close(writing.lock)
         self.written += 1
         others, self._uncounted = self._uncounted, 0
-        self._notify(
-            "written",
-            path=str(self.directory / writing.name),
-            segments=len(writing.segments),
-            bytes=writing.bytes,
-            text=writing.reason.text,
-            others=writing.others + others,
-        )
+        path = str(self.directory / writing.name)
+        self._notify(Written(path, len(writing.segments), writing.bytes, writing.reason.text, writing.others + others))
 
     def _abandon(self) -> None:
         writing, self._writing = self._writing, None
@@ -348,9 +369,9 @@ class FlightRecorder:
             "writing": str(self.directory / writing.name) if writing is not None else None,
         }
 
-    def _notify(self, kind: str, **fields: Any) -> None:
+    def _notify(self, event: Written | Failed | Full) -> None:
         try:
-            self._on_event(kind, fields)
+            self._on_event(event)
         except Exception as error:  # a listener must not stop the recording
             contained("a listener of the flight recorder", error)
 

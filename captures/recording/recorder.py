@@ -51,13 +51,12 @@ class Recorder:
         if snaplen is not None and not LEAST_SNAPLEN <= snaplen <= MOST_SNAPLEN:
             raise ValueError(f"a snap length is between {LEAST_SNAPLEN} and {MOST_SNAPLEN} bytes, not {snaplen}")
         self._redact, self._snaplen = redact, snaplen
-        self._on_event = on_event or (lambda kind, text: None)
         self._connections: dict[int, RecordedConnection] = {}
         self._counts = dict.fromkeys(("frames", "bytes", "exchanges", "errors", "lost_bytes", "undecoded", "opaque_bytes"), 0)
         self._recording = Recording(
             Path(directory),
             self._in_flight,
-            self._on_event,
+            on_event or (lambda kind, text: None),
             segment_bytes=segment_bytes,
             segment_seconds=segment_seconds,
             flush_seconds=flush_seconds,
@@ -322,7 +321,7 @@ class Recorder:
             self._counts["errors"] += 1
         if flags & UNDECODED:
             self._counts["undecoded"] += 1
-            self._notify("undecoded", f"connection {exchange.connection}, {exchange!r}: {_reason(exchange)}")
+            self._recording.notify("undecoded", f"connection {exchange.connection}, {exchange!r}: {_reason(exchange)}")
 
     def _frame(self, connection: RecordedConnection, exchange: Exchange, direction: int, time_ns: int, data: bytes) -> int:
         notes = connection.notes.pop(exchange.correlation_id, [])
@@ -345,7 +344,7 @@ class Recorder:
             data = _sized(data)
         elif not connection.opaque[direction]:
             connection.opaque[direction] = True
-            self._notify("undecoded", f"connection {connection.open.number}: {event.reason}")
+            self._recording.notify("undecoded", f"connection {connection.open.number}: {event.reason}")
         lost, connection.lost[direction] = connection.lost[direction], 0
         comments = (f"{MARK}opaque, {_clean(event.reason)}",)
         for start in range(0, len(data), MAX_PAYLOAD):
@@ -371,13 +370,7 @@ class Recorder:
     def _fault(self, where: str, error: Exception) -> None:
         contained("recording a connection", error, reported=True)
         self._counts["undecoded"] += 1
-        self._notify("error", f"{where}: {type(error).__name__}: {error}")
-
-    def _notify(self, kind: str, text: str) -> None:
-        try:
-            self._on_event(kind, text)
-        except Exception as error:  # a listener must not stop the recording
-            contained("a listener of the recording", error)
+        self._recording.notify("error", f"{where}: {type(error).__name__}: {error}")
 
 
 def _sized(frame: bytes, cut: int = 0) -> bytes:

@@ -140,7 +140,7 @@ class Recording:
         except OSError as error:
             # The new segment is sound; only the old one's tail is lost, and readers rebuild its index.
             self._give_up(segment, files)
-            self._notify("error", f"{segment.path}: the end of this segment was not written: {error.strerror or error}")
+            self.notify("error", f"{segment.path}: the end of this segment was not written: {error.strerror or error}")
 
     def _end(
         self, segment: SegmentWriter, files: IndexFiles, index: IndexEncoder, waiting: bytes, continued: bool
@@ -150,7 +150,7 @@ class Recording:
         files.finish(segment.size)
         segment.release()
         self.bytes += segment.size
-        self._notify("segment", str(segment.path))
+        self.notify("segment", str(segment.path))
 
     def _give_up(self, segment: SegmentWriter, files: IndexFiles | None) -> None:
         try:
@@ -189,7 +189,7 @@ class Recording:
                     return None
                 self._start()
                 missing, self._lost_at_pause = self.unrecorded - self._lost_at_pause, self.unrecorded
-                self._notify("resumed", f"recording goes on in {self.path}; {missing} frames were not recorded")
+                self.notify("resumed", f"recording goes on in {self.path}; {missing} frames were not recorded")
             elif self._segment.size >= self._most or self._clock() - self._begun >= self._limits[1]:
                 self._rotate()
         except OSError as error:
@@ -207,13 +207,14 @@ class Recording:
         self._give_up(segment, files)
         for carried in self._in_flight():
             carried.exchange.marks.request_offset = -1
-        self._notify(
+        self.notify(
             "paused",
             f"cannot write to {self.directory}: {error.strerror or error}. Traffic goes on unrecorded; "
             "free some space (or fix the directory), recording then resumes by itself",
         )
 
-    def _notify(self, kind: str, text: str) -> None:
+    def notify(self, kind: str, text: str) -> None:
+        """Call `on_event`, whatever it raises."""
         try:
             self._on_event(kind, text)
         except Exception as error:  # a listener must not stop the recording

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...diagnostics import contained
+from ...errors import BarnabasError
 from . import PipelineError
 from .errors import reason
 from .package_archive import package
@@ -73,7 +74,7 @@ def connected(remote: str) -> Iterator[SparkSession]:
             spark.addArtifacts(str(package(Path(folder, "barnabas.zip"))), pyfile=True)
             spark.conf.set("spark.sql.session.timeZone", "UTC")
             yield spark
-    except PipelineError:
+    except BarnabasError:
         raise
     except Exception as error:  # PySpark, Py4J and gRPC raise many kinds, and so does the code that Spark ran
         raise PipelineError(f"Spark at {shown(remote)}: {reason(error)}") from error

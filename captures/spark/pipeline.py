@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import tables
 from ..reading.storage import Place, Remote, StorageError, place, text
-from ..tables.folder import DEFAULT, Done, Folder, FolderError, todo
+from ..tables.folder import DEFAULT, Done, Folder, todo
 from . import PipelineError
 from .connect import SCHEME
 from .session import check_installed, check_master, session, watched
@@ -138,9 +138,8 @@ def run(
 ) -> Outcome:
     """Read the captures under `source` into the tables `names` of `output`; both may be URIs (`captures.reading.storage`).
 
-    `progress` hears one line per step. `dry`: write nothing, and start nothing. `wheel`: of this package, for the executors of
-    a cluster. Raises `PipelineError`; what can go wrong
-    is looked at before Spark starts.
+    `progress` is called with one line per step. `dry`: write nothing, and start nothing. `wheel`: of this package, for the executors
+    of a cluster. Raises `PipelineError`, `StorageError` or `FolderError` (all `BarnabasError`), if possible before Spark starts.
     """
     source, output = _place(source), _place(output)
     if master != NO_SPARK:
@@ -178,18 +177,15 @@ def run(
 
 
 def _place(given: str | Place) -> Place:
-    try:
-        found = place(given)
-    except StorageError as error:
-        raise PipelineError(str(error)) from error
+    found = place(given)
     return found if isinstance(found, Remote) else found.absolute()
 
 
 def _done(folder: Folder) -> dict[str, Done]:
     try:
         return folder.done()
-    except StorageError as error:
-        raise PipelineError(str(error)) from error
+    except StorageError:
+        raise
     except OSError as error:
         raise PipelineError(f"{folder.path} cannot be read: {error.strerror or error}") from error
 
@@ -227,8 +223,8 @@ def _found(source: Place, done: dict[str, Done]) -> tables.Found:
             known[old.path, old.size, old.modified_ns] = name, int(number), False
     try:
         found = tables.find_segments(source, known)
-    except StorageError as error:
-        raise PipelineError(str(error)) from error
+    except StorageError:
+        raise
     except OSError as error:
         text = str(error) if error.errno is None else f"{source}: {error.strerror}"
         raise PipelineError(f"{text}; give --input a folder of captures") from error
@@ -323,8 +319,6 @@ def locked(folder: Folder) -> Iterator[None]:
             folder.prepare()
             yield
             folder.finish()
-    except FolderError as error:
-        raise PipelineError(str(error)) from error
     except OSError as error:
         raise PipelineError(f"cannot write to {output}: {error.strerror or error}; the next run goes on") from error
 

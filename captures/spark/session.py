@@ -28,6 +28,7 @@ from subprocess import TimeoutExpired
 from typing import TYPE_CHECKING, Any
 
 from ...diagnostics import contained
+from ...errors import BarnabasError
 from . import PipelineError, connect
 from .errors import reason
 from .package_archive import package, unpacked
@@ -219,7 +220,7 @@ def _started(master: str, quick: bool, wheel: Path | None, temporary: Scratch) -
             if wheel is None and not master.startswith("local"):
                 spark.sparkContext.addPyFile(str(package(folder / "barnabas.zip")))
             yield spark
-    except PipelineError:
+    except BarnabasError:
         raise
     except Exception as error:  # PySpark and Py4J raise many kinds, and so does the code that Spark ran
         if _interrupted(error):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...captures import Recorder
-from ...captures.recording.flight_recorder import FlightRecorder, Reason
+from ...captures.recording.flight_recorder import Failed, FlightRecorder, Full, Reason, Written
 from ...errors import BarnabasError
 from .. import events
 from ..events import Address, Event, Recording, RecordingFailed
@@ -225,14 +225,14 @@ class Recordings:
         if self._flight is None:
             raise RecordingRefused("missing", "there is no flight recorder: start the proxy with --flight DIR")
         reason = Reason(wanted.kind, wanted.reason or "asked for", wanted.label or "flight", wanted.time_ns, dict(wanted.about))
-        return self._flight.trigger(reason, wanted.others)
+        return self._flight.trigger(reason, wanted.others)._asdict()
 
-    def _flight_event(self, kind: str, fields: dict[str, Any]) -> None:
-        if kind == "written":
-            fields["reason"] = fields.pop("text")
-            self._emit(events.FlightWritten(**fields))
+    def _flight_event(self, event: Written | Failed | Full) -> None:
+        if isinstance(event, Written):
+            path, segments, size, reason, others = event
+            self._emit(events.FlightWritten(path=path, segments=segments, bytes=size, reason=reason, others=others))
         else:
-            self._emit(events.FlightFull(fields["text"]) if kind == "full" else events.FlightFailed(fields["text"]))
+            self._emit(events.FlightFull(event.text) if isinstance(event, Full) else events.FlightFailed(event.text))
 
     # -- what the observer reads -----------------------------------------------------------------------------
 

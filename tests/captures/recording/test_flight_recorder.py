@@ -10,7 +10,17 @@ from typing import Any
 import pytest
 from barnabas.captures import Recorder, open_capture
 from barnabas.captures.recording import flight_recorder
-from barnabas.captures.recording.flight_recorder import FlightRecorder, Reason, Window, flight_summary, label, read_note
+from barnabas.captures.recording.flight_recorder import (
+    Failed,
+    FlightRecorder,
+    Full,
+    Reason,
+    Window,
+    Written,
+    flight_summary,
+    label,
+    read_note,
+)
 from barnabas.captures.recording.retention import Keep, Retention
 from harness.recordings import metadata_answer, metadata_request
 
@@ -23,7 +33,7 @@ class RecordingWithFlights:
     def __init__(self, tmp_path: Path) -> None:
         self.ring, self.out = tmp_path / "out" / "ring", tmp_path / "out"
         self.now = 1000.0
-        self.events: list[tuple[str, dict[str, Any]]] = []
+        self.events: list[Written | Failed | Full] = []
         self.count = 0
         self.recorder = Recorder(self.ring, segment_bytes=6_000, flush_seconds=0, on_event=self._on_event)
         self.retention: Retention | None = None
@@ -35,7 +45,7 @@ class RecordingWithFlights:
             window,
             lambda: self.ring,
             self.recorder.rotate,
-            lambda kind, fields: self.events.append((kind, fields)),
+            self.events.append,
             clock=lambda: self.now,
             **options,
         )
@@ -59,7 +69,7 @@ class RecordingWithFlights:
 
     @property
     def written(self) -> list[str]:
-        return [fields["path"] for kind, fields in self.events if kind == "written"]
+        return [event.path for event in self.events if isinstance(event, Written)]
 
 
 @pytest.fixture
@@ -86,19 +96,19 @@ def test_what_was_and_what_follows(recording: RecordingWithFlights) -> None:
     recording.start_flight(Window(None, 1 << 30, after=10))
     recording.record_exchanges(50)
     done = recording.flight.trigger(asked("the brokers fell over", label="incident 7"))
-    assert "incident-7-" in done["flight"] and not Path(done["flight"]).exists()
+    assert "incident-7-" in done.flight and not Path(done.flight).exists()
     recording.record_exchanges(20)
     recording.after(9.9)
     assert recording.written == []
     recording.after(0.2)
-    assert recording.written == [done["flight"]]
+    assert recording.written == [done.flight]
     recording.record_exchanges(20)  # is not in it any more
-    assert numbers(done["flight"]) == list(range(70))
-    fields = recording.events[-1][1]
-    assert fields["segments"] == len(list(Path(done["flight"]).glob("*.pcapng"))) >= 5 and fields["bytes"] > 20_000
+    assert numbers(done.flight) == list(range(70))
+    event = recording.events[-1]
+    assert event.segments == len(list(Path(done.flight).glob("*.pcapng"))) >= 5 and event.bytes > 20_000
     recording.recorder.close()
     assert numbers(recording.ring) == list(range(90))
-    with open_capture(done["flight"]) as capture:
+    with open_capture(done.flight) as capture:
         assert capture.about and "the brokers fell over" in capture.about
     with open_capture(recording.ring) as capture:
         assert capture.about is None
@@ -108,7 +118,7 @@ def test_at_once(recording: RecordingWithFlights) -> None:
     recording.start_flight(Window(None, 1 << 30, after=0))
     recording.record_exchanges(5)
     done = recording.flight.trigger(asked())
-    assert recording.written == [done["flight"]] and numbers(done["flight"]) == list(range(5))
+    assert recording.written == [done.flight] and numbers(done.flight) == list(range(5))
 
 
 def test_it_survives_retention(recording: RecordingWithFlights) -> None:
@@ -119,17 +129,17 @@ def test_it_survives_retention(recording: RecordingWithFlights) -> None:
     done = recording.flight.trigger(asked())
     recording.record_exchanges(200)
     recording.after(5)
-    found = numbers(done["flight"])
+    found = numbers(done.flight)
     assert found == list(range(found[0], 300)) and 10 < found[0] < 100
-    assert len(list(Path(done["flight"]).glob("*.pcapng"))) > 2 * kept
+    assert len(list(Path(done.flight).glob("*.pcapng"))) > 2 * kept
     shutil.rmtree(recording.ring)
-    assert numbers(done["flight"]) == found
+    assert numbers(done.flight) == found
 
 
 def test_the_window_in_bytes_and_in_seconds(recording: RecordingWithFlights) -> None:
     recording.start_flight(Window(None, 20_000, after=0))
     recording.record_exchanges(100)
-    size = sum(path.stat().st_size for path in Path(recording.flight.trigger(asked())["flight"]).iterdir())
+    size = sum(path.stat().st_size for path in Path(recording.flight.trigger(asked()).flight).iterdir())
     assert 10_000 < size < 20_000 + 2_000  # and the note
     closed = sorted(recording.ring.glob("*.pcapng"))
     now = closed[-1].stat().st_mtime
@@ -137,7 +147,7 @@ def test_the_window_in_bytes_and_in_seconds(recording: RecordingWithFlights) -> 
         os.utime(path, (now - 100, now - 100))
     recording.start_flight(Window(60.0, 1 << 30, after=0))
     done = recording.flight.trigger(asked(time_ns=int(now * 1e9)))
-    names = {path.name for path in Path(done["flight"]).glob("*.pcapng")}
+    names = {path.name for path in Path(done.flight).glob("*.pcapng")}
     assert not names & {path.name for path in closed[:5]} and {path.name for path in closed[5:]} <= names
 
 
@@ -147,15 +157,15 @@ def test_a_thousand_matches_are_one_recording(recording: RecordingWithFlights) -
     for _ in range(1000):
         recording.flight.trigger(matched())
     recording.after(11)
-    assert len(recording.written) == 1 and recording.events[-1][1]["others"] == 999
+    assert len(recording.written) == 1 and recording.events[-1].others == 999
     for _ in range(1000):
         recording.after(0.1)
-        assert recording.flight.trigger(matched(), others=1)["flight"] is None
+        assert recording.flight.trigger(matched(), others=1).flight is None
     assert len(recording.written) == 1 and recording.flight.counted == 2000
     recording.after(300)
     recording.flight.trigger(matched())
     recording.after(11)
-    assert len(recording.written) == 2 and recording.events[-1][1]["others"] == 2000
+    assert len(recording.written) == 2 and recording.events[-1].others == 2000
     note = read_note(Path(recording.written[1]))
     assert note and note["left_out"] == 2000 and note["kind"] == "filter" and note["about"] == {"filter": "err"}
     # A person gets one whenever he asks.
@@ -171,7 +181,7 @@ def test_enough_is_enough(recording: RecordingWithFlights) -> None:
         recording.flight.trigger(matched())
         recording.after(2)
     assert len(recording.written) == 2
-    assert [kind for kind, _ in recording.events].count("full") == 1
+    assert sum(isinstance(event, Full) for event in recording.events) == 1
     recording.flight.trigger(asked())
     assert len(recording.written) == 3
     shutil.rmtree(recording.written[0])
@@ -185,7 +195,7 @@ def test_names_stay_in_the_directory(recording: RecordingWithFlights) -> None:
     recording.record_exchanges(1)
     for text in ("../../../etc/x", "/abs", "a\0b", "..", "", "x" * 300, "é\n\x1b]0;", "-rf"):
         done = recording.flight.trigger(asked(label=text))
-        assert Path(done["flight"]).parent == recording.out and Path(done["flight"]).is_dir()
+        assert Path(done.flight).parent == recording.out and Path(done.flight).is_dir()
     assert len(set(recording.written)) == 8
     assert label("../a b") == "a-b" and label("\x1b") == "flight"
     assert oct(Path(recording.written[0]).stat().st_mode & 0o777) == "0o700"
@@ -205,10 +215,10 @@ def test_copies_where_links_are_impossible(recording: RecordingWithFlights, monk
     recording.record_exchanges(50)
     recording.after(5)
     recording.flight.close()
-    found = numbers(done["flight"])
+    found = numbers(done.flight)
     assert found == list(range(found[0], 100)) and found[0] < 50
     shutil.rmtree(recording.ring)
-    assert numbers(done["flight"]) == found
+    assert numbers(done.flight) == found
 
 
 def test_a_full_disk(recording: RecordingWithFlights, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,7 +232,8 @@ def test_a_full_disk(recording: RecordingWithFlights, monkeypatch: pytest.Monkey
     recording.flight.trigger(asked())
     recording.after(5)
     recording.flight.close()
-    assert [kind for kind, _ in recording.events] == ["failed"] and "No space left" in recording.events[0][1]["text"]
+    (event,) = recording.events
+    assert isinstance(event, Failed) and "No space left" in event.text
     assert [path.name for path in recording.out.iterdir()] == ["ring"]
     monkeypatch.undo()
     recording.record_exchanges(10)
@@ -234,15 +245,15 @@ def test_a_full_disk(recording: RecordingWithFlights, monkeypatch: pytest.Monkey
 def test_nothing_to_write(recording: RecordingWithFlights, tmp_path: Path) -> None:
     recording.start_flight(Window(None, 1 << 30, after=0))
     recording.flight._source = lambda: None
-    assert recording.flight.trigger(asked())["flight"] is None
-    assert recording.events == [("failed", {"text": "nothing is being recorded"})]
+    assert recording.flight.trigger(asked()).flight is None
+    assert recording.events == [Failed("nothing is being recorded")]
 
 
 def test_what_a_killed_writer_leaves(recording: RecordingWithFlights) -> None:
     recording.start_flight(Window(None, 1 << 30, after=60))
     recording.record_exchanges(50)
     done = recording.flight.trigger(asked("it was on fire"))
-    hidden = recording.out / f".{Path(done['flight']).name}.part"
+    hidden = recording.out / f".{Path(done.flight).name}.part"
     # Another one in the same directory leaves alone what is being written ...
     FlightRecorder(recording.out, Window(None, None), lambda: None, lambda: None, lambda *_: None)
     assert hidden.exists()
@@ -251,9 +262,9 @@ def test_what_a_killed_writer_leaves(recording: RecordingWithFlights) -> None:
     os.close(recording.flight._writing.lock)
     FlightRecorder(recording.out, Window(None, None), lambda: None, lambda: None, lambda *_: None)
     assert not hidden.exists()
-    found = numbers(done["flight"])
+    found = numbers(done.flight)
     assert found == list(range(len(found))) and len(found) > 30
-    assert "its writer was killed" in (flight_summary(Path(done["flight"])) or "")
+    assert "its writer was killed" in (flight_summary(Path(done.flight)) or "")
     (recording.out / ".empty-1.part").mkdir()
     FlightRecorder(recording.out, Window(None, None), lambda: None, lambda: None, lambda *_: None)
     assert not (recording.out / ".empty-1.part").exists()

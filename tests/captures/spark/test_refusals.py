@@ -13,6 +13,7 @@ import pyarrow
 import pytest
 from barnabas.captures.spark import PipelineError, package_archive, pipeline
 from barnabas.captures.spark.session import check_installed, check_master, reason
+from barnabas.captures.tables.folder import FolderError
 from harness.recordings import heartbeats
 from pyarrow import parquet
 
@@ -111,15 +112,15 @@ def test_one_line_of_a_spark_failure(tmp_path: Path) -> None:
 def test_tables_of_another_kind_are_not_mixed(recording: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
     pipeline.run(recording, output, "none", names=["exchanges", "errors"])
-    with pytest.raises(PipelineError, match="give --tables exchanges,errors,segments, or another --output"):
+    with pytest.raises(FolderError, match="give --tables exchanges,errors,segments, or another --output"):
         pipeline.run(recording, output, "none", names=["exchanges"])
     with pytest.raises(PipelineError, match="--tables: no table is called 'weather'; there is: exchanges"):
         pipeline.run(recording, output, "none", names=["weather"])
     place = output / "errors" / "date=1970-01-01" / "nothing.parquet"
     parquet.write_table(pyarrow.table({"error": ["A"]}), place)
-    with pytest.raises(PipelineError, match=r"written by another version of barnabas \(layout \?, this one writes 1\)"):
+    with pytest.raises(FolderError, match=r"written by another version of barnabas \(layout \?, this one writes 1\)"):
         pipeline.run(recording, output, "none", names=["exchanges", "errors"])
     (tmp_path / "old" / "exchanges").mkdir(parents=True)
     parquet.write_table(pyarrow.table({"api": ["A"]}), tmp_path / "old" / "exchanges" / "0-000000.parquet")
-    with pytest.raises(PipelineError, match="holds other Parquet files"):
+    with pytest.raises(FolderError, match="holds other Parquet files"):
         pipeline.run(recording, tmp_path / "old", "none")

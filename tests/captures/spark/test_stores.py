@@ -18,6 +18,7 @@ from barnabas.captures.reading import storage
 from barnabas.captures.reports import make
 from barnabas.captures.reports.duck import Duck
 from barnabas.captures.spark import PipelineError, pipeline
+from barnabas.errors import BarnabasError
 from harness.recordings import heartbeats
 from harness.run.processes import listens
 from harness.waiting import PATIENCE, until
@@ -204,7 +205,7 @@ def test_another_file_system(captures: Path, tmp_path: Path, monkeypatch: pytest
     ],
 )
 def test_uris_that_are_refused(uri: str, message: str) -> None:
-    with pytest.raises(PipelineError) as caught:
+    with pytest.raises(storage.StorageError) as caught:
         pipeline.run(uri, "out", pipeline.NO_SPARK)
     assert message in str(caught.value) and SECRET not in str(caught.value)
 
@@ -242,7 +243,7 @@ def test_a_store_that_lets_nobody_in(
 ) -> None:
     monkeypatch.setattr(storage, "_opened", lambda uri: (Closed(fault), "in"))
     for source, output in ((uri, tmp_path / "out"), (captures, uri)):
-        with pytest.raises(PipelineError) as caught:
+        with pytest.raises(BarnabasError) as caught:
             pipeline.run(source, output, pipeline.NO_SPARK)
         text = str(caught.value)
         assert message in text and str(fault).splitlines()[0] in text and "\n" not in text
@@ -252,5 +253,5 @@ def test_a_store_that_lets_nobody_in(
 def test_a_bucket_that_is_not_there(s3: str, captures: Path) -> None:
     with pytest.raises(PipelineError, match=r"cannot write to s3://absent/out: .*NO_SUCH_BUCKET"):
         pipeline.run(captures, "s3://absent/out", pipeline.NO_SPARK)
-    with pytest.raises(PipelineError, match="s3://fleet/nowhere: no such file or folder; give --input"):
+    with pytest.raises(BarnabasError, match="s3://fleet/nowhere: no such file or folder; give --input"):
         pipeline.run(f"{s3}/nowhere", f"{s3}/out", pipeline.NO_SPARK)
