@@ -22,9 +22,9 @@ from ..serving.offsets import NATURAL
 from .field_paths import generic_paths, item_of, message_of, places
 from .flattener import Flattener, Value
 from .report import Difference, Kind, Level, Report
-from .sides import PreparedSide, SeenExchange, counterparts, folded, prepare
+from .sides import PreparedSide, SeenExchange, counterparts, may_repeat, prepare
 
-_FOLDED_CHANGES = frozenset(
+_REPEATED_CHANGES = frozenset(
     {"OffsetCommit", "TxnOffsetCommit", "JoinGroup", "SyncGroup", "LeaveGroup", "AddPartitionsToTxn", "ApiVersions"}
 )
 """These depend on timing as polls do: commits by a timer, rebalances, partitions as records come."""
@@ -148,7 +148,7 @@ class _Comparison:
         def polls(seen: list[SeenExchange]) -> dict[str, list[SeenExchange]]:
             out: dict[str, list[SeenExchange]] = defaultdict(list)
             for each in seen:
-                if _is_folded(each.api):
+                if _may_repeat(each.api):
                     out[each.api].append(each)
             return out
 
@@ -229,7 +229,7 @@ class _Comparison:
         scopes: dict[str, tuple[list[SeenExchange], list[SeenExchange]]] = defaultdict(lambda: ([], []))
         for side, seen in ((0, ours), (1, theirs)):
             for each in seen:
-                if _is_folded(each.api):
+                if _may_repeat(each.api):
                     continue
                 if each.again:
                     code = facts.error_name(each.exchange.error)
@@ -338,8 +338,8 @@ class _Comparison:
                 self._add(Level.LOW, Kind.LATENCY, api, "", "", "p50", _ms(a.p50), _ms(b.p50))
 
 
-def _is_folded(api: str) -> bool:
-    return api in _FOLDED_CHANGES or folded(api)
+def _may_repeat(api: str) -> bool:
+    return api in _REPEATED_CHANGES or may_repeat(api)
 
 
 def _judge(value: Value, a: set[Any], b: set[Any], api: str) -> tuple[Level, Kind]:
@@ -352,7 +352,7 @@ def _judge(value: Value, a: set[Any], b: set[Any], api: str) -> tuple[Level, Kin
         return Level.HIGH, Kind.ERROR
     if value.role is Role.OFFSET or (value.role is Role.ASSIGNMENT) or (value.role is Role.PARTITION):
         return Level.NOISE, Kind.FIELD
-    if value.role is Role.SUBSCRIPTION or (_is_folded(api) and a and b and (a < b or b < a)):
+    if value.role is Role.SUBSCRIPTION or (_may_repeat(api) and a and b and (a < b or b < a)):
         # One side has seen more values; one poll more or less is enough for that.
         return (Level.NOISE if value.role is Role.SUBSCRIPTION else Level.LOW), Kind.FIELD
     return Level.MEDIUM, Kind.FIELD

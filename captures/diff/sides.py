@@ -60,7 +60,7 @@ class PreparedSide:
     produced: dict[tuple[str, int], list[Any]] = field(default_factory=lambda: defaultdict(list))
 
 
-def folded(api: str) -> bool:
+def may_repeat(api: str) -> bool:
     """Whether a program may send this as often as it likes: asking, polling, sending records in batches of any size."""
     return only_reads(facts.api_key(api)) or api in _HEARTBEATS or api in _BULK
 

@@ -221,7 +221,7 @@ class Capture:
             own = segment.own
             successor = known.get(own._replace(number=own.number + 1)) if own else None
             if successor and segment.rebuilt:
-                segment.hide(successor.carried())
+                segment.hide(successor.carried_requests())
             starts.append(starts[-1] + segment.visible(successor is not None))
         self.starts = starts
 

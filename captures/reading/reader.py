@@ -199,7 +199,7 @@ class CaptureFile:
                 count -= 1
         return count
 
-    def carried(self) -> set[RequestKey]:
+    def carried_requests(self) -> set[RequestKey]:
         """Every request that came from an earlier segment."""
         return {
             RequestKey(record.connection, record.correlation_id, record.time_ns)

@@ -237,7 +237,7 @@ def text(where: Place) -> str:
     return where.uri if isinstance(where, Remote) else str(where)
 
 
-def listed(folder: Place, deep: bool = True, suffixes: tuple[str, ...] = ("",)) -> Iterator[Listed]:
+def list_files(folder: Place, deep: bool = True, suffixes: tuple[str, ...] = ("",)) -> Iterator[Listed]:
     """The files in a folder whose names end so, with `deep` those of its folders, too; nothing if it is not there."""
     if isinstance(folder, Remote):
         yield from (each for each in folder.files(deep) if each.path.name.endswith(suffixes))
@@ -249,7 +249,7 @@ def stamps(folder: Place, suffixes: tuple[str, ...] = ("",)) -> Iterator[tuple[s
     """As `listed`: paths below the folder, sizes and times, without an object for each of very many files."""
     found: Iterator[tuple[str, int, int]]
     if isinstance(folder, Remote):
-        found = ((str(each.path), each.size, each.modified_ns) for each in listed(folder, suffixes=suffixes))
+        found = ((str(each.path), each.size, each.modified_ns) for each in list_files(folder, suffixes=suffixes))
     else:
         found = _scanned(str(folder), True, suffixes)
     below = len(str(folder).rstrip("/")) + 1
@@ -286,7 +286,7 @@ def _name(entry: os.DirEntry[str]) -> str:
     return entry.name
 
 
-def opened(where: Place) -> tuple[Any, str]:
+def open_filesystem(where: Place) -> tuple[Any, str]:
     """The `pyarrow.fs.FileSystem` and the path in it."""
     if isinstance(where, Remote):
         return where.filesystem

@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Any
 
 from ...errors import BarnabasError
-from ..reading.storage import Place, Remote, opened
+from ..reading.storage import Place, Remote, open_filesystem
 from ..tables.folder import Folder
 
 
@@ -34,7 +34,7 @@ class Duck:
             if isinstance(path, Remote):  # DuckDB would have to be extended for stores; pyarrow knows them
                 from pyarrow import dataset
 
-                places = [opened(each) for each in folder.paths(name)]
+                places = [open_filesystem(each) for each in folder.paths(name)]
                 found = dataset.dataset([place for _, place in places], filesystem=places[0][0], format="parquet")
                 self._connection.register(name, found)
                 continue

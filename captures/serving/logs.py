@@ -93,7 +93,7 @@ class PartitionLog:
     """How many offsets the entries have that consumers were given, by their bases; without markers."""
     _sequences: dict[tuple[int, int], list[tuple[int, int]]] = field(default_factory=dict)
 
-    def preset(self, entries: list[Entry], waiting: list[Entry], start: int, end: int) -> None:
+    def begin_with(self, entries: list[Entry], waiting: list[Entry], start: int, end: int) -> None:
         """What is there before anything is produced."""
         self.start, self.end, self.entries, self.waiting = start, end, entries, waiting
         self._take_waiting()
@@ -256,7 +256,7 @@ class Logs:
         self._read_fetch()
         self._read_list_offsets()
         for partition in {*self._own, *self._unplaced, *self._fetched, *self._marks}:
-            self._lay_out(partition, everything)
+            self._build_log(partition, everything)
 
     def knows(self, topic: str) -> bool:
         """Whether the recording has this topic."""
@@ -354,7 +354,7 @@ class Logs:
                 for item in topic["partitions"]:
                     self._see(topic["name"], item["partition_index"])
 
-    def _lay_out(self, partition: Partition, everything: bool) -> None:
+    def _build_log(self, partition: Partition, everything: bool) -> None:
         own = sorted(self._own[partition], key=lambda entry: entry.base)
         covered = {offset for entry in own for offset in range(entry.base, entry.last + 1)}
         producers = {entry.producer_id for entry in own if entry.producer_id >= 0}
@@ -375,7 +375,7 @@ class Logs:
         if everything:
             entries = sorted([*own, *others], key=lambda entry: entry.base)
             end = max((entry.last + 1 for entry in entries), default=self._marks.get(partition, 0))
-            log.preset(entries, [], 0, end)
+            log.begin_with(entries, [], 0, end)
         else:
             first = own[0].base if own else None
             before = [entry for entry in others if first is None or entry.base < first]
@@ -385,14 +385,14 @@ class Logs:
             )
             if not own and self._unplaced[partition] and not before:
                 end = 0
-            log.preset(before, later, 0, end)
+            log.begin_with(before, later, 0, end)
             self.hidden[partition] = sum(entry.last - entry.base + 1 for entry in own)
-        self._known_aborts(partition, log)
+        self._add_aborts(partition, log)
         self.produce_errors[partition] = [
             (log.end if anchor < 0 else anchor, item) for anchor, item in self.produce_errors[partition]
         ]
 
-    def _known_aborts(self, partition: Partition, log: PartitionLog) -> None:
+    def _add_aborts(self, partition: Partition, log: PartitionLog) -> None:
         """Transactions of others that were aborted: each ends with its producer's next marker."""
         for producer_id, first in sorted(self._aborted[partition]):
             markers = (e.base for e in [*log.entries, *log.waiting] if e.control and e.producer_id == producer_id)

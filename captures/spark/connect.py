@@ -30,7 +30,7 @@ _PORT = 15002  # what Spark takes where none is given
 _REACH_SECONDS = 10.0
 
 
-def shown(remote: str) -> str:
+def without_token(remote: str) -> str:
     """The address without its parameters: a token may be among them."""
     return remote.partition(";")[0].rstrip("/")
 
@@ -39,7 +39,7 @@ def check(remote: str) -> None:
     """Raise `PipelineError` with the remedy when a library is missing or nobody listens there."""
     found = _ADDRESS.fullmatch(remote)
     if found is None or int(found[2] or 0) > 65535:
-        raise PipelineError(f"no such Spark Connect server: {shown(remote)!r}; use sc://HOST:PORT")
+        raise PipelineError(f"no such Spark Connect server: {without_token(remote)!r}; use sc://HOST:PORT")
     for library in ("pyspark", "pyarrow", "numpy", "pandas", "grpc", "grpc_status"):
         try:
             with warnings.catch_warnings():
@@ -53,13 +53,13 @@ def check(remote: str) -> None:
         socket.create_connection((found[1].strip("[]"), int(found[2] or _PORT)), _REACH_SECONDS).close()
     except OSError as error:
         raise PipelineError(
-            f"no Spark Connect server answers at {shown(remote)} ({error.strerror or error}): start one with Spark's "
+            f"no Spark Connect server answers at {without_token(remote)} ({error.strerror or error}): start one with Spark's "
             "sbin/start-connect-server.sh, or give another --remote"
         ) from error
 
 
 @contextmanager
-def connected(remote: str) -> Iterator[SparkSession]:
+def connect_session(remote: str) -> Iterator[SparkSession]:
     """A session there, with the package sent along. Raises `PipelineError`."""
     check(remote)
     # What PySpark finds there would have it look for the server once more, or log for itself.
@@ -77,7 +77,7 @@ def connected(remote: str) -> Iterator[SparkSession]:
     except BarnabasError:
         raise
     except Exception as error:  # PySpark, Py4J and gRPC raise many kinds, and so does the code that Spark ran
-        raise PipelineError(f"Spark at {shown(remote)}: {reason(error)}") from error
+        raise PipelineError(f"Spark at {without_token(remote)}: {reason(error)}") from error
     finally:
         os.environ |= {name: value for name, value in before.items() if value is not None}
         if spark is not None:
@@ -89,7 +89,7 @@ def connected(remote: str) -> Iterator[SparkSession]:
 
 
 @contextmanager
-def watched(spark: Any, report: Callable[[int, int], None]) -> Iterator[None]:
+def report_progress(spark: Any, report: Callable[[int, int], None]) -> Iterator[None]:
     """While the body runs, call `report(tasks done, tasks)` whenever that has changed."""
     last = (0, 0)
 

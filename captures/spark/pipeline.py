@@ -23,7 +23,7 @@ from ..reading.storage import Place, Remote, StorageError, place, text
 from ..tables.folder import DEFAULT, Done, Folder, todo
 from . import PipelineError
 from .connect import SCHEME
-from .session import check_installed, check_master, session, watched
+from .session import check_installed, check_master, report_progress, session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -159,7 +159,7 @@ def run(
     )
     if dry:
         return outcome
-    with locked(folder):
+    with lock_output(folder):
         for old in plan.gone:
             folder.remove(old)
         record = _row_recorder(folder, plan.work, progress if master == NO_SPARK else lambda text: None)
@@ -255,7 +255,7 @@ def write(
         frame = spark.read.format(NAME).options(
             output=text(folder.path), tables=json.dumps(folder.names), plan=packed(work[start : start + _JOB])
         ).load()  # fmt: skip
-        with watched(spark, lambda done, of: progress(f"reading: {done} of {_count(of, 'file')}")):
+        with report_progress(spark, lambda done, of: progress(f"reading: {done} of {_count(of, 'file')}")):
             for row in frame.collect():
                 record(row.asDict())
 
@@ -285,7 +285,7 @@ def stream(
     if isinstance(output, Remote) and checkpoint is None:
         raise PipelineError(f"{output} is in a store, where Spark keeps no checkpoint: give --checkpoint a folder")
     folder = _folder(output, names)
-    with locked(folder), session(master, wheel=wheel) as spark:
+    with lock_output(folder), session(master, wheel=wheel) as spark:
         from .pipeline_source import NAME, PipelineSource
 
         spark.dataSource.register(PipelineSource)
@@ -311,7 +311,7 @@ def stream(
 
 
 @contextmanager
-def locked(folder: Folder) -> Iterator[None]:
+def lock_output(folder: Folder) -> Iterator[None]:
     """Hold the output folder for this run, made if need be, and clear what a killed run left there."""
     output = folder.path
     try:

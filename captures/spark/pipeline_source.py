@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 from .. import tables
 from ..reading.storage import Remote, place, text
 from ..tables.folder import Done, Folder, todo
-from .source import ReadMaxFiles, SupportsTriggerAvailableNow, ddl, rested
+from .source import ReadMaxFiles, SupportsTriggerAvailableNow, ddl, readable_segments
 
 NAME = "barnabas-pipeline"
 _TABLE = "segments"
@@ -96,7 +96,7 @@ class _Following(DataSourceStreamReader):  # type: ignore[misc]
 
     def _work(self) -> list[tuple[tables.Segment, Done | None]]:
         """What is to be done, but for what was done just now and is still as it was."""
-        found, self._known = rested(self._path, self._known)
+        found, self._known = readable_segments(self._path, self._known)
         work = todo(found.segments, self._folder.done()).work
         return [
             each

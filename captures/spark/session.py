@@ -41,7 +41,7 @@ OWNER = ".owner"
 
 
 @contextmanager
-def signals_held() -> Iterator[None]:
+def hold_signals() -> Iterator[None]:
     """Put Ctrl-C off to the end of the body."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -72,7 +72,7 @@ def scratch() -> Iterator[Scratch]:
     try:
         yield made
     finally:
-        with signals_held():
+        with hold_signals():
             for entry in made.path.iterdir() if made.path.is_dir() else ():
                 if entry not in made.kept and entry.name != OWNER:
                     _remove(entry)
@@ -189,7 +189,7 @@ def session(master: str = "local[2]", *, quick: bool = False, wheel: Path | None
     """
     check_master(master)
     if master.startswith(connect.SCHEME):
-        with connect.connected(master) as there:
+        with connect.connect_session(master) as there:
             yield there
         return
     check_installed()
@@ -228,7 +228,7 @@ def _started(master: str, quick: bool, wheel: Path | None, temporary: Scratch) -
         temporary.kept.append(log)
         raise PipelineError(f"Spark: {reason(error, log)} (Spark's log: {log})") from error
     finally:
-        with signals_held(), _quiet():
+        with hold_signals(), _quiet():
             jvm.stop()
             os.environ.clear()
             os.environ.update(before)
@@ -323,7 +323,7 @@ class _Jvm:
             raise PipelineError("a Spark session is open in this process already: stop it first")
         conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
         # Interrupted in here, PySpark would lose its child, and the child would wait for ever.
-        with open(log, "ab") as out, signals_held():
+        with open(log, "ab") as out, hold_signals():
             self._gateway = launch_gateway(conf, {"stdout": out, "stderr": out, "umask": 0o077})
         interrupt = signal.getsignal(signal.SIGINT)
         context = SparkContext(conf=conf, gateway=self._gateway)
@@ -365,10 +365,10 @@ class _Jvm:
 
 
 @contextmanager
-def watched(spark: SparkSession, report: Callable[[int, int], None], seconds: float = 1.0) -> Iterator[None]:
+def report_progress(spark: SparkSession, report: Callable[[int, int], None], seconds: float = 1.0) -> Iterator[None]:
     """While the body runs, call `report(tasks done, tasks)` from a thread of its own whenever that has changed."""
     if hasattr(spark, "registerProgressHandler") and "connect" in type(spark).__module__:
-        with connect.watched(spark, report):
+        with connect.report_progress(spark, report):
             yield
         return
     over = threading.Event()

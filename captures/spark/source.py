@@ -27,7 +27,7 @@ from ...decoder.filter import Filter, FilterError, compile
 from .. import tables
 from ..reading.storage import Place, Remote, place
 from ..tables.rows import check_filter
-from ..tables.segments import fetched
+from ..tables.segments import fetch_local
 from . import pushdown, stream_offsets
 
 try:
@@ -147,7 +147,7 @@ def read(segment: tables.Segment, table: str, columns: list[str], text: str) -> 
     options = tables.Options(tables.described(table), tables.described(table).chosen(columns))
     name = segment.capture_id if segment.foreign else ""
     test = wanted(table, text)
-    with fetched(segment.path, segment.follows, test) as found:
+    with fetch_local(segment.path, segment.follows, test) as found:
         if found is None:
             return
         path, follows = found
@@ -167,7 +167,7 @@ def _where_it_is(batch: Any, segment: tables.Segment) -> Any:
 _Known = dict[tuple[str, int, int], tuple[str, int, bool]]
 
 
-def rested(path: str, known: _Known) -> tuple[tables.Found, _Known]:
+def readable_segments(path: str, known: _Known) -> tuple[tables.Found, _Known]:
     """What a stream may read, and what need not be opened the next time."""
     found = tables.find_segments(_place(path), known)
     known = {(str(s.path), s.size, s.modified_ns): (s.capture_id, s.number, s.foreign) for s in found.segments}
@@ -184,7 +184,7 @@ class _Stream(DataSourceStreamReader):  # type: ignore[misc]
         self._target: dict[str, int] | None = None
 
     def _found(self) -> tables.Found:
-        found, self._known = rested(self._path, self._known)
+        found, self._known = readable_segments(self._path, self._known)
         return found
 
     def initialOffset(self) -> dict[str, int]:

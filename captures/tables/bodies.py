@@ -90,7 +90,7 @@ def _has_ids(api_key: int, api_version: int) -> bool:
         return False
 
 
-def named(about: dict[str, Any], exchange: Exchange) -> dict[str, Any]:
+def topic_columns(about: dict[str, Any], exchange: Exchange) -> dict[str, Any]:
     """The columns of `TOPIC`: ids as text, and the name of an id that was seen."""
     topic, topic_id = about.get("topic"), about.get("topic_id")
     if topic is None and topic_id is not None and exchange.topics is not None:

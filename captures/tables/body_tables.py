@@ -131,7 +131,7 @@ def error_rows(exchange: Exchange) -> Iterator[dict[str, Any]]:
         about = {**asked, **leaf.about}
         yield {
             "path": leaf.path,
-            **bodies.named(about, exchange),
+            **bodies.topic_columns(about, exchange),
             "group_id": about.get("group_id"),
             "resource": about.get("resource"),
             "error_code": leaf.value,
@@ -165,7 +165,7 @@ def areas(exchange: Exchange) -> Iterator[Area]:
         if message is None:
             continue
         for leaf in bodies.record_areas(message):
-            yield Area(message.plan.kind, leaf.value, bodies.named(leaf.about, exchange))
+            yield Area(message.plan.kind, leaf.value, bodies.topic_columns(leaf.about, exchange))
 
 
 def batch_rows(exchange: Exchange) -> Iterator[dict[str, Any]]:

@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...errors import BarnabasError
-from ..reading.storage import Listed, Place, Remote, listed, opened, place, stamp, stamps
+from ..reading.storage import Listed, Place, Remote, list_files, open_filesystem, place, stamp, stamps
 from .columns import pyarrow, schema_of
 from .rows import TABLES, Options
 from .segment_tables import SegmentTables
-from .segments import LAYOUT, SEGMENTS, Segment, fetched
+from .segments import LAYOUT, SEGMENTS, Segment, fetch_local
 
 HIDDEN = ".unfinished"
 _EMPTY = "date=1970-01-01/nothing.parquet"
@@ -141,7 +141,7 @@ class Manifest:
         """The row of a Parquet file of the table `segments`; an empty one has no key."""
         from pyarrow import parquet
 
-        store, path = opened(self._folder / SEGMENTS.name / each[0])
+        store, path = open_filesystem(self._folder / SEGMENTS.name / each[0])
         with store.open_input_file(path) as file:
             rows = parquet.ParquetFile(file).read(list(_COLUMNS)).to_pylist()
         return _done(rows[0]) if rows else Done("", "", 0, 0, 0, "", False)
@@ -199,7 +199,7 @@ class Folder:
         else:
             (self.path / HIDDEN).write(b"a run is going on, or was killed\n")
         for name in self.names:
-            if any(each.path.name.endswith(".parquet") for each in listed(self.path / name, deep=False)):
+            if any(each.path.name.endswith(".parquet") for each in list_files(self.path / name, deep=False)):
                 raise FolderError(
                     f"{self.path / name} holds other Parquet files, perhaps of an older version: choose another --output"
                 )
@@ -240,7 +240,7 @@ class Folder:
 
     def paths(self, name: str) -> list[Place]:
         """The Parquet files of a table."""
-        return [each.path for each in listed(self.path / name) if is_table(each)]
+        return [each.path for each in list_files(self.path / name) if is_table(each)]
 
     def held(self) -> tuple[str, ...]:
         """The tables that are there."""
@@ -258,7 +258,7 @@ class Folder:
     def _check(self, name: str, empty: Place) -> None:
         from pyarrow import parquet
 
-        store, path = opened(empty)
+        store, path = open_filesystem(empty)
         found = parquet.read_schema(path, filesystem=store)
         layout = (found.metadata or {}).get(_LAYOUT, b"?").decode()
         if layout != str(LAYOUT) or not found.remove_metadata().equals(schema_of(_DESCRIBED[name].chosen())):
@@ -285,7 +285,7 @@ class Folder:
     def write(self, segment: Segment, before: Done | None = None) -> dict[str, Any]:
         """Read a file and put its rows in their places; returns its row of `segments`. `before`: what it was when it was
         read the last time. Raises OSError when the tables cannot be written, never for what is in the file."""
-        with fetched(segment.path, segment.follows) as found:
+        with fetch_local(segment.path, segment.follows) as found:
             assert found is not None
             return self._write(segment, *found, before)
 

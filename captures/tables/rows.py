@@ -36,7 +36,7 @@ from .columns import KEY, Column, Table
 from .connections import CONNECTIONS, connection_rows
 from .event_tables import FINDINGS, HAPPENINGS, event_rows, finding_rows
 from .index_tables import BODIES, EXCHANGES, FRAMES, exchange_row, frame_rows
-from .segments import SEGMENTS, counted, file_row
+from .segments import SEGMENTS, exchange_counts, file_row
 from .version_table import VERSIONS, version_rows
 
 TABLES = (
@@ -193,7 +193,7 @@ class Rows:
             if selection is not None and not numbers:
                 continue
             names = (file.own.recording if file.own else file.path.name, file.path.name.removesuffix(".part"))
-            yield file_row(file, names, counted(file, [number - first for number in numbers], 0))
+            yield file_row(file, names, exchange_counts(file, [number - first for number in numbers], 0))
             self.done += file.size
 
     def _from_events(self) -> Iterator[dict[str, Any]]:

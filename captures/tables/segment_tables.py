@@ -47,7 +47,17 @@ from .connections import CONNECTIONS, Connections, connections_of_index
 from .event_tables import FINDINGS, HAPPENINGS, event_rows, findings_of
 from .index_tables import EXCHANGES, exchange_batches, frame_batches
 from .rows import EVERYTHING, OF_INDEX, Options
-from .segments import SEGMENTS, bytes_of, cannot_match, carried, counted, file_row, readable, successor, unreadable_row
+from .segments import (
+    SEGMENTS,
+    bytes_of,
+    cannot_match,
+    carried_requests,
+    exchange_counts,
+    file_row,
+    readable,
+    successor,
+    unreadable_row,
+)
 from .version_table import VERSIONS, versions_of_index
 
 _FROM_EVENTS = (CONNECTIONS.name, FINDINGS.name, HAPPENINGS.name)
@@ -125,7 +135,7 @@ class SegmentTables:
         if SEGMENTS.name not in self._options:  # to know it, all of the file has to be read
             yield from self._rest([])
             return
-        counts = counted(file, numbers, 0 if after else int(goes_on.sum()))
+        counts = exchange_counts(file, numbers, 0 if after else int(goes_on.sum()))
         row = file_row(file, names, counts, self._spans)
         if fault and not row["detail"]:
             row["detail"] = fault
@@ -141,7 +151,7 @@ class SegmentTables:
             return False
         if not file.rebuilt:  # the recorder has marked them
             return readable(follows)
-        known = carried(follows)
+        known = carried_requests(follows)
         if known is not None:
             file.hide(known)
         return known is not None

@@ -24,7 +24,7 @@ from ..reading.damage import Span, spans
 from ..reading.reader import SUFFIXES, CaptureFile, RequestKey
 from ..reading.reindex import Identity, read_identity
 from ..reading.selection import IndexColumns, has_numpy
-from ..reading.storage import Place, Remote, listed, place
+from ..reading.storage import Place, Remote, list_files, place
 from ..recording.index import CLOSED, HEADER, open_index, parse_head, paths
 from .columns import NUMBER, Column, Table
 
@@ -123,7 +123,7 @@ def find_segments(path: str | Place, known: Known | None = None) -> Found:
                 segment = Segment(file, old[0], old[1], size, modified_ns, old[2])
             else:
                 segment = Segment(file, "", 0, size, modified_ns)
-                own, written = identified(file, size) if isinstance(file, Remote) else _identity(file)
+                own, written = identify_remote(file, size) if isinstance(file, Remote) else _identity(file)
                 if own is not None:
                     segment = segment._replace(capture_id=own.recording, number=own.number)
                 else:
@@ -160,7 +160,7 @@ def _files(top: Place) -> Iterator[tuple[Place, int, int]]:
         raise FileNotFoundError(f"{top}: no such file or folder")
     if isinstance(top, Remote) and top.is_file():
         return (each for each in top.parent.files(deep=False) if each.path == top)
-    return ((each.path, each.size, each.modified_ns) for each in listed(top, suffixes=SUFFIXES))
+    return ((each.path, each.size, each.modified_ns) for each in list_files(top, suffixes=SUFFIXES))
 
 
 def content_id(path: Place) -> str:
@@ -212,14 +212,14 @@ def _identity(path: Path) -> tuple[Identity | None, bool]:
         source.close()
 
 
-def carried(path: Path) -> set[RequestKey] | None:
+def carried_requests(path: Path) -> set[RequestKey] | None:
     """The requests that a segment carries over from the one before it; None when it cannot be read."""
     try:
         file = CaptureFile(path)
     except (NotACapture, OSError):
         return None
     try:
-        return file.carried()
+        return file.carried_requests()
     finally:
         file.close()
 
@@ -281,7 +281,7 @@ def cannot_match(path: Path, wanted: Filter) -> bool:
 # captures in stores
 
 
-def identified(file: Remote, size: int) -> tuple[Identity | None, bool]:
+def identify_remote(file: Remote, size: int) -> tuple[Identity | None, bool]:
     """Whose segment a file in a store is, None for one that is nobody's, and whether it may still be written to."""
     part = file.name.endswith(".part")
     if not part and file.name.endswith(".pcapng"):
@@ -301,7 +301,7 @@ def identified(file: Remote, size: int) -> tuple[Identity | None, bool]:
 
 
 @contextmanager
-def fetched(
+def fetch_local(
     path: Place, follows: Place | None, skip: Filter | None = None
 ) -> Iterator[tuple[Path, Path | None] | None]:
     """A file and its next segment on this machine: where they are, or copies that go when the body ends.
@@ -408,7 +408,7 @@ def file_row(
     }
 
 
-def counted(file: CaptureFile, numbers: Any, continues: int) -> dict[str, Any]:
+def exchange_counts(file: CaptureFile, numbers: Any, continues: int) -> dict[str, Any]:
     """Figures of these of the index's records."""
     counts: dict[str, Any] = {"exchanges": len(numbers), "frames": 0, "first_ns": None, "last_ns": None}
     if len(numbers) and has_numpy():

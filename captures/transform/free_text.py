@@ -50,14 +50,14 @@ def vocabulary() -> frozenset[str]:
     return frozenset(found)
 
 
-def kafkas(word: str) -> bool:
+def is_kafka_word(word: str) -> bool:
     """Whether a word is made of such words alone (``UnknownTopicException``, ``retention.ms``), or is a number."""
     if _NUMBER.fullmatch(word):
         return True
     return bool(_PLAIN.fullmatch(word)) and all(w.lower() in vocabulary() for w in _LETTERS.findall(word))
 
 
-def scrubbed(text: str, pseudonyms: Pseudonyms) -> str:
+def scrub_text(text: str, pseudonyms: Pseudonyms) -> str:
     """The text with every word replaced that may be a name; its length stays."""
 
     def token(found: re.Match[str]) -> str:
@@ -78,7 +78,7 @@ def scrubbed(text: str, pseudonyms: Pseudonyms) -> str:
         word = found[0]
         if word in pseudonyms.replaced:
             return pseudonyms.replaced[word]
-        if word in KEPT or kafkas(word):
+        if word in KEPT or is_kafka_word(word):
             return word
         return pseudonyms.name(word, note=False)
 

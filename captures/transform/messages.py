@@ -25,7 +25,7 @@ from ...decoder.schema import facts
 from ...decoder.wire.varint import VarintError, read_uvarint
 from .batches import BLANK, rewritten
 from .fields import NAMES, FieldRule, Kind, Replacement, RuleBranch, RuleTree, rule_tree
-from .free_text import scrubbed
+from .free_text import scrub_text
 from .pseudonyms import Pseudonyms
 
 _KEPT = 10_000
@@ -217,7 +217,7 @@ class Frames:
                 self.kept.add(old)
             return old
         if replacement is Replacement.TEXT:
-            return scrubbed(old, names)
+            return scrub_text(old, names)
         if replacement is Replacement.NOTE:
             return names.name(old)
         if replacement is Replacement.RESOURCE:

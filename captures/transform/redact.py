@@ -13,7 +13,7 @@ from ...decoder.connection.events import ConnectionEvent, NonKafkaData, Opened
 from ...decoder.connection.exchange import BrokerLeg
 from ...diagnostics import contained
 from .fields import NAMES, Kind
-from .free_text import scrubbed
+from .free_text import scrub_text
 from .messages import Frames
 from .pseudonyms import Pseudonyms
 from .write import beginning
@@ -128,4 +128,4 @@ class Redaction:
         new.marks.notes = self._notes(exchange.marks.notes)
 
     def _notes(self, notes: list[str]) -> list[str]:
-        return [scrubbed(note, self.pseudonyms) for note in notes] if self.kinds & NAMES else list(notes)
+        return [scrub_text(note, self.pseudonyms) for note in notes] if self.kinds & NAMES else list(notes)

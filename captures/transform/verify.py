@@ -19,7 +19,7 @@ from ...decoder.records.errors import RecordsError
 from ..pcap.regular_files import open_file
 from ..reading.events import EventReader
 from .fields import Replacement, RuleTree, rule_tree
-from .free_text import kafkas
+from .free_text import is_kafka_word
 from .pseudonyms import KEPT
 from .search import Search
 
@@ -60,12 +60,12 @@ class Verifier:
             data = name.encode()
             if len(data) < _NAME:
                 continue
-            if name in KEPT or (kafkas(name) and not _long_number(name)) or name in words:
+            if name in KEPT or (is_kafka_word(name) and not _long_number(name)) or name in words:
                 self.verdict.unsure += 1
                 continue
             self._look_for(name, data)
         for data in contents:
-            if len(data) >= _CONTENT and len(set(data)) >= 6 and not kafkas(data.decode("latin-1")):
+            if len(data) >= _CONTENT and len(set(data)) >= 6 and not is_kafka_word(data.decode("latin-1")):
                 text = data.decode("utf-8", "backslashreplace")
                 if not any(text in word for word in kept):
                     self._look_for(text, data)

@@ -77,7 +77,7 @@ def written(output: Path, table: str = "exchanges") -> list[dict[str, Any]]:
 def run(spark: SparkSession, source: Path, output: Path) -> Path:
     """What `pipeline.run` does, in the session of these tests."""
     folder = Folder(output)
-    with pipeline.locked(folder):
+    with pipeline.lock_output(folder):
         work = todo(tables.find_segments(source).segments, folder.done()).work
         pipeline.write(spark, folder, work)
     return output

@@ -80,13 +80,13 @@ def rows(table: Any) -> list[dict[str, Any]]:
 
 def upload(captures: Path, uri: str) -> None:
     target = storage.place(uri)
-    for each in storage.listed(captures):
+    for each in storage.list_files(captures):
         assert isinstance(target, storage.Remote) and isinstance(each.path, Path)
         (target / str(each.path.relative_to(captures))).put(each.path)
 
 
 def read(uri: str) -> Any:
-    store, path = storage.opened(storage.place(uri))
+    store, path = storage.open_filesystem(storage.place(uri))
     return dataset.dataset(path, filesystem=store, format="parquet").to_table()
 
 
@@ -110,7 +110,7 @@ def test_captures_and_tables_in_a_bucket(
     again = pipeline.run(f"{s3}/in", f"{s3}/out", pipeline.NO_SPARK, names=TABLES)
     assert again.read == 0 and again.unchanged == len(found)
     # Nothing else is left there, and reports are the same.
-    names = {each.path.name for each in storage.listed(storage.place(f"{s3}/out"), deep=False)}
+    names = {each.path.name for each in storage.list_files(storage.place(f"{s3}/out"), deep=False)}
     assert names == {".manifest"}
     with Duck(storage.place(f"{s3}/out")) as one, Duck(here) as other:
         mine, its = make(one)[0], make(other)[0]
@@ -126,7 +126,7 @@ def test_a_run_that_was_killed_is_completed(s3: str, captures: Path) -> None:
     pipeline.run(f"{s3}/killed-in", f"{s3}/killed-out", pipeline.NO_SPARK, names=["exchanges"])
     before = rows(read(f"{s3}/killed-out/exchanges"))
     # As a kill leaves it: a file's rows are there, and the file is not on the list.
-    (first, *_) = (each.path for each in storage.listed(out / "segments") if each.path.name != "nothing.parquet")
+    (first, *_) = (each.path for each in storage.list_files(out / "segments") if each.path.name != "nothing.parquet")
     first.unlink()
     (out / ".unfinished").write(b"")
     (out / "exchanges/date=2001-01-01/left-000000.parquet").write(b"PAR1")

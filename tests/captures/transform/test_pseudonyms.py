@@ -7,7 +7,7 @@ import re
 from functools import cache
 
 import pytest
-from barnabas.captures.transform.free_text import kafkas, scrubbed
+from barnabas.captures.transform.free_text import is_kafka_word, scrub_text
 from barnabas.captures.transform.permutations import Permutation
 from barnabas.captures.transform.pseudonyms import Pseudonyms
 from harness.run.examples import times
@@ -143,7 +143,7 @@ def test_free_text_keeps_kafkas_words_and_nobodys_names() -> None:
         "Topic config of payments-7 at db.example.org:9092 and 10.1.2.3:9093 is not authorized, "
         "partition 12: UnknownTopicOrPartitionException 'alice'."
     )
-    made = scrubbed(text, names)
+    made = scrub_text(text, names)
     assert len(made) == len(text)
     assert made.startswith(f"Topic {topic} of {names.name('payments-7')} at {names.name('db.example.org')}:9092 and ")
     assert made.endswith(
@@ -154,5 +154,5 @@ def test_free_text_keeps_kafkas_words_and_nobodys_names() -> None:
 
 
 def test_words_of_kafka() -> None:
-    assert all(map(kafkas, ("NOT_LEADER_OR_FOLLOWER", "cooperative-sticky", "retention.ms", "60000", "Produce")))
-    assert not any(map(kafkas, ("payments", "alice", "kafka-1", "broker01", "10.0.0.1", "a1b2", "")))
+    assert all(map(is_kafka_word, ("NOT_LEADER_OR_FOLLOWER", "cooperative-sticky", "retention.ms", "60000", "Produce")))
+    assert not any(map(is_kafka_word, ("payments", "alice", "kafka-1", "broker01", "10.0.0.1", "a1b2", "")))
