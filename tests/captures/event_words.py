@@ -1,4 +1,4 @@
-"""The events of a capture, each in a few words that tests compare."""
+"""What tests read from captures: events (each in a few words), findings, imports."""
 
 from __future__ import annotations
 
@@ -7,11 +7,33 @@ from pathlib import Path
 from typing import Any
 
 from barnabas.captures import open_capture
+from barnabas.captures.foreign.importer import Importer
+from barnabas.captures.pcap.sources import Source
 from barnabas.decoder import ExchangeDone, RequestSeen
 from barnabas.decoder.connection.events import Closed, ConnectionEvent, NonKafkaData, Opened
+from barnabas.decoder.findings import Finding, Inspector
 
 
-def all_of(path: Path, **options: Any) -> list[ConnectionEvent]:
+def findings_of(path: Path, *detectors: str) -> list[Finding]:
+    """The findings over a capture, of these detectors only if any are given."""
+    inspector = Inspector(detectors) if detectors else Inspector()
+    for event in read_events(path):
+        inspector.feed(event)
+    return inspector.findings()
+
+
+def import_captures(directory: Path, *paths: Path, **options: Any) -> Importer:
+    """Import captures into a recording; ``options`` are those of `Importer`."""
+    importer = Importer(directory, **options)
+    for path in paths:
+        importer.begin(Source(path))
+        while importer.advance():
+            pass
+    importer.close()
+    return importer
+
+
+def read_events(path: Path, **options: Any) -> list[ConnectionEvent]:
     with open_capture(path, **options) as capture:
         return list(capture.events())
 
@@ -38,7 +60,7 @@ def same_as_read_back(path: Path) -> int:
     """Every exchange that is done must be the one that the capture gives; returns their number."""
     done = {
         (h.exchange.connection, h.exchange.correlation_id, h.exchange.request_time_ns): h.exchange
-        for h in all_of(path)
+        for h in read_events(path)
         if isinstance(h, ExchangeDone)
     }
     count = 0

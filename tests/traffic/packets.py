@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
+from collections.abc import Callable
 
 from barnabas.captures.pcap import pcapng
 from barnabas.captures.pcap.packets import build
@@ -14,6 +15,15 @@ NOW = 1_795_223_022_000_000_000
 
 
 Packet = tuple[int, bytes]
+LINKS: dict[int, Callable[[bytes], bytes]] = {
+    1: lambda p: p,
+    113: lambda p: bytes(14) + p[12:],
+    276: lambda p: p[12:14] + bytes(18) + p[14:],
+    101: lambda p: p[14:],
+    0: lambda p: b"\x02\0\0\0" + p[14:],
+    108: lambda p: b"\0\0\0\x02" + p[14:],
+}
+"""An Ethernet packet as one of each link type."""
 
 
 def conversation(number: int, chance: random.Random, count: int = 30, host: str = "10.0.0.%d") -> list[Packet]:

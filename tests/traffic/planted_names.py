@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from barnabas import decoder
 from barnabas.captures import Recorder
-from barnabas.captures.reading.events import EventReader
 from barnabas.decoder import embedded
-from barnabas.decoder.connection.events import ConnectionEvent
 from barnabas.decoder.records import Record, encode_batch, encode_messages
 from barnabas.decoder.schema import facts
 from harness.wire import with_size
@@ -181,8 +178,3 @@ def record_planted(directory: Path) -> None:
     recorder.opened(3, START, client=(ADDRESS, 50003), broker=(HOST, 9093), failed="refused")
     recorder.closed(3, START + 9, "rst")
     recorder.close()
-
-
-def happenings_of(path: Path) -> list[ConnectionEvent]:
-    events = EventReader(path)
-    return list(chain(events.read(), events.end()))

@@ -209,7 +209,7 @@ def test_a_file_is_there_whole_or_not_at_all(tmp_path: Path, evil: Capture) -> N
 
 
 @pytest.mark.parametrize("there", ["file", "link", "dangling"])
-def test_what_is_there_is_replaced_only_if_asked_for_and_never_through_a_link(tmp_path: Path, there: str) -> None:
+def test_an_existing_file_is_replaced_only_with_force_and_never_through_a_link(tmp_path: Path, there: str) -> None:
     path, elsewhere = tmp_path / "out.csv", tmp_path / "elsewhere"
     elsewhere.write_text("theirs")
     if there == "file":
@@ -224,7 +224,7 @@ def test_what_is_there_is_replaced_only_if_asked_for_and_never_through_a_link(tm
     assert elsewhere.read_text() == "theirs" and sorted(os.listdir(tmp_path)) == ["elsewhere", "out.csv"]
 
 
-def test_what_comes_meanwhile_stays(tmp_path: Path) -> None:
+def test_a_file_that_appears_meanwhile_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
 
     def write_both() -> None:
@@ -282,7 +282,7 @@ def test_a_dump_is_what_xxd_would_read_back(evil: Capture) -> None:
     assert any("topics[0].name" in line for line in lines)
 
 
-def test_stable_fields_name_items_and_leave_out_what_moves() -> None:
+def test_stable_fields_name_items_and_leave_out_volatile_ones() -> None:
     message = decoder.decode_response(metadata_answer(7, error=3)[4:], api_key=3, api_version=1)
     assert stable(message) == {
         "topics[topic-7].error_code": 3,

@@ -13,7 +13,7 @@ from barnabas.decoder.connection.events import Missing, NonKafkaData, Opened
 from harness.peers.pcap import TcpConversations
 from harness.recordings import metadata_answer, metadata_request
 
-from ..event_words import all_of, same_as_read_back, short
+from ..event_words import read_events, same_as_read_back, short
 
 TLS_HELLO = bytes.fromhex("1603010200010001fc0303") + bytes(500)
 
@@ -85,21 +85,21 @@ def played(steps: list[Step]) -> TcpConversations:
 @pytest.mark.parametrize("name", CASES)
 def test_events(name: str, tmp_path: Path) -> None:
     steps, expected = CASES[name]
-    assert short(all_of(played(steps).save(tmp_path))) == expected.split("; ")
+    assert short(read_events(played(steps).save(tmp_path))) == expected.split("; ")
 
 
 def test_ends_times_and_exchanges(tmp_path: Path) -> None:
     path = played(CASES["exchanges and ends"][0]).save(tmp_path)
-    assert all_of(path)[0] == Opened(1, "10.0.0.1:40001", "10.0.0.2:9092", 1_700_000_000_001_000_000, complete=False)
+    assert read_events(path)[0] == Opened(1, "10.0.0.1:40001", "10.0.0.2:9092", 1_700_000_000_001_000_000, complete=False)
     assert same_as_read_back(path) == 2
-    unreached = all_of(played(CASES["no answer to the syn"][0]).save(tmp_path))[1]
+    unreached = read_events(played(CASES["no answer to the syn"][0]).save(tmp_path))[1]
     assert isinstance(unreached, Opened) and unreached.client == "10.0.0.1:40001"
 
 
 def test_refused(tmp_path: Path) -> None:
     """Without traffic, only a refusal on Kafka's usual port is known as Kafka's."""
     path = played([(0, b"", "S"), (1, b"", "RA"), SYN_2, (1, b"", "RA", 40002), (0, b"", "S", 40003, 443), (1, b"", "RA", 40003, 443)]).save(tmp_path)
-    assert short(all_of(path)) == [line for n in (1, 2) for line in (f"{n} opened in vain", f"{n} closed refused by broker")]
+    assert short(read_events(path)) == [line for n in (1, 2) for line in (f"{n} opened in vain", f"{n} closed refused by broker")]
     with open_capture(path) as capture:
         assert len(capture.rows()) == 0
         assert capture.note is None
@@ -115,7 +115,7 @@ def test_other_protocols_on_a_kafka_port(tmp_path: Path, data: bytes, protocol: 
     wire.send(0, data)
     wire.send(1, flags="FA")
     wire.send(0, flags="FA")
-    found = all_of(wire.save(tmp_path))
+    found = read_events(wire.save(tmp_path))
     assert [w.split()[1] for w in short(found)] == ["opened", "stray", "closed"]
     assert isinstance(found[1], NonKafkaData)
     assert protocol in found[1].opaque.reason
@@ -131,7 +131,7 @@ def test_a_hole(tmp_path: Path) -> None:
         wire.send(0, frame[100:])
         wire.send(1, metadata_answer(i))
     del wire.packets[3 + 3 * 1 + 1]  # the second half of request 1
-    found = all_of(wire.save(tmp_path))
+    found = read_events(wire.save(tmp_path))
     assert [w for w in short(found) if "asked" in w] == ["1 asked 0", "1 asked 2", "1 asked 3"]
     assert [h.size for h in found if isinstance(h, Missing)] == [len(metadata_request(1, 150)) - 100]
     cut = next(h for h in found if isinstance(h, NonKafkaData))

@@ -8,7 +8,6 @@ import random
 import struct
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,16 +19,8 @@ from barnabas.captures.pcap import packet_windows
 from barnabas.captures.pcap.pcapng import CaptureReader
 from barnabas.captures.pcap.sources import Source
 from barnabas.captures.recording.segment import check
-from traffic.packets import Packet, as_pcapng, traffic
+from traffic.packets import LINKS, Packet, as_pcapng, traffic
 
-LINKS: dict[int, Callable[[bytes], bytes]] = {
-    1: lambda p: p,
-    113: lambda p: bytes(14) + p[12:],
-    276: lambda p: p[12:14] + bytes(18) + p[14:],
-    101: lambda p: p[14:],
-    0: lambda p: b"\x02\0\0\0" + p[14:],
-    108: lambda p: b"\0\0\0\x02" + p[14:],
-}
 TAGS = (b"\x81\0\0\x05", b"\x88\xa8\0\x05\x81\0\0\x06", b"\x91\0\0\x05")
 
 

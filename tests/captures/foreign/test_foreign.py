@@ -136,7 +136,7 @@ def test_snaplen(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("start", range(0, 30, 3))
-def test_beginning_not_captured(tmp_path: Path, start: int) -> None:
+def test_a_capture_that_begins_late(tmp_path: Path, start: int) -> None:
     wire = connected()
     for i in range(10):
         wire.stream(0, metadata_request(i, 120))

@@ -8,17 +8,14 @@ from pathlib import Path
 
 import pytest
 from barnabas.captures import open_capture
-from barnabas.captures.foreign.importer import Importer
-from barnabas.captures.pcap.sources import Source
-from barnabas.captures.reading.events import EventReader
 from barnabas.decoder import encode_response
 from barnabas.decoder.connection.events import Closed, Missing, Opened
-from barnabas.decoder.findings import Inspector
 from harness import commands
 from harness.run.slices import thin
 from harness.wire import with_size
 from traffic.packets import NOW, Packet, as_pcap, spoiled
 
+from ..event_words import findings_of, import_captures, read_events
 from .test_not_in_the_capture import ACK, PUSH, SECOND, Wire, exchanges
 
 ANSWER = with_size(encode_response(3, 1, {"brokers": [], "controller_id": 1, "topics": []}, correlation_id=4))
@@ -117,19 +114,12 @@ CAPTURES: dict[str, Callable[[], list[Packet]]] = {
 
 
 def imported(path: Path, out: Path) -> Path:
-    importer = Importer(out)
-    importer.begin(Source(path))
-    while importer.advance():
-        pass
-    importer.close()
+    import_captures(out, path)
     return out
 
 
 def findings(path: Path) -> list[str]:
-    inspector, reader = Inspector(), EventReader(path)
-    for event in (*reader.read(), *reader.end()):
-        inspector.feed(event)
-    return [f"{found.id} {found.severity} {found.seen}" for found in inspector.findings()]
+    return [f"{found.id} {found.severity} {found.seen}" for found in findings_of(path)]
 
 
 @pytest.mark.parametrize("name", thin(CAPTURES, 12))
@@ -145,8 +135,7 @@ def test_an_import_reports_what_is_missing(name: str, tmp_path: Path) -> None:
     path.write_bytes(as_pcap(CAPTURES[name]()))
     seen = []
     for place in (path, imported(path, tmp_path / "out")):
-        reader = EventReader(place)
-        found = [*reader.read(), *reader.end()]
+        found = read_events(place)
         opened = [each.complete for each in found if isinstance(each, Opened)]
         missing = [(each.direction, each.size, each.unread) for each in found if isinstance(each, Missing)]
         seen.append((opened, missing, [(each.how, each.by) for each in found if isinstance(each, Closed)]))
@@ -156,7 +145,7 @@ def test_an_import_reports_what_is_missing(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("again", [False, True], ids=["of the capture", "of its import"])
 @pytest.mark.parametrize("name", thin(["only clients, later, closed", "an answer lost, closed", "begun late", "spliced, the same port"], 2))
 @pytest.mark.parametrize("command", ["redact", "cut", "merge"])
-def test_what_is_made_of_it_lacks_the_same(command: str, name: str, again: bool, tmp_path: Path) -> None:
+def test_copies_lack_the_same_bytes(command: str, name: str, again: bool, tmp_path: Path) -> None:
     path, out = tmp_path / "capture.pcap", tmp_path / "made"
     path.write_bytes(as_pcap(CAPTURES[name]()))
     source = imported(path, tmp_path / "in") if again else path

@@ -17,6 +17,8 @@ from harness.recordings import metadata_answer, metadata_request
 from harness.wire import with_size
 from traffic.packets import as_pcap, as_pcapng, one_connection, traffic
 
+from ..event_words import import_captures
+
 KEYS = (
     "time_ns", "latency_ns", "client", "broker", "api_key", "api_version", "correlation_id", "client_id",
     "request_size", "response_size", "error", "state", "undecoded", "surplus",
@@ -35,22 +37,12 @@ def frames(path: Path) -> list[tuple]:
         )
 
 
-def brought_in(directory: Path, *paths: Path, **options) -> Importer:
-    importer = Importer(directory, **options)
-    for path in paths:
-        importer.begin(Source(path))
-        while importer.advance():
-            pass
-    importer.close()
-    return importer
-
-
 @pytest.mark.parametrize("how", ["as sent", "reordered", "doubled", "lost", "late"])
 def test_the_same_exchanges(tmp_path: Path, how: str) -> None:
     path = tmp_path / "foreign.pcap"
     path.write_bytes(as_pcap(traffic(11, how)))
     out = tmp_path / "own"
-    importer = brought_in(out, path, segment_bytes=6_000, redact=False)
+    importer = import_captures(out, path, segment_bytes=6_000, redact=False)
     assert importer.counts["segments"] > 2
     assert rows(out) == rows(path)
     assert frames(out) == frames(path)
@@ -66,7 +58,7 @@ def test_the_same_exchanges(tmp_path: Path, how: str) -> None:
 def test_the_index_is_that_of_the_segments(tmp_path: Path) -> None:
     path, out = tmp_path / "foreign.pcap", tmp_path / "own"
     path.write_bytes(as_pcap(traffic(12)))
-    brought_in(out, path, segment_bytes=20_000)
+    import_captures(out, path, segment_bytes=20_000)
     for segment in sorted(out.glob("*.pcapng")):
         index = segment.with_suffix(".index")
         written = index.read_bytes()
@@ -77,7 +69,7 @@ def test_the_index_is_that_of_the_segments(tmp_path: Path) -> None:
 def test_tshark_finds_no_fault(tmp_path: Path, complaints) -> None:
     path, out = tmp_path / "foreign.pcap", tmp_path / "own"
     path.write_bytes(as_pcap(traffic(13)))
-    brought_in(out, path)
+    import_captures(out, path)
     (segment,) = out.glob("*.pcapng")
     assert [line for line in complaints(segment) if "Malformed" not in line and "KAFKA" not in line.upper()] == []
 
@@ -92,14 +84,14 @@ def test_parts_of_one_capture(tmp_path: Path) -> None:
         part.write_bytes(gzip.compress(as_pcapng(found[start : start + 100])))
         parts.append(part)
     assert len(parts) > 2
-    brought_in(out, *parts)
+    import_captures(out, *parts)
     assert rows(out) == rows(whole)
 
 
 def test_only_what_a_filter_picks(tmp_path: Path) -> None:
     path, out = tmp_path / "foreign.pcap", tmp_path / "own"
     path.write_bytes(as_pcap(traffic(15)))
-    brought_in(out, path, wanted=compiled("err != 0 and client == 'c-1'"), segment_bytes=4000)
+    import_captures(out, path, wanted=compiled("err != 0 and client == 'c-1'"), segment_bytes=4000)
     picked = [row for row in rows(path) if row[10] and row[7] == "c-1"]
     assert picked
     assert rows(out) == picked
@@ -118,8 +110,8 @@ def test_secrets_are_masked(tmp_path: Path) -> None:
     )
     path = tmp_path / "foreign.pcap"
     path.write_bytes(as_pcap(one_connection((0, asked), (1, answered))))
-    brought_in(tmp_path / "masked", path)
-    brought_in(tmp_path / "open", path, redact=False)
+    import_captures(tmp_path / "masked", path)
+    import_captures(tmp_path / "open", path, redact=False)
     assert all(b"planted" not in file.read_bytes() for file in (tmp_path / "masked").iterdir())
     assert any(b"planted" in file.read_bytes() for file in (tmp_path / "open").iterdir())
     assert len(rows(tmp_path / "masked")) == 1
@@ -134,7 +126,7 @@ def test_raw_sasl_tokens(tmp_path: Path) -> None:
     )  # fmt: skip
     path, out = tmp_path / "foreign.pcap", tmp_path / "own"
     path.write_bytes(as_pcap(found))
-    brought_in(out, path, redact=False)
+    import_captures(out, path, redact=False)
     assert all(b"planted" not in file.read_bytes() for file in out.iterdir())
     assert rows(out) == rows(path)
     assert len(rows(out)) == 2
@@ -147,7 +139,7 @@ def test_another_protocol_on_the_port(tmp_path: Path) -> None:
     hello = bytes.fromhex("1603010200010001fc0303") + b"x" * 500
     path, out = tmp_path / "foreign.pcap", tmp_path / "own"
     path.write_bytes(as_pcap(one_connection((0, hello))))
-    brought_in(out, path)
+    import_captures(out, path)
     with open_capture(path) as capture:
         assert "1 of them are TLS" not in str(capture.note)  # it is on the broker's port: a finding reports it
     with open_capture(out) as capture:
@@ -159,10 +151,10 @@ def test_another_protocol_on_the_port(tmp_path: Path) -> None:
         assert "1 of them are TLS, which barnabas import --keylog decrypts" in str(capture.note)
 
 
-def test_a_recording_is_none_to_import(tmp_path: Path) -> None:
+def test_a_recording_cannot_be_imported(tmp_path: Path) -> None:
     path, out = tmp_path / "foreign.pcap", tmp_path / "own"
     path.write_bytes(as_pcap(traffic(16)))
-    brought_in(out, path)
+    import_captures(out, path)
     with pytest.raises(OwnRecording, match="open it as it is"):
         Importer(tmp_path / "again").begin(Source(next(out.glob("*.pcapng"))))
 

@@ -13,7 +13,7 @@ from barnabas.decoder.findings import Finding, Inspector
 from harness.wire import with_size
 from traffic.packets import NOW, Packet, as_pcap
 
-from ..event_words import all_of
+from ..event_words import read_events
 
 CLIENT, BROKER = ("10.0.0.1", 40000), ("10.0.0.2", 9092)
 SECOND = 10**9
@@ -72,7 +72,7 @@ def findings(tmp_path: Path, found: list[Packet]) -> list[Finding]:
     path = tmp_path / "capture.pcap"
     path.write_bytes(as_pcap(found))
     inspector = Inspector()
-    for event in all_of(path):
+    for event in read_events(path):
         inspector.feed(event)
     assert inspector.findings() == inspector.findings(), "asking again changes nothing"
     return inspector.findings()
@@ -96,7 +96,7 @@ def test_acknowledgements_show_that_answers_came(handshake: bool, closed: bool, 
     assert all(str(finding.severity) != "high" for finding in by_id.values())
 
 
-def test_one_answer_that_was_not_captured_is_missing_and_no_one_is_blamed(tmp_path: Path) -> None:
+def test_one_uncaptured_response_is_missing_and_causes_no_finding(tmp_path: Path) -> None:
     wire = exchanges(3)
     wire.exchange(4)
     wire.time_ns += 40 * SECOND
@@ -105,7 +105,7 @@ def test_one_answer_that_was_not_captured_is_missing_and_no_one_is_blamed(tmp_pa
     path = tmp_path / "capture.pcap"
     path.write_bytes(as_pcap(found))
     size = len(with_size(encode_response(3, 1, {"brokers": [], "controller_id": 1, "topics": []}, correlation_id=4)))
-    assert [(h.direction, h.size) for h in all_of(path) if isinstance(h, Missing)] == [(1, size)]
+    assert [(h.direction, h.size) for h in read_events(path) if isinstance(h, Missing)] == [(1, size)]
     assert "unanswered-request" not in named(findings(tmp_path, found))
 
 
@@ -118,7 +118,7 @@ def test_a_capture_of_responses_alone_is_reported(handshake: bool, tmp_path: Pat
     assert all(str(finding.severity) != "high" for finding in by_id.values())
 
 
-def test_captures_put_together_have_no_wait_of_months(tmp_path: Path) -> None:
+def test_concatenated_captures_have_no_wait_of_months(tmp_path: Path) -> None:
     first = exchanges(2)
     first.exchange(3, answered=False)
     months = 246 * 24 * 3600 * SECOND
@@ -161,7 +161,7 @@ def test_answers_to_requests_before_the_capture_are_not_called_missing(tmp_path:
         wire.exchange(number)
     path = tmp_path / "capture.pcap"
     path.write_bytes(as_pcap(wire.packets))
-    missing = [(h.size, h.unread) for h in all_of(path) if isinstance(h, Missing)]
+    missing = [(h.size, h.unread) for h in read_events(path) if isinstance(h, Missing)]
     assert missing == [(0, 3 * len(answer))]
     with open_capture(path) as capture:
         assert "not in the capture" not in (capture.note or "")

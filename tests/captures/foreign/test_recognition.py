@@ -12,11 +12,10 @@ from barnabas.captures import open_capture
 from barnabas.captures.pcap import packets
 from barnabas.captures.pcap.pcapng import CaptureReader
 from barnabas.decoder import ExchangeDone, State, encode_request, encode_response
-from barnabas.decoder.findings import Inspector
 from harness.wire import with_size
 from traffic.packets import NOW, Packet, as_pcap, one_connection
 
-from ..event_words import all_of
+from ..event_words import findings_of, read_events
 
 FOUND = Path(__file__).parents[2] / "decoder/findings/captures"
 MEBIBYTE = 1 << 20
@@ -207,12 +206,7 @@ def test_another_protocol_on_any_port_is_not_kafka(name: str, tmp_path: Path) ->
             continue  # only the answers show it
         path = tmp_path / f"{variant}.pcap"
         path.write_bytes(as_pcap(found))
-        inspector = Inspector()
-        events = all_of(path)
-        for event in events:
-            inspector.feed(event)
-        assert events == [], variant
-        assert inspector.findings() == [], variant
+        assert read_events(path) == findings_of(path) == [], variant
         with open_capture(path) as capture:
             assert len(capture.rows()) == 0, variant
             assert "1 TCP conversations are not Kafka" in (capture.note or ""), variant
@@ -221,7 +215,7 @@ def test_another_protocol_on_any_port_is_not_kafka(name: str, tmp_path: Path) ->
 def test_a_port_named_by_the_user_is_kafka(tmp_path: Path) -> None:
     path = tmp_path / "smpp.pcap"
     path.write_bytes(as_pcap(one_connection(*smpp(), port=2775)))
-    assert all_of(path, ports=(2775,))
+    assert read_events(path, ports=(2775,))
 
 
 # --- what is Kafka stays Kafka ------------------------------------------------------------------------------------
@@ -237,7 +231,7 @@ def client_leg(path: Path) -> list[Packet]:
 def exchanges(path: Path, ports: tuple[int, ...] = (9092,)) -> Counter[tuple[object, ...]]:
     return Counter(
         (h.exchange.client, h.exchange.api_key, h.exchange.correlation_id, h.exchange.request, h.exchange.response)
-        for h in all_of(path, ports=ports)
+        for h in read_events(path, ports=ports)
         if isinstance(h, ExchangeDone)
     )
 
@@ -310,8 +304,8 @@ def test_one_exchange_that_pairs_is_enough(client_id: str | None, tmp_path: Path
 def test_requests_alone_are_enough_when_several_decode(tmp_path: Path) -> None:
     path = tmp_path / "requests.pcap"
     path.write_bytes(as_pcap(one_connection(*[(0, metadata(n, None)) for n in range(1, 6)], port=19092)))
-    assert sum(h.exchange.correlation_id > 0 for h in all_of(path, ports=(19092,)) if hasattr(h, "exchange")) == 5
-    assert len([h for h in all_of(path) if hasattr(h, "exchange")]) == 5
+    assert sum(h.exchange.correlation_id > 0 for h in read_events(path, ports=(19092,)) if hasattr(h, "exchange")) == 5
+    assert len([h for h in read_events(path) if hasattr(h, "exchange")]) == 5
 
 
 def test_a_large_request_without_client_id_is_kafka_when_it_is_answered(tmp_path: Path) -> None:
@@ -333,4 +327,4 @@ def test_kafka_is_found_behind_another_protocol_s_address_when_a_later_connectio
               for n, (flags, data) in enumerate([(2, b""), (0x18, b"GET / HTTP/1.1\r\n\r\n")])]  # fmt: skip
     path = tmp_path / "two.pcap"
     path.write_bytes(as_pcap(first + second))
-    assert {h.connection for h in all_of(path) if hasattr(h, "connection")} == {1, 2}
+    assert {h.connection for h in read_events(path) if hasattr(h, "connection")} == {1, 2}

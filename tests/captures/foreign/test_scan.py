@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,7 +20,7 @@ from barnabas.captures.recording.index import RECORD, Index, Record
 from harness.recordings import metadata_answer, metadata_request
 from harness.run.slices import slow
 from harness.waiting import PATIENCE
-from traffic.packets import NOW, Packet, as_pcap, as_pcapng, traffic
+from traffic.packets import LINKS, NOW, Packet, as_pcap, as_pcapng, traffic
 
 FINDINGS = Path(__file__).parents[2] / "decoder" / "findings" / "captures"
 
@@ -70,7 +70,7 @@ def test_captures_of_every_kind(path: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("how", ["as sent", "reordered", "doubled", "lost", "late"])
-def test_made_traffic(tmp_path: Path, how: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_generated_traffic(tmp_path: Path, how: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packet_windows, "WINDOW", 3000)  # frames and packets reach over windows
     found = traffic(seed, how)
     path = tmp_path / "made.pcap"
@@ -92,15 +92,6 @@ def test_ipv6(tmp_path: Path) -> None:
     path = tmp_path / "made.pcap"
     path.write_bytes(as_pcap(traffic(2, host="fd00::%x")))
     assert same(path) > 40
-
-
-LINKS: dict[int, Callable[[bytes], bytes]] = {
-    113: lambda p: bytes(14) + p[12:],
-    276: lambda p: p[12:14] + bytes(18) + p[14:],
-    101: lambda p: p[14:],
-    0: lambda p: b"\x02\0\0\0" + p[14:],
-    108: lambda p: b"\0\0\0\x02" + p[14:],
-}
 
 
 @pytest.mark.parametrize("link", LINKS)
@@ -206,7 +197,7 @@ def test_a_file_that_grows(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seconds", [PATIENCE, slow(0)])
-def test_in_the_background(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+def test_background_reading_gives_the_same_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     monkeypatch.setattr(packet_windows, "WINDOW", 20_000)
     monkeypatch.setattr(index_builder, "FIRST_SECONDS", seconds)
     path = tmp_path / "large.pcap"

@@ -52,7 +52,7 @@ def test_a_response_knows_the_header_of_its_api() -> None:
     ],
     ids=["token", "one byte", "empty", "oversize", "negative", "http", "tls"],
 )
-def test_what_is_not_kafka_stays_bytes(tmp_path: Path, between: bytes) -> None:
+def test_data_that_is_not_kafka_stays_bytes(tmp_path: Path, between: bytes) -> None:
     path = tmp_path / "a.pcap"
     path.write_bytes(as_pcap(one_connection((0, HANDSHAKE), (0, between), (0, ASKED))))
     found = sniff(offline=str(path), session=TCPSession)

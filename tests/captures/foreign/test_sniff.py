@@ -97,7 +97,7 @@ def test_loopback(tmp_path: Path, by: str) -> None:
         assert capture.note is None
 
 
-def test_what_can_be_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_sniffing(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SniffError, match=r"there is no interface nope0; there are: .*lo"):
         Tap("nope0")
     with pytest.raises(SniffError, match="need dumpcap or tcpdump"):
@@ -123,7 +123,7 @@ def test_output_of_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         Tap("lo")
 
 
-def test_old_packets_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_read_packets_give_their_disk_space_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sniff_module, "_KEEP_BEHIND", 1 << 20)
     growing = sniff_module._Growing("lo")
     for _ in range(40):

@@ -15,7 +15,7 @@ from barnabas.captures.reading.events import EventReader
 from harness.run.steps import assert_linear, steps
 from traffic.packets import NOW, as_pcap, as_pcapng
 
-from ..event_words import all_of, short
+from ..event_words import read_events, short
 from ..foreign.test_not_in_the_capture import exchanges
 
 BETWEEN = packets.build(("10.9.9.9", 5), ("10.9.9.8", 6), 5, 5, packets.ACK, b"")
@@ -59,11 +59,11 @@ def captures() -> dict[str, Callable[[int], bytes]]:
 
 
 @pytest.mark.parametrize("form", captures())
-def test_they_change_nothing_and_cost_little(form: str, tmp_path: Path) -> None:
+def test_empty_packets_change_nothing_and_cost_little(form: str, tmp_path: Path) -> None:
     path, sound = tmp_path / "a.pcap", tmp_path / "sound.pcap"
     make = captures()[form]
     sound.write_bytes(make(0))
-    expected = short(all_of(sound))
+    expected = short(read_events(sound))
     assert sum("paired" in line for line in expected) == 3
 
     def reading(count: int, read: Callable[[Path], object]) -> Callable[[], object]:

@@ -30,7 +30,7 @@ def test_checksums_are_what_scapy_computes(ends, payload: bytes) -> None:
     assert bytes(packet[TCP].payload) == payload
 
 
-def test_what_is_built_is_parsed() -> None:
+def test_built_packets_are_parsed() -> None:
     for client, broker in [
         (("10.0.0.1", 50312), ("10.0.0.2", 9092)),
         (("::1", 50312), ("10.0.0.2", 9092)),
@@ -96,7 +96,7 @@ def test_ethernet_padding_is_no_payload() -> None:
         (147, Raw(b"\x45" * 60)),
     ],
 )
-def test_what_is_no_tcp_segment(linktype: int, packet) -> None:
+def test_packets_that_are_no_tcp_segments(linktype: int, packet) -> None:
     assert parse(linktype, bytes(packet)) is None
 
 

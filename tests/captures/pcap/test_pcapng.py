@@ -38,7 +38,7 @@ def written(tmp_path: Path) -> Path:
     return path
 
 
-def test_what_is_written_is_read(written: Path) -> None:
+def test_written_blocks_are_read(written: Path) -> None:
     found, reader = read(written)
     assert [(p.interface, p.time_ns, p.data, p.comments) for p in found] == [
         (0, NOW, SAMPLE, ("first", "second é")),
@@ -125,16 +125,10 @@ def test_byte_orders_and_resolutions(tmp_path: Path, order: str, resolution: int
 
     option = struct.pack(order + "HHB3x", 9, 1, resolution) + bytes(4)
     path = tmp_path / "a.pcapng"
-    path.write_bytes(
-        block(0x0A0D0D0A, struct.pack(order + "IHHq", 0x1A2B3C4D, 1, 0, -1))
-        + block(1, struct.pack(order + "HHI", 101, 0, 0) + option)
-        + block(0x80000001, b"somebody else's")[:-5]
-        + b"!"
-        + struct.pack(order + "I", 27)[:4]
-    )
+    head = block(0x0A0D0D0A, struct.pack(order + "IHHq", 0x1A2B3C4D, 1, 0, -1)) + block(1, struct.pack(order + "HHI", 101, 0, 0) + option)
+    path.write_bytes(head + block(0x80000001, b"somebody else's")[:-5] + b"!" + struct.pack(order + "I", 27)[:4])
     good = (
-        block(0x0A0D0D0A, struct.pack(order + "IHHq", 0x1A2B3C4D, 1, 0, -1))
-        + block(1, struct.pack(order + "HHI", 101, 0, 0) + option)
+        head
         + block(0x80000001, b"unknown block!!!")
         + block(6, struct.pack(order + "IIIII", 0, ticks >> 32, ticks & 0xFFFFFFFF, 4, 9) + b"abcd")
         + block(3, struct.pack(order + "I", 3) + b"xyz\0")
@@ -190,7 +184,7 @@ def test_damage_never_raises(written: Path) -> None:
         (b"BRNBIDX1" + bytes(56), "beside it"),
     ],
 )
-def test_what_is_no_capture(tmp_path: Path, content: bytes, text: str) -> None:
+def test_files_that_are_no_captures(tmp_path: Path, content: bytes, text: str) -> None:
     path = tmp_path / "x"
     path.write_bytes(content)
     with pytest.raises(NotACapture, match=text) as caught:

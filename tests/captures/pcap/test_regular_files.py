@@ -39,7 +39,7 @@ def test_pipes_and_directories_in_a_folder_are_no_captures_of_it(tmp_path: Path)
     assert len(done.stdout.splitlines()) == 1 + 8
 
 
-def test_pipes_where_an_index_belongs_are_none(tmp_path: Path) -> None:
+def test_pipes_in_place_of_an_index_are_ignored(tmp_path: Path) -> None:
     segment = tmp_path / "a.pcapng"
     shutil.copy(RECORDING, segment)
     for beside in paths(segment):

@@ -111,7 +111,7 @@ def test_flipped_bytes_in_several_blocks(damaged: Damaged, seed: int) -> None:
 
 
 @pytest.mark.parametrize("field", thin((0, 4, 8, 20, 24, "trailer"), 3))
-def test_broken_structure(damaged: Damaged, field: int | str) -> None:
+def test_broken_block_structure(damaged: Damaged, field: int | str) -> None:
     chance = random.Random(str(field))
     hit = []
     for start, size in chance.sample(damaged.blocks[20:], 5):
@@ -144,7 +144,7 @@ def test_damaged_sync_blocks(damaged: Damaged) -> None:
     assert any(each.start <= first < each.end for each in damage)
 
 
-def test_the_head_of_a_connection(damaged: Damaged) -> None:
+def test_a_connection_without_its_syn_keeps_its_exchanges(damaged: Damaged) -> None:
     """Without its SYN nobody knows which connection it is; its exchanges are there all the same."""
     syn = damaged.blocks[0][0]
     damaged.hit((syn + EPB_HEAD + 30, b"\xff\xff"))
@@ -171,7 +171,7 @@ def test_traffic_that_looks_like_a_sync_block(tmp_path: Path) -> None:
     assert verify(path).is_well
 
 
-def test_anything_at_all(damaged: Damaged) -> None:
+def test_random_damage_never_raises(damaged: Damaged) -> None:
     """Whatever the bytes are: no exception, no end of the world."""
     chance = random.Random(7)
     for _ in range(12):

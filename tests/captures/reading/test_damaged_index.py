@@ -57,7 +57,7 @@ def changed(path: Path, field: str, value: int, number: int) -> None:
 
 @pytest.mark.parametrize("field", ["request_offset", "response_offset"])
 @pytest.mark.parametrize("value", [value for value in EXTREMES["<q"] if value > 8000])
-def test_a_place_that_is_not_in_the_file_is_a_frame_that_is_not_there(segment: Path, field: str, value: int) -> None:
+def test_an_offset_beyond_the_file_gives_no_frame(segment: Path, field: str, value: int) -> None:
     index, _ = paths(segment)
     changed(index, field, value, 2)
     with open_capture(segment) as capture:
@@ -67,7 +67,7 @@ def test_a_place_that_is_not_in_the_file_is_a_frame_that_is_not_there(segment: P
         assert [e.api_key for e in capture.exchanges()] == [r.api_key for r in sorted(capture.rows(), key=lambda r: r.time_ns)]
 
 
-def test_every_field_with_values_that_cannot_be(segment: Path) -> None:
+def test_impossible_values_in_every_index_field_never_raise(segment: Path) -> None:
     index, _ = paths(segment)
     whole = index.read_bytes()
     for field, form in FIELDS.items():
@@ -82,7 +82,7 @@ def test_every_field_with_values_that_cannot_be(segment: Path) -> None:
 @pytest.mark.parametrize(
     ("field", "value"), [("request_size", (1 << 32) - 1), ("response_size", 1 << 31), ("response_offset", (1 << 63) - 200)]
 )
-def test_tables_of_an_index_with_sizes_and_places_that_cannot_be(segment: Path, field: str, value: int) -> None:
+def test_tables_of_an_index_with_impossible_sizes_and_offsets(segment: Path, field: str, value: int) -> None:
     for number in range(8):
         changed(paths(segment)[0], field, value, number)
     read(segment)

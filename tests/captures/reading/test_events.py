@@ -18,7 +18,7 @@ from harness.recordings import MS, RecordingBuilder, metadata_answer, metadata_r
 from harness.run.slices import only
 from harness.wire import with_size
 
-from ..event_words import all_of, same_as_read_back, short
+from ..event_words import read_events, same_as_read_back, short
 
 NOW = 1_795_223_022_000_000_000
 TLS_HELLO = bytes.fromhex("1603010200010001fc0303") + bytes(500)
@@ -31,7 +31,7 @@ def test_one_connection(tmp_path: Path) -> None:
     recorder.data(7, 1, NOW + 2, metadata_answer(1))
     recorder.closed(7, NOW + 3, "rst", "broker")
     recorder.close()
-    found = all_of(tmp_path)
+    found = read_events(tmp_path)
     assert short(found) == [
         "7 opened",
         "7 asked 1",
@@ -46,9 +46,9 @@ def test_one_connection(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", ["fin", "rst"])
 @pytest.mark.parametrize("by", ["client", "broker", ""])
-def test_who_ended_it(tmp_path: Path, how: str, by: str) -> None:
+def test_the_end_of_a_connection_names_who_ended_it(tmp_path: Path, how: str, by: str) -> None:
     ended(tmp_path, how, by)
-    assert all_of(tmp_path)[-1] == Closed(1, NOW + 1, how, by)
+    assert read_events(tmp_path)[-1] == Closed(1, NOW + 1, how, by)
 
 
 def ended(directory: Path, how: str, by: str) -> None:
@@ -77,7 +77,7 @@ def test_a_broker_that_was_not_reached(tmp_path: Path, failed: str, by: str) -> 
     recorder.opened(1, NOW, client=("10.0.0.1", 50001), broker=("10.0.0.9", 9092), failed=failed)
     recorder.closed(1, NOW + 1, "rst", by)
     recorder.close()
-    assert all_of(tmp_path) == [
+    assert read_events(tmp_path) == [
         Opened(1, "10.0.0.1:50001", "10.0.0.9:9092", NOW, established=False),
         Closed(1, NOW + 1, failed, by),
     ]
@@ -112,7 +112,7 @@ def test_events_continue_over_rotated_segments(tmp_path: Path) -> None:
     recorder.closed(2, NOW + 10**12, "fin", "client")
     recorder.close()
     assert len(list(tmp_path.glob("*.pcapng"))) > 8
-    found = all_of(tmp_path)
+    found = read_events(tmp_path)
     words = short(found)
     assert not [word for word, count in Counter(words).items() if count > 1]
     assert [w for w in words if "opened" in w or "closed" in w] == [
@@ -132,7 +132,7 @@ def test_the_same_exchange_object_is_seen_and_done(tmp_path: Path) -> None:
     rotated(tmp_path).close()
     asked: dict[int, Any] = {}
     carried = 0
-    for event in all_of(tmp_path):
+    for event in read_events(tmp_path):
         if isinstance(event, RequestSeen):
             asked[event.exchange.correlation_id] = event.exchange
         elif isinstance(event, ExchangeDone):
@@ -143,7 +143,7 @@ def test_the_same_exchange_object_is_seen_and_done(tmp_path: Path) -> None:
 
 def test_topics_are_shared(tmp_path: Path) -> None:
     rotated(tmp_path).close()
-    assert len({id(h.exchange.topics) for h in all_of(tmp_path) if isinstance(h, RequestSeen)}) == 1
+    assert len({id(h.exchange.topics) for h in read_events(tmp_path) if isinstance(h, RequestSeen)}) == 1
 
 
 def test_every_segment_alone(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_a_connection_that_ends_where_it_did_not_speak(tmp_path: Path) -> None:
     recorder.closed(1, NOW + 10**9, "fin", "broker")
     recorder.close()
     assert len(list(tmp_path.glob("*.pcapng"))) > 3
-    words = short(all_of(tmp_path))
+    words = short(read_events(tmp_path))
     assert words[-1] == "1 closed fin by broker"
     assert words.count("1 opened") == 1
 
@@ -168,7 +168,7 @@ def test_connections_end_and_reopen_around_a_missing_segment(tmp_path: Path) -> 
     rotated(tmp_path).close()
     segments = sorted(tmp_path.glob("*.pcapng"))
     segments[4].unlink()
-    words = short(all_of(tmp_path))
+    words = short(read_events(tmp_path))
     # requests that waited when the hole began do not count as unanswered
     assert not [w for w in words if "no_response" in w]
     assert [w for w in words if "closed" in w] == [f"{conn} closed  by nobody" for conn in range(3)]
@@ -183,7 +183,7 @@ def test_two_recordings_in_one_directory(tmp_path: Path) -> None:
         recorder.data(1, 1, NOW + 5, metadata_answer(1))
         recorder.close()
     once = ["1 opened", "1 asked 1", "1 paired 1"]
-    assert short(all_of(tmp_path)) == [*once, "1 closed  by nobody", *once]
+    assert short(read_events(tmp_path)) == [*once, "1 closed  by nobody", *once]
 
 
 def test_lost_bytes_and_bytes_that_are_no_frames(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_lost_bytes_and_bytes_that_are_no_frames(tmp_path: Path) -> None:
     recorder.opened(2, NOW + 4, client=("10.0.0.1", 50002))
     recorder.data(2, 0, NOW + 5, TLS_HELLO)
     recorder.close()
-    found = all_of(tmp_path)
+    found = read_events(tmp_path)
     assert short(found)[:5] == ["1 opened", "1 asked 1", "1 missing 777", "1 asked 2", "1 paired 1"]
     (missing,) = (h for h in found if isinstance(h, Missing))
     assert missing == Missing(1, Direction.REQUEST, 777, NOW + 2)
@@ -206,7 +206,7 @@ def test_lost_bytes_and_bytes_that_are_no_frames(tmp_path: Path) -> None:
     assert "TLS" in stray.opaque.reason
 
 
-def test_sasl_tokens_come_as_they_were_framed(tmp_path: Path) -> None:
+def test_sasl_tokens_keep_their_framing(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path)
     recorder.opened(1, NOW, client=("10.0.0.1", 50001))
     recorder.data(1, 0, NOW + 1, with_size(encode_request(17, 0, {"mechanism": "PLAIN"}, correlation_id=1)))
@@ -215,7 +215,7 @@ def test_sasl_tokens_come_as_they_were_framed(tmp_path: Path) -> None:
     recorder.data(1, 1, NOW + 4, with_size(b""))
     recorder.data(1, 0, NOW + 5, with_size(encode_request(3, 1, {"topics": []}, correlation_id=2)))
     recorder.close()
-    found = all_of(tmp_path)
+    found = read_events(tmp_path)
     assert short(found) == [
         "1 opened", "1 asked 1", "1 paired 1", "1 stray SASL token", "1 stray SASL token", "1 asked 2",
     ]  # fmt: skip
@@ -242,7 +242,7 @@ def test_a_live_recording_goes_on_where_it_was_left(tmp_path: Path) -> None:
     recorder.close()
     words += short(list(reader.read()))
     words += short(list(reader.end()))
-    assert words == short(all_of(tmp_path))
+    assert words == short(read_events(tmp_path))
     assert len(words) == 1 + 300 + 297
     assert reader.note is None
     assert reader.bytes_read == reader.bytes_known == sum(p.stat().st_size for p in tmp_path.glob("*.pcapng"))
@@ -262,7 +262,7 @@ def test_a_killed_recorder(tmp_path: Path) -> None:
     assert not [w for w in words if "closed" in w or "no_response" in w]
 
 
-def test_nothing_to_read(tmp_path: Path) -> None:
+def test_paths_without_a_capture_raise(tmp_path: Path) -> None:
     with pytest.raises(NotACapture, match=r"no \.pcapng"):
         EventReader(tmp_path)
     (tmp_path / "x.pcap").write_text("something else")

@@ -113,7 +113,7 @@ def test_avro_with_references(server):
     assert (found.kind, found.value) == ("confluent-avro", value)
 
 
-def test_references_in_a_ring_end(server):
+def test_circular_references_end(server):
     ring = {"schema": json.dumps(MONEY), "references": [{"name": "a", "subject": "a", "version": 1}]}
     server.answers["/schemas/ids/9"] = server.answers["/subjects/a/versions/1"] = (200, ring)
     assert Registry(server.url).schema(9).name == "shop.Money"
@@ -212,7 +212,7 @@ def test_credentials_are_sent_and_never_shown(server, auth, user, sent):
     "url",
     ["localhost:8081", "ftp://h", "http://", "http://h:99999", "http://ann:secret@h/?x=1", "file:" + "///x"],
 )
-def test_urls_that_are_none(url):
+def test_invalid_urls_are_refused(url):
     with pytest.raises(SchemaError, match=r"http://HOST:PORT") as caught:
         Registry(url)
     assert "secret" not in str(caught.value)
@@ -300,7 +300,7 @@ def test_a_registry_that_is_down_is_left_alone_for_a_while(monkeypatch):
         ((500, b"\xff"), "answers HTTP 500"),
     ],
 )
-def test_answers_without_sense(server, answer, message):
+def test_invalid_answers_are_reported(server, answer, message):
     server.answers["/schemas/ids/1"] = answer
     with pytest.raises(SchemaError, match=message):
         Registry(server.url).schema(1)

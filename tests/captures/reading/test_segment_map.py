@@ -57,7 +57,7 @@ def compare(path: Path) -> bool:
     return connections is not None
 
 
-def test_odd_traffic(recorded: list[Path]) -> None:
+def test_connections_of_odd_traffic(recorded: list[Path]) -> None:
     # Others: frames behind a connection's end.
     assert sum(map(compare, recorded)) > len(recorded) / 2
 

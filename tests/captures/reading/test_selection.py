@@ -147,14 +147,14 @@ def test_the_index_selects_the_same_rows_as_the_exchanges(capture: Capture, exch
 
 @times(0.2)
 @given(filters(ALL_TESTS))
-def test_nothing_is_lost_by_asking_the_index_first(capture: Capture, exchanges: Sample, text: str) -> None:
+def test_index_and_decoder_together_select_the_same_rows(capture: Capture, exchanges: Sample, text: str) -> None:
     expected = by_hand(capture, text, exchanges)
     assert list(select(capture, compile(text))) == expected
     assert list(Selection(capture, compile(text), False).rows(newest_first=True)) == expected[::-1]
     assert count(capture, compile(text)) == len(expected)
 
 
-def test_only_what_may_be_meant_is_decoded(capture: Capture) -> None:
+def test_only_exchanges_that_the_index_cannot_decide_are_decoded(capture: Capture) -> None:
     produced = sum(row.api_key == 0 for row in capture.rows())
     selection = Selection(capture, compile("api == Produce and topic == orders"))
     found = list(selection.rows())
@@ -191,7 +191,7 @@ JUDGED = [
 
 
 @pytest.mark.parametrize("text", thin(JUDGED, 5))
-def test_the_same_text_to_tshark(segment: Path, tshark: Callable[..., list[str]], text: str) -> None:
+def test_tshark_selects_the_same_requests_by_the_same_text(segment: Path, tshark: Callable[..., list[str]], text: str) -> None:
     """A display filter that means the same in both languages selects the same requests."""
     seen = set(map(int, tshark(segment, f"kafka.api_key && ({text})", "-T", "fields", "-e", "kafka.correlation_id")))
     with open_capture(segment) as opened:
@@ -307,7 +307,7 @@ def test_without_numpy_nothing_imports_it(recording: Path, tmp_path: Path) -> No
     assert len(done.stdout.split()) == 5
 
 
-def test_a_selection_asked_again_and_again(tmp_path: Path) -> None:
+def test_a_selection_of_a_growing_recording_is_repeatable(tmp_path: Path) -> None:
     """As a screen does: stretch by stretch, while the recording grows and the clock goes on."""
     recorder = begin(tmp_path / "live")
     clock = [NOW]

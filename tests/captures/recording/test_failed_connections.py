@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 from barnabas.captures import Recorder, open_capture
 from barnabas.decoder.connection.events import NEVER_ESTABLISHED, Closed, Opened
-from barnabas.decoder.findings import Inspector
 from barnabas.proxy.events import Event, LoginFailed
 from barnabas.proxy.negotiation.handshake import Security
 from barnabas.proxy.negotiation.sasl import SaslConfig
 from barnabas.proxy.negotiation.security import SecurityConfig
 from harness import commands
+
+from ..event_words import findings_of
 
 NOW, SECOND = 1_795_223_022_000_000_000, 10**9
 BROKER = ("10.0.0.1", 9092)
@@ -30,15 +31,11 @@ def recorded(directory: Path, failed: str, times: int = 8) -> Path:
 
 
 def found(path: Path) -> dict[str, Any]:
-    inspector = Inspector()
-    with open_capture(path) as capture:
-        for event in capture.events():
-            inspector.feed(event)
-    return {finding.id: finding for finding in inspector.findings()}
+    return {finding.id: finding for finding in findings_of(path)}
 
 
 @pytest.mark.parametrize("failed", NEVER_ESTABLISHED)
-def test_how_it_was_in_vain_is_kept(failed: str, tmp_path: Path) -> None:
+def test_the_reason_why_no_connection_was_established_is_kept(failed: str, tmp_path: Path) -> None:
     path = recorded(tmp_path / "a", failed)
     for place in (path, tmp_path / "b"):
         with open_capture(place) as capture:
@@ -56,7 +53,7 @@ def test_a_login_of_the_proxy_that_fails_is_no_refused_connection(failed: str, w
     assert not {"connection-refused", "advertised-address-unreachable"} & set(by_id)
 
 
-def test_a_broker_that_refuses_is_still_one(tmp_path: Path) -> None:
+def test_a_refusing_broker_is_still_reported(tmp_path: Path) -> None:
     by_id = found(recorded(tmp_path, "refused"))
     assert "connection-refused" in by_id and "proxy-not-let-in" not in by_id
 

@@ -92,7 +92,7 @@ def matched(text: str = "err: Fetch v16") -> Reason:
     return Reason("filter", text, "match", about={"filter": "err"})
 
 
-def test_what_was_and_what_follows(recording: RecordingWithFlights) -> None:
+def test_a_flight_recording_holds_the_past_and_what_follows(recording: RecordingWithFlights) -> None:
     recording.start_flight(Window(None, 1 << 30, after=10))
     recording.record_exchanges(50)
     done = recording.flight.trigger(asked("the brokers fell over", label="incident 7"))
@@ -114,14 +114,14 @@ def test_what_was_and_what_follows(recording: RecordingWithFlights) -> None:
         assert capture.about is None
 
 
-def test_at_once(recording: RecordingWithFlights) -> None:
+def test_a_flight_recording_without_aftermath_is_written_at_once(recording: RecordingWithFlights) -> None:
     recording.start_flight(Window(None, 1 << 30, after=0))
     recording.record_exchanges(5)
     done = recording.flight.trigger(asked())
     assert recording.written == [done.flight] and numbers(done.flight) == list(range(5))
 
 
-def test_it_survives_retention(recording: RecordingWithFlights) -> None:
+def test_a_flight_recording_survives_retention(recording: RecordingWithFlights) -> None:
     recording.start_flight(Window(None, 1 << 30, after=5))
     recording.retention = Retention(recording.ring, Keep(bytes=20_000), reserve=6_000)
     recording.record_exchanges(100)
@@ -174,7 +174,7 @@ def test_a_thousand_matches_are_one_recording(recording: RecordingWithFlights) -
     assert len(recording.written) == 3
 
 
-def test_enough_is_enough(recording: RecordingWithFlights) -> None:
+def test_automatic_flight_recordings_are_limited(recording: RecordingWithFlights) -> None:
     recording.start_flight(Window(None, 1 << 30, after=0), every=1, most=2)
     recording.record_exchanges(10)
     for _ in range(4):
@@ -242,14 +242,14 @@ def test_a_full_disk(recording: RecordingWithFlights, monkeypatch: pytest.Monkey
     assert len(recording.written) == 1
 
 
-def test_nothing_to_write(recording: RecordingWithFlights, tmp_path: Path) -> None:
+def test_without_a_recording_a_trigger_fails(recording: RecordingWithFlights, tmp_path: Path) -> None:
     recording.start_flight(Window(None, 1 << 30, after=0))
     recording.flight._source = lambda: None
     assert recording.flight.trigger(asked()).flight is None
     assert recording.events == [Failed("nothing is being recorded")]
 
 
-def test_what_a_killed_writer_leaves(recording: RecordingWithFlights) -> None:
+def test_a_flight_recording_of_a_killed_writer_is_recovered(recording: RecordingWithFlights) -> None:
     recording.start_flight(Window(None, 1 << 30, after=60))
     recording.record_exchanges(50)
     done = recording.flight.trigger(asked("it was on fire"))
@@ -273,7 +273,7 @@ def test_what_a_killed_writer_leaves(recording: RecordingWithFlights) -> None:
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"[]", b'{"flight": "x"}', b"[" * 100_000, b"\xff" * 10, bytes(1 << 20)]
 )
-def test_notes_that_are_none(tmp_path: Path, content: bytes) -> None:
+def test_invalid_notes_are_ignored(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "flight.json").write_bytes(content)
     assert read_note(tmp_path) is None and flight_summary(tmp_path) is None
 

@@ -54,7 +54,7 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path / "rec"
 
 
-def test_rebuilt_is_the_same(directory: Path) -> None:
+def test_a_rebuilt_index_is_identical(directory: Path) -> None:
     segments = sorted(directory.glob("*.pcapng"))
     assert len(segments) >= 3
     for segment in segments:

@@ -50,7 +50,7 @@ def files(directory: Path) -> dict[str, bytes]:
         (14, 0.02, {"snaplen": 100_000, "redact": False}),
     ],
 )
-def test_the_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, odd: float, options) -> None:
+def test_native_recordings_are_byte_identical(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, odd: float, options) -> None:
     counts = {}
     for fast in (False, True):
         name = "fast" if fast else "slow"
@@ -87,7 +87,7 @@ recorder.close()
 
 
 @needs_accelerator
-def test_the_same_files_in_pure_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recordings_of_pure_python_are_byte_identical(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     record(tmp_path / "fast", monkeypatch, MixedTraffic(11, 500, 0.03), True, segment_bytes=300_000)
     environment = os.environ | {"BARNABAS_PURE": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
     subprocess.run([sys.executable, "-c", CHILD, str(tmp_path / "pure")], env=environment, check=True, timeout=PATIENCE)

@@ -29,7 +29,7 @@ def _record(directory: Path, mib: int) -> int:
     return count
 
 
-def test_ranges_are_named_behind_the_pen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_written_ranges_are_dropped_from_the_page_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     named: list[tuple[str, int, int]] = []
 
     def advise(file: int, start: int, size: int, advice: int) -> None:

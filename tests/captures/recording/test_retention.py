@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 from barnabas.captures import Recorder, open_capture
-from barnabas.captures.foreign.importer import Importer
 from barnabas.captures.pcap.pcapng import CaptureReader
-from barnabas.captures.pcap.sources import Source
 from barnabas.captures.reading.events import EventReader
 from barnabas.captures.recording.index import paths
 from barnabas.captures.recording.retention import Keep, Retention
 from harness.recordings import metadata_answer, metadata_request
+
+from ..event_words import import_captures
 
 NOW = 1_795_223_022_000_000_000
 Record = Callable[..., Recorder]
@@ -73,7 +73,7 @@ def test_room_for_the_segment_that_is_being_written(tmp_path: Path, record: Reco
     recorder.close()
 
 
-def test_by_age(tmp_path: Path, record: Record) -> None:
+def test_old_segments_are_removed(tmp_path: Path, record: Record) -> None:
     directory = tmp_path / "rec"
     record(100).close()
     names = segments(directory)
@@ -100,7 +100,7 @@ def test_the_live_segment_stays(tmp_path: Path, record: Record) -> None:
         assert capture.rows()[-1].correlation_id == 54
 
 
-def test_one_that_was_left_behind_goes_as_well(tmp_path: Path, record: Record) -> None:
+def test_an_abandoned_part_file_is_removed(tmp_path: Path, record: Record) -> None:
     directory = tmp_path / "rec"
     record(5).close()
     left = directory / segments(directory)[0]
@@ -111,7 +111,7 @@ def test_one_that_was_left_behind_goes_as_well(tmp_path: Path, record: Record) -
     assert list(directory.iterdir()) == []
 
 
-def test_nothing_of_others_is_touched(tmp_path: Path, record: Record) -> None:
+def test_files_of_others_are_not_touched(tmp_path: Path, record: Record) -> None:
     directory = tmp_path / "rec"
     record(30).close()
     ours = directory / segments(directory)[0]
@@ -172,12 +172,12 @@ def test_a_segment_that_cannot_be_removed_is_reported(tmp_path: Path, record: Re
 
 
 @pytest.mark.parametrize("limits", [{"bytes": 0}, {"seconds": 0.0}, {"bytes": -1}])
-def test_limits_that_make_no_sense(limits: dict) -> None:
+def test_limits_must_be_above_0(limits: dict) -> None:
     with pytest.raises(ValueError, match="above 0"):
         Keep(**limits)
 
 
-def test_of_what_is_sniffed(tmp_path: Path, record: Record) -> None:
+def test_retention_of_an_import_in_progress(tmp_path: Path, record: Record) -> None:
     """As `barnabas sniff` does it: whenever a segment was closed."""
     record(300, tmp_path / "given").close()
     foreign = tmp_path / "foreign.pcap"
@@ -199,11 +199,7 @@ def test_of_what_is_sniffed(tmp_path: Path, record: Record) -> None:
         names.extend(removed.names if removed else ())
         assert size_of(directory) < 50_000
 
-    importer = Importer(directory, segment_bytes=6_000, on_segment=apply)
-    importer.begin(Source(foreign))
-    while importer.advance():
-        pass
-    importer.close()
+    import_captures(directory, foreign, segment_bytes=6_000, on_segment=apply)
     assert len(names) > 10 and names == sorted(names)
     with open_capture(directory) as capture:
         assert 0 < len(capture.rows()) < 200 and capture.note is None

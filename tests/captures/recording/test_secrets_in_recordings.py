@@ -140,18 +140,18 @@ def pure(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
             monkeypatch.setattr(f"barnabas.{module}.native", None)
 
 
-def test_all_are_planted(tmp_path: Path) -> None:
+def test_an_unredacted_recording_holds_every_secret(tmp_path: Path) -> None:
     assert leaks(files(record(tmp_path / "r", redact=False))) == {*NAMES} - {"pipelined token"}  # masked in any case
 
 
 @pytest.mark.usefixtures("pure")
-def test_no_recording_keeps_one(tmp_path: Path) -> None:
+def test_a_redacted_recording_holds_no_secret(tmp_path: Path) -> None:
     assert leaks(files(record(tmp_path / "r", redact=True))) == set()
 
 
 @pytest.mark.usefixtures("pure")
 @pytest.mark.parametrize("words", [(), ("--filter", "corr >= 0")], ids=["all", "filtered"])
-def test_no_import_keeps_one(tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_an_import_holds_no_secret(tmp_path: Path, words: tuple[str, ...]) -> None:
     (source,) = record(tmp_path / "clear", redact=False).glob("*.pcapng")
     foreign = as_pcap(source, tmp_path / "foreign.pcap")
     done = commands.here("import", foreign, "-o", tmp_path / "r", *words)
@@ -166,7 +166,7 @@ def by_api(directory: Path) -> Callable[[str, int], Exchange]:
     return lambda api, version: [e for e in found if (e.api, e.api_version) == (api, version)][-1]
 
 
-def test_all_else_is_as_it_was(tmp_path: Path) -> None:
+def test_everything_but_secrets_is_unchanged(tmp_path: Path) -> None:
     before, after = (by_api(record(tmp_path / str(redact), redact)) for redact in (False, True))
     for api, version in (("Fetch", 12), ("Fetch", 17)):
         path = "responses[0].partitions[0].records"
@@ -186,7 +186,7 @@ def test_all_else_is_as_it_was(tmp_path: Path) -> None:
     assert message is not None and message["resources[0].configs[0].value"] == "8640000123"
 
 
-def test_what_is_shown_of_a_capture_in_clear(tmp_path: Path) -> None:
+def test_decode_shows_no_secret_of_an_unredacted_capture(tmp_path: Path) -> None:
     directory = record(tmp_path / "r", redact=False)
     for words in (("--json", "--show-values"), ("--json",), ()):
         done = commands.here("decode", directory, *words)

@@ -161,7 +161,7 @@ def test_cut_frames_report_their_kept_and_whole_size(plain: Path) -> None:
 
 
 @pytest.mark.parametrize("step", [1, 3, 700, 10**6])
-def test_bytes_that_are_skipped_are_as_bytes_that_are_cut(tmp_path: Path, step: int) -> None:
+def test_skipped_bytes_give_the_same_rows_as_cut_bytes(tmp_path: Path, step: int) -> None:
     """A frame of which the rest never came: the same file as one that was cut, wherever chunks end."""
     frames = [[], []]
     for number in range(40):

@@ -15,10 +15,11 @@ from barnabas.captures.transform.redact import Redaction
 from barnabas.captures.transform.write import Writer
 from barnabas.decoder import encode_request, encode_response
 from barnabas.decoder.connection.events import Opened
-from barnabas.decoder.findings import Finding, Inspector
 from barnabas.decoder.schema import facts
 from barnabas.decoder.wire.frame import Direction
 from harness.wire import with_size
+
+from ..event_words import findings_of
 
 HANDSHAKE = facts.api_key("SaslHandshake")
 MS, NOW = 1_000_000, 1_700_000_000_000_000_000
@@ -42,14 +43,6 @@ def login(
     return folder
 
 
-def in_clear(path: Path) -> list[Finding]:
-    inspector = Inspector(["credentials-in-clear"])
-    with open_capture(path) as capture:
-        for event in capture.events():
-            inspector.feed(event)
-    return inspector.findings()
-
-
 NEAR = ("127.0.0.1", 40_001)
 CASES = [
     # tls, mechanism, client, what stands between (None: nothing is found), severity, in the remedy
@@ -67,10 +60,10 @@ CASES = [
 
 
 @pytest.mark.parametrize(("tls", "mechanism", "client", "between", "severity", "remedy"), CASES)
-def test_what_is_found_by_leg(
+def test_findings_depend_on_the_legs_with_tls(
     tmp_path: Path, tls: frozenset[str], mechanism: str, client: tuple[str, int], between: str | None, severity: str, remedy: str
 ) -> None:
-    found = in_clear(login(tmp_path / "r", frozenset(tls), mechanism, client))
+    found = findings_of(login(tmp_path / "r", frozenset(tls), mechanism, client), "credentials-in-clear")
     if between is None:
         assert found == []
         return
@@ -108,7 +101,7 @@ def redact(path: Path, writer: Writer) -> None:
 
 @pytest.mark.parametrize("make", [cut, merge, redact])
 @pytest.mark.parametrize("tls", [BOTH, frozenset({"client"}), frozenset()])
-def test_copies_know_it_too(tmp_path: Path, make: Callable[[Path, Writer], None], tls: frozenset[str]) -> None:
+def test_copies_keep_the_tls_legs(tmp_path: Path, make: Callable[[Path, Writer], None], tls: frozenset[str]) -> None:
     copy = copied(login(tmp_path / "r", tls), tmp_path / "copy", make)
     with open_capture(copy) as capture:
         opened = [each.tls for each in capture.events() if isinstance(each, Opened)]

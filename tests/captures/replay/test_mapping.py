@@ -41,7 +41,7 @@ def prepared(ids: IdMapping, message: Message) -> dict[str, Any]:
     return Preparer(ids, None).request(Call(0, 0, 0, exchange)).to_dict()
 
 
-def test_members_and_generations_wait_for_their_answers() -> None:
+def test_member_ids_and_generations_are_unknown_until_their_response() -> None:
     ids = mapping()
     beat = request("Heartbeat", 4, {"group_id": "g", "generation_id": 3, "member_id": "m-1"})
     with pytest.raises(UnknownId):
@@ -148,7 +148,7 @@ def test_offsets_follow_the_partition() -> None:
 @example([(0, 1), (1, 2), (0, 0)], 0)
 @example([(0, 1), (5, 6), (3, 3)], 0)
 @given(st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 1000)), max_size=20), st.integers(-3, 2000))
-def test_points_are_met_and_offsets_never_negative(points: list[tuple[int, int]], asked: int) -> None:
+def test_offset_maps_meet_their_points_and_are_never_negative(points: list[tuple[int, int]], asked: int) -> None:
     offsets = OffsetMap()
     for recorded, there in points:
         offsets.point(recorded, there)
@@ -158,7 +158,7 @@ def test_points_are_met_and_offsets_never_negative(points: list[tuple[int, int]]
     assert offsets.target(asked) == asked if asked < 0 else offsets.target(asked) >= 0
 
 
-def test_what_is_not_changed_keeps_its_bytes() -> None:
+def test_unchanged_fields_keep_their_bytes() -> None:
     ids = mapping()
     message = request("OffsetCommit", 8, {"group_id": "g", "topics": [{"name": "orders", "partitions": []}]})
     assert (
@@ -210,7 +210,7 @@ def test_sessions_are_the_targets() -> None:
     assert epoch_and_partitions(sessions.prepared(third, 3)) == (9, 3, [])
 
 
-def test_a_session_that_the_target_does_not_keep_is_asked_in_full() -> None:
+def test_a_session_that_the_target_refuses_gets_full_requests() -> None:
     sessions = FetchSessions()
     first = fetch(0, 0, [0, 1, 2])
     sessions.prepared(first, 1)
@@ -219,7 +219,7 @@ def test_a_session_that_the_target_does_not_keep_is_asked_in_full() -> None:
     assert epoch_and_partitions(sessions.prepared(second, 2)) == (0, -1, [(0, 10), (1, 11)])
 
 
-def test_a_forgotten_session_is_asked_in_full() -> None:
+def test_a_forgotten_session_gets_full_requests() -> None:
     sessions = FetchSessions()
     first = fetch(0, 0, [0])
     sessions.prepared(first, 1)

@@ -115,7 +115,7 @@ def walked(fields: tuple[FieldPlan, ...], place: Place) -> str:
     return ".".join(names)
 
 
-def test_what_is_volatile() -> None:
+def test_volatile_fields() -> None:
     produced = {p.path: p.volatile for p in places("response", 0, 8)}
     assert not produced["responses[*].partition_responses[*].base_offset"]
     assert produced["responses[*].partition_responses[*].log_start_offset"]

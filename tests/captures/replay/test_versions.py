@@ -43,7 +43,7 @@ def test_topics_by_id_and_by_name() -> None:
     assert moved(by_id, 4)["topics"][0]["partitions"][0]["fetch_offset"] == 9
 
 
-def test_one_and_lists_of_one() -> None:
+def test_a_single_value_and_a_list_of_one_convert() -> None:
     assert moved(request("FindCoordinator", 3, {"key": "g", "key_type": 1}), 4)["coordinator_keys"] == ["g"]
     many = request("FindCoordinator", 4, {"coordinator_keys": ["g"], "key_type": 0})
     assert moved(many, 2)["key"] == "g"

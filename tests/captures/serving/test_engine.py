@@ -103,7 +103,7 @@ def test_a_record_without_acknowledgement_is_the_clients_own():
     assert live.values("orders", 0) == [b"fire"]
 
 
-def test_the_end_of_a_log_waits_and_wakes():
+def test_a_fetch_at_the_end_of_a_log_waits_for_records():
     live = EngineClient(Exchanges().metadata("orders").produced("orders", [b"a"], 0))
     ask, waiting = live.start(FETCH, 4, fetch("orders", 0, wait_ms=700))
     assert isinstance(waiting, DelayedReply) and waiting.deadline == pytest.approx(live.now + 0.7)

@@ -63,7 +63,7 @@ def test_the_next_client_is_answered(regex: str) -> None:
         assert answered(engine, other, beat("b.*", 10 + number, member="other"))["error_code"] == 0
 
 
-def test_what_could_take_for_ever_is_refused() -> None:
+def test_expressions_that_could_take_forever_are_refused() -> None:
     engine = Engine(list(recorded()))
     engine.ports.update({1: 9092})
     assert answered(engine, Session(1, "127.0.0.1"), beat("(a+)+!", 1))["error_code"] == INVALID

@@ -44,7 +44,7 @@ def test_everything_is_unused_until_it_is_asked_for():
     assert unused(live) == []
 
 
-def test_of_changes_every_answer_counts():
+def test_every_answer_to_a_change_counts():
     """The same CreateTopics twice: created, then TOPIC_ALREADY_EXISTS."""
     live = EngineClient(made(made(Exchanges().metadata("orders"), "orders"), "orders", error=36))
     live.ask(METADATA, 4, NAMED)
@@ -54,7 +54,7 @@ def test_of_changes_every_answer_counts():
     assert unused(live) == []
 
 
-def test_of_polls_an_answer_counts_once():
+def test_equal_answers_to_polls_count_once():
     recording = Exchanges().metadata("orders")
     for value in ("1", "1", "1", "2"):
         configs(recording, value)
@@ -103,7 +103,7 @@ def test_records_that_were_there_from_the_start_need_not_be_produced():
     assert unused(live) == []
 
 
-def test_what_groups_did_counts_by_name_and_errors_by_place():
+def test_group_requests_count_by_name_and_errors_by_position():
     recording = Exchanges().metadata("orders")
     for group, error in (("a", 0), ("a", 0), ("a", 30), ("b", 0)):
         recording.add(HEARTBEAT, 1, {"group_id": group, "member_id": "m"}, {"error_code": error})

@@ -185,7 +185,7 @@ def test_filters_that_spark_pushes_reach_the_index(
         (In(("api_key",), (0, 1)), In(("api_key",), (0, 12))),
     ],
 )
-def test_what_is_pushed_keeps_segments_closed(record: Make, absent: Any, present: Any) -> None:
+def test_pushed_filters_keep_segments_closed(record: Make, absent: Any, present: Any) -> None:
     directory = record()
     for pushed, some in ((absent, False), (present, True)):
         reader = PushedReader(str(directory), "exchanges", ["time_ns"], "")
@@ -211,7 +211,7 @@ def test_what_is_pushed_keeps_segments_closed(record: Make, absent: Any, present
         ("exchanges", In(("api",), ("Fetch", "Nonsense")), ""),
     ],
 )
-def test_what_is_pushed_in_the_words_of_the_filter_language(table: str, pushed: Any, text: str) -> None:
+def test_pushed_filters_as_text_of_the_filter_language(table: str, pushed: Any, text: str) -> None:
     assert pushdown.text_of(table, pushed) == text
     assert not text or compile(text).index_part is not None
 

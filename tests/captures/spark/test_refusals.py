@@ -71,7 +71,7 @@ def test_spark_connect_that_cannot_be_used(recording: Path, tmp_path: Path) -> N
     assert "no such Spark Connect server: 'sc://host:many'" in refusal(recording, tmp_path / "out", "sc://host:many")
 
 
-def test_a_wheel_that_is_none(tmp_path: Path) -> None:
+def test_invalid_wheels_are_refused(tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match=r"none\.whl is no wheel that can be read: No such file"):
         package_archive.unpacked(tmp_path / "none.whl", tmp_path)
     with zipfile.ZipFile(tmp_path / "other.whl", "w") as archive:

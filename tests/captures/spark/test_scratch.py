@@ -48,7 +48,7 @@ def test_a_folder_goes_with_its_session(place: Path) -> None:
     assert not list(place.iterdir())
 
 
-def test_what_is_kept_stays_for_ever(place: Path) -> None:
+def test_kept_files_stay(place: Path) -> None:
     with made.scratch() as found:
         log = found.path / "spark.log"
         log.write_text("why it failed")

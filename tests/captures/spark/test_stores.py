@@ -204,7 +204,7 @@ def test_another_file_system(captures: Path, tmp_path: Path, monkeypatch: pytest
         ("file://host/in", "a file:// URI has no host"),
     ],
 )
-def test_uris_that_are_refused(uri: str, message: str) -> None:
+def test_invalid_uris_are_refused(uri: str, message: str) -> None:
     with pytest.raises(storage.StorageError) as caught:
         pipeline.run(uri, "out", pipeline.NO_SPARK)
     assert message in str(caught.value) and SECRET not in str(caught.value)
@@ -238,7 +238,7 @@ class Closed:
         ("hdfs://fleet/in", OSError("Failed to connect"), "CLASSPATH"),
     ],
 )
-def test_a_store_that_lets_nobody_in(
+def test_a_store_that_refuses_access(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, captures: Path, uri: str, fault: Exception, message: str
 ) -> None:
     monkeypatch.setattr(storage, "_opened", lambda uri: (Closed(fault), "in"))

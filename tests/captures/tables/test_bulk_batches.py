@@ -160,7 +160,7 @@ def test_current_versions_are_read_in_bulk() -> None:
             assert None not in ways and any(ways), (api, version)
 
 
-def test_a_row_has_the_size_that_c_gives_it() -> None:
+def test_rows_have_the_size_that_c_uses() -> None:
     assert np.dtype(list(bulk_batches.ROW)).itemsize == 88
 
 
@@ -222,7 +222,7 @@ def test_rows_are_the_same_where_few_exchanges_are_read(tmp_path: Path, monkeypa
     assert alone == with_segments and not asked
 
 
-def test_a_segment_that_is_damaged_is_read_with_care(tmp_path: Path) -> None:
+def test_damaged_segments_are_read_by_the_reference_path(tmp_path: Path) -> None:
     path = record_produce(tmp_path, "10.1.2.3")
     file = CaptureFile(path)
     offset = file.index.record(5).request_offset

@@ -228,7 +228,7 @@ def test_a_killed_recorders_segment_counts_as_closed(traffic: Callable[..., Path
         assert (found.segments, found.live, list(found.writing.values())) == ([], 1, [0])
 
 
-def test_what_is_no_recording_is_left_out(traffic: Callable[..., Path], tmp_path: Path) -> None:
+def test_files_that_are_no_recordings_are_left_out(traffic: Callable[..., Path], tmp_path: Path) -> None:
     directory = traffic()
     path = tables.find_segments(directory).segments[0].path
     (directory / "copies").mkdir()

@@ -10,7 +10,9 @@ from barnabas.captures.transform.fields import Kind
 from barnabas.captures.transform.pseudonyms import Pseudonyms
 from barnabas.captures.transform.redact import Redaction
 from barnabas.captures.transform.write import Writer
-from traffic.planted_names import happenings_of, record_planted
+from traffic.planted_names import record_planted
+
+from ..event_words import read_events
 
 
 @pytest.fixture(scope="session")
@@ -31,7 +33,7 @@ def redact() -> Redact:
     def run(path: Path, out: Path, kinds: Iterable[Kind] = Kind, salt: bytes = b"salt") -> Redaction:
         redaction = Redaction(Pseudonyms(salt), kinds)
         writer = Writer(out)
-        for event in happenings_of(path):
+        for event in read_events(path):
             for new in redaction.feed(event):
                 writer.write(new)
         writer.close()

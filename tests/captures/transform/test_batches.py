@@ -55,7 +55,7 @@ def read_by_others(data: bytes) -> list[tuple[int, int, bytes | None, bytes | No
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_batch(codec: str) -> None:
+def test_a_batch_is_rewritten(codec: str) -> None:
     data, changer = batch(codec), Upper()
     new = rewritten(data, changer)
     expected = [(r.offset, r.timestamp, r.key and turned(r.key), r.value and turned(r.value)) for r in RECORDS]

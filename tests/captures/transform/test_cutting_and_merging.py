@@ -15,7 +15,8 @@ from barnabas.decoder import Exchange
 from barnabas.decoder.connection.events import Closed, Opened
 from barnabas.decoder.filter import compile
 from traffic.packets import as_pcap, traffic
-from traffic.planted_names import happenings_of
+
+from ..event_words import read_events
 
 CAPTURES = Path(__file__).parents[2] / "decoder" / "findings" / "captures"
 GROUPS = CAPTURES / "groups-killed.pcapng"
@@ -65,7 +66,7 @@ def test_a_whole_capture_is_cut_as_it_is(tmp_path: Path) -> None:
     found = cut(GROUPS, tmp_path / "out")
     assert exchanges(tmp_path / "out") == exchanges(GROUPS)
     assert found.exchanges == found.of_exchanges == len(exchanges(GROUPS))
-    beside = [[h for h in happenings_of(path) if isinstance(h, Opened | Closed)] for path in (GROUPS, tmp_path / "out")]
+    beside = [[h for h in read_events(path) if isinstance(h, Opened | Closed)] for path in (GROUPS, tmp_path / "out")]
     assert beside[0] == beside[1]
 
 
@@ -78,7 +79,7 @@ def test_recordings_of_every_kind_are_copied_as_they_are(name: str, tmp_path: Pa
 @pytest.mark.parametrize(
     "text", ["api == JoinGroup", "err != 0", "latency > 20ms", "group == billing", "size.resp > 500"]
 )
-def test_by_a_filter(text: str, tmp_path: Path) -> None:
+def test_cut_by_a_filter(text: str, tmp_path: Path) -> None:
     wanted = compile(text)
     cut(GROUPS, tmp_path / "out", wanted=wanted, handshakes=False)
     with open_capture(GROUPS) as capture:
@@ -99,13 +100,13 @@ def test_handshakes_go_along(tmp_path: Path) -> None:
     assert set(offered) == connections
 
 
-def test_by_time_connection_and_number(tmp_path: Path) -> None:
+def test_cut_by_time_connection_and_number(tmp_path: Path) -> None:
     with open_capture(GROUPS) as capture:
         rows = list(capture.rows())
         begun = min(row.time_ns for row in rows)
         everything = {(row.connection, row.correlation_id, row.time_ns) for row in rows}
         numbered = {(r.connection, r.correlation_id, r.time_ns) for r in rows[9:20]}
-    first = next(h.time_ns for h in happenings_of(GROUPS) if isinstance(h, Opened))
+    first = next(h.time_ns for h in read_events(GROUPS) if isinstance(h, Opened))
     cases: list[tuple[dict[str, Any], set[tuple[int, int, int]]]] = [
         ({"numbers": (10, 20)}, numbered),
         ({"connections": frozenset({3, 5})}, {e for e in everything if e[0] in (3, 5)}),
@@ -169,7 +170,7 @@ def test_the_same_ends_stay_apart(tmp_path: Path) -> None:
     with open_capture(GROUPS) as capture:
         assert len(connections) == 2 * len({row.connection for row in capture.rows()})
         assert len(clients) == 2 * len({row.client for row in capture.rows()})
-    assert merged.renamed == len([h for h in happenings_of(GROUPS) if isinstance(h, Opened)])
+    assert merged.renamed == len([h for h in read_events(GROUPS) if isinstance(h, Opened)])
 
 
 def test_clocks_are_shifted(tmp_path: Path) -> None:
@@ -182,20 +183,20 @@ def test_clocks_are_shifted(tmp_path: Path) -> None:
         key=str,
     )
     assert sorted([(e[0], e[1], e[3]) for e in exchanges(tmp_path / "out")], key=str) == expected
-    begun = {h.time_ns for h in happenings_of(tmp_path / "out") if isinstance(h, Opened)}
-    assert {h.time_ns - by for h in happenings_of(other) if isinstance(h, Opened)} <= begun
+    begun = {h.time_ns for h in read_events(tmp_path / "out") if isinstance(h, Opened)}
+    assert {h.time_ns - by for h in read_events(other) if isinstance(h, Opened)} <= begun
 
 
-def test_it_is_by_time(tmp_path: Path) -> None:
+def test_merged_events_are_in_order_of_time(tmp_path: Path) -> None:
     merge(
         [GROUPS, CAPTURES / "groups-storm.pcapng"] if (CAPTURES / "groups-storm.pcapng").exists() else [GROUPS],
         tmp_path / "out",
     )
-    times = [h.time_ns for h in happenings_of(tmp_path / "out") if isinstance(h, Opened)]
+    times = [h.time_ns for h in read_events(tmp_path / "out") if isinstance(h, Opened)]
     assert times == sorted(times)
 
 
-def test_a_result_is_there_when_it_is_complete_and_never_else(tmp_path: Path) -> None:
+def test_a_result_appears_only_when_it_is_complete(tmp_path: Path) -> None:
     target = tmp_path / "out"
 
     def interrupted() -> None:

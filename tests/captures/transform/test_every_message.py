@@ -126,7 +126,7 @@ def _roles() -> Iterator[tuple[str, str, FieldPlan, StructPlan, str, roles.Role]
                     yield f"{of.name} v{version}", place.path, field, struct, inside_of, place.role
 
 
-def test_it_agrees_with_what_a_replay_takes_fields_for() -> None:
+def test_field_rules_agree_with_the_roles_of_a_replay() -> None:
     meant = {
         roles.Role.TOPIC: Kind.TOPICS,
         roles.Role.GROUP: Kind.GROUPS,

@@ -56,7 +56,7 @@ def test_a_name_keeps_its_length_and_what_stands_between_its_words(name: str) ->
         assert re.fullmatch(r"[a-zA-Z0-9._-]+", made)
 
 
-def test_what_goes_together_still_does() -> None:
+def test_names_that_contain_others_still_do() -> None:
     client = names().name("payments-7")
     assert names().name("payments-7-0f3e2a77-1234-4321-aaaa-0123456789ab").startswith(client + "-")
     assert names().name("payments.eu").startswith(names().name("payments"))
@@ -74,7 +74,7 @@ def test_another_salt_gives_other_names() -> None:
 @pytest.mark.parametrize(
     "name", ["", "*", "User:*", "localhost", "__consumer_offsets", "kafka-cluster", "127.0.0.1", "::1"]
 )
-def test_names_of_nobody_stay(name: str) -> None:
+def test_names_that_identify_nobody_stay(name: str) -> None:
     assert names().principal(name) == name
 
 
@@ -85,7 +85,7 @@ def test_no_two_short_names_become_one() -> None:
 
 @times(2)
 @given(st.ip_addresses())
-def test_addresses_stay_valid_and_what_they_are(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> None:
+def test_addresses_stay_valid_and_of_their_kind(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> None:
     text = str(address)
     made = ipaddress.ip_address(names().address(text))
     assert str(made) == names().address(text)
@@ -105,7 +105,7 @@ def test_addresses_stay_valid_and_what_they_are(address: ipaddress.IPv4Address |
         "0:0:0:0:0:ffff:0808:0808",
     ],
 )
-def test_mapped_addresses_keep_what_the_one_in_them_is(text: str) -> None:
+def test_mapped_addresses_keep_the_kind_of_their_ipv4_address(text: str) -> None:
     before, made = (ipaddress.IPv6Address(each).ipv4_mapped for each in (text, names().address(text)))
     assert before is not None and made is not None
     assert len(names().address(text)) == len(text)
@@ -114,12 +114,12 @@ def test_mapped_addresses_keep_what_the_one_in_them_is(text: str) -> None:
     assert (made == before) == any(before in network for network in KEPT)
 
 
-def test_a_mapped_address_becomes_what_it_becomes_alone() -> None:
+def test_a_mapped_address_has_the_pseudonym_of_its_ipv4_address() -> None:
     packed = names().packed(ipaddress.IPv6Address("::ffff:203.0.114.200").packed)
     assert ipaddress.IPv6Address(packed).ipv4_mapped == ipaddress.ip_address(names().address("203.0.114.200"))
 
 
-def test_hosts_of_one_network_stay_in_one() -> None:
+def test_hosts_of_one_network_stay_together() -> None:
     networks = {names().address(f"10.20.30.{i}").rpartition(".")[0] for i in range(256)}
     assert len(networks) == 1
     assert len({names().address(f"203.1.{i}.9") for i in range(256)}) == 256

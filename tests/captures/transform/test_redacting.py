@@ -13,10 +13,11 @@ from barnabas.captures.transform.redact import Redaction
 from barnabas.captures.transform.verify import Verifier
 from barnabas.decoder import Exchange, records
 from barnabas.decoder.connection.events import Closed, Opened
-from barnabas.decoder.findings import Inspector
 from kafka.record import MemoryRecords
 from traffic.packets import as_pcap, traffic
-from traffic.planted_names import ADDRESS, CLIENT, GROUP, HOST, KEY, MEMBER, PLANTED, TOPIC, USER, VALUE, happenings_of
+from traffic.planted_names import ADDRESS, CLIENT, GROUP, HOST, KEY, MEMBER, PLANTED, TOPIC, USER, VALUE
+
+from ..event_words import findings_of, read_events
 
 CAPTURES = Path(__file__).parents[2] / "decoder" / "findings" / "captures"
 NAMES = sorted(path.name for path in CAPTURES.glob("*.pcapng"))
@@ -95,9 +96,9 @@ def test_everything_decodes_as_before(planted: Path, redact: Callable[..., Redac
                 assert (old.request_size, old.response_size) == (new.request_size, new.response_size), old.api
         rows = [(len(list(before.exchanges())), len(list(after.exchanges())))]
         assert rows == [(len(before.rows()), len(after.rows()))]
-    ends = [(type(h), h.time_ns, getattr(h, "how", "")) for h in happenings_of(planted) if isinstance(h, Opened | Closed)]
+    ends = [(type(h), h.time_ns, getattr(h, "how", "")) for h in read_events(planted) if isinstance(h, Opened | Closed)]
     assert ends == [
-        (type(h), h.time_ns, getattr(h, "how", "")) for h in happenings_of(tmp_path / "out") if isinstance(h, Opened | Closed)
+        (type(h), h.time_ns, getattr(h, "how", "")) for h in read_events(tmp_path / "out") if isinstance(h, Opened | Closed)
     ]
 
 
@@ -231,12 +232,9 @@ def test_captures_of_others(how: str, redact: Callable[..., Redaction], tmp_path
 
 
 def findings(path: Path) -> set[str]:
-    inspector = Inspector()
     with open_capture(path) as capture:
-        for event in capture.events():
-            inspector.feed(event)
         undecoded = sum(row.undecoded for row in capture.rows())
-    return {finding.id for finding in inspector.findings()} | {f"{undecoded} undecoded"}
+    return {finding.id for finding in findings_of(path)} | {f"{undecoded} undecoded"}
 
 
 def _the_same_is_wrong(name: str, redact: Callable[..., Redaction], out: Path) -> None:
