@@ -37,7 +37,7 @@ _SHOWN = 100
 
 
 def compare(a: Iterable[Exchange], b: Iterable[Exchange], name_a: str = "A", name_b: str = "B") -> Report:
-    """What differs between two recordings, the worst first."""
+    """The differences between two recordings, the worst first."""
     return _Comparison(prepare(name_a, a), prepare(name_b, b)).run()
 
 
@@ -252,7 +252,7 @@ class _Comparison:
             self._left(client, scope, left_a, left_b)
 
     def _left(self, client: str, scope: str, a: list[SeenExchange], b: list[SeenExchange]) -> None:
-        """What the order did not align: the same requests in another order are still the same requests."""
+        """Pair requests that the order did not align; the same requests in another order count as the same."""
         rest: dict[Any, list[SeenExchange]] = defaultdict(list)
         for seen in b:
             rest[seen.api, self._names(seen)].append(seen)

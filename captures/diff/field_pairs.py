@@ -100,7 +100,7 @@ def _struct(
 
 
 def _about(roles: Tree | None, of: StructPlan, item: dict[str, Any]) -> str | None:
-    """What an item of a list is about, None if only its position identifies it."""
+    """The name of a list's item; None if only its position identifies it."""
     for branch in roles.branches if roles is not None else ():
         value = item.get(branch.field.name)
         if branch.role in _NAMES and not branch.field.array and value not in (None, ""):

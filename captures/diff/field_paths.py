@@ -68,6 +68,6 @@ def _walk(of: StructPlan, prefix: str) -> Iterable[str]:
 
 
 def item_of(path: str) -> str:
-    """What the outermost item that a path leads into is about, in brackets: ``[orders]``; "" without one."""
+    """The name of the outermost item of a path, in brackets: ``[orders]``; "" without one."""
     start = path.find("[")
     return path[start : path.find("]", start) + 1] if start >= 0 else ""

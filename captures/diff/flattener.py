@@ -90,7 +90,7 @@ class Flattener:
     def _about(
         self, of: StructPlan, values: tuple[Any, ...], plain: str, roles: dict[str, Role]
     ) -> tuple[str | None, bool]:
-        """What an item is about, None if only its position identifies it; and whether no request named it."""
+        """The name of an item, None if only its position identifies it; and whether no request named it."""
         for field, value in zip(of.fields, values, strict=False):
             role = roles.get(plain + field.name)
             if role in NAMES and role is not None and value and (role is not Role.TOPIC_ID or any(value)):

@@ -1,4 +1,4 @@
-"""What a comparison of two recordings finds."""
+"""The result of comparing two recordings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Level(IntEnum):
-    """How much a difference matters."""
+    """The weight of a difference."""
 
     NOISE = 0
     """timing explains it: polls, retries, batches, offsets in between"""
@@ -22,12 +22,12 @@ class Level(IntEnum):
 
     @property
     def word(self) -> str:
-        """As it is written."""
+        """Its name in reports."""
         return self.name.lower()
 
 
 class Kind(StrEnum):
-    """What is different."""
+    """The kinds of differences."""
 
     ERROR = "error"
     RECORDS = "records"
@@ -68,7 +68,7 @@ class Difference:
 
 @dataclass(slots=True)
 class Latency:
-    """Of one API, in nanoseconds; None without answers."""
+    """Latencies of one API, in nanoseconds; None without responses."""
 
     count: int = 0
     p50: int | None = None

@@ -21,7 +21,7 @@ __all__ = ["Format", "NoProgram", "OutputExists", "case", "check", "dump", "prog
 
 
 def __getattr__(name: str) -> Any:
-    """How tables are written when it is asked for: most commands do without, and are there sooner."""
+    """Import the writing of tables when it is used: most commands start faster without it."""
     if name not in ("Format", "check", "write"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from . import table_writer

@@ -14,7 +14,7 @@ _CHUNK = 512  # lines that are written together
 
 
 class Format(StrEnum):
-    """How rows are written."""
+    """The file format."""
 
     JSONL = "jsonl"
     CSV = "csv"

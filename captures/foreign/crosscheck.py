@@ -254,7 +254,7 @@ class _Frame:
         self._starts = {span.start for span in self._spans} | {span.end for span in self._spans}
 
     def held_to(self, found: list[Any]) -> tuple[int, list[Difference]]:
-        """How many of Wireshark's fields were compared, and where they differ."""
+        """The number of Wireshark's fields that were compared, and their differences."""
         compared, differences = 0, []
         base = int(next(field.pos for field in found if field.name == "kafka.len"))
         body = self._message.body_start if self._message is not None else len(self._frame)
@@ -291,7 +291,7 @@ class _Frame:
         return compared, differences
 
     def _at(self, start: int, end: int, field: Any) -> list[Difference] | None:
-        """How a field of Wireshark's at this place differs, if it does; None where we look no further."""
+        """The differences of Wireshark's field at this place; None where it is not compared."""
         place = f"{field.name} = {field.show}"
         exact = self._exact.get((start, end))
         if exact is not None:

@@ -168,7 +168,7 @@ def _time_ns(packet: Any) -> int:
 
 
 def _data(packet: Any) -> bytes:
-    """What was decrypted in this packet."""
+    """The decrypted data of this packet."""
     found = (field for layer in packet.layers for field in fields(layer) if field.name == "data.data")
     return b"".join(bytes.fromhex(field.raw_value) for field in found)
 
@@ -219,7 +219,7 @@ class _Streams:
 
     @property
     def note(self) -> str | None:
-        """How many connections stayed closed, or None."""
+        """A note on connections that could not be decrypted, or None."""
         closed = sum(not stream.plain for stream in self._streams.values())
         if not closed:
             return None

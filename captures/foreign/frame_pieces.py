@@ -1,4 +1,4 @@
-"""Where the bytes of a foreign capture's frames are: a frame may be scattered over packets."""
+"""The places of a foreign capture's frames: a frame may be scattered over packets."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class KafkaRecognizer:
         return self._connection.awaits(correlation_id)
 
     def add(self, event: StreamEvent) -> Verdict:
-        """What it is, with this event."""
+        """The verdict after this event."""
         self.events.append(event)
         if isinstance(event, Gap):
             self._connection.lost(Direction(event.direction))
@@ -75,7 +75,7 @@ class KafkaRecognizer:
         return self.last() if self.kept > MOST_KEPT or too_large else Verdict.UNDECIDED
 
     def last(self) -> Verdict:
-        """What it is when nothing more is to come: a request that is not whole is Kafka's if it names its client."""
+        """The verdict at the end of the capture: a request that is not whole is Kafka's if it names its client."""
         head = self._heads[0]
         named = len(head) >= HEAD[Direction.REQUEST] and len(client_id_of_head(head, 0) or b"") >= _NAME
         return Verdict.KAFKA if named else Verdict.OTHER

@@ -58,7 +58,7 @@ class TranscriberInput:
 
 
 class _Connection:
-    """What writing the packets of a connection needs."""
+    """The state for writing the packets of a connection."""
 
     __slots__ = ("about", "lost", "open", "unread", "written")
 
@@ -99,7 +99,7 @@ class Transcriber(Skimmer):
 
     @property
     def totals(self) -> dict[str, int]:
-        """What was written, the accelerator's share included."""
+        """Counts of everything written, the accelerator's share included."""
         if self.frames is None:
             return self.counts
         return self.counts | {name: self.counts[name] + getattr(self.frames, name) for name in ("frames", "exchanges")}
@@ -166,7 +166,7 @@ class Transcriber(Skimmer):
             self.recording.end(connection.open, event.time_ns, how, event.by)
 
     def finish(self) -> None:
-        """What still waits is pending; a filter sees it as that."""
+        """Requests that still wait are pending, also for a filter."""
         if self._wanted is not None:
             for conversation, pending in self.pending():
                 self._picked(conversation, pending, _PENDING)
@@ -180,7 +180,7 @@ class Transcriber(Skimmer):
         connection.written[direction] = False
 
     def unseen(self, half: HalfConversation, size: int, unread: int, time_ns: int) -> None:
-        """What is missing at the end of a direction goes over as a packet without bytes."""
+        """Write the number of bytes missing at the end of a direction as a packet without bytes."""
         connection = self._connections[half.conversation.number]
         connection.lost[half.direction] += size
         connection.unread[half.direction] += unread

@@ -94,7 +94,7 @@ class PacketWindows:
 
     @property
     def first(self) -> int:
-        """Where in the window the first packet may stand: behind the head of a classic pcap."""
+        """The first possible packet offset in the window: behind the header of a classic pcap."""
         return 24 if self.reader.classic is not None and self.offset == 0 else 0
 
     def places(self, window: bytes) -> Iterator[Place]:

@@ -166,7 +166,7 @@ LINKTYPES = {LINKTYPE_ETHERNET, 113, 276, *_NETWORK_START}
 
 
 def network_start(linktype: int, data: bytes) -> int | None:
-    """Where the IP header starts; None where there is none."""
+    """The offset of the IP header; None where there is none."""
     if linktype == LINKTYPE_ETHERNET:
         start, kind = 14, data[12:14]
         while kind in (b"\x81\x00", b"\x88\xa8", b"\x91\x00"):

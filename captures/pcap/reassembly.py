@@ -49,16 +49,16 @@ class Reassembler:
         self._foreign = 0
         self._strangers: set[frozenset[bytes]] = set()
         self._tls: set[frozenset[bytes]] = set()
-        self._brokers: set[Address] = set()  # where Kafka is spoken, on whatever port
+        self._brokers: set[Address] = set()  # known Kafka brokers, on any port
         self.opening: dict[int, Flow] = {}  # tried, not answered yet, oldest first
 
     def feed(self, packet: Packet, segment: TcpSegment) -> Iterator[StreamEvent]:
-        """What this packet makes known."""
+        """The events that this packet completes."""
         events = self._feed(packet, segment)
         return events if self._in_order else self._known(events)
 
     def _known(self, events: Iterator[StreamEvent]) -> Iterator[StreamEvent]:
-        """Of these events, and of those that were kept back, what belongs to conversations that are known for Kafka."""
+        """These events and those kept back, of conversations known to be Kafka."""
         for event in events:
             flow = event.flow
             recognizer = flow.recognizer
@@ -221,7 +221,7 @@ class Reassembler:
 
     @property
     def foreign(self) -> int:
-        """How many conversations with data are not Kafka, as far as is known."""
+        """The number of conversations with data known not to be Kafka."""
         flows = {id(flow): flow for flow, _ in self._flows.values()}.values()
         return self._foreign + len(self._strangers) + sum(flow.foreign and not flow.kafka for flow in flows)
 
@@ -232,7 +232,7 @@ class Reassembler:
 
     @property
     def tls(self) -> int:
-        """How many of the foreign conversations begin with a TLS hello."""
+        """The number of foreign conversations that begin with a TLS hello."""
         return len(self._tls)
 
     def _close(

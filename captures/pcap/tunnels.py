@@ -14,7 +14,7 @@ _GENEVE = 6081  # RFC 8926
 
 
 def labelled(kind: bytes, data: bytes, start: int) -> int | None:
-    """Where the IP header is behind the labels of MPLS (RFC 3032) or the header of a PPPoE session (RFC 2516)."""
+    """The offset of the IP header behind the labels of MPLS (RFC 3032) or the header of a PPPoE session (RFC 2516)."""
     if kind == PPPOE:
         return start + 8 if data[start + 6 : start + 8] in (b"\x00\x21", b"\x00\x57") else None
     while start + 4 <= len(data):
@@ -25,7 +25,7 @@ def labelled(kind: bytes, data: bytes, start: int) -> int | None:
 
 
 def ethernet(data: bytes, at: int) -> int | None:
-    """Where the IP header is in an Ethernet frame that begins at `at`."""
+    """The offset of the IP header in an Ethernet frame that begins at `at`."""
     start, kind = at + 14, data[at + 12 : at + 14]
     while kind in _TAGS:
         kind = data[start + 2 : start + 4]
@@ -36,7 +36,7 @@ def ethernet(data: bytes, at: int) -> int | None:
 
 
 def inside(data: bytes, start: int) -> int | None:
-    """Where the IP header is inside of the IP packet whose header begins at `start`; None when nothing is inside."""
+    """The offset of the inner IP header of the IP packet whose header begins at `start`; None without one."""
     if start + 20 > len(data):
         return None
     if data[start] >> 4 == 4:

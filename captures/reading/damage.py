@@ -2,7 +2,7 @@
 
 Sync blocks show which spans of a segment are intact (`spans`). In the others every packet is held to its own checksums (IPv4,
 TCP), and behind a block with wrong lengths the next good one is searched. `DamageTolerantReader` is a `CaptureReader` that leaves the
-damaged blocks out; to everybody else their bytes are a gap. docs/formats.md has the layout.
+damaged blocks out, so that their bytes are a gap. docs/formats.md has the layout.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from ..recording.segment import ENTERPRISE, FINAL, INTERFACES, SYNC_MAGIC, Sync,
 _KNOWN = (pcapng.ENHANCED_PACKET, pcapng.CUSTOM_NO_COPY)
 _STARTS = tuple(struct.pack("<I", kind) for kind in _KNOWN)
 _MONTH_NS = 30 * 86_400 * 10**9
-_SAID = 5
-"""So many damaged places are named in a note; the others are counted."""
+_MOST_NAMED = 5
+"""Most damaged places named in a note; the others are counted."""
 
 
 class Damage(NamedTuple):
@@ -168,7 +168,7 @@ class DamageTolerantReader(CaptureReader):
                     self.end = end
                     yield packet
         self.end = len(self._data)
-        self._say()
+        self._set_note()
 
     def _blocks_of(self, span: Span) -> Iterator[tuple[int, Packet | None]]:
         """(where it ends, the packet in it) of every block of a span that is whole."""
@@ -196,7 +196,7 @@ class DamageTolerantReader(CaptureReader):
                 self._leave_out(block.offset, at, "a block whose parts do not fit")
 
     def _make_interfaces(self) -> None:
-        """Whatever happened to the head of the file: a segment has these."""
+        """Even if the head of the file is damaged, a segment has these interfaces."""
         while len(self.interfaces) < len(INTERFACES):
             name = INTERFACES[len(self.interfaces)]
             self.interfaces.append(Interface(pcapng.LINKTYPE_ETHERNET, name, 1_000_000_000, 0))
@@ -247,21 +247,21 @@ class DamageTolerantReader(CaptureReader):
         else:
             self.damage.append(Damage(start, end, why))
 
-    def _say(self) -> None:
-        """The note, and damage of spans in which every block is good: a stamp, a flag or a comment has changed."""
+    def _set_note(self) -> None:
+        """Make the note, and report damaged spans in which every block is good: a stamp, a flag or a comment has changed."""
         for span in self.spans:
             if not span.sound and not any(span.start <= each.start < span.end for each in self.damage):
                 self.damage.append(Damage(span.start, span.end, "a time or a comment in here is not what was recorded"))
         self.damage.sort()
         if not self.damage:
             return
-        shown = "; ".join(each.text for each in self.damage[:_SAID])
-        more = f"; and {len(self.damage) - _SAID} more places" if len(self.damage) > _SAID else ""
+        shown = "; ".join(each.text for each in self.damage[:_MOST_NAMED])
+        more = f"; and {len(self.damage) - _MOST_NAMED} more places" if len(self.damage) > _MOST_NAMED else ""
         self.note = f"damaged: {shown}{more}"
 
 
 def _is_good(packet: Packet, usual_ns: int) -> bool:
-    """A packet of a span that is not sound. Stamps have no checksum of their own."""
+    """Whether a packet of a damaged span can be trusted. Stamps have no checksum of their own."""
     return checksums_fit(packet.data, packet.size) and abs(packet.time_ns - usual_ns) < _MONTH_NS
 
 
@@ -288,7 +288,7 @@ def _starts_frame(
 
 
 def _is_announced(packet: Packet) -> bool:
-    """Bytes that are no frames are marked so."""
+    """Whether the packet is marked as data that is no frames."""
     return any(comment.startswith(OPAQUE_COMMENT) for comment in packet.comments)
 
 

@@ -41,7 +41,7 @@ class _File:
         self._resume = 0
 
     def read(self) -> Iterator[ConnectionEvent | BrokerLegFrame]:
-        """What was not read yet; a segment that is still written may have more the next time."""
+        """Events since the last call; a segment that is still written may have more later."""
         if self._resume and isinstance(self.reader, DamageTolerantReader):
             return  # it does not grow, and what is wrong with it is known
         self.reader.note = None
@@ -56,7 +56,7 @@ class _File:
         return final_flags(self.reader) if self.own else None
 
     def notes(self, ports: Collection[int]) -> list[str]:
-        """What is not right with the file, as far as it was read."""
+        """Faults of the file, as far as it was read."""
         notes = [note for note in (self.source.note, self.reader.note) if note]
         if self.own is None:
             notes += foreign_notes(self.follower.reassembler, self.follower.lost, self.follower.unread, ports)
@@ -69,7 +69,7 @@ class EventReader:
     """Reads a segment, a directory of segments, or a foreign capture. `read` gives new events; for a
     live recording it may be called again and again. `end` gives those that only the end of a capture reveals.
 
-    `bytes_read` and `bytes_known` are for showing how far it is; `lost` counts the bytes missing in the streams.
+    `bytes_read` and `bytes_known` show progress; `lost` counts the bytes missing in the streams.
     A file of a directory that cannot be read is left out, with a line in `note`. Raises `NotACapture`, or OSError, when
     there is nothing to read.
     """
@@ -151,14 +151,14 @@ class EventReader:
         self._file = _File(path, source, own, follower)
 
     def _break_off(self) -> Iterator[ConnectionEvent]:
-        """What follows does not continue what came before."""
+        """End all connections: the next file does not continue the one before."""
         for number in list(self._streams):
             yield Closed(number, self._now_ns)
         self._streams.clear()
         self._early.clear()
 
     def _leave(self) -> Iterator[ConnectionEvent]:
-        """The file is complete, or as complete as it will ever be."""
+        """Finish the current file: nothing more will come."""
         file = self._file
         if file is None:
             return
@@ -172,7 +172,7 @@ class EventReader:
         file.source.close()
         self._file = None
 
-    # what happens
+    # events
 
     def read(self) -> Iterator[ConnectionEvent]:
         """The events since the last call."""
@@ -185,7 +185,7 @@ class EventReader:
                     return
                 yield from self._begin(self._unread.pop(0))
                 continue
-            # PendingRequest in this order, because the next file is made before the one before it is finished.
+            # In this order, because the next file is made before the one before it is finished.
             written = self.live
             if not self._unread:
                 self._find()
@@ -231,11 +231,11 @@ class EventReader:
         notes = [comment for comment in leg.comments if not comment.startswith(MARK)]
         exchange.marks.set_leg(leg.frame.direction, BrokerLeg(leg.data, leg.frame.size - len(leg.data), notes))
 
-    # how it is going
+    # progress
 
     @property
     def live(self) -> bool:
-        """What was read last is still being recorded."""
+        """Whether the current file is still being recorded."""
         file = self._file
         return file is not None and file.own is not None and file.ended is None and being_written(file.file)
 
@@ -257,7 +257,7 @@ class EventReader:
 
     @property
     def note(self) -> str | None:
-        """What is not right with what was read, or None."""
+        """Faults of the files that were read, or None."""
         return "; ".join(self._notes) or None
 
 

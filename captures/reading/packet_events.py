@@ -105,7 +105,7 @@ class PacketFollower:
         self._legs: dict[int, _Leg] = {}
 
     def packet(self, packet: Packet) -> Iterator[ConnectionEvent | BrokerLegFrame]:
-        """What a packet makes known."""
+        """The events that a packet completes."""
         segment = packets.parse(packet.linktype, packet.data, packet.size) if len(packet.data) >= packets.LEAST else None
         if segment is not None:
             self.now_ns = packet.time_ns
@@ -361,7 +361,7 @@ def _opaque(data: Data, reason: str) -> Opaque:
 
 
 def _ended_by(comments: tuple[str, ...]) -> str:
-    """Who ended a connection: see `Closed`."""
+    """Who ended a connection; see `Closed`."""
     found = next((each.removeprefix(ENDED_COMMENT) for each in comments if each.startswith(ENDED_COMMENT)), "")
     return found if found in ("client", "broker", "control API") or found.startswith("plugin ") else ""
 

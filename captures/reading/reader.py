@@ -41,7 +41,7 @@ def files_in(directory: Path) -> dict[str, Path]:
 
 
 def _cut(frame: bytes | None, size: int) -> int:
-    """How many bytes of a frame of that size are not there."""
+    """The number of bytes missing from a frame of that size."""
     return 0 if frame is None else max(size - len(frame), 0)
 
 
@@ -119,7 +119,7 @@ class CaptureFile:
 
     @property
     def note(self) -> str | None:
-        """What is not right with the file, or None."""
+        """The fault of the file, or None."""
         if self._foreign is None:
             return self._note
         if self._foreign.reading:
@@ -128,7 +128,7 @@ class CaptureFile:
 
     @property
     def fault(self) -> str | None:
-        """What is not right with the bytes of the file, or None; of a foreign capture without what it does not hold."""
+        """The fault of the file's bytes, or None; for a foreign capture without notes on what was not captured."""
         if self._foreign is None:
             return self._note
         return "; ".join(note for note in (self._source.note, self._foreign.scanner.windows.note) if note) or None
@@ -192,7 +192,7 @@ class CaptureFile:
         return True
 
     def visible(self, continued_elsewhere: bool) -> int:
-        """How many records to show: without the last ones if those go on in the next segment and that is open."""
+        """The number of records to show: without the last ones if they continue in the next segment and that is open."""
         count = self.index.count
         if continued_elsewhere:
             while count and self.index.record(count - 1).flags & CONTINUED:

@@ -71,7 +71,7 @@ class Builder:
 
     @property
     def foreign(self) -> int:
-        """How many conversations with data are not Kafka."""
+        """The number of conversations with data that are not Kafka."""
         return self._follower.reassembler.foreign
 
     def build(self, reader: CaptureReader) -> None:

@@ -1,9 +1,10 @@
-"""Where everything stands in one closed segment, by its index.
+"""The layout of one closed segment, by its index.
 
 Nearly all packets of a segment are frames that its index names, each without a comment. What stands between them
 (handshakes, ends, bytes that are no frames, comments on missing bytes) is read, through `PacketFollower`. The table of
 connections needs no more than that and the index: it takes 1 to 3 us an exchange, and 105 to 120 us from the packets
-(`bench/spark/traffic.py`, 14,000 exchanges of a fleet and 30,000 small ones). tests/captures/reading/test_segment_map.py holds the two together. Needs numpy.
+(`bench/spark/traffic.py`, 14,000 exchanges of a fleet and 30,000 small ones). tests/captures/reading/test_segment_map.py compares the
+two. Needs numpy.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class SegmentMap:
         return parts[0] | parts[1] | parts[2] | parts[3]
 
     def _find_ends(self) -> None:
-        """Where each frame's packets end, and which frames come with a comment."""
+        """The end of each frame's packets, and which frames have a comment."""
         np, size = self._np, len(self._data)
         if len(self._offsets) and int(self._offsets[-1]) + 28 > size:
             raise IndexMismatch("an index of another file")
@@ -82,7 +83,7 @@ class SegmentMap:
             raise IndexMismatch("frames over frames")
 
     def between_frames(self) -> Iterator[ConnectionEvent]:
-        """What is no request or response, in order."""
+        """The events that are no requests or responses, in order."""
         np = self._np
         follower = PacketFollower(True, self._file.path.name, pieces=FramePieces(keep=False))
         reader = CaptureReader(self._file.stream, str(self._file.path))

@@ -154,7 +154,7 @@ class Selection:
                 yield from numbers
 
     def count(self, start: int = 0, stop: int | None = None) -> int:
-        """How many rows the filter selects."""
+        """The number of rows that the filter selects."""
         if not (self.filter.columns_only and self._vector):
             return sum(1 for _ in self.rows(start=start, stop=stop))
         self._learn()
@@ -199,7 +199,7 @@ class Selection:
         return made[1]
 
     def _recording(self, segment: int) -> str:
-        """What connections are numbered in: a recording, or a foreign file."""
+        """The scope of connection numbers: a recording, or a foreign file."""
         own = self.capture.segments[segment].own
         return own.recording if own is not None else str(segment)
 
@@ -257,5 +257,5 @@ def select(capture: Capture, wanted: Filter, newest_first: bool = False) -> Iter
 
 
 def count(capture: Capture, wanted: Filter) -> int:
-    """How many of a capture's rows a filter selects."""
+    """The number of a capture's rows that a filter selects."""
     return Selection(capture, wanted).count()

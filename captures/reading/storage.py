@@ -35,7 +35,7 @@ _ALIKE = {"gcs": "gs", "abfss": "abfs", "viewfs": "hdfs"}
 _REFUSED = re.compile(
     r"credential|token|authenti|authori[sz]|access.?denied|forbidden|resolve host|connect|libjvm|libhdfs", re.IGNORECASE
 )
-_MOST_SAID = 300
+_MOST_MESSAGE = 300
 _GS_SECONDS = 30
 """How long pyarrow tries to reach Google's store; a quarter of an hour by default."""
 
@@ -153,7 +153,7 @@ class Remote:
                 yield Listed(Remote(self._uri, info.path), info.size, info.mtime_ns or 0)
 
     def read(self, start: int = 0, size: int | None = None) -> bytes:
-        """Some of its bytes."""
+        """`size` bytes from `start`; None: to the end."""
         with self._asking() as (store, path), store.open_input_file(path) as file:
             file.seek(min(start, file.size()))
             return bytes(file.read() if size is None else file.read(size))
@@ -233,7 +233,7 @@ def place(text: str | Path | Remote) -> Place:
 
 
 def text(where: Place) -> str:
-    """What `place` makes the same place of, also in another process."""
+    """The text from which `place` makes the same place, also in another process."""
     return where.uri if isinstance(where, Remote) else str(where)
 
 
@@ -246,7 +246,7 @@ def list_files(folder: Place, deep: bool = True, suffixes: tuple[str, ...] = (""
 
 
 def stamps(folder: Place, suffixes: tuple[str, ...] = ("",)) -> Iterator[tuple[str, int, int]]:
-    """As `listed`: paths below the folder, sizes and times, without an object for each of very many files."""
+    """As `list_files`: paths below the folder, sizes and times, without an object for each of very many files."""
     found: Iterator[tuple[str, int, int]]
     if isinstance(folder, Remote):
         found = ((str(each.path), each.size, each.modified_ns) for each in list_files(folder, suffixes=suffixes))
@@ -321,7 +321,7 @@ def _opened(uri: str) -> tuple[Any, str]:
 
 
 def _first(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:_MOST_SAID]
+    return (str(error).splitlines() or [type(error).__name__])[0][:_MOST_MESSAGE]
 
 
 def _kind(uri: str) -> str:

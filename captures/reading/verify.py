@@ -24,7 +24,7 @@ _ANEW = "it is read anew whenever it is opened"
 
 @dataclass(slots=True)
 class Verdict:
-    """What is found about one file. `index`: what is, or was, wrong with its index, "" if nothing; `damage`: bytes of the
+    """The result for one file. `index`: what is, or was, wrong with its index, "" if nothing; `damage`: bytes of the
     segment that are not what was recorded; `note`: how it ends, if not in order."""
 
     path: Path
@@ -125,7 +125,7 @@ def verify(path: Path, write: bool = False, tick: Callable[[int], None] = lambda
 
 
 def _compared(path: Path, encoder: IndexEncoder, is_damaged: bool) -> str:
-    """What is wrong with the index of a segment; "" if nothing is."""
+    """The fault of a segment's index; "" if it has none."""
     missing = [beside.name for beside in paths(path) if not beside.exists()]
     if missing:
         return f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing"

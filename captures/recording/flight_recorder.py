@@ -57,7 +57,7 @@ class Reason:
 
     @property
     def automatic(self) -> bool:
-        """Nobody asked for it."""
+        """Whether it was triggered by the traffic."""
         return self.kind in _AUTOMATIC
 
 
@@ -87,14 +87,14 @@ EventHandler = Callable[[Written | Failed | Full], None]
 
 
 class Triggered(NamedTuple):
-    """What a trigger led to. flight: the path that the flight recording will have; None: none is written, for which `text` is why."""
+    """The result of a trigger. flight: the path that the flight recording will have, None if none is written; text: the reason."""
 
     flight: str | None
     text: str
 
 
 class Window(NamedTuple):
-    """What is written out: the last `seconds` and at most the last `bytes` (None: no limit), and what follows for
+    """The extent of a flight recording: the last `seconds` and at most the last `bytes` (None: no limit), and what follows for
     `after` seconds."""
 
     seconds: float | None

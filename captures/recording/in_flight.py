@@ -12,7 +12,7 @@ from .segment import InFlight
 
 
 class OpenConnection(NamedTuple):
-    """What every segment must know about a connection to write its packets."""
+    """A connection, as every segment needs it to write its packets."""
 
     number: int
     opened_ns: int
@@ -31,18 +31,18 @@ class RequestInFlight(Protocol):
     def connection(self) -> OpenConnection: ...
     @property
     def offset(self) -> int:
-        """Where it is in this segment; -1 if it is in none."""
+        """Its offset in this segment; -1 if it is in none."""
     @property
     def time_ns(self) -> int: ...
     @property
     def data(self) -> bytes:
-        """As it was written: with its size, secrets masked; what was cut off is missing."""
+        """The frame as it was written: with its size, secrets masked, and cut."""
     @property
     def cut(self) -> int: ...
     @property
     def comments(self) -> tuple[str, ...]: ...
     def entry(self) -> InFlight:
-        """As a sync block names it."""
+        """Its entry in a sync block."""
     def pend(self, index: IndexEncoder, flags: int = 0) -> None:
         """Put it into the index as it is: it waits."""
     def moved(self, offset: int) -> None:

@@ -126,7 +126,7 @@ def parse_head(data: bytes) -> Head | None:
 
 
 def paths(segment: Path) -> tuple[Path, Path]:
-    """Where the index and the strings of a segment (`.pcapng` or `.pcapng.part`) are."""
+    """The paths of the index and the strings of a segment (`.pcapng` or `.pcapng.part`)."""
     name = segment.name.removesuffix(".part").removesuffix(".pcapng")
     return segment.with_name(name + ".index"), segment.with_name(name + ".strings")
 
@@ -160,11 +160,11 @@ class IndexEncoder:
         self._entry(_CONNECTION, _CONNECTION_ENTRY.pack(number & 0xFFFFFFFF, 0, opened_ns, *ids))
 
     def leg_frame(self, frame: LegFrame) -> None:
-        """Say where a frame of the broker leg is."""
+        """Add the place of a frame of the broker leg."""
         self._entry(_LEG, _LEG_ENTRY.pack(*frame))
 
     def lost(self, connection: int, direction: int, size: int) -> None:
-        """Say that bytes of a connection are missing."""
+        """Add missing bytes of a connection."""
         self._entry(_LOST, _LOST_ENTRY.pack(connection, direction, size))
 
     def record(self, record: Record) -> None:

@@ -266,7 +266,7 @@ class Recorder:
     def _fast(
         self, connection: RecordedConnection, direction: int, time_ns: int, data: bytes | bytearray | memoryview
     ) -> bytes | bytearray | memoryview:
-        """What the native recorder leaves of a chunk."""
+        """The part of a chunk that the native recorder does not take."""
         try:
             return self._native.take(connection, direction, time_ns, data)
         except Exception as error:

@@ -330,7 +330,7 @@ class Recording:
             self.flush()
 
     def unflushed_frames(self, count: int) -> None:
-        """So many frames more were put into the segment's buffer by the accelerator."""
+        """Count frames that the accelerator put into the segment's buffer."""
         if self._segment is not None:
             self._segment.frames += count
 

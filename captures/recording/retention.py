@@ -29,7 +29,7 @@ _SETTLED_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """What a recording directory may hold: `bytes` (all segments, with their indexes, the one being written included)
+    """The limits of a recording directory: `bytes` (all segments, with their indexes, the one being written included)
     and `seconds` (since a segment ended). None: no limit. ValueError for a limit that is not above 0."""
 
     bytes: int | None = None

@@ -36,7 +36,7 @@ INTERFACES = ("client leg", "broker leg")
 _SYNC = struct.Struct("<8sIIqI")  # magic, CRC-32C, flags, bytes covered, number of requests in flight
 IN_FLIGHT = struct.Struct("<IihhQ")  # connection, correlation id, api key, api version, file offset
 _FIRST_SEQUENCE = 1000
-_AHEAD = 16 << 20  # room on the disk that is reserved in front of the pen, once a segment has grown to a MiB
+_AHEAD = 16 << 20  # disk space reserved ahead of the writing, once a segment has grown to a MiB
 
 
 class InFlight(NamedTuple):
@@ -156,7 +156,7 @@ class SegmentWriter:
         return (connection, leg) in self._streams
 
     def headers(self, connection: int) -> tuple["array[int]", bytes, bytes]:
-        """For who writes packets of the client leg into `buffer` himself: the next sequence number of the client and
+        """For writers of packets of the client leg directly into `buffer`: the next sequence number of the client and
         of the broker, to be kept up, and the heads of packets from either (`packets.head`)."""
         stream = self._streams[connection, CLIENT_LEG]
         client, broker = stream.ends

@@ -208,7 +208,7 @@ class FetchedRecords:
                     yield topic, partition
 
     def mismatches(self) -> Iterator[RecordMismatch]:
-        """What was fetched when recorded, and not, or otherwise, now."""
+        """Recorded batches that the replay did not fetch, or fetched with other content."""
         for (topic, partition), recorded in self._recorded.items():
             got = self._got.get((topic, partition), {})
             offsets = self._mapping.offsets_of(topic, partition)
@@ -219,7 +219,7 @@ class FetchedRecords:
 
     @property
     def counts(self) -> tuple[int, int]:
-        """How many batches were fetched: (recorded, replayed)."""
+        """The number of batches fetched: (recorded, replayed)."""
         return sum(map(len, self._recorded.values())), sum(map(len, self._got.values()))
 
 
@@ -271,7 +271,7 @@ _OF_BROKERS = frozenset({"brokers", "node_endpoints", "endpoints", "log_dirs", "
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One field that is otherwise. Values are as JSON has them; error codes are names."""
+    """One field that differs. Values are of JSON's types; error codes are names."""
 
     path: str
     recorded: Any
@@ -290,7 +290,7 @@ class Comparer:
         self._assignments: dict[tuple[str, str], list[Message | None]] = {}
 
     def differences(self, exchange: Exchange, got: Message, recorded: Message | None) -> list[Difference]:
-        """What is otherwise in `got` than in the recorded answer. Empty if there is none to compare with."""
+        """The differences of `got` from the recorded response. Empty if there is none to compare with."""
         asked = exchange.request_message
         if asked is None or recorded is None:
             return []

@@ -102,7 +102,7 @@ class OffsetMap:
         return bool(self._recorded)
 
     def point(self, recorded: int, target: int) -> None:
-        """What lay at `recorded` lies at `target`."""
+        """The record at offset `recorded` is at `target`."""
         if recorded < 0 or target < 0:
             return
         at = bisect_right(self._recorded, recorded)
@@ -137,7 +137,7 @@ class OffsetMap:
         return self._points[at - 1] - self._recorded[at - 1] if at else self.start
 
     def target(self, recorded: int) -> int:
-        """Where an offset of the recording is; negative numbers (-1: none) stay."""
+        """The target's offset for a recorded one; negative numbers (-1: none) stay."""
         if recorded < 0:
             return recorded
         at = bisect_right(self._recorded, recorded)
@@ -216,7 +216,7 @@ class IdMapping:
         return found
 
     def translate(self, role: Role, value: Any, scope: Scope) -> Any:
-        """What the target calls a recorded value; the value itself where nothing is known."""
+        """The target's value for a recorded one; the same value where none is known."""
         try:
             return self.change(role, value, scope, "")
         except UnknownId:
@@ -317,7 +317,7 @@ class IdMapping:
         known = self.leader_epochs.get((topic, partition, value)) if topic and partition is not None else None
         if known is not None:
             return known
-        # Not to know is allowed everywhere but in the question that is about an epoch.
+        # -1 (unknown) is allowed everywhere but in the request that asks about an epoch.
         return value if name == "leader_epoch" else -1
 
     def _resource(self, value: str, scope: Scope) -> str:
@@ -341,7 +341,7 @@ class IdMapping:
     # learning
 
     def learn(self, asked: Message, recorded: Message, got: Message) -> None:
-        """Take from a pair of answers what the target calls what the recording named."""
+        """Learn the target's ids, epochs and offsets from a pair of responses."""
         scope = request_scope(asked)
         if recorded.api_key == PRODUCE:
             self._learn_offsets(recorded, got, scope)

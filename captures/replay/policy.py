@@ -39,7 +39,7 @@ ALTERS = "it alters or deletes; --include-admin sends it"
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What is sent besides ordinary requests. `admin`: requests that alter or delete; `internal`: requests between brokers
+    """The requests to send besides ordinary ones. `admin`: requests that alter or delete; `internal`: requests between brokers
     and controllers; `login`: SASL as recorded (which fails where it was masked); `refused`: partitions of Produce requests
     that were refused with a retriable error, so that the recorded client retried them itself."""
 
@@ -94,7 +94,7 @@ class Policy:
 
 
 def forbidden_null(view: MessageView | None) -> str | None:
-    """Where a message has a null that Kafka does not allow; None if nowhere."""
+    """The path of a null that Kafka does not allow; None if there is none."""
     return None if view is None else next(view.forbidden_nulls(), None)
 
 

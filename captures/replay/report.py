@@ -108,11 +108,11 @@ class Report:
 
     @property
     def count(self) -> int:
-        """How many differences there are; failures are some."""
+        """The number of differences, failures included."""
         return sum(self.different.values()) + sum(self.failed.values())
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it; see docs/replay.md."""
+        """The JSON document; see docs/replay.md."""
         rate = self.sent / self.seconds if self.seconds else 0.0
         return {
             "sent": self.sent,

@@ -20,7 +20,7 @@ Scope = Mapping[Role, Any]
 Change = Callable[[Role, Any, Scope, str], Any]
 """(role, value, scope, the field's name) -> the value instead; the same object for no change."""
 
-_SAID = frozenset(
+_SCOPE_ROLES = frozenset(
     {
         Role.TOPIC,
         Role.TOPIC_ID,
@@ -117,7 +117,7 @@ def _naming_fields(of: Tree) -> tuple[tuple[int, Role, int | None], ...]:
     return tuple(
         (b.at, b.role, types if b.role in (Role.RESOURCE_NAME, Role.COORDINATOR_KEY) else None)
         for b in of.branches
-        if b.role in _SAID and not (b.field.array and b.inside is None)
+        if b.role in _SCOPE_ROLES and not (b.field.array and b.inside is None)
     )
 
 

@@ -20,7 +20,7 @@ from ...decoder.wire.frame import Direction
 
 
 class Role(StrEnum):
-    """What a field holds, as far as a replay has to know. The value is a word for people."""
+    """The meaning of a field for a replay. The value is its name in texts."""
 
     TOPIC = "topic"
     """a topic's name"""
@@ -87,7 +87,7 @@ STABLE = frozenset(
         Role.ASSIGNMENT,
     }
 )
-"""The roles whose values are the same again, renaming and other positions apart."""
+"""The roles whose values are the same again, except for renaming and other positions."""
 VOLATILE = frozenset(Role) - STABLE
 """The roles whose values two runs, or two clusters, have differently although nothing is different."""
 # Offsets of a log's ends at that moment, not of a record: other traffic, and time, move them.

@@ -84,7 +84,7 @@ class Call:
 
 
 class Step(NamedTuple):
-    """What to do, when (ns since the recording's first step), on which recorded connection."""
+    """One step: what to do, when (ns since the recording's first step), on which recorded connection."""
 
     kind: StepKind
     due_ns: int
@@ -226,7 +226,7 @@ def _may_give(api_key: int, version: int) -> bool:
 
 
 def gives(asked: Message, answer: Message) -> Iterator[tuple[Role, Any]]:
-    """What an answer gives out that later requests name: ids, and generations with their groups."""
+    """The ids in a response that later requests name, and generations with their groups."""
     if not _may_give(answer.api_key, answer.api_version):
         return
     scope = request_scope(asked)
@@ -243,7 +243,7 @@ _WITH_VALUES = frozenset(
 
 
 def _active(message: Message) -> bool:
-    """Whether anything in a request may have to change, renaming apart."""
+    """Whether anything in a request may have to change, apart from renaming."""
     if message.api_key == _FETCH and message.api_version >= 7:
         return True
     tree = tree_of(message)

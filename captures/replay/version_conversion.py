@@ -125,7 +125,7 @@ def _folded(
 
 
 def _meanings(message: Message, version: int, fields: dict[str, Any]) -> None:
-    """What a default means at another version, where it is not the same."""
+    """Defaults whose meaning differs between versions."""
     old = message.api_version
     if message.api == "Metadata" and (old == 0) != (version == 0):
         # All topics: an empty list at version 0, null afterwards, where an empty list means none.

@@ -126,7 +126,7 @@ class Cluster:
         return self._at[max(self._topics[near[0]])] if near else None
 
     def find_coordinator(self, request: LiveRequest) -> Reply:
-        """Where a group's or transaction's coordinator was. Raises `NotRecorded`."""
+        """The recorded coordinator of a group or transaction. Raises `NotRecorded`."""
         kind = request.fields.get("key_type", 0)
         keys = request.fields["coordinator_keys"] if "coordinator_keys" in request.fields else [request.fields["key"]]
         items, source = [], None

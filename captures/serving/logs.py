@@ -55,25 +55,25 @@ def read_entries(data: bytes) -> list[Entry]:
         for batch in records.batches(data):
             if isinstance(batch, Partial):
                 break
-            exchange = bytes(data[batch.start : batch.end])
+            whole = bytes(data[batch.start : batch.end])
             if isinstance(batch, Batch):
                 found.append(
                     Entry(
-                        batch.base_offset, batch.last_offset, exchange, batch.max_timestamp, batch.producer_id,
+                        batch.base_offset, batch.last_offset, whole, batch.max_timestamp, batch.producer_id,
                         batch.control, batch.transactional,
                     )
                 )  # fmt: skip
             else:
                 offsets = [record.offset for record in batch.records()] if batch.codec else [batch.offset]
                 base, last = min(offsets, default=batch.offset), max(offsets, default=batch.offset)
-                found.append(Entry(base, last, exchange, -1 if batch.timestamp is None else batch.timestamp))
+                found.append(Entry(base, last, whole, -1 if batch.timestamp is None else batch.timestamp))
     except records.RecordsError:
         pass
     return found
 
 
 def content(data: bytes) -> bytes:
-    """What stays of a batch wherever it is written: everything but offset, leader epoch and CRC."""
+    """The bytes of a batch that do not depend on where it is written: all but offset, leader epoch and CRC."""
     return data[8:12] + data[16:17] + data[21:]
 
 
@@ -94,7 +94,7 @@ class PartitionLog:
     _sequences: dict[tuple[int, int], list[tuple[int, int]]] = field(default_factory=dict)
 
     def begin_with(self, entries: list[Entry], waiting: list[Entry], start: int, end: int) -> None:
-        """What is there before anything is produced."""
+        """Set the content before anything is produced."""
         self.start, self.end, self.entries, self.waiting = start, end, entries, waiting
         self._take_waiting()
 
@@ -138,13 +138,13 @@ class PartitionLog:
 
     def _placed_message(self, message: Message) -> Entry:
         """A message of the old formats, at the end of the log."""
-        exchange = list(message.records()) if message.codec else None
-        if exchange is None:
+        inner = list(message.records()) if message.codec else None
+        if inner is None:
             data = _placed(bytes(message.data[message.start : message.end]), self.end, 0)
             count = 1
         else:
             # The offsets inside are counted anew: those of format 0 are absolute, and producers count from 0.
-            moved = [record._replace(offset=self.end + at) for at, record in enumerate(exchange)]
+            moved = [record._replace(offset=self.end + at) for at, record in enumerate(inner)]
             data, count = records.encode_messages_like(message, moved), len(moved)
         timestamp = -1 if message.timestamp is None else message.timestamp
         return Entry(self.end, self.end + count - 1, data, timestamp)
@@ -155,7 +155,7 @@ class PartitionLog:
         self._take_waiting()
 
     def _take_waiting(self) -> None:
-        """What others wrote comes where it was, or behind what is there by now."""
+        """Append records of others at their recorded offset, or at the end of the log if that is behind it."""
         while self.waiting and self.waiting[0].base <= self.end:
             entry = self.waiting.pop(0)
             self.entries.append(entry if entry.base == self.end else entry.moved(self.end))
@@ -245,7 +245,7 @@ class Logs:
         self.others: set[Partition] = set()
         """Partitions into which others than the recorded clients wrote."""
         self.sent: dict[Partition, list[Entry]] = defaultdict(list)
-        """What recorded clients produced, and was not refused; in the order in which they did."""
+        """Records that recorded clients produced and brokers accepted, in order."""
         self._own: dict[Partition, list[Entry]] = defaultdict(list)
         self._unplaced: dict[Partition, list[Entry]] = defaultdict(list)
         self._fetched: dict[Partition, dict[int, Entry]] = defaultdict(dict)

@@ -64,7 +64,7 @@ class Offsets:
                         changed.add(place)
 
     def of(self, group: str) -> dict[tuple[str, int], Committed]:
-        """What a group has committed, by topic and partition."""
+        """A group's committed offsets, by topic and partition."""
         return self._committed[group]
 
     def forget(self, group: str) -> None:
@@ -123,8 +123,8 @@ class Offsets:
                 wanted.append((topic, name, sorted(at for topic_, at in known if topic_ == name)))
         else:
             for topic in asked["topics"]:
-                exchange = {"name": topic.get("name"), "topic_id": topic.get("topic_id")}
-                wanted.append((exchange, self._recorded.topic_of(topic), topic["partition_indexes"]))
+                named = {"name": topic.get("name"), "topic_id": topic.get("topic_id")}
+                wanted.append((named, self._recorded.topic_of(topic), topic["partition_indexes"]))
         topics = []
         for topic, name, partitions in wanted:
             items = []

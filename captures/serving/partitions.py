@@ -40,7 +40,7 @@ class FetchSessions:
         self._last = 0
 
     def asked(self, request: LiveRequest) -> tuple[Wanted, int]:
-        """What a request wants, its session's partitions included; and an error code, if the session is not there."""
+        """The partitions that a request asks for, with those of its session; and an error code, if the session is unknown."""
         number, epoch = request.fields.get("session_id", 0), request.fields.get("session_epoch", _NONE)
         listed = [
             ({"topic": topic.get("topic"), "topic_id": topic.get("topic_id")}, item)
@@ -159,7 +159,7 @@ class Partitions:
     # --- Fetch -------------------------------------------------------------------------------------------------
 
     def fetch(self, request: LiveRequest) -> Reply | DelayedReply:
-        """Records, or at the end of the log, honestly, none: after `max_wait_ms`."""
+        """Records; at the end of the log none, after `max_wait_ms`."""
         wanted, error = self._sessions.asked(request)
         if error:
             return Reply({"error_code": error, "responses": []})
@@ -233,7 +233,7 @@ class Partitions:
     # --- offsets -----------------------------------------------------------------------------------------------
 
     def list_offsets(self, request: LiveRequest) -> Reply:
-        """Where logs begin and end."""
+        """ListOffsets."""
         committed = request.fields.get("isolation_level", 0) == 1
         topics = []
         for topic in request.fields["topics"]:

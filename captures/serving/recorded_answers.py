@@ -29,7 +29,7 @@ SIMULATED = frozenset(
 
 
 class Progress:
-    """How far live clients have progressed in the recording, by the changes they have made."""
+    """The position of live clients in the recording, by the changes they have made."""
 
     def __init__(self, recorded: RecordedExchanges) -> None:
         self._changes = [

@@ -170,7 +170,7 @@ def only_reads(api_key: int) -> bool:
 
 
 def identity(message: Message, named: Named) -> tuple[Any, ...]:
-    """What a request asks for; hashable, and equal for the same question at another version."""
+    """The content of a request; hashable, and equal for the same request at another version."""
     return _struct(message.plan.root, message.values, "", _roles(message), named)
 
 

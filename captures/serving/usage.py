@@ -1,4 +1,4 @@
-"""What live clients used of a recording: its answers, and the records that the recorded clients produced.
+"""The parts of a recording that live clients used: its answers, and the records that the recorded clients produced.
 
 Three kinds of APIs differ in what *used* means:
 
@@ -33,7 +33,7 @@ from .recorded_answers import SIMULATED, Progress, describe
 from .recorded_exchanges import PRODUCE, TELEMETRY, RecordedExchange, RecordedExchanges, identity, only_reads, touches
 
 Content = Callable[[Record], Any]
-"""What is compared of a record: equal values are the same content."""
+"""The content of a record for comparing: equal values are the same content."""
 
 _LOOK_AT = 1000
 """How many contents are looked at for the nearest one."""
@@ -93,7 +93,7 @@ class Produced:
             self._news.append(Difference(topic, number, record, nearest[1] if nearest else None))
 
     def news(self) -> list[Difference]:
-        """What differed since this was last asked."""
+        """Differences since the last call."""
         news, self._news = self._news, []
         return news
 
@@ -204,12 +204,12 @@ class Usage:
         self._asked[message.api_key] |= touches(message, self._recorded.named)
 
     def given(self, reply: Reply) -> None:
-        """What a live client was answered."""
+        """Count a reply to a live client."""
         if reply.source is not None:
             self._given.add(reply.source.position)
 
     def unused(self) -> list[Unused]:
-        """What was not used so far: exchanges in the order of the recording, then records."""
+        """The unused parts so far: exchanges in the order of the recording, then records."""
         given = self._given | self._progress.given
         answers = {_answer(exchange, self._recorded) for exchange in self._recorded.all if exchange.position in given}
         errors = {exchange.position for each in self._outcomes for exchange in each.errors_to_come()}

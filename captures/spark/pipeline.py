@@ -104,7 +104,7 @@ _JOB = 2000
 
 @dataclass(slots=True)
 class Outcome:
-    """What a run did, or would do: files read, unchanged since the last run, still being written, left out with a line
+    """The result of a run, or of a dry run: files read, unchanged since the last run, still being written, left out with a line
     each, rows removed of files that changed; what is not right with those read, a line each."""
 
     output: Place
@@ -215,7 +215,7 @@ def _row_recorder(folder: Folder, work: Work, progress: Progress) -> Callable[[d
 
 
 def _found(source: Place, done: dict[str, Done]) -> tables.Found:
-    """What there is to read. Raises `PipelineError` when that is nothing."""
+    """The files to read. Raises `PipelineError` if there are none."""
     known = {}
     for old in done.values():
         if not old.continues:  # it will not be read again, so it does not matter whether it is a recording's segment

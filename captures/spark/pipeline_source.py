@@ -95,7 +95,7 @@ class _Following(DataSourceStreamReader):  # type: ignore[misc]
         yield _line(self._folder.write(partition.segment, partition.before))
 
     def _work(self) -> list[tuple[tables.Segment, Done | None]]:
-        """What is to be done, but for what was done just now and is still as it was."""
+        """The files to read, without those just read and unchanged."""
         found, self._known = readable_segments(self._path, self._known)
         work = todo(found.segments, self._folder.done()).work
         return [
@@ -120,13 +120,13 @@ def _line(row: dict[str, Any]) -> Any:
 
 
 def packed(work: list[tuple[tables.Segment, Done | None]]) -> str:
-    """What is to be done, as text: the tasks are made where Spark's driver is, which may be another machine."""
+    """The work as text: the tasks are made where Spark's driver is, which may be another machine."""
     plain = [[_plain(segment), None if before is None else list(before)] for segment, before in work]
     return b64encode(zlib.compress(json.dumps(plain).encode("utf-8", "surrogatepass"))).decode()
 
 
 def unpacked(plan: str) -> Iterator[tuple[tables.Segment, Done | None]]:
-    """What `packed` made a text of."""
+    """The inverse of `packed`."""
     for segment, before in json.loads(zlib.decompress(b64decode(plan)).decode("utf-8", "surrogatepass")):
         found = tables.Segment(*segment)
         follows = None if found.follows is None else place(found.follows)

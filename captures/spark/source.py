@@ -5,8 +5,9 @@
     spark.readStream.format("barnabas").option("table", "errors").load(path)
 
 Options: `path` (a folder or a file, also a URI as `captures.reading.storage` reads it), `table` (default `exchanges`), `columns`
-(separated by commas, default all; Spark does not prune the columns of a Python data source by itself), `filter` (docs/filter.md), `segments_per_batch` of a stream. One
-partition per file. Workers open the files themselves and hand Arrow batches over: no byte of a file goes through the JVM.
+(separated by commas, default all; Spark does not prune the columns of a Python data source by itself), `filter` (docs/filter.md),
+`segments_per_batch` of a stream. One partition per file. Workers open the files themselves and hand Arrow batches over: no byte of a
+file goes through the JVM.
 
 The filter is decided in the reader, not as a Spark column: it may ask for what no column holds (topics, fields of bodies,
 what is known of the connection), the index answers most of it by NumPy before Arrow and the JVM see a row, and a segment whose
@@ -168,7 +169,7 @@ _Known = dict[tuple[str, int, int], tuple[str, int, bool]]
 
 
 def readable_segments(path: str, known: _Known) -> tuple[tables.Found, _Known]:
-    """What a stream may read, and what need not be opened the next time."""
+    """The segments that a stream may read, and those that need not be opened the next time."""
     found = tables.find_segments(_place(path), known)
     known = {(str(s.path), s.size, s.modified_ns): (s.capture_id, s.number, s.foreign) for s in found.segments}
     before = time.time_ns() - int(_SETTLED_SECONDS * 1e9)

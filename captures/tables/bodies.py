@@ -40,7 +40,7 @@ class Leaf(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """What to look at in a struct: positions of the fields that name something, of the wanted leaves, of the error
+    """The fields of interest in a struct: positions of the fields that name something, of the wanted leaves, of the error
     message, and of the structs that have any of these inside."""
 
     names: tuple[tuple[int, FieldPlan, str], ...]
@@ -56,7 +56,7 @@ def errors(message: Message) -> Iterator[Leaf]:
 
 
 def record_shape(kind: str, api_key: int, version: int) -> Shape:
-    """Where records stand in such a message, and what names them."""
+    """The places of records in such a message, and of the fields that name them."""
     return _shape(kind, api_key, version, "records")
 
 

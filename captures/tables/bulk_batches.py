@@ -184,7 +184,7 @@ _NEEDLESS, _UNREADABLE = -1, -2
 
 @cache
 def _way(request: bool, api_key: int, api_version: int, areas: bool, throttled: bool) -> HalfConversation | bool | None:
-    """How messages are read; False: they need not be read; None: their plan is not of the usual form."""
+    """The reader of such messages; False: they need not be read; None: their plan is not of the usual form."""
     kind = "request" if request else "response"
     of, sinks = plan(kind, api_key, api_version), dict[str, int]()
     if areas and api_key in RECORD_API_KEYS:

@@ -103,7 +103,7 @@ class PendingExchanges:
         yield event
 
     def rest(self) -> Iterator[ConnectionEvent]:
-        """What the end of the capture settles."""
+        """The events that only the end of the capture decides."""
         for left in self._in_flight.values():
             yield from map(ExchangeDone, left.values())
 

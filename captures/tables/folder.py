@@ -66,12 +66,12 @@ def is_table(each: Listed) -> bool:
 
 
 def is_one(below: str) -> bool:
-    """Likewise of a path below the table's folder."""
+    """Whether a path below the table's folder is one of the pipeline's."""
     return below.startswith("date=") and below.endswith(".parquet") and below.count("/") == 1
 
 
 class Manifest:
-    """What is done in a folder of tables. Once read, only what came since is opened.
+    """The list of files already read into a folder of tables. Once read, only new entries are opened.
 
     The table `segments` is authoritative; `.manifest` beside it only spares the next run opening a Parquet file per file of a
     capture. An entry counts while the Parquet file it was made of has the same size and time.

@@ -78,7 +78,7 @@ def check_filter(table: str, wanted: Filter | str | None) -> None:
 
 
 class Options:
-    """What is shown of a table: the columns, and payload only with `values`, read by `schemas` where one is known.
+    """The options of a table: its columns, and payload only with `values`, read by `schemas` where one is known.
     Raises ValueError for a column of payload without `values`."""
 
     def __init__(

@@ -63,7 +63,7 @@ from .version_table import VERSIONS, versions_of_index
 _FROM_EVENTS = (CONNECTIONS.name, FINDINGS.name, HAPPENINGS.name)
 _API_VERSIONS = facts.api_key("ApiVersions")
 _MANY = 500
-"""So many exchanges to read make it worth while to look whether all of a segment is sound."""
+"""From so many exchanges on, checking the whole segment for damage pays off."""
 _NAMELESS = (GROUPS.name, THROTTLES.name)
 """Tables that name no topics."""
 
@@ -157,7 +157,7 @@ class SegmentTables:
         return known is not None
 
     def _rest(self, file_rows: list[dict[str, Any]]) -> Iterator[tuple[str, Any]]:
-        """What is left in all tables, and the file's own row."""
+        """The last batches of all tables, and the file's own row."""
         for row in file_rows:
             if SEGMENTS.name in self._gathered:
                 self._gathered[SEGMENTS.name].add(row)
@@ -180,7 +180,7 @@ class SegmentTables:
     # what happened
 
     def _versions(self, capture: Capture, name: str, numbers: Any) -> Iterator[tuple[str, Any]]:
-        """Who speaks what: counted in the index; only the requests by which clients ask for versions are read."""
+        """The rows of `versions`, counted in the index; only the requests by which clients ask for versions are read."""
         if VERSIONS.name not in self._options:
             return
         index = capture.segments[0].index

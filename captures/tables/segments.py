@@ -29,7 +29,7 @@ from ..recording.index import CLOSED, HEADER, open_index, parse_head, paths
 from .columns import NUMBER, Column, Table
 
 LAYOUT = 1
-"""Of all tables' columns; higher when one of them means something else than before."""
+"""The version of all tables' columns; raised when the meaning of one changes."""
 SEGMENTS = Table(
     "segments",
     "file: a segment of a recording, or a capture of another tool",
@@ -92,7 +92,7 @@ Known = Mapping[tuple[str, int, int], tuple[str, int, bool]]
 
 
 class Found(NamedTuple):
-    """What a folder holds: files to read, how many segments are still written to, and a line per file left out.
+    """The contents of a folder: files to read, how many segments are still written to, and a line per file left out.
 
     `writing`: of recordings that are still written to, the number of the first segment that is."""
 

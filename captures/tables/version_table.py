@@ -42,12 +42,12 @@ class Versions:
     def __init__(self, capture_id: str, wanted: Callable[[Exchange], bool] | None = None) -> None:
         self._capture_id, self._wanted = capture_id, wanted
         self._pending = PendingExchanges()
-        self._links: dict[int, tuple[PeerInfo, dict[tuple[str | None, int, int], _Use]]] = {}
+        self._connections: dict[int, tuple[PeerInfo, dict[tuple[str | None, int, int], _Use]]] = {}
         self._total: dict[_Key, _Use] = {}
         self._offers: dict[_Key, tuple[int, int]] = {}
 
     def _end(self, number: int) -> None:
-        about, uses = self._links.pop(number)
+        about, uses = self._connections.pop(number)
         for (client_id, key, version), use in uses.items():
             self.add(about, client_id, key, version, use)
 
@@ -67,31 +67,31 @@ class Versions:
             self._settled(each)
 
     def _settled(self, event: ConnectionEvent) -> None:
-        links = self._links
+        connections = self._connections
         if isinstance(event, ExchangeDone):
             exchange = event.exchange
             if exchange.state is State.ORPHAN or (self._wanted is not None and not self._wanted(exchange)):
                 return
             about = exchange.about or PeerInfo()
-            link = links.get(exchange.connection)
-            if link is not None and exchange.about is not None and link[0] is not exchange.about:
+            counted = connections.get(exchange.connection)
+            if counted is not None and exchange.about is not None and counted[0] is not exchange.about:
                 self._end(exchange.connection)  # another connection of the same number: of another recording
-                link = None
-            if link is None:
-                link = links[exchange.connection] = about, {}
+                counted = None
+            if counted is None:
+                counted = connections[exchange.connection] = about, {}
             time_ns = exchange.request_time_ns or 0
-            use = link[1].setdefault(
+            use = counted[1].setdefault(
                 (exchange.client_id, exchange.api_key, exchange.api_version), [0, 0, time_ns, time_ns]
             )
             use[:] = use[0] + 1, use[1] + bool(exchange.error), min(use[2], time_ns), max(use[3], time_ns)
-        elif isinstance(event, Closed) and event.connection in links:
+        elif isinstance(event, Closed) and event.connection in connections:
             self._end(event.connection)
 
     def rest(self) -> Iterator[dict[str, Any]]:
         """The rows, sorted."""
         for each in self._pending.rest():
             self._settled(each)
-        for number in list(self._links):
+        for number in list(self._connections):
             self._end(number)
         total, offers = self._total, self._offers
         for name in sorted(total, key=lambda name: tuple((part is not None, part) for part in name)):

@@ -26,8 +26,7 @@ _KEYS_AT = {0: 18, 1: 26}  # where a message's key has its length
 
 
 class Changer(Protocol):
-    """What becomes of the parts of records; all of the same length as before. `blanked` hears of bytes that could not
-    be read."""
+    """Changes the parts of records, keeping their lengths. `blanked` is called with the number of bytes that could not be read."""
 
     def record(self, key: bytes | None, value: bytes | None, control: bool) -> tuple[bytes | None, bytes | None]: ...
 

@@ -23,7 +23,7 @@ _HANDSHAKES = frozenset(facts.api_key(name) for name in ("ApiVersions", "SaslHan
 
 @dataclass(frozen=True)
 class CutSelection:
-    """What to select; None means no condition. All conditions must hold.
+    """The part to select; None means no condition. All conditions must hold.
 
     `start_ns` to `end_ns`: when the request was sent (of an orphan, when the response came); times below 10^15 count
     from the beginning of the capture. `numbers`: first and last, as `barnabas ui` counts them. `handshakes`: also what

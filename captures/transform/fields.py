@@ -1,4 +1,4 @@
-"""What the strings and bytes of every message hold, so that a redaction knows which to replace.
+"""The meaning of the strings and bytes of every message, by which a redaction replaces them.
 
 Derived from the schema: entity annotations first, then the names that Kafka's definitions use throughout. It fails closed: a
 string without a rule (a newer release may have some) counts as free text, bytes without a rule are replaced as a whole.
@@ -14,7 +14,7 @@ from ...decoder.codec.plan import FieldPlan, StructPlan
 
 
 class Kind(StrEnum):
-    """What a redaction can replace."""
+    """The kinds of data that a redaction can replace."""
 
     KEYS = "keys"
     VALUES = "values"
@@ -250,7 +250,7 @@ _STAYS = FieldRule(Replacement.KAFKAS, NAMES)
 
 
 def rule_of(of: StructPlan, field: FieldPlan, inside_of: str = "") -> FieldRule | None:
-    """How a field of the struct `of` is replaced; None: it is no text, and no bytes."""
+    """The rule for a field of the struct `of`; None: it is neither text nor bytes."""
     name = field.name
     if field.type == "records":
         return FieldRule(Replacement.RECORDS, _ALWAYS)

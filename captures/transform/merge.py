@@ -43,7 +43,7 @@ class Merge:
 
     @property
     def notes(self) -> list[str]:
-        """What is not right with the files."""
+        """Faults of the files."""
         return [reader.note for reader in self._readers if reader.note]
 
     def events(self) -> Iterator[tuple[int, ConnectionEvent]]:

@@ -1,6 +1,6 @@
-"""Replacing in frames everything that a redaction asks for; lengths stay, except of compressed data.
+"""Rewriting frames for a redaction. Lengths stay, except those of compressed data.
 
-What cannot be decoded is never copied: it is blanked, and counted.
+Bytes that cannot be decoded are never copied: they are blanked, and counted.
 """
 
 from __future__ import annotations
@@ -386,7 +386,7 @@ class Payloads:
 
     @contextmanager
     def _every_name(self) -> Iterator[None]:
-        """Who asks for keys or values means what is in them, too."""
+        """With keys or values, redact the names in them, too."""
         frames = self._frames
         kinds = frames.kinds
         if kinds & {Kind.KEYS, Kind.VALUES}:

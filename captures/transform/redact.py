@@ -45,7 +45,7 @@ class Redaction:
 
     @property
     def distinct(self) -> dict[str, int]:
-        """How many different names of each kind were replaced."""
+        """The number of different names of each kind that were replaced."""
         return {str(kind): len(names) for kind, names in self.frames.distinct.items() if kind in NAMES & self.kinds}
 
     def feed(self, event: ConnectionEvent) -> Iterator[ConnectionEvent]:

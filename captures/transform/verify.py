@@ -138,7 +138,7 @@ def _tokens(text: str) -> list[str]:
 
 
 def _base64(data: bytes) -> Iterator[bytes]:
-    """What all encodings of bytes that hold these have in common, for each of the three ways they may lie."""
+    """The base64 text common to all data that contains these bytes, for each of the three alignments."""
     for front in range(3):
         padded = bytes(front) + data
         padded += bytes(-len(padded) % 3)
