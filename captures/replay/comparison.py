@@ -31,7 +31,7 @@ from .rewrite import Pair, Translate, pairs, read
 from .roles import Role
 from .version_conversion import API_VERSIONS, answer_at, folds
 
-_ABSENT = frozenset(facts.error_code(name) for name in ("UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_ID"))
+_ABSENT = facts.error_code_set("UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_ID")
 _CREATE = facts.api_key("CreateTopics")
 _TOPIC_FIELDS = ("name", "topic", "topic_id", "topic_name")
 
@@ -255,16 +255,12 @@ def _of_records(entry: object) -> Iterator[tuple[int, int]]:
         yield record.offset, zlib.crc32(record.value or b"", zlib.crc32(record.key or b""))
 
 
-FETCHES = frozenset(facts.api_key(name) for name in ("Fetch", "ShareFetch"))
+FETCHES = facts.api_key_set("Fetch", "ShareFetch")
 ERROR = "error"
-_HEARTBEATS = frozenset(
-    facts.api_key(name) for name in ("ConsumerGroupHeartbeat", "ShareGroupHeartbeat", "StreamsGroupHeartbeat")
-)
+_HEARTBEATS = facts.api_key_set("ConsumerGroupHeartbeat", "ShareGroupHeartbeat", "StreamsGroupHeartbeat")
 _FIND_COORDINATOR, _LIST_GROUPS = facts.api_key("FindCoordinator"), facts.api_key("ListGroups")
 # A group's members meet at other moments than they did when recorded.
-_TIMING = frozenset(
-    facts.error_code(name) for name in ("REBALANCE_IN_PROGRESS", "MEMBER_ID_REQUIRED", "UNKNOWN_MEMBER_ID")
-)
+_TIMING = facts.error_code_set("REBALANCE_IN_PROGRESS", "MEMBER_ID_REQUIRED", "UNKNOWN_MEMBER_ID")
 # Lists of brokers: other clusters have other ones, and in another order.
 _OF_BROKERS = frozenset({"brokers", "node_endpoints", "endpoints", "log_dirs", "results"})
 

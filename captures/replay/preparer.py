@@ -25,7 +25,7 @@ from .script import Call, has_producer
 from .version_conversion import API_VERSIONS, Lossy, at_version, candidates
 
 FETCH = facts.api_key("Fetch")
-FORGOTTEN = frozenset(facts.error_code(name) for name in ("FETCH_SESSION_ID_NOT_FOUND", "INVALID_FETCH_SESSION_EPOCH"))
+FORGOTTEN = facts.error_code_set("FETCH_SESSION_ID_NOT_FOUND", "INVALID_FETCH_SESSION_EPOCH")
 _FINAL = -1
 
 

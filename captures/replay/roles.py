@@ -15,7 +15,6 @@ from functools import cache
 
 from ...decoder.codec.plan import FieldPlan, StructPlan, plan
 from ...decoder.codec.secrets import credential_paths
-from ...decoder.schema import facts
 from ...decoder.wire.frame import Direction
 
 
@@ -185,109 +184,65 @@ _ENTITIES = {
 }
 
 # By name and type. Whole words of Kafka's definitions: a name means the same in all of them, but for those in `_role`.
-_NAMES: dict[str, dict[str, Role]] = {
-    "string": {
-        "group_id": Role.GROUP,
-        "member_id": Role.MEMBER_ID,
-        "resource_name": Role.RESOURCE_NAME,
-        "resource_name_filter": Role.RESOURCE_NAME,
-        "cluster_id": Role.CLUSTER_ID,
-        "rack": Role.RACK,
-        "client_id": Role.CLIENT_ID,
-        "client_host": Role.CLIENT_ID,
-        "token_id": Role.TOKEN,
-        "log_dir": Role.DIRECTORY_ID,
-        "error_message": Role.MESSAGE,
-        "batch_index_error_message": Role.MESSAGE,
-        "acknowledge_error_message": Role.MESSAGE,
-        "status_detail": Role.MESSAGE,
-        "reason": Role.MESSAGE,
-    },
-    "uuid": {
-        "topic_id": Role.TOPIC_ID,
-        "topic_ids": Role.TOPIC_ID,
-        "id": Role.DIRECTORY_ID,
-        "log_dirs": Role.DIRECTORY_ID,
-        "offline_log_dirs": Role.DIRECTORY_ID,
-        "cordoned_log_dirs": Role.DIRECTORY_ID,
-        "replica_directory_id": Role.DIRECTORY_ID,
-        "voter_directory_id": Role.DIRECTORY_ID,
-        "candidate_directory_id": Role.DIRECTORY_ID,
-        "client_instance_id": Role.TELEMETRY_ID,
-    },
-    "int32": {
-        "partition": Role.PARTITION,
-        "partition_index": Role.PARTITION,
-        "partition_id": Role.PARTITION,
-        "partition_indexes": Role.PARTITION,
-        "generation_id": Role.GENERATION,
-        "generation_id_or_member_epoch": Role.GENERATION,
-        "member_epoch": Role.GENERATION,
-        "group_epoch": Role.GENERATION,
-        "assignment_epoch": Role.GENERATION,
-        "producer_epoch": Role.PRODUCER_EPOCH,
-        "session_id": Role.SESSION_ID,
-        "session_epoch": Role.SESSION_EPOCH,
-        "share_session_epoch": Role.SESSION_EPOCH,
-        "leader_epoch": Role.LEADER_EPOCH,
-        "current_leader_epoch": Role.LEADER_EPOCH,
-        "committed_leader_epoch": Role.LEADER_EPOCH,
-        "last_fetched_epoch": Role.LEADER_EPOCH,
-        "last_offset_epoch": Role.LEADER_EPOCH,
-        "replica_epoch": Role.LEADER_EPOCH,
-        "controller_epoch": Role.EPOCH,
-        "coordinator_epoch": Role.EPOCH,
-        "partition_epoch": Role.EPOCH,
-        "state_epoch": Role.EPOCH,
-        "throttle_time_ms": Role.THROTTLE,
-        "leader_id": Role.BROKER_ID,
-        "node_id": Role.BROKER_ID,
-        "voter_id": Role.BROKER_ID,
-        "controller_id": Role.BROKER_ID,
-        "preferred_successors": Role.BROKER_ID,
-        "subscription_id": Role.TELEMETRY_ID,
-    },
-    "int16": {
-        "producer_epoch": Role.PRODUCER_EPOCH,
-        "v3_and_below_producer_epoch": Role.PRODUCER_EPOCH,
-        "ongoing_txn_producer_epoch": Role.PRODUCER_EPOCH,
-    },
-    "int64": {
-        "base_offset": Role.OFFSET,
-        "committed_offset": Role.OFFSET,
-        "current_txn_start_offset": Role.OFFSET,
-        "end_offset": Role.OFFSET,
-        "fetch_offset": Role.OFFSET,
-        "first_offset": Role.OFFSET,
-        "last_offset": Role.OFFSET,
-        "high_watermark": Role.OFFSET,
-        "last_stable_offset": Role.OFFSET,
-        "log_end_offset": Role.OFFSET,
-        "log_start_offset": Role.OFFSET,
-        "low_watermark": Role.OFFSET,
-        "offset": Role.OFFSET,
-        "old_style_offsets": Role.OFFSET,
-        "start_offset": Role.OFFSET,
-        "lag": Role.AMOUNT,
-        "offset_lag": Role.AMOUNT,
-        "partition_size": Role.AMOUNT,
-        "total_bytes": Role.AMOUNT,
-        "usable_bytes": Role.AMOUNT,
-        "size": Role.AMOUNT,
-        "broker_epoch": Role.EPOCH,
-        "previous_broker_epoch": Role.EPOCH,
-        "replica_epoch": Role.EPOCH,
-        "finalized_features_epoch": Role.EPOCH,
-        "producer_id_start": Role.PRODUCER_ID,
-        "log_append_time_ms": Role.TIMESTAMP,
-        "transaction_start_time_ms": Role.TIMESTAMP,
-    },
-    "records": {"records": Role.RECORDS},
-    "bytes": {
-        "member_metadata": Role.SUBSCRIPTION,
-        "assignment": Role.ASSIGNMENT,
-        "member_assignment": Role.ASSIGNMENT,
-    },
+_NAMES = {
+    kind: {name: role for role, names in roles.items() for name in names.split()}
+    for kind, roles in {
+        "string": {
+            Role.GROUP: "group_id",
+            Role.MEMBER_ID: "member_id",
+            Role.RESOURCE_NAME: "resource_name resource_name_filter",
+            Role.CLUSTER_ID: "cluster_id",
+            Role.RACK: "rack",
+            Role.CLIENT_ID: "client_id client_host",
+            Role.TOKEN: "token_id",
+            Role.DIRECTORY_ID: "log_dir",
+            Role.MESSAGE: "error_message batch_index_error_message acknowledge_error_message status_detail reason",
+        },
+        "uuid": {
+            Role.TOPIC_ID: "topic_id topic_ids",
+            Role.DIRECTORY_ID: """
+                id log_dirs offline_log_dirs cordoned_log_dirs replica_directory_id voter_directory_id
+                candidate_directory_id
+            """,
+            Role.TELEMETRY_ID: "client_instance_id",
+        },
+        "int32": {
+            Role.PARTITION: "partition partition_index partition_id partition_indexes",
+            Role.GENERATION: "generation_id generation_id_or_member_epoch member_epoch group_epoch assignment_epoch",
+            Role.PRODUCER_EPOCH: "producer_epoch",
+            Role.SESSION_ID: "session_id",
+            Role.SESSION_EPOCH: "session_epoch share_session_epoch",
+            Role.LEADER_EPOCH: """
+                leader_epoch current_leader_epoch committed_leader_epoch last_fetched_epoch last_offset_epoch
+                replica_epoch
+            """,
+            Role.EPOCH: "controller_epoch coordinator_epoch partition_epoch state_epoch",
+            Role.THROTTLE: "throttle_time_ms",
+            Role.BROKER_ID: "leader_id node_id voter_id controller_id preferred_successors",
+            Role.TELEMETRY_ID: "subscription_id",
+        },
+        "int16": {
+            Role.PRODUCER_EPOCH: "producer_epoch v3_and_below_producer_epoch ongoing_txn_producer_epoch",
+        },
+        "int64": {
+            Role.OFFSET: """
+                base_offset committed_offset current_txn_start_offset end_offset fetch_offset first_offset
+                last_offset high_watermark last_stable_offset log_end_offset log_start_offset low_watermark offset
+                old_style_offsets start_offset
+            """,
+            Role.AMOUNT: "lag offset_lag partition_size total_bytes usable_bytes size",
+            Role.EPOCH: "broker_epoch previous_broker_epoch replica_epoch finalized_features_epoch",
+            Role.PRODUCER_ID: "producer_id_start",
+            Role.TIMESTAMP: "log_append_time_ms transaction_start_time_ms",
+        },
+        "records": {
+            Role.RECORDS: "records",
+        },
+        "bytes": {
+            Role.SUBSCRIPTION: "member_metadata",
+            Role.ASSIGNMENT: "assignment member_assignment",
+        },
+    }.items()
 }
 _TIMESTAMP_ENDS = ("timestamp", "timestamp_ms")
 
@@ -322,4 +277,4 @@ def _role(of: StructPlan, field: FieldPlan, api: str, inside_of: str) -> Role | 
 
 
 # `epoch` beside an end offset: that of a leader. In the APIs of streams groups it is a topology's.
-_QUORUM_READS = frozenset(facts.api_name(facts.api_key(name)) for name in ("Fetch", "FetchSnapshot"))
+_QUORUM_READS = frozenset(("Fetch", "FetchSnapshot"))

@@ -24,7 +24,7 @@ _FIND = facts.api_key("FindCoordinator")
 _LATEST = -1
 _PRODUCER_AT, _HEADER = 43, 61
 
-WAITING = frozenset(facts.api_key(name) for name in ("Fetch", "ShareFetch"))
+WAITING = facts.api_key_set("Fetch", "ShareFetch")
 """Requests that brokers answer late on purpose, when there is nothing yet: no other connection waits for those answers."""
 
 

@@ -148,11 +148,6 @@ class Outcomes:
         return None if code == 0 or code in self._natural else (code, exchange)
 
 
-def codes(*names: str) -> frozenset[int]:
-    """Error codes by their names."""
-    return frozenset(facts.error_code(name) for name in names)
-
-
 class NotExpressible(Exception):
     """The other version has no place for something; the text names the field."""
 

@@ -6,12 +6,13 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from .answers import LiveRequest, NotRecorded, Outcomes, Reply, codes
+from ...decoder.schema import facts
+from .answers import LiveRequest, NotRecorded, Outcomes, Reply
 from .recorded_exchanges import RecordedExchanges
 
 Committed = tuple[int, int, str | None]
 """offset, leader epoch, metadata"""
-NATURAL = codes(
+NATURAL = facts.error_code_set(
     "UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "REBALANCE_IN_PROGRESS", "STALE_MEMBER_EPOCH", "FENCED_INSTANCE_ID",
     "FENCED_MEMBER_EPOCH", "MEMBER_ID_REQUIRED",
 )  # fmt: skip

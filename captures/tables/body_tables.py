@@ -110,9 +110,9 @@ THROTTLES = Table(
         Column("response_size", "int32", "value of the 4 size bytes"),
     ),
 )
-RECORD_API_KEYS = frozenset(facts.api_key(name) for name in RECORD_APIS)
+RECORD_API_KEYS = facts.api_key_set(*RECORD_APIS)
 _EVENTS = {"JoinGroup": "join", "SyncGroup": "sync", "LeaveGroup": "leave", "ConsumerGroupHeartbeat": "heartbeat"}
-GROUP_APIS = frozenset(facts.api_key(name) for name in _EVENTS)
+GROUP_APIS = facts.api_key_set(*_EVENTS)
 _JOINS_OR_LEAVES = (0, -1, -2)  # the member epochs of KIP-848 that are no epochs
 THROTTLE_TIME = "throttle_time_ms"
 SHOWN = ("key", "value", "headers")

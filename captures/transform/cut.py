@@ -18,7 +18,7 @@ from ...decoder.schema import facts
 from ..pcap.reassembly import KAFKA_PORTS
 from ..reading.events import EventReader
 
-_HANDSHAKES = frozenset(facts.api_key(name) for name in ("ApiVersions", "SaslHandshake", "SaslAuthenticate"))
+_HANDSHAKES = facts.api_key_set("ApiVersions", "SaslHandshake", "SaslAuthenticate")
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
+from typing import TypeVar
 
 from ...decoder.codec.plan import FieldPlan, StructPlan
 
@@ -133,47 +134,32 @@ def _may_have_tags(of: StructPlan) -> bool:
 
 # --- rules -------------------------------------------------------------------------------------------------------
 
+_Rule = TypeVar("_Rule", Kind, Replacement)
 _ENTITIES = {"topicName": Kind.TOPICS, "groupId": Kind.GROUPS, "transactionalId": Kind.TRANSACTIONS}
 
 # Words of Kafka's own, or of its settings, not names.
 _KAFKAS = frozenset(
     {
-        "client_software_name",
-        "client_software_version",
-        "configuration_keys",
-        "documentation",
-        "entity_type",
-        "feature",
-        "group_state",
-        "group_type",
-        "key",
-        "mechanism",
-        "mechanisms",
-        "owner_principal_type",
-        "principal_type",
-        "protocol_type",
-        "requested_metrics",
-        "state_filters",
-        "states_filter",
-        "token_requester_principal_type",
-        "transaction_state",
-        "types_filter",
-        "unknown_state_filters",
+        "client_software_name", "client_software_version", "configuration_keys", "documentation", "entity_type",
+        "feature", "group_state", "group_type", "key", "mechanism", "mechanisms", "owner_principal_type",
+        "principal_type", "protocol_type", "requested_metrics", "state_filters", "states_filter",
+        "token_requester_principal_type", "transaction_state", "types_filter", "unknown_state_filters",
     }
-)
+)  # fmt: skip
 # Structs whose `name` is such a word: settings and features.
 _KAFKAS_NAMED = frozenset(
     {
-        "configs",
-        "features",
-        "finalized_features",
-        "last_assignment_configs",
-        "supported_features",
-        "synonyms",
+        "configs", "features", "finalized_features", "last_assignment_configs", "supported_features", "synonyms",
         "topic_configs",
     }
-)
+)  # fmt: skip
 _KAFKAS_STRUCTS = frozenset({"FeatureLevelRecord", "ConfigRecord"})
+
+
+def _by_name(names: dict[_Rule, str]) -> dict[str, _Rule]:
+    """The rule of each name, from the names of each rule."""
+    return {name: rule for rule, text in names.items() for name in text.split()}
+
 
 _STRINGS: dict[Kind, tuple[Replacement, str]] = {
     Kind.TOPICS: (
@@ -200,51 +186,38 @@ _STRINGS: dict[Kind, tuple[Replacement, str]] = {
     Kind.CLUSTERS: (Replacement.NAME, "cluster_id rack rack_id racks"),
 }
 _BY_NAME = {name: (kind, replacement) for kind, (replacement, names) in _STRINGS.items() for name in names.split()}
-_PATTERNS = {
-    "subscribed_topic_regex": Kind.TOPICS,
-    "source_topic_regex": Kind.TOPICS,
-    "regular_expression": Kind.TOPICS,
-    "transactional_id_pattern": Kind.TRANSACTIONS,
-}
+_PATTERNS = _by_name(
+    {
+        Kind.TOPICS: "subscribed_topic_regex source_topic_regex regular_expression",
+        Kind.TRANSACTIONS: "transactional_id_pattern",
+    }
+)
 # `name` by the field that it stands inside of, or by its struct.
-_NAMED = {
-    "state_changelog_topics": Kind.TOPICS,
-    "repartition_source_topics": Kind.TOPICS,
-    "topic_id_partition": Kind.TOPICS,
-    "nodes": Kind.TOPICS,
-    "source": Kind.TOPICS,
-    "processor": Kind.TOPICS,
-    "users": Kind.USERS,
-    "deletions": Kind.USERS,
-    "upsertions": Kind.USERS,
-}
+_NAMED = _by_name(
+    {
+        Kind.TOPICS: "state_changelog_topics repartition_source_topics topic_id_partition nodes source processor",
+        Kind.USERS: "users deletions upsertions",
+    }
+)
 _NAMED_STRUCTS = {
     "DefaultPrincipalData": Kind.USERS,
     "UserScramCredentialRecord": Kind.USERS,
     "RemoveUserScramCredentialRecord": Kind.USERS,
 }
 _RESOURCES = frozenset({"resource_name", "resource_name_filter", "coordinator_keys", "entity_name", "match"})
-_BYTES = {
-    "metadata": Replacement.SUBSCRIPTION,
-    "member_metadata": Replacement.SUBSCRIPTION,
-    "subscription": Replacement.SUBSCRIPTION,
-    "assignment": Replacement.ASSIGNMENT,
-    "member_assignment": Replacement.ASSIGNMENT,
-    "allocation": Replacement.ASSIGNMENT,
-    "user_data": Replacement.USER_DATA,
-    "request_data": Replacement.REQUEST,
-    "request_principal": Replacement.IDENTITY,
-    "client_host_address": Replacement.ADDRESS,
-    "user_end_point": Replacement.LOCATION,
-    "metrics": Replacement.METRICS,
-    "response_data": Replacement.CREDENTIALS,
-    "auth_bytes": Replacement.CREDENTIALS,
-    "hmac": Replacement.CREDENTIALS,
-    "salt": Replacement.CREDENTIALS,
-    "salted_password": Replacement.CREDENTIALS,
-    "stored_key": Replacement.CREDENTIALS,
-    "server_key": Replacement.CREDENTIALS,
-}
+_BYTES = _by_name(
+    {
+        Replacement.SUBSCRIPTION: "metadata member_metadata subscription",
+        Replacement.ASSIGNMENT: "assignment member_assignment allocation",
+        Replacement.USER_DATA: "user_data",
+        Replacement.REQUEST: "request_data",
+        Replacement.IDENTITY: "request_principal",
+        Replacement.ADDRESS: "client_host_address",
+        Replacement.LOCATION: "user_end_point",
+        Replacement.METRICS: "metrics",
+        Replacement.CREDENTIALS: "response_data auth_bytes hmac salt salted_password stored_key server_key",
+    }
+)
 _ALWAYS = frozenset(Kind)
 _STAYS = FieldRule(Replacement.KAFKAS, NAMES)
 
