@@ -26,6 +26,23 @@ def answering(body: bytes | None) -> Callable[[socket.socket], None]:
     return script
 
 
+def each(answer: Callable[[bytes, int], bytes]) -> Callable[[socket.socket], None]:
+    """A script that sends `answer(frame, correlation id)` for every request; frames with their sizes."""
+
+    def script(sock: socket.socket) -> None:
+        while frame := wire.read_frame(sock):
+            sock.sendall(answer(frame, int.from_bytes(frame[8:12], "big")))
+
+    return script
+
+
+def naming(brokers: Callable[[], list[tuple[int, str, int]]]) -> Callable[[socket.socket], None]:
+    """A script whose Metadata responses (v8) name these brokers, and that answers all else with 6 zeros."""
+    return each(
+        lambda frame, number: wire.metadata_response(number, brokers()) if frame[4:6] == b"\0\3" else wire.response(number, bytes(6))
+    )
+
+
 class Broker:
     """Runs `script(socket)` in a thread for every connection; the socket is closed behind it."""
 

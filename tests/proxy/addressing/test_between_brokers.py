@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 from barnabas import decoder
 from barnabas.captures import open_capture
 from barnabas.decoder.schema import facts
-from harness import wire
+from harness import scripted, wire
 from harness.testbed import Testbed
 
 UPDATE_METADATA, LEADER_AND_ISR, STOP_REPLICA = (
@@ -45,12 +44,11 @@ CASES = [(key, version) for key in (UPDATE_METADATA, LEADER_AND_ISR) for version
 def test_addresses_are_the_proxys(testbed: Testbed, tmp_path: Path, key: int, version: int) -> None:
     heard: list[bytes] = []
 
-    def script(sock: socket.socket) -> None:
-        while frame := wire.read_frame(sock):
-            heard.append(frame)
-            sock.sendall(wire.response(int.from_bytes(frame[8:12], "big")))
+    def answer(frame: bytes, number: int) -> bytes:
+        heard.append(frame)
+        return wire.response(number)
 
-    proxy = testbed.proxy(testbed.broker(script).address, record=tmp_path / "r")
+    proxy = testbed.proxy(testbed.broker(scripted.each(answer)).address, record=tmp_path / "r")
     controller = testbed.client(proxy.address)
     fields = told(key, version)
     frames = [

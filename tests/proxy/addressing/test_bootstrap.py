@@ -6,9 +6,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from barnabas import decoder
 from barnabas.captures import open_capture
-from barnabas.decoder.schema import facts
 from barnabas.proxy.addressing.bootstrap import Bootstrap
 from barnabas.proxy.control import Control, ControlConfig
 from barnabas.proxy.events import Address, BrokerFound, Listening, UpstreamFailed
@@ -16,36 +14,18 @@ from barnabas.proxy.settings.limits import Limits
 from barnabas.ui.cli.common.address import parse_all
 from barnabas.ui.cli.common.failure import Failure
 from harness import wire
-from harness.scripted import Broker
 from harness.testbed import Testbed, next_event
 
-METADATA = facts.api_key("Metadata")
-
-
-class Cluster:
-    """Brokers that say who they are (their node id as the cluster's controller), and who all of them are."""
-
-    def __init__(self, testbed: Testbed, count: int) -> None:
-        self.brokers: list[Broker] = []
-        for node in range(count):
-            self.brokers.append(testbed.broker(lambda sock, node=node: self._serve(sock, node)))
-        self.addresses = [broker.address for broker in self.brokers]
-
-    def _serve(self, sock: socket.socket, node: int) -> None:
-        while frame := wire.read_frame(sock):
-            named = [{"node_id": n, "host": "127.0.0.1", "port": port} for n, (_, port) in enumerate(self.addresses)]
-            fields = {"brokers": named, "controller_id": node}
-            number = int.from_bytes(frame[8:12], "big")
-            sock.sendall(wire.with_size(decoder.encode_response(METADATA, 9, fields, correlation_id=number)))
+from .cluster import Cluster, ask
 
 
 def asked(testbed: Testbed, address: Address) -> tuple[int, dict[int, int]]:
     """A client's first question: who answers, and the ports of all brokers."""
     client = testbed.client(address)
-    client.sendall(wire.with_size(decoder.encode_request(METADATA, 9, {}, correlation_id=1)))
-    message = decoder.decode_response(wire.read_frame(client)[4:], api_key=METADATA, api_version=9)
+    found = ask(client)
+    assert found is not None
     client.close()
-    return message["controller_id"], {each["node_id"]: each["port"] for each in message["brokers"]}
+    return found
 
 
 def test_the_next_one_is_tried_when_one_is_down(testbed: Testbed, tmp_path: Path) -> None:

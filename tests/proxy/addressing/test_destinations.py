@@ -29,7 +29,7 @@ from barnabas.proxy.relay.loop import Relay
 from barnabas.proxy.settings.limits import Limits
 from barnabas.proxy.supervisor import worker_shared_state
 from barnabas.proxy.supervisor.worker_shared_state import Board
-from harness import wire
+from harness import scripted, wire
 from harness.testbed import Testbed, next_event
 from harness.waiting import PATIENCE, until
 
@@ -38,14 +38,8 @@ Brokers = list[tuple[int, str, int]]
 
 
 def naming(testbed: Testbed, brokers: Callable[[], Brokers]) -> tuple[str, int]:
-    """A broker whose Metadata responses name these, and that answers all else with 6 zeros."""
-
-    def script(sock: socket.socket) -> None:
-        while frame := wire.read_frame(sock):
-            number = int.from_bytes(frame[8:12], "big")
-            sock.sendall(wire.metadata_response(number, brokers()) if frame[4:6] == b"\0\3" else wire.response(number, bytes(6)))
-
-    address: tuple[str, int] = testbed.broker(script).address
+    """The address of a broker whose Metadata responses name these."""
+    address: tuple[str, int] = testbed.broker(scripted.naming(brokers)).address
     return address
 
 

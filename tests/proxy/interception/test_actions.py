@@ -20,7 +20,7 @@ from barnabas.proxy.events import ConnectionClosed, RuleHit
 from barnabas.proxy.interception.plugin_host import PluginsConfig
 from barnabas.proxy.interception.rules import fault_executor
 from barnabas.proxy.relay.io import polling
-from harness import wire
+from harness import scripted, wire
 from harness.testbed import Testbed, next_event
 from harness.waiting import PATIENCE
 
@@ -282,12 +282,8 @@ def test_the_wait_for_a_timer_ends_before_its_time(monkeypatch: pytest.MonkeyPat
 def test_a_refused_metadata_request_is_told_the_brokers(testbed: Testbed, tmp_path: Path, way: str) -> None:
     """Of the Metadata response before it, by the proxy's own addresses: a client without brokers never asks again."""
 
-    def answer(sock: socket.socket) -> None:
-        while frame := wire.read_frame(sock):
-            brokers = [{"node_id": node, "host": "127.0.0.1", "port": 9000 + node} for node in (1, 2)]
-            number = int.from_bytes(frame[8:12], "big")
-            sock.sendall(wire.with_size(decoder.encode_response(METADATA, 9, {"brokers": brokers}, correlation_id=number)))
-
+    brokers = [(node, "127.0.0.1", 9000 + node) for node in (1, 2)]
+    answer = scripted.each(lambda _, number: wire.metadata_response(number, brokers, 9))
     options: dict[str, Any] = {}
     if way == "rule":
         options["rules"] = [Rule.of('api == Metadata and topic == "t"', error="LEADER_NOT_AVAILABLE")]

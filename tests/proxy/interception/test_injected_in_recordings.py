@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 
 from barnabas import decoder
@@ -10,18 +9,14 @@ from barnabas.captures import open_capture
 from barnabas.decoder.findings import Inspector
 from barnabas.plugins.rules.rules import Rule
 from barnabas.proxy.events import FindingSeen
-from harness import wire
+from harness import scripted, wire
 from harness.testbed import Testbed
 
 HEARTBEAT, COUNT = 12, 5
 
 
 def test_findings_of_a_recording_know_what_rules_did(testbed: Testbed, tmp_path: Path) -> None:
-    def script(sock: socket.socket) -> None:
-        while frame := wire.read_frame(sock):
-            number = int.from_bytes(frame[8:12], "big")
-            sock.sendall(wire.with_size(decoder.encode_response(HEARTBEAT, 1, {}, correlation_id=number)))
-
+    script = scripted.each(lambda _, number: wire.with_size(decoder.encode_response(HEARTBEAT, 1, {}, correlation_id=number)))
     rule = Rule.of("api == Heartbeat and group == g", error="GROUP_AUTHORIZATION_FAILED", name="no access")
     proxy = testbed.proxy(testbed.broker(script).address, rules=[rule], record=tmp_path / "r", findings=True)
     client = testbed.client(proxy.address)

@@ -43,15 +43,9 @@ def rule(**fields: Any) -> Rule:
 
 
 def metadata_broker(nodes: list[tuple[int, str, int]], version: int = 8) -> Script:
-    def script(sock: socket.socket) -> None:
-        while frame := wire.read_frame(sock):
-            number = int.from_bytes(frame[8:12], "big")
-            if frame[4:6] == b"\0\x03":
-                sock.sendall(wire.metadata_response(number, nodes, version))
-            else:
-                sock.sendall(wire.response(number, frame))
-
-    return script
+    return scripted.each(
+        lambda frame, number: wire.metadata_response(number, nodes, version) if frame[4:6] == b"\0\x03" else wire.response(number, frame)
+    )
 
 
 def brokers_of(frame: bytes, version: int = 8) -> list[tuple[int, str, int]]:
@@ -60,14 +54,7 @@ def brokers_of(frame: bytes, version: int = 8) -> list[tuple[int, str, int]]:
 
 
 def test_every_broker_gets_its_own_listener(testbed: Testbed) -> None:
-    def named(name: bytes) -> Any:
-        def script(sock: socket.socket) -> None:
-            while frame := wire.read_frame(sock):
-                sock.sendall(wire.response(int.from_bytes(frame[8:12], "big"), name))
-
-        return script
-
-    second, third = testbed.broker(named(b"second")), testbed.broker(named(b"third"))
+    second, third = (testbed.broker(scripted.answering(name)) for name in (b"second", b"third"))
     nodes = [(3, *third.address), (2, "localhost", second.address[1]), (9, "", -1)]
     first = testbed.broker(lambda sock: metadata_broker(nodes)(sock))
     nodes.append((1, "localhost", first.address[1]))
@@ -365,12 +352,8 @@ def test_executed_replaces_the_result(testbed: Testbed) -> None:
         ]
     }
 
-    def script(sock: socket.socket) -> None:
-        while frame := wire.read_frame(sock):
-            number = int.from_bytes(frame[8:12], "big")
-            sock.sendall(wire.with_size(decoder.encode_response(0, 7, fields, correlation_id=number)))
-
-    proxy = testbed.proxy(testbed.broker(script).address, rules=[rule(topic="b", partition=1, forward=True)])
+    broker = testbed.broker(scripted.each(lambda _, number: wire.with_size(decoder.encode_response(0, 7, fields, correlation_id=number))))
+    proxy = testbed.proxy(broker.address, rules=[rule(topic="b", partition=1, forward=True)])
     client = testbed.client(proxy.address)
     asked = produce(5)
     client.sendall(asked)

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import socket
 import time
 
 from barnabas import decoder
 from barnabas.plugins.rules.rules import Rule
-from harness import wire
+from harness import scripted, wire
 from harness.testbed import Testbed
 
 HEARTBEAT, RATE, COUNT = 12, 500, 20
 
 
 def test_bandwidth_by_what_the_response_says(testbed: Testbed) -> None:
-    def script(sock: socket.socket) -> None:
-        while frame := wire.read_frame(sock):
-            number = int.from_bytes(frame[8:12], "big")
-            sock.sendall(wire.with_size(decoder.encode_response(HEARTBEAT, 1, {"error_code": 27}, correlation_id=number)))
-
+    script = scripted.each(lambda _, number: wire.with_size(decoder.encode_response(HEARTBEAT, 1, {"error_code": 27}, correlation_id=number)))
     rule = Rule.of("api == Heartbeat and err == REBALANCE_IN_PROGRESS", bandwidth=f"{RATE}B", when={"times": 1})
     proxy = testbed.proxy(testbed.broker(script).address, rules=[rule])
     client = testbed.client(proxy.address)

@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from barnabas import decoder
 from barnabas.proxy import ProxyError
 from barnabas.proxy.events import ConnectionClosed, ConnectionOpened, Listening, NotKafka, NotVerified, TlsFailed
 from barnabas.proxy.negotiation.security import TlsConfig
 from barnabas.proxy.negotiation.tls import TlsFault, TlsSocket
 from barnabas.proxy.settings.limits import Limits
-from harness import wire
+from harness import scripted, wire
 from harness.peers.certificates import Certificate, client_context, make, server_context
 from harness.proxies import Proxy
 from harness.testbed import Testbed, next_event
@@ -408,21 +409,9 @@ def test_a_tls_hello_on_the_plain_listener_names_the_way_out(testbed: Testbed, p
 # --- names and certificates ----------------------------------------------------------------------------------------
 
 
-def metadata_script(brokers: list[tuple[int, str, int]], mark: bytes = b"") -> Callable[[Any], None]:
-    def script(sock: socket.socket) -> None:
-        while head := wire.read_frame(sock):
-            key, _, correlation = struct.unpack_from(">hhi", head, 4)
-            answer = wire.metadata_response(correlation, brokers) if key == 3 else wire.response(correlation, mark)
-            sock.sendall(answer)
-
-    return script
-
-
 def test_clients_are_given_the_name_they_came_by(testbed: Testbed, pki: Pki) -> None:
     """It is the one in the certificate; a client that came by address is given the address."""
-    from barnabas import decoder
-
-    broker = testbed.broker(metadata_script([(1, "10.9.9.9", 9092)]))
+    broker = testbed.broker(scripted.naming(lambda: [(1, "10.9.9.9", 9092)]))
     proxy = testbed.proxy(broker.address, tls=TlsConfig(ca=pki.proxy_ca))
     for name in ("localhost", "127.0.0.1"):
         client = pki.client().wrap_socket(testbed.client(proxy.address), server_hostname=name)
@@ -432,11 +421,9 @@ def test_clients_are_given_the_name_they_came_by(testbed: Testbed, pki: Pki) -> 
 
 def test_one_listener_for_all_brokers(testbed: Testbed, pki: Pki) -> None:
     """Names choose brokers; the bootstrap name, unknown names and no name lead to the bootstrap broker."""
-    from barnabas import decoder
-
-    second = testbed.broker(metadata_script([], b"second"))
+    second, third = (testbed.broker(scripted.answering(name)) for name in (b"second", b"third"))
     brokers: list[tuple[int, str, int]] = [(2, *second.address)]
-    first = testbed.broker(metadata_script(brokers, b"first"))
+    first = testbed.broker(scripted.naming(lambda: brokers))
     brokers.insert(0, (1, *first.address))
     proxy = testbed.proxy(first.address, tls=TlsConfig(ca=pki.proxy_ca, sni_suffix="Kafka.Example"))
 
@@ -447,7 +434,7 @@ def test_one_listener_for_all_brokers(testbed: Testbed, pki: Pki) -> None:
         client = connect(name)
         return bytes(wire.exchange(client, wire.request(13, 0, 7))[8:])
 
-    assert who("broker-2.kafka.example") == b"first"  # nobody has told of it yet
+    assert who("broker-2.kafka.example") == bytes(6)  # nobody has told of it yet
     client = connect("kafka.example")
     message = decoder.decode_response(wire.exchange(client, wire.request(3, 8, 1))[4:], api_key=3, api_version=8)
     port = proxy.address[1]
@@ -457,8 +444,7 @@ def test_one_listener_for_all_brokers(testbed: Testbed, pki: Pki) -> None:
     ]
     assert who("broker-2.kafka.example") == b"second"
     assert who("BROKER-2.kafka.example") == b"second"
-    assert who("broker-1.kafka.example") == who("127.0.0.1") == who("elsewhere.example") == b"first"
-    third = testbed.broker(metadata_script([], b"third"))
+    assert who("broker-1.kafka.example") == who("127.0.0.1") == who("elsewhere.example") == bytes(6)
     brokers[1] = (2, *third.address)
     assert wire.exchange(client, wire.request(3, 8, 2))
     assert who("broker-2.kafka.example") == b"third"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from barnabas import decoder
 from barnabas.plugins.versions.adapter import AdaptedRequest, Answer, Close, Forward, Silence, StackedAdapters, Step
-from harness import wire
+from harness import scripted, wire
 from harness.run.relays import RelayThread, running_relay
 from harness.testbed import Testbed
 
@@ -47,7 +47,7 @@ class Scripted:
 
 
 class Bed:
-    """A relay on a thread, in front of a broker that answers what it is asked, and tells what that was."""
+    """A relay in a thread, in front of a broker whose requests are in `seen`."""
 
     running: RelayThread
 
@@ -56,12 +56,11 @@ class Bed:
         self.seen: list[bytes] = []
         self.answers: Callable[[bytes], bytes] = lambda frame: b"ok"
 
-        def script(sock: socket.socket) -> None:
-            while frame := wire.read_frame(sock):
-                self.seen.append(frame)
-                sock.sendall(wire.response(head(frame)[2], self.answers(frame)))
+        def answer(frame: bytes, number: int) -> bytes:
+            self.seen.append(frame)
+            return wire.response(number, self.answers(frame))
 
-        self.upstream = testbed.broker(script).address
+        self.upstream = testbed.broker(scripted.each(answer)).address
 
     def speaks(self, adapter: Scripted | StackedAdapters) -> socket.socket:
         """A client whose connection has this adapter."""
@@ -69,7 +68,7 @@ class Bed:
         return self.testbed.client(self.running.address)
 
     def events(self) -> str:
-        """What the relay has told so far."""
+        """What the relay has reported so far."""
         self.running.supervisor.setblocking(False)
         found = []
         try:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import resource
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -21,7 +20,7 @@ from barnabas.proxy import events
 from barnabas.proxy.control import Control, ControlConfig, ControlError
 from barnabas.proxy.events import Counts, Recording, RecordingFailed
 from barnabas.proxy.observers.settings import FlightConfig, RecordingConfig
-from harness import wire
+from harness import scripted, wire
 from harness.run.lines import line
 from harness.testbed import Script, Testbed, next_event
 from harness.waiting import PATIENCE
@@ -37,13 +36,11 @@ def beat(number: int, group: str = "g" * 2000) -> bytes:
 def answering(errors: dict[int, int] | None = None) -> Script:
     """A broker that answers heartbeats; `errors`: by correlation id."""
 
-    def script(sock: socket.socket) -> None:
-        while frame := wire.read_frame(sock):
-            number = int.from_bytes(frame[8:12], "big")
-            fields = {"error_code": (errors or {}).get(number, 0)}
-            sock.sendall(wire.with_size(decoder.encode_response(HEARTBEAT, 0, fields, correlation_id=number)))
+    def answer(_: bytes, number: int) -> bytes:
+        fields = {"error_code": (errors or {}).get(number, 0)}
+        return wire.with_size(decoder.encode_response(HEARTBEAT, 0, fields, correlation_id=number))
 
-    return script
+    return scripted.each(answer)
 
 
 class Traffic:
@@ -177,13 +174,11 @@ def test_written_by_itself_once_per_window(testbed: Testbed, tmp_path: Path) -> 
 def test_written_on_a_finding(testbed: Testbed, tmp_path: Path) -> None:
     """An answer that nobody asked for is a finding of its own."""
 
-    def script(sock: socket.socket) -> None:
-        while frame := wire.read_frame(sock):
-            number = int.from_bytes(frame[8:12], "big")
-            answer = number if number <= 3 else number + 100
-            sock.sendall(wire.with_size(decoder.encode_response(HEARTBEAT, 0, {}, correlation_id=answer)))
+    def answer(_: bytes, number: int) -> bytes:
+        answered = number if number <= 3 else number + 100
+        return wire.with_size(decoder.encode_response(HEARTBEAT, 0, {}, correlation_id=answered))
 
-    broker = testbed.broker(script)
+    broker = testbed.broker(scripted.each(answer))
     flight = FlightConfig(tmp_path / "flights", after=0.0, findings=("odd-correlation-ids",))
     proxy = testbed.proxy(broker.address, flight=flight)
     traffic = Traffic(testbed, proxy.address)

@@ -11,7 +11,7 @@ import threading
 import pytest
 from barnabas.proxy import Proxy
 from barnabas.proxy.events import ConnectionClosed, NotKafka, UpstreamFailed
-from harness import wire
+from harness import scripted, wire
 from harness.scripted import answering, echo
 from harness.testbed import Testbed, next_event
 from harness.waiting import PATIENCE, until
@@ -272,11 +272,7 @@ def test_raw_sasl_tokens_pass(testbed: Testbed) -> None:
     """SaslHandshake v0 is followed by frames without any header."""
     tokens = [b"", b"\0<user\0secret", b"n", b"\0\x03\0\x01\0\0\0\x07\0\x01t"]
 
-    def script(sock: socket.socket) -> None:
-        while frame := wire.read_frame(sock):
-            sock.sendall(frame)
-
-    proxy = testbed.proxy(testbed.broker(script).address)
+    proxy = testbed.proxy(testbed.broker(scripted.each(lambda frame, _: frame)).address)
     client = testbed.client(proxy.address)
     for sent in [wire.request(17, 0, 1), *map(wire.with_size, tokens), wire.request(18, 0, 2)]:
         client.sendall(sent)

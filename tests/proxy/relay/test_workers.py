@@ -155,12 +155,7 @@ def test_a_recording_of_several_workers_is_one(testbed: Testbed, answering: Brok
 
 
 def test_a_broker_that_appears_is_known_to_all_workers(testbed: Testbed, answering: Broker) -> None:
-    def metadata(sock: socket.socket) -> None:
-        while frame := wire.read_frame(sock):
-            answer = wire.metadata_response(int.from_bytes(frame[8:12], "big"), [(1, *answering.address)])
-            sock.sendall(answer)
-
-    proxy = testbed.proxy(testbed.broker(metadata).address, workers=2)
+    proxy = testbed.proxy(testbed.broker(scripted.naming(lambda: [(1, *answering.address)])).address, workers=2)
     clients = [testbed.client(proxy.address) for _ in range(4)]
     answers = {ask(client, 7, key=3, version=8) for client in clients}
     assert len(answers) == 1, "every worker gives the same port"
@@ -187,17 +182,14 @@ def test_a_listener_that_no_worker_needs_is_closed_by_all(testbed: Testbed, answ
     """One whose broker a worker has connections to stays."""
     idle = ("10.0.0.2", 9092)
 
-    def metadata(sock: socket.socket) -> None:
-        while frame := wire.read_frame(sock):
-            brokers = [(1, *answering.address), (2, *idle)]
-            sock.sendall(wire.metadata_response(int.from_bytes(frame[8:12], "big"), brokers))
+    metadata = scripted.naming(lambda: [(1, *answering.address), (2, *idle)])
 
-    def told() -> list[tuple[str, int]]:
+    def addresses() -> list[tuple[str, int]]:
         answer = decoder.decode_response(ask(client, 7, key=3, version=8)[4:], api_key=3, api_version=8).to_dict()
         return [(broker["host"], broker["port"]) for broker in answer["brokers"]]
 
     def connected() -> tuple[socket.socket, tuple[str, int]] | None:
-        own = told()[0]
+        own = addresses()[0]
         try:
             sock = testbed.client(own)
             return (sock, own) if ask(sock, 1) else None
@@ -214,7 +206,7 @@ def test_a_listener_that_no_worker_needs_is_closed_by_all(testbed: Testbed, answ
     assert crew is not None
     client = testbed.client(proxy.address)
     user, used = until(connected)
-    stays, goes = told()
+    stays, goes = addresses()
     assert stays == used
     until_gone(goes)
     until(lambda: refused(goes))
@@ -230,11 +222,7 @@ def test_a_listener_that_no_worker_needs_is_closed_by_all(testbed: Testbed, answ
 
 
 def test_brokers_by_name_are_known_to_all_workers(testbed: Testbed, answering: Broker, tmp_path: Path) -> None:
-    def metadata(sock: socket.socket) -> None:
-        while frame := wire.read_frame(sock):
-            brokers = [(2, *answering.address)]
-            sock.sendall(wire.metadata_response(int.from_bytes(frame[8:12], "big"), brokers))
-
+    metadata = scripted.naming(lambda: [(2, *answering.address)])
     tls = TlsConfig(ca=tmp_path / "ca", sni_suffix="kafka.example")
     proxy = testbed.proxy(testbed.broker(metadata).address, workers=2, tls=tls)
     wait_for_workers(proxy, 2)
@@ -432,12 +420,7 @@ def test_the_control_apis_port_is_no_brokers(testbed: Testbed, tmp_path: Path) -
     """Neither the port of a broker's listener, nor the address of one."""
     control: list[int] = []
 
-    def metadata(sock: socket.socket) -> None:
-        while frame := wire.read_frame(sock):
-            brokers = [(1, "127.0.0.1", control[0]), (2, "127.0.0.1", 9)]
-            sock.sendall(wire.metadata_response(int.from_bytes(frame[8:12], "big"), brokers))
-
-    broker = testbed.broker(metadata)
+    broker = testbed.broker(scripted.naming(lambda: [(1, "127.0.0.1", control[0]), (2, "127.0.0.1", 9)]))
     for _ in range(20):  # two ports next to one another
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]

@@ -25,15 +25,12 @@ from barnabas.proxy.events import (
 )
 from barnabas.proxy.metrics.settings import MeterConfig
 from barnabas.proxy.supervisor import children
-from harness import wire
+from harness import scripted, wire
 from harness.run.lines import line
 from harness.testbed import Testbed, next_event
 from harness.waiting import PATIENCE, until
 
-
-def answering(sock: socket.socket) -> None:
-    while frame := wire.read_frame(sock):
-        sock.sendall(wire.response(int.from_bytes(frame[8:12], "big"), bytes(6)))
+answering = scripted.answering(bytes(6))
 
 
 def ask(testbed: Testbed, proxy: Any, number: int = 1) -> bytes:
@@ -72,12 +69,7 @@ def test_clients_are_served_again_after_the_only_relay_has_died(testbed: Testbed
 
 def test_brokers_keep_their_ports_when_the_relay_is_replaced(testbed: Testbed) -> None:
     behind = testbed.broker(answering)
-
-    def script(sock: socket.socket) -> None:
-        while frame := wire.read_frame(sock):
-            sock.sendall(wire.metadata_response(int.from_bytes(frame[8:12], "big"), [(7, *behind.address)]))
-
-    proxy = testbed.proxy(testbed.broker(script).address)
+    proxy = testbed.proxy(testbed.broker(scripted.naming(lambda: [(7, *behind.address)])).address)
 
     def metadata() -> tuple[str, int]:
         client = testbed.client(proxy.address)

@@ -16,7 +16,7 @@ from barnabas.plugins.rules.rules import Rule
 from barnabas.proxy.events import RuleHit
 from barnabas.proxy.interception.interest import pass_cache
 from barnabas.proxy.interception.interest.pass_cache import PassCache
-from harness import wire
+from harness import scripted, wire
 from harness.testbed import Testbed
 from harness.wire import with_size
 
@@ -133,11 +133,7 @@ def test_filters_that_ask_for_more_are_asked_each_time() -> None:
 def test_pipelined_requests_of_two_topics(testbed: Testbed) -> None:
     """One topic is meant: its requests are answered here, all others pass, and every answer comes in its place."""
 
-    def script(sock: socket.socket) -> None:
-        while frame := wire.read_frame(sock):
-            body = decoder.encode_response(PRODUCE, 9, {}, correlation_id=int.from_bytes(frame[8:12], "big"))
-            sock.sendall(wire.with_size(body))
-
+    script = scripted.each(lambda _, number: wire.with_size(decoder.encode_response(PRODUCE, 9, {}, correlation_id=number)))
     rule = Rule.of("api == Produce and topic == b", error="NOT_LEADER_OR_FOLLOWER", name="b")
     proxy = testbed.proxy(testbed.broker(script).address, rules=[rule])
     client = testbed.client(proxy.address)
@@ -166,13 +162,12 @@ def test_a_topic_that_gets_its_name_later(testbed: Testbed) -> None:
     """Requests with an id that nobody has named pass alike; from the Metadata response on that names it, they are meant."""
     metadata = 3
 
-    def script(sock: socket.socket) -> None:
-        while frame := wire.read_frame(sock):
-            key, number = int.from_bytes(frame[4:6], "big"), int.from_bytes(frame[8:12], "big")
-            fields = {"topics": [{"name": "b", "topic_id": IDS["b"]}]} if key == metadata else {}
-            version = 12 if key == metadata else 16
-            sock.sendall(wire.with_size(decoder.encode_response(key, version, fields, correlation_id=number)))
+    def answer(frame: bytes, number: int) -> bytes:
+        key = int.from_bytes(frame[4:6], "big")
+        fields = {"topics": [{"name": "b", "topic_id": IDS["b"]}]} if key == metadata else {}
+        return wire.with_size(decoder.encode_response(key, 12 if key == metadata else 16, fields, correlation_id=number))
 
+    script = scripted.each(answer)
     rule = Rule.of("api == Fetch and topic == b", error="UNKNOWN_SERVER_ERROR", name="b")
     proxy = testbed.proxy(testbed.broker(script).address, rules=[rule])
     client, other = testbed.client(proxy.address), testbed.client(proxy.address)

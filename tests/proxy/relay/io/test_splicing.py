@@ -22,7 +22,7 @@ from barnabas.proxy.events import ConnectionClosed, Counts
 from barnabas.proxy.relay.io import pipes
 from barnabas.proxy.ring.reader import Lost, RingReader
 from barnabas.proxy.ring.ring import NONE, Kind, Ring, RingWriter
-from harness import wire
+from harness import scripted, wire
 from harness.scripted import answering
 from harness.testbed import Testbed, next_event
 from harness.waiting import PATIENCE, until
@@ -223,11 +223,7 @@ def test_fetch_responses_are_followed_to_their_node_endpoints_while_they_are_spl
         for number, given in enumerate(([], endpoints, []))
     ]
 
-    def script(sock: socket.socket) -> None:
-        while frame := wire.read_frame(sock):
-            sock.sendall(answers[int.from_bytes(frame[8:12], "big")])
-
-    proxy = testbed.proxy(testbed.broker(script).address, snaplen=SNAPLEN)
+    proxy = testbed.proxy(testbed.broker(scripted.each(lambda _, number: answers[number])).address, snaplen=SNAPLEN)
     client = testbed.client(proxy.address)
     for number, answer in enumerate(answers):
         got = wire.exchange(client, wire.with_size(decoder.encode_request(1, 16, {"max_wait_ms": 1}, correlation_id=number)))
