@@ -118,7 +118,7 @@ class AddressMap:
         self._refused = 0
         self._refusal: tuple[Address, str] | None = None
         """Of the brokers that were refused since the last event: how many, and the first with the reason."""
-        self._told_refused = -REFUSED_EVERY
+        self._reported_refused = -REFUSED_EVERY
         self.found: list[BrokerFound] = []
         """Every broker with a listener of its own, whichever worker has found it."""
 
@@ -127,10 +127,10 @@ class AddressMap:
         own = self._ports.get(broker)
         if own is not None:
             if self._clock() - self._named[own] < self._expiry / 2:
-                return self._heard(broker)
+                return self._shared_port(broker)
             with self._locked():  # another worker may be about to close it
                 self.catch_up()
-                own = self._heard(broker)
+                own = self._shared_port(broker)
             if own is not None:
                 return own
         host, port = broker
@@ -160,9 +160,9 @@ class AddressMap:
                     self._refuse(broker, f"{len(self.found)} brokers have listeners, the most (--max-brokers, ulimit -n)")
                     return None
                 self._add(broker, node, shared)
-            return self._heard(broker)
+            return self._shared_port(broker)
 
-    def _heard(self, broker: Address) -> int | None:
+    def _shared_port(self, broker: Address) -> int | None:
         """The port that stands for a broker, if there is one yet; a response names the broker now."""
         own = self._ports.get(broker)
         if own is not None:
@@ -174,13 +174,13 @@ class AddressMap:
         self._refused += 1
         self._refusal = self._refusal or (broker, why)
 
-    def tell_refused(self) -> None:
+    def report_refused(self) -> None:
         """One event for all that were refused since the last one, but not too often."""
         now = self._clock()
-        if self._refusal is not None and now - self._told_refused >= REFUSED_EVERY:
+        if self._refusal is not None and now - self._reported_refused >= REFUSED_EVERY:
             broker, why = self._refusal
             self._emit(ListenerFailed(broker, why, self._refused))
-            self._refused, self._refusal, self._told_refused = 0, None, now
+            self._refused, self._refusal, self._reported_refused = 0, None, now
 
     def unknown_names(self, brokers: Iterable[Address]) -> list[Address]:
         """Names that have to be looked up before it can be said whose address a broker has: where its port is that of the
@@ -291,7 +291,7 @@ class AddressMap:
         moves: the response says where brokers are now (see `named`)."""
         for node, broker in sorted(brokers):
             self.port_for(broker, node)
-        self.tell_refused()
+        self.report_refused()
 
     def _open(self, broker: Address, shared: bool) -> socket.socket:
         if not self._next:

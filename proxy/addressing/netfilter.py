@@ -159,6 +159,6 @@ def _try(program: str, arguments: Sequence[str], text: str = "") -> subprocess.C
 def _run(program: str, arguments: Sequence[str], text: str = "") -> None:
     done = _try(program, arguments, text)
     if done.returncode:
-        said = done.stderr.strip().splitlines()
-        first = said[0] if said else os.strerror(errno.EIO).lower()
+        lines = done.stderr.strip().splitlines()
+        first = lines[0] if lines else os.strerror(errno.EIO).lower()
         raise NetfilterError(f"{program} {' '.join(arguments)} failed: {first}")

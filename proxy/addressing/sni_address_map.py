@@ -41,7 +41,7 @@ class NamedBrokers(AddressMap):
         self._port = bootstrap[1]
         self._bootstrap_broker = upstream
         self._suffix = "." + suffix.lower().strip(".")
-        self._tell = emit
+        self._emit_event = emit
         self._board = board
         self.found: list[BrokerFound] = []
         self._names: dict[Address, str] = {}
@@ -66,10 +66,10 @@ class NamedBrokers(AddressMap):
             self._strays[client] = None
         elif (seen := self._strays.get(client, (0, time.monotonic()))) is not None:
             count, since = seen[0] + 1, seen[1]
-            told = count >= UNUSED and time.monotonic() - since >= UNUSED_SECONDS
-            self._strays[client] = None if told else (count, since)
-            if told:
-                self._tell(NamesUnused(client, count, next(iter(self._brokers))))
+            reported = count >= UNUSED and time.monotonic() - since >= UNUSED_SECONDS
+            self._strays[client] = None if reported else (count, since)
+            if reported:
+                self._emit_event(NamesUnused(client, count, next(iter(self._brokers))))
         if len(self._strays) > MOST_CLIENTS:
             del self._strays[next(iter(self._strays))]
 
@@ -79,7 +79,7 @@ class NamedBrokers(AddressMap):
     def expire(self, used: Collection[Address]) -> None:
         return
 
-    def tell_refused(self) -> None:
+    def report_refused(self) -> None:
         return
 
     def reopen(self) -> None:
@@ -104,7 +104,7 @@ class NamedBrokers(AddressMap):
         if not self._is_news(node, broker, moves):
             return
         if self._board is None:
-            self._tell(self._name(node, broker, moves))
+            self._emit_event(self._name(node, broker, moves))
             return
         with self._board.locked() as shared:
             self.catch_up()
@@ -112,7 +112,7 @@ class NamedBrokers(AddressMap):
                 found = self._name(node, broker, moves)
                 if shared:
                     self._board.append([node, *broker, moves])
-                self._tell(found)
+                self._emit_event(found)
 
     def catch_up(self) -> None:
         """Learn what other workers have learned, in their order."""

@@ -414,7 +414,7 @@ class Relay:
         self.guard.tick(now, standing)
         if self.guard.limits.broker_expiry:
             self.addresses.expire({connection.broker for connection in standing})
-        self.addresses.tell_refused()
+        self.addresses.report_refused()
         if self.security is not None:
             self.security.tick(now, standing)
         if self.writer.snapshot_wanted():

@@ -18,7 +18,7 @@ UPDATE_METADATA, LEADER_AND_ISR, STOP_REPLICA = (
 OTHERS = [(2, "10.9.8.7", 9002), (3, "10.9.8.8", 9003)]
 
 
-def told(key: int, version: int) -> dict[str, Any]:
+def named_brokers(key: int, version: int) -> dict[str, Any]:
     """A request that names two other brokers."""
     if key == LEADER_AND_ISR:
         return {"live_leaders": [{"broker_id": n, "host_name": host, "port": port} for n, host, port in OTHERS]}
@@ -42,15 +42,15 @@ CASES = [(key, version) for key in (UPDATE_METADATA, LEADER_AND_ISR) for version
 
 @pytest.mark.parametrize(("key", "version"), CASES)
 def test_addresses_are_the_proxys(testbed: Testbed, tmp_path: Path, key: int, version: int) -> None:
-    heard: list[bytes] = []
+    received: list[bytes] = []
 
     def answer(frame: bytes, number: int) -> bytes:
-        heard.append(frame)
+        received.append(frame)
         return wire.response(number)
 
     proxy = testbed.proxy(testbed.broker(scripted.each(answer)).address, record=tmp_path / "r")
     controller = testbed.client(proxy.address)
-    fields = told(key, version)
+    fields = named_brokers(key, version)
     frames = [
         wire.with_size(decoder.encode_request(key, version, fields, correlation_id=number, client_id="c"))
         for number in range(3)
@@ -61,8 +61,8 @@ def test_addresses_are_the_proxys(testbed: Testbed, tmp_path: Path, key: int, ve
         assert wire.read_frame(controller) == wire.response(number)
     controller.sendall(frames[2])  # and when it has gone quiet
     assert wire.read_frame(controller) == wire.response(2)
-    assert heard[1] == other
-    given = [addresses(key, version, frame) for frame in (heard[0], heard[2], heard[3])]
+    assert received[1] == other
+    given = [addresses(key, version, frame) for frame in (received[0], received[2], received[3])]
     assert given[0] == given[1] == given[2]
     assert all(host == "127.0.0.1" for host, _ in given[0]) and len(set(given[0])) == 2
     original = [(host, port) for _, host, port in OTHERS]

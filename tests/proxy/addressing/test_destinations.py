@@ -43,7 +43,7 @@ def naming(testbed: Testbed, brokers: Callable[[], Brokers]) -> tuple[str, int]:
     return address
 
 
-def told(client: socket.socket) -> list[tuple[str, int]]:
+def metadata_addresses(client: socket.socket) -> list[tuple[str, int]]:
     """The addresses in the response to a Metadata request."""
     answer = decoder.decode_response(wire.exchange(client, METADATA)[4:], api_key=3, api_version=8).to_dict()
     return [(broker["host"], broker["port"]) for broker in answer["brokers"]]
@@ -84,7 +84,7 @@ def test_the_control_api_is_reached_by_no_spelling(testbed: Testbed, tmp_path: P
     proxy = testbed.proxy(upstream, control=ControlConfig(directory=tmp_path))
     assert proxy.control is not None
     port.append(int(proxy.control.access.url.rpartition(":")[2]))
-    ((given, at),) = told(testbed.client(proxy.address))
+    ((given, at),) = metadata_addresses(testbed.client(proxy.address))
     if (given, at) != (host, port[0]):
         # A listener: what is connected there goes nowhere.
         client = testbed.client((given, at))
@@ -102,7 +102,7 @@ def test_a_broker_that_advertises_the_proxy_keeps_its_address(testbed: Testbed, 
     own.append(proxy.address[1])
     client = testbed.client(proxy.address)
     for _ in range(5):
-        assert [port for _, port in told(client)] == [own[0]]
+        assert [port for _, port in metadata_addresses(client)] == [own[0]]
     assert next_event(proxy, BrokerIsProxy).node == 1
     proxy.stop()
     assert not [event for event in proxy.events() if isinstance(event, BrokerFound)]
@@ -139,7 +139,7 @@ def test_no_tunnel_to_where_it_is_not_allowed(testbed: Testbed) -> None:
     other = testbed.broker(lambda sock: reached.set())
     upstream = naming(testbed, lambda: [(1, *other.address), (2, "localhost", other.address[1])])
     proxy = testbed.proxy(upstream, limits=Limits(upstream_allow=("10.0.0.0/8",)))
-    literal, name = told(testbed.client(proxy.address))
+    literal, name = metadata_addresses(testbed.client(proxy.address))
     assert literal == other.address  # no listener, and the address stays
     refused = next_event(proxy, ListenerFailed)
     assert (refused.broker, "--upstream-allow" in refused.reason) == (other.address, True)
@@ -157,7 +157,7 @@ def test_25_000_brokers_take_as_many_files_as_are_allowed_and_clients_are_served
     proxy = testbed.proxy(naming(testbed, lambda: many), limits=Limits(max_brokers=50))
     client = testbed.client(proxy.address)
     for _ in range(2):
-        given = told(client)
+        given = metadata_addresses(client)
         assert len([host for host, _ in given if host == "127.0.0.1"]) == 50
     refused = next_event(proxy, ListenerFailed)
     assert refused.brokers == 24_950 and "--max-brokers" in refused.reason
@@ -280,7 +280,7 @@ def later(seconds: float, *maps: Mapped) -> None:
         each.now += seconds
 
 
-def test_a_listener_ends_when_no_worker_hears_of_its_broker(workers: tuple[Mapped, Mapped]) -> None:
+def test_a_listener_ends_when_its_broker_is_named_to_no_worker(workers: tuple[Mapped, Mapped]) -> None:
     one, other = workers
     named, used, idle = ("10.0.0.1", 9092), ("10.0.0.2", 9092), ("10.0.0.3", 9092)
     one.map.open_in_order([(1, named), (2, used), (3, idle)])
@@ -357,14 +357,14 @@ def test_a_listener_that_has_expired_is_closed(testbed: Testbed) -> None:
     named: Brokers = [(1, "10.0.0.1", 9092)]
     proxy = testbed.proxy(naming(testbed, lambda: list(named)), limits=Limits(broker_expiry=0.2))
     client = testbed.client(proxy.address)
-    (own,) = told(client)
+    (own,) = metadata_addresses(client)
     assert own[0] == "127.0.0.1"
     named.clear()
     assert next_event(proxy, BrokerGone).address == own
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(own, timeout=PATIENCE)
     named.append((2, "10.0.0.2", 9092))
-    assert told(client)[0][0] == "127.0.0.1"
+    assert metadata_addresses(client)[0][0] == "127.0.0.1"
 
 
 # -- names ---------------------------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ def brokers(events: list[Event]) -> sni_address_map.NamedBrokers:
     return made
 
 
-def test_who_cannot_find_the_names_is_told_of_once(brokers: sni_address_map.NamedBrokers, events: list[Event], day: Day) -> None:
+def test_a_client_that_never_comes_by_name_is_reported_once(brokers: sni_address_map.NamedBrokers, events: list[Event], day: Day) -> None:
     for _ in range(20):
         assert brokers.broker_for("kafka.example", "10.0.0.7") == OWN
         day.now += 1.0
@@ -59,7 +59,7 @@ def test_who_came_by_one_and_who_hurries_are_not(brokers: sni_address_map.NamedB
     assert not events
 
 
-def test_nobody_is_told_of_before_there_are_names(events: list[Event], day: Day) -> None:
+def test_no_client_is_reported_before_there_are_names(events: list[Event], day: Day) -> None:
     brokers = sni_address_map.NamedBrokers(("127.0.0.1", 9093), OWN, suffix="kafka.example", emit=events.append)
     for _ in range(20):
         brokers.broker_for("kafka.example", "10.0.0.7")

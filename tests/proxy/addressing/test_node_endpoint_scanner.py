@@ -75,17 +75,17 @@ def test_the_endpoints_are_found_wherever_the_frame_is_cut(key: int, version: in
     (place,) = places
     changed = neutralize_endpoints(frame[place:], tail.tagged)
     assert changed is not None
-    told = decoder.decode_response(frame[:place] + changed, api_key=key, api_version=version)
-    seen = list(broker_addresses(told))
+    message = decoder.decode_response(frame[:place] + changed, api_key=key, api_version=version)
+    seen = list(broker_addresses(message))
     if tail.tagged:
         assert seen == []  # under a tag that nobody knows
     else:
         assert all(set(host) == {"-"} and port == 0 for _, _, host, port in seen)
-        nodes = {e["node_id"] for e in told.to_dict()["node_endpoints"]}
+        nodes = {e["node_id"] for e in message.to_dict()["node_endpoints"]}
         assert len(nodes) == 2 and not nodes & {1, 2}
     # and nothing else is touched
     before = decoder.decode_response(frame, api_key=key, api_version=version).to_dict()
-    after = told.to_dict()
+    after = message.to_dict()
     assert {k: v for k, v in after.items() if k in before and k != "node_endpoints"} == {
         k: v for k, v in before.items() if k != "node_endpoints"
     }
@@ -196,7 +196,7 @@ def test_acks_are_read_from_the_head_of_a_produce(version: int, acks: int) -> No
 
 @pytest.mark.parametrize("size", [100, ENDPOINT_LIMIT - 200, ENDPOINT_LIMIT + 1, 300_000, 2_000_000])
 @pytest.mark.parametrize("key", [facts.api_key("Fetch"), facts.api_key("ShareFetch")])
-def test_no_client_is_told_a_brokers_own_address(testbed: Testbed, key: int, size: int) -> None:
+def test_no_client_is_given_a_brokers_own_address(testbed: Testbed, key: int, size: int) -> None:
     version = facts.api(key).versions.high if key == facts.api_key("Fetch") else 1
     endpoints = [{"node_id": 3, "host": "10.9.8.7", "port": 9093, "rack": "r"}]
     made = {n: response(key, version, endpoints if n % 2 else [], bytes([65 + n]) * size) for n in range(4)}
@@ -216,9 +216,9 @@ def test_no_client_is_told_a_brokers_own_address(testbed: Testbed, key: int, siz
     client = testbed.client(proxy.address)
     for number, sent in made.items():
         got = wire.exchange(client, wire.request(key, version, number))
-        told = decoder.decode_response(got[4:], api_key=key, api_version=version)
-        assert told.plan and len(told.frame) <= len(sent) + 40
-        addresses = list(broker_addresses(told))
+        message = decoder.decode_response(got[4:], api_key=key, api_version=version)
+        assert message.plan and len(message.frame) <= len(sent) + 40
+        addresses = list(broker_addresses(message))
         assert not [a for a in addresses if a[2] == "10.9.8.7"]
         if not number % 2:
             assert got[4:] == sent

@@ -341,8 +341,8 @@ def test_up_and_down_leave_everything_else_alone(lab: Lab, mode: str) -> None:
     before = rules(space)
     dry = barnabas(space, "up", "--mode", mode, "--port", "9093", "--dry-run").stdout
     assert rules(space) == before
-    said = barnabas(space, "up", "--mode", mode, "--port", "9093").stdout
-    assert said == dry and "barnabas_transparent" in said
+    output = barnabas(space, "up", "--mode", mode, "--port", "9093").stdout
+    assert output == dry and "barnabas_transparent" in output
     standing = rules(space)
     assert "9093" in standing and "of_others" in standing
     again = barnabas(space, "up", "--mode", mode, check=False)

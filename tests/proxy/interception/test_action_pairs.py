@@ -61,9 +61,9 @@ class Outcome:
     """What happened to the first request of a connection, and to the one behind it."""
 
     api: str
-    heard: list[bytes] = field(default_factory=list)
+    received: list[bytes] = field(default_factory=list)
     """frames that the broker got, as far as it got them"""
-    heard_at: list[float] = field(default_factory=list)
+    received_at: list[float] = field(default_factory=list)
     got: bytes = b""
     """what the client got"""
     took: float = 0
@@ -76,7 +76,7 @@ class Outcome:
     @property
     def first(self) -> bytes:
         """The broker's first request, b"" if the first one was not heard."""
-        return next((frame for frame in self.heard if frame[8:12] == FRAME_ONE.to_bytes(4, "big")), b"")
+        return next((frame for frame in self.received if frame[8:12] == FRAME_ONE.to_bytes(4, "big")), b"")
 
     @property
     def next_answered(self) -> bool:
@@ -145,23 +145,23 @@ ACTIONS: dict[str, Action] = {
     "error, executed": Action({"error": "UNKNOWN_SERVER_ERROR", "broker": "executed"}, lambda o: o.first and (-1 in code(o) or not whole(o))),
     "respond": Action({"respond": {}}, lambda o: not o.first and o.got[:4]),
     "delay": Action({"delay": "30ms"}, lambda o: o.took >= WAIT),
-    "delay of request": Action({"delay": "30ms", "of": "request"}, lambda o: all(at >= WAIT for at in o.heard_at)),
+    "delay of request": Action({"delay": "30ms", "of": "request"}, lambda o: all(at >= WAIT for at in o.received_at)),
     "throttle": Action({"throttle": "30ms"}, lambda o: not whole(o) or o.answer["throttle_time_ms"] == 30),
     "throttle by word": Action({"throttle": "77ms", "mute": False}, lambda o: not whole(o) or o.answer["throttle_time_ms"] == 77),
     "bandwidth": Action({"bandwidth": "3kB", "of": "both"}, lambda o: o.took >= (len(o.got) - 100) / 3000),
     "drop response": Action({"drop": "response"}, lambda o: o.first and not whole(o) and o.next_answered),
     "drop request": Action({"drop": "request"}, lambda o: not o.first and not whole(o) and o.next_answered),
-    "blackhole": Action({"blackhole": "30ms"}, lambda o: o.took >= WAIT and all(at >= WAIT for at in o.heard_at)),
+    "blackhole": Action({"blackhole": "30ms"}, lambda o: o.took >= WAIT and all(at >= WAIT for at in o.received_at)),
     "blackhole of response": Action({"blackhole": "30ms", "of": "response"}, lambda o: o.took >= WAIT),
-    "blackhole for ever": Action({"blackhole": "forever"}, lambda o: not o.heard and not o.got and not o.ended),
-    "blackhole of response for ever": Action({"blackhole": "forever", "of": "response"}, lambda o: len(o.heard) == 2 and not o.got and not o.ended),
-    "before-request": Action({"disconnect": "before-request"}, lambda o: not o.heard and not o.got and o.ended),
-    "mid-request": Action({"disconnect": "mid-request"}, lambda o: 0 < len(b"".join(o.heard)) < len(asked(o.api, 1, o.client)) and not o.got and o.ended),
+    "blackhole for ever": Action({"blackhole": "forever"}, lambda o: not o.received and not o.got and not o.ended),
+    "blackhole of response for ever": Action({"blackhole": "forever", "of": "response"}, lambda o: len(o.received) == 2 and not o.got and not o.ended),
+    "before-request": Action({"disconnect": "before-request"}, lambda o: not o.received and not o.got and o.ended),
+    "mid-request": Action({"disconnect": "mid-request"}, lambda o: 0 < len(b"".join(o.received)) < len(asked(o.api, 1, o.client)) and not o.got and o.ended),
     "before-response": Action({"disconnect": "before-response"}, lambda o: o.first and not o.got and o.ended),
     "mid-response": Action({"disconnect": "mid-response"}, lambda o: o.got and not whole(o) and o.ended),
     "after-response": Action({"disconnect": "after-response"}, lambda o: whole(o) and o.ended),
     "corrupt frame": Action({"corrupt": "correlation"}, lambda o: o.got[4:8] != FRAME_ONE.to_bytes(4, "big")),
-    "corrupt request": Action({"corrupt": "correlation", "in": "request"}, lambda o: o.heard and not o.first),
+    "corrupt request": Action({"corrupt": "correlation", "in": "request"}, lambda o: o.received and not o.first),
     "corrupt length": Action({"corrupt": "length"}, lambda o: o.got and int.from_bytes(o.got[:4], "big") != len(o.got) - len(plain(o.api, 2)) - 4),
     "corrupt records": Action({"corrupt": "crc"}, lambda o: o.got.count(BATCH) < 2, ("Fetch",)),
     "edit response": Action({"edit": {"throttle_time_ms": 4711}}, lambda o: not whole(o) or o.answer["throttle_time_ms"] == 4711),
@@ -261,11 +261,11 @@ def outcomes() -> Iterator[dict[int, Outcome]]:
                 if frame[4:6] == API_VERSIONS.to_bytes(2, "big"):  # the proxy asks what it may pretend
                     sock.sendall(offered(frame))
                 if mine is not None:
-                    mine.heard.append(frame)
-                    mine.heard_at.append(time.monotonic() - begun[mine.client])
+                    mine.received.append(frame)
+                    mine.received_at.append(time.monotonic() - begun[mine.client])
                     sock.sendall(plain(mine.api, int.from_bytes(frame[8:12], "big", signed=True)))
         if mine is not None and data:
-            mine.heard.append(data)
+            mine.received.append(data)
 
     def tried(pair: Pair) -> None:
         outcome = Outcome(pair.api, client=pair.client)
@@ -278,7 +278,7 @@ def outcomes() -> Iterator[dict[int, Outcome]]:
         try:
             if forever(pair):
                 want = 2 if "blackhole of response for ever" in pair.names else 0
-                until(lambda: pair.client in hit and len(outcome.heard) >= want)
+                until(lambda: pair.client in hit and len(outcome.received) >= want)
                 outcome.got = sock.recv(1) if wire.readable(sock) else b""
             else:
                 while not outcome.next_answered and (part := sock.recv(65536)):

@@ -39,10 +39,10 @@ def beaten(number: int, error: int = 0) -> bytes:
 
 
 class Coordinator:
-    """Answers heartbeats; `heard`: correlation ids and when they came; `raw`: everything that came."""
+    """Answers heartbeats; `received`: correlation ids and when they came; `raw`: everything that came."""
 
     def __init__(self, testbed: Testbed, error: int = 0) -> None:
-        self.heard: list[tuple[int, float]] = []
+        self.received: list[tuple[int, float]] = []
         self.raw = bytearray()
         self.ended: list[str] = []
         self.changed = threading.Condition()
@@ -57,7 +57,7 @@ class Coordinator:
                     break
                 number = int.from_bytes(frame[8:12], "big")
                 with self.changed:
-                    self.heard.append((number, time.monotonic()))
+                    self.received.append((number, time.monotonic()))
                     self.changed.notify_all()
                 sock.sendall(beaten(number, self._error))
             how = "fin"
@@ -68,7 +68,7 @@ class Coordinator:
             self.changed.notify_all()
 
     def numbers(self) -> list[int]:
-        return [number for number, _ in self.heard]
+        return [number for number, _ in self.received]
 
     def wait_for_end(self) -> str:
         with self.changed:
@@ -106,7 +106,7 @@ def test_delay_keeps_the_order_and_stops_nothing_else(faulty: Faulty, testbed: T
     waited = time.monotonic() - begun
     assert got == [beaten(number) for number in range(6)]
     assert waited >= 0.3
-    assert side == "response" or dict(broker.heard)[1] - begun >= 0.3
+    assert side == "response" or dict(broker.received)[1] - begun >= 0.3
 
 
 def test_an_answer_made_here_waits_in_its_place(faulty: Faulty) -> None:
@@ -138,11 +138,11 @@ def test_drop_a_request(faulty: Faulty) -> None:
 
 @pytest.mark.parametrize("how", ["fin", "rst"])
 @pytest.mark.parametrize(
-    ("at", "heard", "bytes_"),
+    ("at", "received", "bytes_"),
     [("before-request", [0], 0), ("mid-request", [0], 0), ("before-response", [0, 1], 0), ("mid-response", [0, 1], 7),
      ("after-response", [0, 1], 14)],
 )  # fmt: skip
-def test_disconnect(faulty: Faulty, at: str, how: str, heard: list[int], bytes_: int) -> None:
+def test_disconnect(faulty: Faulty, at: str, how: str, received: list[int], bytes_: int) -> None:
     broker, proxy, client = faulty({"disconnect": at, "how": how}, when={"after": 1})
     assert wire.exchange(client, heartbeat(0)) == beaten(0)
     client.sendall(heartbeat(1))
@@ -157,7 +157,7 @@ def test_disconnect(faulty: Faulty, at: str, how: str, heard: list[int], bytes_:
         assert got == beaten(1)[:bytes_]
     assert end == how
     assert broker.wait_for_end() in ("fin", "rst")
-    assert broker.numbers() == heard
+    assert broker.numbers() == received
     if at == "mid-request" and how == "fin":
         assert bytes(broker.raw[len(heartbeat(0)) :]) == heartbeat(1)[: len(heartbeat(1)) // 2]
     assert next_event(proxy, ConnectionClosed).how == how
@@ -170,13 +170,13 @@ def test_a_rule_about_the_response(faulty: Faulty) -> None:
     assert next_event(proxy, RuleHit).hits == 1
 
 
-def test_throttle_says_so_and_mutes(faulty: Faulty) -> None:
+def test_throttle_is_in_the_response_and_mutes(faulty: Faulty) -> None:
     broker, _, client = faulty({"throttle": "300ms"}, when={"times": 1})
     begun = time.monotonic()
     answer = decoder.decode_response(wire.exchange(client, heartbeat(0))[4:], api_key=HEARTBEAT, api_version=1)
     assert answer["throttle_time_ms"] == 300
     assert wire.exchange(client, heartbeat(1)) == beaten(1)
-    assert dict(broker.heard)[1] - begun >= 0.3
+    assert dict(broker.received)[1] - begun >= 0.3
 
 
 def test_edit_request_and_response(faulty: Faulty, tmp_path: Path) -> None:
@@ -279,7 +279,7 @@ def test_the_wait_for_a_timer_ends_before_its_time(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("way", ["rule", "plugin"])
-def test_a_refused_metadata_request_is_told_the_brokers(testbed: Testbed, tmp_path: Path, way: str) -> None:
+def test_a_refused_metadata_request_gets_the_brokers(testbed: Testbed, tmp_path: Path, way: str) -> None:
     """Of the Metadata response before it, by the proxy's own addresses: a client without brokers never asks again."""
 
     brokers = [(node, "127.0.0.1", 9000 + node) for node in (1, 2)]

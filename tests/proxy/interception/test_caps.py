@@ -77,6 +77,6 @@ def test_an_api_versions_that_nobody_here_knows_is_answered_as_a_broker_would(te
     assert message["api_keys[0].max_version"] == NEWEST
     assert next_event(proxy, Capped).offered == (NEWEST or 0) + 1
     # and the client goes on with what it was told
-    told = decoder.decode_response(ask(client, NEWEST or 0, 78), api_key=API_VERSIONS, api_version=NEWEST or 0)
-    assert told["api_keys[0].max_version"] == 3
+    message = decoder.decode_response(ask(client, NEWEST or 0, 78), api_key=API_VERSIONS, api_version=NEWEST or 0)
+    assert message["api_keys[0].max_version"] == 3
     assert [int.from_bytes(frame[8:12], "big") for frame in seen] == [78]

@@ -56,7 +56,7 @@ def test_partitions_are_not_looked_at_for_addresses() -> None:
     many, changed = steps(editor, metadata(2000))
     assert [node for node, _ in addresses.found] == [0, 1, 2]
     assert changed is not None
-    told = decoder.decode_response(changed[4:], api_key=METADATA, api_version=12)
-    assert [(told[f"brokers[{n}].host"], told[f"brokers[{n}].port"]) for n in range(3)] == [OWN] * 3
-    assert len(told["topics[0].partitions"]) == 2000
+    message = decoder.decode_response(changed[4:], api_key=METADATA, api_version=12)
+    assert [(message[f"brokers[{n}].host"], message[f"brokers[{n}].port"]) for n in range(3)] == [OWN] * 3
+    assert len(message["topics[0].partitions"]) == 2000
     assert (many - few) / 1990 < 2  # where nothing is accelerated, decoding takes one call for each

@@ -25,13 +25,13 @@ def test_a_hit_that_changed_nothing(testbed: Testbed, tmp_path: Path) -> None:
     proxy = testbed.proxy(testbed.broker(script).address, rules=[rule], record=tmp_path / "r", control=control)
     client = testbed.client(proxy.address)
     assert wire.exchange(client, wire.with_size(decoder.encode_request(1, 4, {}, correlation_id=7))) == answer
-    said = "response not corrupted: crc: there are no records in what is meant"
+    outcome = "response not corrupted: crc: there are no records in what is meant"
     assert proxy.control is not None
     access = proxy.control.access
     (hit,) = Control(access.url, access.token).hits("r")
-    assert hit["done"] == [said] and hit["note"] == f"rule 'r' (hit 1): {said}"
+    assert hit["done"] == [outcome] and hit["note"] == f"rule 'r' (hit 1): {outcome}"
     client.close()
     proxy.stop()
     with open_capture(tmp_path / "r") as capture:
         (exchange,) = capture.exchanges()
-    assert exchange.marks.notes[-1] == f"rule 'r' (hit 1): {said}"
+    assert exchange.marks.notes[-1] == f"rule 'r' (hit 1): {outcome}"

@@ -169,7 +169,7 @@ def answering(frame: bytes) -> Script:
     return script
 
 
-def test_what_cannot_be_decoded_passes_and_is_told(testbed: Testbed) -> None:
+def test_what_cannot_be_decoded_passes_and_is_reported(testbed: Testbed) -> None:
     damaged = (4).to_bytes(4, "big") + os.urandom(3) + b"\x7f" * 40
     proxy = testbed.proxy(testbed.broker(answering(damaged)).address)
     client = testbed.client(proxy.address)

@@ -12,7 +12,7 @@ from harness.testbed import Testbed
 HEARTBEAT, RATE, COUNT = 12, 500, 20
 
 
-def test_bandwidth_by_what_the_response_says(testbed: Testbed) -> None:
+def test_bandwidth_by_the_error_of_the_response(testbed: Testbed) -> None:
     script = scripted.each(lambda _, number: wire.with_size(decoder.encode_response(HEARTBEAT, 1, {"error_code": 27}, correlation_id=number)))
     rule = Rule.of("api == Heartbeat and err == REBALANCE_IN_PROGRESS", bandwidth=f"{RATE}B", when={"times": 1})
     proxy = testbed.proxy(testbed.broker(script).address, rules=[rule])

@@ -1,4 +1,4 @@
-"""Logging in upstream: what is said, mechanism by mechanism, and in the relay with a scripted broker."""
+"""Logging in upstream: what is sent, mechanism by mechanism, and in the relay with a scripted broker."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ class Talk:
         self.salted: dict[Any, bytes] = {}
 
     def run(self) -> int:
-        said = conversation(self.config, self.salted)
-        step: Any = next(said)
+        dialogue = conversation(self.config, self.salted)
+        step: Any = next(dialogue)
         raw = False
         try:
             while True:
                 if isinstance(step, Work):
-                    step = said.send(step.run())
+                    step = dialogue.send(step.run())
                     continue
                 assert int.from_bytes(step[:4], "big") == len(step) - 4
                 frame = step[4:]
                 if raw:
                     self.tokens.append(frame)
-                    step = said.send(self.answer(frame)["auth_bytes"])
+                    step = dialogue.send(self.answer(frame)["auth_bytes"])
                     continue
                 key, version, correlation = struct.unpack_from(">hhi", frame)
                 self.asked.append((key, version))
@@ -69,7 +69,7 @@ class Talk:
                 else:
                     offered = [{"api_key": k, "min_version": 0, "max_version": v} for k, v in self.offers.items()]
                     fields = {"api_keys": offered}
-                step = said.send(decoder.encode_response(key, version, fields, correlation_id=correlation))
+                step = dialogue.send(decoder.encode_response(key, version, fields, correlation_id=correlation))
         except StopIteration as done:
             lifetime: int = done.value
             return lifetime
@@ -83,17 +83,17 @@ def test_plain_and_the_sessions_lifetime() -> None:
 
 
 @pytest.mark.parametrize(
-    ("offers", "spoken"),
+    ("offers", "used"),
     [
         ({HANDSHAKE: 1, AUTHENTICATE: 0}, [(VERSIONS, 0), (HANDSHAKE, 1), (AUTHENTICATE, 0)]),
         ({HANDSHAKE: 1, AUTHENTICATE: 99}, [(VERSIONS, 0), (HANDSHAKE, 1), (AUTHENTICATE, 2)]),
         ({HANDSHAKE: 0}, [(VERSIONS, 0), (HANDSHAKE, 0)]),
     ],
 )
-def test_what_the_broker_knows_is_spoken(offers: dict[int, int], spoken: list[tuple[int, int]]) -> None:
+def test_versions_that_the_broker_has_are_used(offers: dict[int, int], used: list[tuple[int, int]]) -> None:
     talk = Talk(SaslConfig("PLAIN", "alice", CANARY), lambda _: {"auth_bytes": b""}, offers)
     assert talk.run() == 0
-    assert talk.asked == spoken and len(talk.tokens) == 1
+    assert talk.asked == used and len(talk.tokens) == 1
 
 
 RFC_7677 = (  # section 3
@@ -282,18 +282,18 @@ def test_a_refused_login_closes_the_client_with_the_brokers_words(testbed: Testb
 
 
 @pytest.mark.parametrize(
-    ("said", "words"),
+    ("answer", "words"),
     [
         (b"", "closed the connection"),
         (b"HTTP/1.1 400 Bad Request", "no Kafka frame"),
         (b"\0\0\0\2xx", "cannot be read"),
     ],
 )
-def test_brokers_that_answer_anything_else(testbed: Testbed, said: bytes, words: str) -> None:
+def test_brokers_that_answer_anything_else(testbed: Testbed, answer: bytes, words: str) -> None:
     def script(sock: socket.socket) -> None:
         wire.read_frame(sock)
-        sock.sendall(said)
-        if said:
+        sock.sendall(answer)
+        if answer:
             sock.recv(1)
 
     proxy = testbed.proxy(testbed.broker(script).address, sasl=PLAIN)
@@ -343,14 +343,14 @@ def test_no_secret_on_command_lines_or_in_events(testbed: Testbed, tmp_path: Pat
     tls = TlsConfig(certificate=own.path, key=own.key_path)
     proxy = testbed.proxy(testbed.broker(LoginBroker()).address, sasl=PLAIN, tls=tls, record=tmp_path / "rec")
     testbed.client(proxy.address).sendall(b"plain")
-    told: list[Event] = [next_event(proxy, Listening), next_event(proxy, TlsFailed)]
+    events: list[Event] = [next_event(proxy, Listening), next_event(proxy, TlsFailed)]
     lines = b"".join(_cmdline(path) for path in Path("/proc").glob("[0-9]*/cmdline"))
     proxy.stop()
-    told += proxy.events()
+    events += proxy.events()
     canaries = [CANARY.encode(), base64.b64encode(CANARY.encode()), own.key_bytes]
     for canary in canaries:
         assert canary not in lines
-        assert canary.decode() not in repr(told) + repr(proxy.config)
+        assert canary.decode() not in repr(events) + repr(proxy.config)
         assert not any(canary in file.read_bytes() for file in (tmp_path / "rec").rglob("*") if file.is_file())
 
 

@@ -185,12 +185,12 @@ def test_a_half_close_leaves_the_other_direction_open(secure: Secure) -> None:
 
 def test_the_end_of_data_that_came_in_one_piece(secure: Secure) -> None:
     """Data, close_notify and FIN at once: no edge comes after them."""
-    told: list[bytes] = []
+    reasons: list[bytes] = []
 
     def script(sock: ssl.SSLSocket) -> None:
         sock.sendall(wire.response(1, bytes(200_000)))
         sock.unwrap()
-        told.append(b"done")
+        reasons.append(b"done")
 
     _, client = secure(script)
     assert len(everything(client)) == 200_008
@@ -300,7 +300,7 @@ def test_a_bad_broker_is_refused(testbed: Testbed, pki: Pki, bad: BadCertificate
     assert not [event.text for event in proxy.events() if isinstance(event, TlsFailed)], "told twice"
 
 
-def test_verification_can_be_left_out_and_is_said_then(testbed: Testbed, bad: BadCertificates) -> None:
+def test_verification_can_be_left_out_and_is_reported_then(testbed: Testbed, bad: BadCertificates) -> None:
     context = server_context(bad["expired"][0])
     broker = testbed.broker(lambda sock: context.wrap_socket(sock, server_side=True).sendall(b"\0\0\0\4\0\0\0\1"))
     proxy = testbed.proxy(broker.address, tls=TlsConfig(broker_insecure=True))
@@ -593,22 +593,22 @@ def test_both_sides_end(pair: Pair) -> None:
 
 def test_a_broken_record_breaks_the_connection_with_a_word(pair: Pair) -> None:
     client, server, *_ = pair
-    told: list[str] = []
-    server.broken = told.append
+    reasons: list[str] = []
+    server.broken = reasons.append
     client._sock.send(b"\x17\x03\x03\x00\x20" + bytes(32))
     with pytest.raises(TlsFault):
         server.recv_into(memoryview(bytearray(100)))
     with pytest.raises(OSError):
         server.recv_into(memoryview(bytearray(100)))
-    assert len(told) == 1 and "TLS with the client failed" in told[0]
+    assert len(reasons) == 1 and "TLS with the client failed" in reasons[0]
 
 
-def test_a_broken_record_behind_the_end_is_not_told(pair: Pair) -> None:
+def test_a_broken_record_behind_the_end_is_not_reported(pair: Pair) -> None:
     client, server, *_ = pair
-    told: list[str] = []
-    server.broken = told.append
+    reasons: list[str] = []
+    server.broken = reasons.append
     server.shutdown(socket.SHUT_WR)
     client._sock.send(b"\x17\x03\x03\x00\x20" + bytes(32))
     with pytest.raises(TlsFault):
         server.recv_into(memoryview(bytearray(100)))
-    assert not told
+    assert not reasons

@@ -70,7 +70,7 @@ def test_a_ca_that_cannot_be_used_is_left_alone(tmp_path: Path, harm: str) -> No
     assert before == {path.name: path.read_bytes() for path in tmp_path.rglob("*.pem")}
 
 
-def test_certificates_say_what_clients_check(tmp_path: Path) -> None:
+def test_certificates_have_what_clients_check(tmp_path: Path) -> None:
     authority = Authority.in_folder(tmp_path)
     chain, key = authority.certify(["broker-1.kafka.example"])
     leaf, ca = x509.load_pem_x509_certificates(chain)
@@ -107,7 +107,7 @@ def test_keys_are_loaded_without_a_file(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.rglob("*.pem")) == ["ca-key.pem", "ca.pem"]
 
 
-def test_without_cryptography_it_says_what_to_install(tmp_path: Path) -> None:
+def test_without_cryptography_the_error_names_what_to_install(tmp_path: Path) -> None:
     program = (
         "import sys; sys.modules['cryptography'] = None\n"
         "from pathlib import Path\n"

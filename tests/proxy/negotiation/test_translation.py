@@ -101,8 +101,8 @@ def test_one_request_becomes_several_and_order_is_kept(broker: OldBroker, client
     assert [(c["key"], c["node_id"]) for c in found.to_dict()["coordinators"]] == [("a", 1), ("bb", 2), ("ccc", 3)]
     # what stands between still gives the proxy's own address for the broker's
     assert {c["port"] for c in found.to_dict()["coordinators"]} == {client.getpeername()[1]}
-    told = decoder.decode_response(read(client), api_key=METADATA, api_version=7)
-    assert told.header["correlation_id"] == 2 and told["cluster_id"] == "old" and told["controller_id"] == 5
+    metadata = decoder.decode_response(read(client), api_key=METADATA, api_version=7)
+    assert metadata.header["correlation_id"] == 2 and metadata["cluster_id"] == "old" and metadata["controller_id"] == 5
     assert sorted((m.api, m.api_version) for m in broker.seen) == [("FindCoordinator", 0)] * 3 + [("Metadata", 2)]
 
 
@@ -123,7 +123,7 @@ def test_what_nobody_answers_and_what_is_refused_here(broker: OldBroker, client:
     assert message.magic == 1
 
 
-def test_what_no_answer_could_say_ends_the_connection_behind_the_answers_before(client: socket.socket) -> None:
+def test_a_request_without_a_possible_answer_ends_the_connection_behind_earlier_answers(client: socket.socket) -> None:
     write(client, decoder.encode_request(METADATA, 2, {"topics": []}, correlation_id=1, client_id="new"))
     by_id = {"topics": [{"topic_id": bytes(range(16)), "name": None}]}
     write(client, decoder.encode_request(METADATA, 11, by_id, correlation_id=2, client_id="new"))

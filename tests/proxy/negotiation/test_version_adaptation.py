@@ -29,7 +29,7 @@ class Scripted:
 
     ask: Callable[[bytes], Step]
     back: Callable[[AdaptedRequest, bytes], bytes] = lambda asked, frame: frame
-    heard: list[tuple[int, bytes]] = field(default_factory=list)
+    responses_before: list[tuple[int, bytes]] = field(default_factory=list)
 
     def wants(self, api_key: int, api_version: int) -> bool:
         return api_key == HEARTBEAT
@@ -41,7 +41,7 @@ class Scripted:
         return self.back(asked, frame)
 
     def response_before(self, asked: AdaptedRequest, place: int, frame: bytes) -> None:
-        self.heard.append((place, frame[4:]))
+        self.responses_before.append((place, frame[4:]))
         if frame[4:] == b"bad":
             raise ValueError("bad")
 
@@ -62,7 +62,7 @@ class Bed:
 
         self.upstream = testbed.broker(scripted.each(answer)).address
 
-    def speaks(self, adapter: Scripted | StackedAdapters) -> socket.socket:
+    def client_with(self, adapter: Scripted | StackedAdapters) -> socket.socket:
         """A client whose connection has this adapter."""
         self.running.relay.version_negotiation.make = lambda connection: adapter
         return self.testbed.client(self.running.address)
@@ -94,7 +94,7 @@ def test_other_versions_on_both_legs(bed: Bed) -> None:
         assert (asked.api_key, asked.api_version, asked.memo) == (HEARTBEAT, 1, "remembered")
         return frame + b" translated"
 
-    client = bed.speaks(Scripted(lambda frame: Forward(version(frame, 4), memo="remembered"), back))
+    client = bed.client_with(Scripted(lambda frame: Forward(version(frame, 4), memo="remembered"), back))
     client.sendall(wire.request(API_VERSIONS, 0, 1) + wire.request(HEARTBEAT, 1, 2) + wire.request(API_VERSIONS, 0, 3))
     assert [wire.read_frame(client) for _ in range(3)] == [
         wire.response(1, b"ok"), wire.response(2, b"ok translated"), wire.response(3, b"ok")
@@ -103,7 +103,7 @@ def test_other_versions_on_both_legs(bed: Bed) -> None:
 
 
 def test_every_cut_of_the_stream(bed: Bed) -> None:
-    client = bed.speaks(Scripted(lambda frame: Forward(version(frame, 4)), lambda asked, frame: frame + b"!"))
+    client = bed.client_with(Scripted(lambda frame: Forward(version(frame, 4)), lambda asked, frame: frame + b"!"))
     stream = b"".join(wire.request(key, 1, number) for number, key in enumerate((HEARTBEAT, 19, HEARTBEAT, HEARTBEAT)))
     for at in range(0, len(stream), 3):
         client.sendall(stream[at : at + 3])
@@ -116,7 +116,7 @@ def test_an_answer_and_an_end_wait_for_their_turn(bed: Bed) -> None:
         number = frame[4:8]
         return Answer(number + b"made here") if number[-1] == 2 else Close()
 
-    client = bed.speaks(Scripted(ask))
+    client = bed.client_with(Scripted(ask))
     client.sendall(
         b"".join(wire.request(key, 0, number) for number, key in ((1, 19), (2, HEARTBEAT), (3, HEARTBEAT), (4, 19)))
     )
@@ -127,10 +127,10 @@ def test_an_answer_and_an_end_wait_for_their_turn(bed: Bed) -> None:
 
 
 def test_silence_is_for_ever(bed: Bed) -> None:
-    client = bed.speaks(Scripted(lambda frame: Silence()))
+    client = bed.client_with(Scripted(lambda frame: Silence()))
     client.sendall(wire.request(19, 0, 1) + wire.request(HEARTBEAT, 0, 2) + wire.request(19, 0, 3))
     assert wire.read_frame(client) == wire.response(1, b"ok")
-    other = bed.speaks(Scripted(lambda frame: Silence()))
+    other = bed.client_with(Scripted(lambda frame: Silence()))
     assert wire.exchange(other, wire.request(19, 0, 4)) == wire.response(4, b"ok")
     assert not wire.readable(client)
     client.shutdown(socket.SHUT_WR)
@@ -142,10 +142,10 @@ def test_requests_of_its_own(bed: Bed) -> None:
     own = wire.request(API_VERSIONS, 0, 0)[4:]
     adapter = Scripted(lambda frame: Forward(frame, before=(own, own)))
     bed.answers = lambda frame: b"bad" if head(frame)[2] == 0x7F000002 else b"ok"
-    client = bed.speaks(adapter)
+    client = bed.client_with(adapter)
     assert wire.exchange(client, wire.request(HEARTBEAT, 0, 7) + wire.request(19, 0, 8)) == wire.response(7, b"ok")
     assert wire.read_frame(client) == wire.response(8, b"ok")
-    assert adapter.heard == [(0, b"ok"), (1, b"bad")]
+    assert adapter.responses_before == [(0, b"ok"), (1, b"bad")]
     assert "ValueError: bad" in bed.events()
 
 
@@ -153,26 +153,26 @@ def test_an_adapter_that_raises(bed: Bed) -> None:
     def fail(*_: object) -> Any:
         raise RuntimeError("out of luck")
 
-    client = bed.speaks(Scripted(fail))
+    client = bed.client_with(Scripted(fail))
     assert wire.exchange(client, wire.request(HEARTBEAT, 0, 1)) == wire.response(1, b"ok")  # as it came
-    client = bed.speaks(Scripted(lambda frame: Forward(frame), fail))
+    client = bed.client_with(Scripted(lambda frame: Forward(frame), fail))
     client.sendall(wire.request(HEARTBEAT, 0, 1))
     assert wire.read_frame(client) == wire.response(1, b"ok")  # the same version: the client can read it
-    client = bed.speaks(Scripted(lambda frame: Forward(version(frame, 3)), fail))
+    client = bed.client_with(Scripted(lambda frame: Forward(version(frame, 3)), fail))
     assert wire.exchange(client, wire.request(HEARTBEAT, 0, 1)) == b""  # it could not
     assert "NotTranslated" in bed.events()
 
 
 def test_what_cannot_be_held_ends_the_connection(bed: Bed) -> None:
     bed.running.relay.hold_limit = 1000
-    client = bed.speaks(Scripted(lambda frame: Forward(version(frame, 3))))
+    client = bed.client_with(Scripted(lambda frame: Forward(version(frame, 3))))
     assert wire.exchange(client, wire.request(19, 0, 1, bytes(2000))) == wire.response(1, b"ok")  # not its business
     assert wire.exchange(client, wire.request(HEARTBEAT, 0, 2, bytes(2000))) == b""
     assert "NotTranslated" in bed.events()
     bed.answers = lambda frame: bytes(2000)
-    client = bed.speaks(Scripted(lambda frame: Forward(version(frame, 3))))
+    client = bed.client_with(Scripted(lambda frame: Forward(version(frame, 3))))
     assert wire.exchange(client, wire.request(HEARTBEAT, 0, 2)) == b""
-    client = bed.speaks(Scripted(lambda frame: Forward(frame)))
+    client = bed.client_with(Scripted(lambda frame: Forward(frame)))
     assert len(wire.exchange(client, wire.request(HEARTBEAT, 0, 2))) == 2008  # at the client's version it may pass
 
 
@@ -181,7 +181,7 @@ def test_produce_without_acks(bed: Bed) -> None:
     silent = wire.with_size(decoder.encode_request(PRODUCE, 2, body, correlation_id=1, client_id="t"))
     adapter = Scripted(lambda frame: Forward(version(frame, 3)))
     adapter.wants = lambda api_key, api_version: True  # type: ignore[method-assign]
-    client = bed.speaks(adapter)
+    client = bed.client_with(adapter)
     client.sendall(silent + wire.request(HEARTBEAT, 0, 2))
     wire.read_frame(client)  # the scripted broker answers everything; nobody awaits this one
     assert wire.read_frame(client) == wire.response(2, b"ok")
@@ -191,12 +191,12 @@ def test_produce_without_acks(bed: Bed) -> None:
 def test_two_adapters_as_one(bed: Bed) -> None:
     outer = Scripted(lambda frame: Forward(version(frame, 2)), lambda asked, frame: frame + b" outer")
     inner = Scripted(lambda frame: Forward(version(frame, 4)), lambda asked, frame: frame + b" inner")
-    client = bed.speaks(StackedAdapters(outer, inner))
+    client = bed.client_with(StackedAdapters(outer, inner))
     client.sendall(wire.request(HEARTBEAT, 1, 1) + wire.request(19, 1, 2))
     assert wire.read_frame(client) == wire.response(1, b"ok inner outer")
     assert wire.read_frame(client) == wire.response(2, b"ok")
     assert [head(frame)[1] for frame in bed.seen] == [4, 1]
-    client = bed.speaks(StackedAdapters(Scripted(lambda frame: Close()), inner))
+    client = bed.client_with(StackedAdapters(Scripted(lambda frame: Close()), inner))
     assert wire.exchange(client, wire.request(HEARTBEAT, 1, 1)) == b""
-    client = bed.speaks(StackedAdapters(outer, Scripted(lambda frame: Answer(frame[4:8] + b"inner"))))
+    client = bed.client_with(StackedAdapters(outer, Scripted(lambda frame: Answer(frame[4:8] + b"inner"))))
     assert wire.exchange(client, wire.request(HEARTBEAT, 1, 1)) == wire.response(1, b"inner outer")

@@ -78,7 +78,7 @@ def test_capped_for_everybody(testbed: Testbed) -> None:
     assert (HEARTBEAT, 3) not in broker.seen
 
 
-def test_what_the_broker_cannot_keep_is_said_at_the_start(testbed: Testbed) -> None:
+def test_versions_that_the_broker_lacks_are_reported_at_the_start(testbed: Testbed) -> None:
     broker = testbed.broker(Kafka())
     versions = VersionsConfig(Profile.of("2.0", {"Fetch": 3}))
     proxy = testbed.proxy(broker.address, versions=versions, probe=True)
@@ -93,7 +93,7 @@ def test_what_the_broker_cannot_keep_is_said_at_the_start(testbed: Testbed) -> N
     assert not [event for event in proxy.events() if isinstance(event, NotHonoured)]
 
 
-def test_a_rule_tells_some_clients(testbed: Testbed) -> None:
+def test_a_rule_gives_some_clients_other_versions(testbed: Testbed) -> None:
     rules = [
         Rule.of("api == ApiVersions and client ~ '^old'", {"pretend": "0.11", "cap": {"Heartbeat": 0}}, name="old"),
         Rule.of("client == capped", {"cap": {"Heartbeat": 1}}, name="capped"),
@@ -143,7 +143,7 @@ def test_the_broker_is_asked_before_the_first_request(testbed: Testbed) -> None:
 
 
 @pytest.mark.parametrize(("silent", "release"), [(True, "0.9.0"), (False, "0.8.2")])
-def test_a_broker_that_cannot_say(testbed: Testbed, silent: bool, release: str) -> None:
+def test_a_broker_without_api_versions(testbed: Testbed, silent: bool, release: str) -> None:
     broker = Kafka(silent=silent, closes=not silent)
     proxy = testbed.proxy(testbed.broker(broker).address, versions=VersionsConfig(translate=True))
     client = testbed.client(proxy.address)
@@ -156,7 +156,7 @@ def test_a_broker_that_cannot_say(testbed: Testbed, silent: bool, release: str) 
 
 
 @pytest.mark.parametrize(
-    ("do", "said"),
+    ("do", "message"),
     [
         ("{pretend: '0.10.9'}", "unknown Kafka release '0.10.9', did you mean 0.10.2?"),
         ("{pretend: 2.8}", "a release is text: write it in quotes"),
@@ -167,10 +167,10 @@ def test_a_broker_that_cannot_say(testbed: Testbed, silent: bool, release: str) 
         ("[{cap: {Fetch: 5}}, {pretend: '3.9'}]", "pretend and cap are one action here"),
     ],
 )
-def test_rules_that_cannot_be(do: str, said: str) -> None:
+def test_rules_that_cannot_be(do: str, message: str) -> None:
     with pytest.raises(RuleError) as raised:
         parse_rules(f"- match: api == ApiVersions\n  do: {do}\n", "r.yaml")
-    assert said in str(raised.value) and str(raised.value).startswith("r.yaml:2:")
+    assert message in str(raised.value) and str(raised.value).startswith("r.yaml:2:")
 
 
 def test_a_rule_as_data() -> None:
@@ -231,11 +231,11 @@ def test_behind_a_login_the_client_asks_itself(end: str, lost: int, release: str
     """Where only the client's connection can ask, one that cannot say takes that connection with it; what is heard on it
     lets the client go on."""
     relay: Any = Relay()
-    spoken = VersionNegotiation(relay, VersionsConfig(translate=True))
+    negotiation = VersionNegotiation(relay, VersionsConfig(translate=True))
 
     def begin() -> Any:
         connection: Any = AdaptedRequest(relay)
-        spoken.begin(connection)
+        negotiation.begin(connection)
         return connection
 
     went: list[int] = []
@@ -247,7 +247,7 @@ def test_behind_a_login_the_client_asks_itself(end: str, lost: int, release: str
     assert [event.release for event in relay.events] == [release]
     assert isinstance(begin().adapter, TranslatingAdapter)
 
-    spoken = VersionNegotiation(relay, VersionsConfig(translate=True))
+    negotiation = VersionNegotiation(relay, VersionsConfig(translate=True))
     connection = begin()
     assert connection.adapter.begin(went.append)
     ranges = [{"api_key": key, "min_version": low, "max_version": high} for key, (low, high) in NEWEST.offered.items()]

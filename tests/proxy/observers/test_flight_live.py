@@ -50,7 +50,7 @@ class Traffic:
         self._sock = testbed.client(address)
         self.number = 0
 
-    def say(self, count: int = 1) -> None:
+    def send_heartbeats(self, count: int = 1) -> None:
         for _ in range(count):
             self.number += 1
             self._sock.sendall(beat(self.number))
@@ -78,7 +78,7 @@ def test_a_recording_stays_within_its_size(testbed: Testbed, tmp_path: Path) -> 
     traffic = Traffic(testbed, proxy.address)
     most = 0
     for _ in range(20):
-        traffic.say(25)
+        traffic.send_heartbeats(25)
         most = max(most, sum(map(size_of, (tmp_path / "rec").iterdir())))
     event = next_event(proxy, events.SegmentsRemoved)
     assert event.segments >= 1 and event.first in event.text and event.directory == str(tmp_path / "rec")
@@ -97,14 +97,14 @@ def test_written_on_demand_with_what_follows(testbed: Testbed, tmp_path: Path) -
     proxy = testbed.proxy(broker.address, flight=flight, control=control)
     assert next_event(proxy, events.FlightStands).directory == str(tmp_path / "flights")
     traffic = Traffic(testbed, proxy.address)
-    traffic.say(400)  # 800 kB: the ring has lost the first ones
+    traffic.send_heartbeats(400)  # 800 kB: the ring has lost the first ones
     client = Control(proxy.control.access.url, proxy.control.access.token)
     assert client.recording()["recording"] is False
     with pytest.raises(ControlError) as refused:
         client.stop_recording()
     assert refused.value.status == 404
     done = client.write_flight("incident 7", "the pager went off")
-    traffic.say(5)
+    traffic.send_heartbeats(5)
     again = client.write_flight()  # while it is being written
     assert again["flight"] == done["flight"] and Path(done["flight"]).name.startswith("incident-7-")
     state = client.recording()["flight"]
@@ -129,15 +129,15 @@ def test_a_recording_takes_the_rings_place_while_it_is_wanted(testbed: Testbed, 
         client.write_flight(label)
         return numbers(next_event(proxy, events.FlightWritten).path)
 
-    traffic.say(5)
+    traffic.send_heartbeats(5)
     assert written("ring") == [1, 2, 3, 4, 5]
     state = client.recording()["flight"]
     assert state["written"] == 1 and state["writing"] is None
     client.start_recording(str(tmp_path / "rec"), keep_bytes=10 << 20)
-    traffic.say(3)
+    traffic.send_heartbeats(3)
     assert {6, 7, 8} <= set(written("from-recording"))
     client.stop_recording()
-    traffic.say(3)
+    traffic.send_heartbeats(3)
     assert {9, 10, 11} <= set(written("ring-again"))
     assert numbers(tmp_path / "rec") == [6, 7, 8]
 
@@ -152,15 +152,15 @@ def test_written_by_itself_once_per_window(testbed: Testbed, tmp_path: Path) -> 
     proxy = testbed.proxy(broker.address, flight=flight, control=ControlConfig(directory=tmp_path / "control"))
     control = Control(proxy.control.access.url, proxy.control.access.token)
     traffic = Traffic(testbed, proxy.address)
-    traffic.say(49)
+    traffic.send_heartbeats(49)
     assert not list((tmp_path / "flights").glob("match*"))
-    traffic.say(1)
+    traffic.send_heartbeats(1)
     event = next_event(proxy, events.FlightWritten)
     note = read_note(Path(event.path))
     assert note is not None and note["kind"] == "filter" and note["complete"] is True
     assert note["about"]["correlation_id"] == 50 and note["about"]["api"] == "Heartbeat"
     assert set(range(1, 51)) <= set(numbers(event.path))
-    traffic.say(1110)
+    traffic.send_heartbeats(1110)
     while control.recording()["flight"]["counted"] + event.others + 1 < 1010:
         next_event(proxy, Counts)  # one a second
     proxy.stop()
@@ -182,7 +182,7 @@ def test_written_on_a_finding(testbed: Testbed, tmp_path: Path) -> None:
     flight = FlightConfig(tmp_path / "flights", after=0.0, findings=("odd-correlation-ids",))
     proxy = testbed.proxy(broker.address, flight=flight)
     traffic = Traffic(testbed, proxy.address)
-    traffic.say(6)
+    traffic.send_heartbeats(6)
     event = next_event(proxy, events.FlightWritten)
     note = read_note(Path(event.path))
     assert note is not None and note["kind"] == "finding" and note["label"] == "odd-correlation-ids"
@@ -202,7 +202,7 @@ def test_a_full_disk_stops_no_traffic(testbed: Testbed, tmp_path: Path) -> None:
     proxy = testbed.proxy(broker.address, record=tmp_path / "rec", flight=flight)
     next_event(proxy, Recording)
     traffic = Traffic(testbed, proxy.address)
-    traffic.say(10)
+    traffic.send_heartbeats(10)
     while next_event(proxy, Counts).exchanges < 10:  # behind the flush of that second
         pass
     observer = next(child.pid for name, child in proxy._children.items() if name == "observer")
@@ -211,7 +211,7 @@ def test_a_full_disk_stops_no_traffic(testbed: Testbed, tmp_path: Path) -> None:
 
     def go_on() -> None:
         while not stop.is_set():
-            traffic.say(1)
+            traffic.send_heartbeats(1)
 
     thread = threading.Thread(target=go_on)
     thread.start()
@@ -229,7 +229,7 @@ def test_a_full_disk_stops_no_traffic(testbed: Testbed, tmp_path: Path) -> None:
         stop.set()
         thread.join(PATIENCE)
     assert not thread.is_alive()
-    traffic.say(5)
+    traffic.send_heartbeats(5)
     proxy.stop()
     with open_capture(tmp_path / "rec") as capture:
         found = [row.correlation_id for row in capture.rows() if row.state == "paired"]

@@ -43,9 +43,9 @@ def ask(client: socket.socket, number: int) -> None:
 
 
 def next_of(proxy: Proxy) -> FindingSeen:
-    while (told := next_event(proxy, FindingSeen)).id != MALFORMED:
+    while (found := next_event(proxy, FindingSeen)).id != MALFORMED:
         pass
-    return told
+    return found
 
 
 def rest(proxy: Proxy) -> list[Event]:
@@ -53,37 +53,37 @@ def rest(proxy: Proxy) -> list[Event]:
     return list(proxy.events())
 
 
-def test_a_finding_is_told_while_the_traffic_runs(testbed: Testbed) -> None:
+def test_a_finding_is_reported_while_the_traffic_runs(testbed: Testbed) -> None:
     proxy = testbed.proxy(testbed.broker(REFUSING).address, findings=True)
     client = testbed.client(proxy.address)
     ask(client, 1)
-    told = next_of(proxy)
-    assert (told.severity, told.count) == ("high", 1)
-    assert told.why and told.remedy
-    assert told.about["api"] == "ApiVersions"
-    assert told.text.startswith("finding (high, malformed-api-versions-fallback): broker 127.0.0.1")
-    assert decode(encode(told)) == told
+    found = next_of(proxy)
+    assert (found.severity, found.count) == ("high", 1)
+    assert found.why and found.remedy
+    assert found.about["api"] == "ApiVersions"
+    assert found.text.startswith("finding (high, malformed-api-versions-fallback): broker 127.0.0.1")
+    assert decode(encode(found)) == found
 
 
-def test_told_again_when_doubled_and_at_the_end(testbed: Testbed) -> None:
+def test_a_finding_is_reported_again_when_doubled_and_at_the_end(testbed: Testbed) -> None:
     proxy = testbed.proxy(testbed.broker(REFUSING).address, findings=True)
     client = testbed.client(proxy.address)
     ask(client, 1)
-    told = [next_of(proxy)]
-    assert told[0].count == 1
+    found = [next_of(proxy)]
+    assert found[0].count == 1
     for number in range(2, 11):
         ask(client, number)
-    told.append(next_of(proxy))
-    assert told[1].count in range(2, 11)
+    found.append(next_of(proxy))
+    assert found[1].count in range(2, 11)
     ask(client, 11)
-    told += [e for e in rest(proxy) if isinstance(e, FindingSeen) and e.id == MALFORMED]
-    assert told[-1].count == 11
-    assert len(told) <= 5
-    assert {e.number for e in told} == {told[0].number}
+    found += [e for e in rest(proxy) if isinstance(e, FindingSeen) and e.id == MALFORMED]
+    assert found[-1].count == 11
+    assert len(found) <= 5
+    assert {e.number for e in found} == {found[0].number}
 
 
-def test_severities_below_the_wanted_are_not_told(testbed: Testbed) -> None:
-    def told(severity: str) -> list[Event]:
+def test_lower_severities_than_wanted_are_not_reported(testbed: Testbed) -> None:
+    def found(severity: str) -> list[Event]:
         broker = testbed.broker(answering(bytes(6) + b"surplus"))
         proxy = testbed.proxy(broker.address, findings=True, findings_from=severity)
         client = testbed.client(proxy.address)
@@ -91,8 +91,8 @@ def test_severities_below_the_wanted_are_not_told(testbed: Testbed) -> None:
         assert wire.read_frame(client)
         return [e for e in rest(proxy) if isinstance(e, FindingSeen) and e.id == "surplus-bytes"]
 
-    assert [e.severity for e in told("low") if isinstance(e, FindingSeen)] == ["low"]
-    assert told("medium") == []
+    assert [e.severity for e in found("low") if isinstance(e, FindingSeen)] == ["low"]
+    assert found("medium") == []
 
 
 def test_without_findings_there_is_no_inspector(testbed: Testbed) -> None:
@@ -102,7 +102,7 @@ def test_without_findings_there_is_no_inspector(testbed: Testbed) -> None:
     assert not [e for e in rest(proxy) if isinstance(e, FindingSeen)]
 
 
-def test_a_dead_inspector_is_told_and_all_else_goes_on(testbed: Testbed, tmp_path: Path) -> None:
+def test_a_dead_inspector_is_reported_and_all_else_goes_on(testbed: Testbed, tmp_path: Path) -> None:
     proxy = testbed.proxy(testbed.broker(REFUSING).address, findings=True, record=tmp_path)
     client = testbed.client(proxy.address)
     ask(client, 1)
@@ -189,13 +189,13 @@ def test_the_other_leg_of_a_changed_frame() -> None:
     traffic.opened(1, 100, CLIENT, BROKER)
     from barnabas.decoder import encode_request, encode_response
 
-    def told(port: int) -> bytes:
+    def found(port: int) -> bytes:
         brokers = [{"node_id": 7, "host": "10.0.0.2", "port": port}]
         return with_size(encode_response(3, 8, {"brokers": brokers}, correlation_id=1))
 
     traffic.data(1, 0, 200, with_size(encode_request(3, 8, {}, correlation_id=1, client_id="t")))
-    traffic.broker_leg(1, 1, 300, told(9092), "addresses")
-    traffic.data(1, 1, 300, told(40001))
+    traffic.broker_leg(1, 1, 300, found(9092), "addresses")
+    traffic.data(1, 1, 300, found(40001))
     cluster = inspector.traffic.connections[1].cluster
     assert cluster.nodes == {7: "10.0.0.2:40001"}
     assert cluster.node_at("10.0.0.2:9092") == 7
@@ -242,7 +242,7 @@ def test_what_was_not_sent_is_reported_later() -> None:
     assert len(list(reports.due([finding(1)]))) == 1
 
 
-def test_closed_is_told_before_the_summary(testbed: Testbed) -> None:
+def test_connections_close_before_the_last_findings(testbed: Testbed) -> None:
     """The last findings come after the last connection has ended."""
     proxy = testbed.proxy(testbed.broker(REFUSING).address, findings=True)
     client = testbed.client(proxy.address)

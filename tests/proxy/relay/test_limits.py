@@ -35,7 +35,7 @@ from harness.scripted import echo
 from harness.testbed import Testbed, next_event
 from harness.waiting import PATIENCE, attempts, until
 
-from ..addressing.test_destinations import Brokers, naming, told
+from ..addressing.test_destinations import Brokers, metadata_addresses, naming
 
 
 def is_left_waiting(sock: socket.socket, served: socket.socket) -> bool:
@@ -113,23 +113,23 @@ class Listening:
 
 def guard(**limits: Any) -> tuple[Guard, list[Event]]:
     """That of a relay, and what it tells. It is told the time with each tick."""
-    told: list[Event] = []
-    relay: Any = Listening(told.append)
-    return Guard(relay, Limits(**limits)), told
+    reported: list[Event] = []
+    relay: Any = Listening(reported.append)
+    return Guard(relay, Limits(**limits)), reported
 
 
 def test_who_is_idle_and_who_is_not() -> None:
     """Bytes of either side count, and a connection that is only just being made is not idle."""
-    keeper, told = guard(idle_seconds=2.5)
+    keeper, reported = guard(idle_seconds=2.5)
     idle, asks, answers, begins = Standing(1), Standing(2), Standing(3), Standing(4, established=False)
     standing: Any = [idle, asks, answers, begins]
     for second in range(3):
         keeper.tick(float(second), standing)
         asks.request.position += 1
         answers.response.position += 1
-    assert told == []
+    assert reported == []
     keeper.tick(3.0, standing)
-    assert told == [IdleClosed(1, idle.peer, 2.5)]
+    assert reported == [IdleClosed(1, idle.peer, 2.5)]
     assert [each.closed for each in (idle, asks, answers, begins)] == ["fin", "", "", ""]
     keeper.tick(3.5, standing[1:])
     asks.request.position += 1
@@ -138,11 +138,11 @@ def test_who_is_idle_and_who_is_not() -> None:
 
 
 def test_without_a_limit_nothing_idle_is_closed() -> None:
-    keeper, told = guard()
+    keeper, reported = guard()
     connection: Any = Standing(1)
     for now in (0.0, 10.0, 1e9):
         keeper.tick(now, [connection])
-    assert not told and not connection.closed
+    assert not reported and not connection.closed
 
 
 def test_the_time_to_connect(testbed: Testbed) -> None:
@@ -185,12 +185,12 @@ def test_a_frame_larger_than_the_limit(testbed: Testbed, oversize: str, by: str)
     assert wire.exchange(client, wire.request(18, 0, 1)) == wire.response(1)
     if by == "client":
         client.sendall(large)
-    told = next_event(proxy, NotKafka)  # before the rest, which never comes
-    assert "2000000 bytes" in told.text and "--max-frame" in told.text and f"the {by}" in told.text
+    reported = next_event(proxy, NotKafka)  # before the rest, which never comes
+    assert "2000000 bytes" in reported.text and "--max-frame" in reported.text and f"the {by}" in reported.text
     if oversize == "pass":
         assert wire.exactly(client, len(large)) == large
     else:
-        assert "reset" in told.text
+        assert "reset" in reported.text
         with pytest.raises(ConnectionResetError):
             wire.exactly(client, 2_000_000)
         assert next_event(proxy, ConnectionClosed).how == "rst"
@@ -221,7 +221,7 @@ def test_limits_that_make_no_sense(options: dict[str, Any], text: str) -> None:
     assert text in str(refused.value)
 
 
-def test_few_files_are_told_at_the_start(testbed: Testbed) -> None:
+def test_few_files_are_reported_at_the_start(testbed: Testbed) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     proxy = testbed.proxy(("127.0.0.1", 9), limits=Limits(max_connections=hard))
     few = next_event(proxy, FewFiles)
@@ -361,14 +361,14 @@ def test_a_proxy_started_with_so_few_files_goes_on(testbed: Testbed) -> None:
     try:
         address = listening(process)
         first = testbed.client(address)
-        own = [each for each in told(first) if each[0] == "127.0.0.1"]
+        own = [each for each in metadata_addresses(first) if each[0] == "127.0.0.1"]
         assert 1 < len(own) <= FILES // 2
         for _ in range(30):
             with testbed.client(address) as client:
                 served(client)
         with testbed.client(own[-1]) as client:  # a broker's listener takes clients, whatever becomes of them
             client.sendall(REQUEST)
-        assert sorted(told(first)) == sorted(told(first)) and len([each for each in told(first) if each[0] == "127.0.0.1"]) == len(own)
+        assert sorted(metadata_addresses(first)) == sorted(metadata_addresses(first)) and len([each for each in metadata_addresses(first) if each[0] == "127.0.0.1"]) == len(own)
         served(first)
         assert process.poll() is None
     finally:

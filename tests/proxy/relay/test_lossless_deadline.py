@@ -21,7 +21,7 @@ COUNT = 16
 
 
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_one_that_reads_nothing_is_dropped_and_told_of(testbed: Testbed, tmp_path: Path, workers: int) -> None:
+def test_a_reader_that_reads_nothing_is_ended_and_reported(testbed: Testbed, tmp_path: Path, workers: int) -> None:
     """It is stopped, as if one frame kept it busy for hours; traffic waits for it, until it is ended and replaced."""
     proxy = testbed.proxy(
         testbed.broker(echo).address, record=tmp_path, lossless=True, lossless_seconds=2.0, ring_bytes=4 << 20, workers=workers

@@ -164,7 +164,7 @@ def test_a_name_with_several_addresses_is_tried_through(testbed: Testbed) -> Non
     assert wire.exchange(client, asked) == wire.response(1, asked)
 
 
-def test_unreachable_broker_is_told_at_the_start(testbed: Testbed) -> None:
+def test_an_unreachable_broker_is_reported_at_the_start(testbed: Testbed) -> None:
     proxy = testbed.proxy(testbed.closed_port(), probe=True)
     assert next_event(proxy, UpstreamFailed).connection == 0
 
@@ -225,7 +225,7 @@ def test_a_reader_that_stalls_costs_no_memory_and_gets_everything(testbed: Testb
     assert digest.digest() == hashlib.sha256(block * (total >> 16)).digest()
 
 
-def test_what_is_no_kafka_passes_and_is_told_once(testbed: Testbed) -> None:
+def test_what_is_no_kafka_passes_and_is_reported_once(testbed: Testbed) -> None:
     def script(sock: socket.socket) -> None:
         while data := sock.recv(65536):
             sock.sendall(data.upper())

@@ -20,7 +20,7 @@ def nobody(testbed: Testbed) -> Address:
     return testbed.closed_port()
 
 
-def test_the_first_requests_are_told_and_recorded(testbed: Testbed, tmp_path: Path, nobody: Address) -> None:
+def test_the_first_requests_are_reported_and_recorded(testbed: Testbed, tmp_path: Path, nobody: Address) -> None:
     proxy = testbed.proxy(nobody, record=tmp_path)
     client = testbed.client(proxy.address)
     client.sendall(wire.request(18, 0, 1) + wire.request(3, 8, 2, b"\xff\xff\xff\xff\x00\x00\x00"))
@@ -52,21 +52,21 @@ def test_a_request_that_comes_a_little_later(testbed: Testbed, nobody: Address) 
     assert client.recv(1) == b""
 
 
-@pytest.mark.parametrize("said", [b"", b"\0\0\0"])
-def test_a_client_that_says_nothing_whole_is_not_kept(testbed: Testbed, nobody: Address, said: bytes) -> None:
+@pytest.mark.parametrize("sent", [b"", b"\0\0\0"])
+def test_a_client_that_sends_no_whole_request_is_not_kept(testbed: Testbed, nobody: Address, sent: bytes) -> None:
     proxy = testbed.proxy(nobody)
     client = testbed.client(proxy.address)
-    client.sendall(said)
+    client.sendall(sent)
     assert client.recv(1) == b""
 
 
 @pytest.mark.parametrize(
-    ("said", "text"),
+    ("sent", "text"),
     [(b"GET / HTTP/1.1\r\n\r\n", "HTTP"), (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "TLS")],
 )
-def test_what_is_no_kafka(testbed: Testbed, nobody: Address, said: bytes, text: str) -> None:
+def test_what_is_no_kafka(testbed: Testbed, nobody: Address, sent: bytes, text: str) -> None:
     proxy = testbed.proxy(nobody)
-    testbed.client(proxy.address).sendall(said)
+    testbed.client(proxy.address).sendall(sent)
     assert text in next_event(proxy, ClientTried).text
 
 

@@ -72,7 +72,7 @@ def ask(client: socket.socket, number: int, key: int = 18, version: int = 0) -> 
     return wire.exchange(client, wire.request(key, version, number))
 
 
-def heard(proxy: Proxy, kind: type[E], count: int, into: list[Event] | None = None) -> list[E]:
+def next_events(proxy: Proxy, kind: type[E], count: int, into: list[Event] | None = None) -> list[E]:
     """The next `count` events of a kind; `into`: where those before them go."""
     found: list[E] = []
     for left in attempts(pause=0):
@@ -102,7 +102,7 @@ def all_there(testbed: Testbed, proxy: Proxy, workers: int) -> list[socket.socke
     while len(seen) < workers and len(clients) < 20:
         clients.append(testbed.client(proxy.address))
         assert ask(clients[-1], 1)
-        seen.add(heard(proxy, ConnectionOpened, 1)[0].connection % workers)
+        seen.add(next_events(proxy, ConnectionOpened, 1)[0].connection % workers)
     assert len(seen) == workers
     return clients
 
@@ -112,13 +112,13 @@ def test_connections_spread_evenly_and_counts_add_up(testbed: Testbed, answering
     clients = all_there(testbed, proxy, 3)
     for client in clients:
         client.close()
-    heard(proxy, ConnectionClosed, len(clients))
+    next_events(proxy, ConnectionClosed, len(clients))
     before, clients, taken = len(clients), [], Counter[int]()
     for _ in range(18 + 2):  # a worker that does not come within a second loses its turn: on a busy machine two may
         clients.append(testbed.client(proxy.address))
         for number in range(5):
             assert ask(clients[-1], number)
-        taken[heard(proxy, ConnectionOpened, 1)[0].connection % 3] += 1
+        taken[next_events(proxy, ConnectionOpened, 1)[0].connection % 3] += 1
         if min(taken[worker] for worker in range(3)) == 6:
             break
     assert min(taken[worker] for worker in range(3)) >= 6, taken
@@ -159,7 +159,7 @@ def test_a_broker_that_appears_is_known_to_all_workers(testbed: Testbed, answeri
     clients = [testbed.client(proxy.address) for _ in range(4)]
     answers = {ask(client, 7, key=3, version=8) for client in clients}
     assert len(answers) == 1, "every worker gives the same port"
-    found = heard(proxy, BrokerFound, 1)[0]
+    found = next_events(proxy, BrokerFound, 1)[0]
     assert found.broker == answering.address
     behind = [testbed.client(found.address) for _ in range(6)]
     for client in behind:
@@ -197,7 +197,7 @@ def test_a_listener_that_no_worker_needs_is_closed_by_all(testbed: Testbed, answ
             return None
 
     def until_gone(address: tuple[str, int]) -> None:
-        while heard(proxy, BrokerGone, 1)[0].address != address:
+        while next_events(proxy, BrokerGone, 1)[0].address != address:
             pass
 
     proxy = testbed.proxy(testbed.broker(metadata).address, workers=2, limits=Limits(broker_expiry=0.2))
@@ -234,7 +234,7 @@ def test_brokers_by_name_are_known_to_all_workers(testbed: Testbed, answering: B
     assert b"broker-2.kafka.example" in ask(connect("kafka.example"), 1, key=3, version=8)
     clients = [connect("broker-2.kafka.example") for _ in range(6)]
     assert {ask(client, 5) for client in clients} == {wire.response(5, bytes(6))}
-    opened = heard(proxy, ConnectionOpened, 7)
+    opened = next_events(proxy, ConnectionOpened, 7)
     assert [event.broker for event in opened[1:]] == [answering.address] * 6
     assert len({event.connection % 2 for event in opened}) == 2
 
@@ -243,7 +243,7 @@ def test_one_worker_dies_and_the_others_go_on(testbed: Testbed, answering: Broke
     proxy = testbed.proxy(answering.address, workers=2, record=tmp_path / "r")
     clients = all_there(testbed, proxy, 2)
     os.kill(proxy._children["relay-1"].pid, signal.SIGKILL)
-    ended = heard(proxy, WorkerEnded, 1)[0]
+    ended = next_events(proxy, WorkerEnded, 1)[0]
     assert (ended.worker, ended.code, ended.again) == (1, -signal.SIGKILL, True)
     alive = 0
     for client in clients:
@@ -254,7 +254,7 @@ def test_one_worker_dies_and_the_others_go_on(testbed: Testbed, answering: Broke
     assert 0 < alive < len(clients)
     for number in range(4):
         assert ask(testbed.client(proxy.address), number)
-    heard(proxy, WorkerStarted, 1)
+    next_events(proxy, WorkerStarted, 1)
     fresh = all_there(testbed, proxy, 2)
     for client in (*clients, *fresh):
         client.close()
@@ -287,13 +287,13 @@ def test_rules_and_connections_over_the_control_api(testbed: Testbed, answering:
     for number, client in enumerate(clients):
         assert wire.exchange(client, wire.request(HEARTBEAT, 0, number, body))[-2:] == NOT_COORDINATOR.to_bytes(2, "big")
     assert control.rules()[0]["hits"] == len(clients)
-    assert sorted(event.hits for event in heard(proxy, RuleHit, len(clients))) == [*range(1, len(clients) + 1)]
+    assert sorted(event.hits for event in next_events(proxy, RuleHit, len(clients))) == [*range(1, len(clients) + 1)]
     assert control.wait_for_hits("from file", len(clients), timeout=PATIENCE) == len(clients)
     assert control.brokers()[0]["broker"] == list(answering.address) and control.status()["rules"] == 1
     control.add_rule({"name": "added", "match": "api == Produce", "do": {"error": "MESSAGE_TOO_LARGE"}})
     assert [each["origin"] for each in control.rules()] == ["file", "api"]
     proxy.replace_rules([rule, error_rule("new", 10, 15)])
-    assert heard(proxy, RulesReplaced, 1)[0].rules == ("from file", "new", "added")
+    assert next_events(proxy, RulesReplaced, 1)[0].rules == ("from file", "new", "added")
     assert [(each["name"], each["hits"]) for each in control.rules()] == [
         ("from file", len(clients)),
         ("new", 0),
@@ -307,7 +307,7 @@ def test_rules_and_connections_over_the_control_api(testbed: Testbed, answering:
         assert client.recv(1) == b""
 
 
-def test_an_intercept_holds_as_many_as_it_says_over_all_workers(
+def test_an_intercepts_limit_is_that_of_all_workers(
     testbed: Testbed, answering: Broker, tmp_path: Path
 ) -> None:
     proxy = testbed.proxy(answering.address, workers=2, control=ControlConfig(directory=tmp_path))
@@ -316,7 +316,7 @@ def test_an_intercept_holds_as_many_as_it_says_over_all_workers(
     control.intercept("api == Heartbeat", timeout=PATIENCE, times=2)
     for client in clients[-2:]:
         client.sendall(wire.request(HEARTBEAT, 0, 5))
-    heard(proxy, InterceptHeld, 2)
+    next_events(proxy, InterceptHeld, 2)
     held = control.held(wait=10)
     assert {frame["id"] % 2 for frame in held} == {0, 1} and {frame["connection"] % 2 for frame in held} == {0, 1}
     for frame in held:
@@ -328,7 +328,7 @@ def test_an_intercept_holds_as_many_as_it_says_over_all_workers(
     assert [(each["times_left"], each["held"]) for each in control.intercepts()] == [(0, 0)]
 
 
-def test_a_worker_that_begins_anew_is_told_what_the_others_know(
+def test_a_new_worker_gets_what_the_others_know(
     testbed: Testbed, answering: Broker, tmp_path: Path
 ) -> None:
     proxy = testbed.proxy(answering.address, workers=2, reloadable=True, control=ControlConfig(directory=tmp_path))
@@ -338,7 +338,7 @@ def test_a_worker_that_begins_anew_is_told_what_the_others_know(
     soon = datetime.now(ZoneInfo("Pacific/Honolulu")) + timedelta(hours=1)
     control.intercept(f"api == Heartbeat and time < {soon:%FT%T}", zone="Pacific/Honolulu", timeout=PATIENCE)
     os.kill(proxy._children["relay-2"].pid, signal.SIGKILL)
-    heard(proxy, WorkerStarted, 1)
+    next_events(proxy, WorkerStarted, 1)
     clients = all_there(testbed, proxy, 2)
     sent = {
         "acks": 1,
@@ -397,7 +397,7 @@ def test_the_files_rules_do_not_take_the_names_of_others(testbed: Testbed, tmp_p
     control = Control(proxy.control.access.url, proxy.control.access.token)
     control.add_rule({"name": "mine", "match": "api == Produce", "do": {"error": "MESSAGE_TOO_LARGE"}})
     proxy.replace_rules([error_rule("mine", HEARTBEAT, NOT_COORDINATOR)])
-    assert "control API" in heard(proxy, RulesKept, 1)[0].text
+    assert "control API" in next_events(proxy, RulesKept, 1)[0].text
     assert [each["name"] for each in control.rules()] == ["mine"]
 
 
@@ -409,8 +409,8 @@ def test_a_limit_of_connections_is_that_of_all_workers(testbed: Testbed, answeri
     waits = testbed.client(proxy.address)
     waits.sendall(wire.request(18, 0, 9))
     events: list[Event] = []
-    heard(proxy, ConnectionsFull, 1, events)
-    heard(proxy, ConnectionOpened, 3 - len([event for event in events if isinstance(event, ConnectionOpened)]))
+    next_events(proxy, ConnectionsFull, 1, events)
+    next_events(proxy, ConnectionOpened, 3 - len([event for event in events if isinstance(event, ConnectionOpened)]))
     assert proxy._pool is not None and proxy._pool.board is not None and proxy._pool.board.all_standing() == 3
     clients[0].close()
     assert wire.read_frame(waits)
@@ -433,12 +433,12 @@ def test_the_control_apis_port_is_no_brokers(testbed: Testbed, tmp_path: Path) -
     control.append(port + 1)
     ask(testbed.client(proxy.address), 1, key=3, version=8)
     events: list[Event] = []
-    found = heard(proxy, BrokerFound, 1, events)[0]
+    found = next_events(proxy, BrokerFound, 1, events)[0]
     passed = [event for event in events if isinstance(event, PortPassedOver)]
     assert (passed[0].broker, passed[0].whose) == (("127.0.0.1", 9), "the control API")
     assert not any(event.whose for event in passed[1:])  # somebody else on this machine may have the next one
     assert [event.port for event in passed] == list(range(port + 1, found.address[1]))
-    failed = [event for event in events if isinstance(event, ListenerFailed)] or heard(proxy, ListenerFailed, 1)
+    failed = [event for event in events if isinstance(event, ListenerFailed)] or next_events(proxy, ListenerFailed, 1)
     assert [event.broker for event in failed] == [("127.0.0.1", port + 1)]  # reported once for all brokers of the response
 
 

@@ -64,8 +64,8 @@ class Reading:
             self.bytes[direction] += len(data)
             to.data(conn, direction, time_ns, data, first)
         elif kind == Kind.OPENED:
-            said = json.loads(bytes(data))
-            to.opened(conn, time_ns, *(tuple(said[name]) for name in ("client", "broker")))
+            fields = json.loads(bytes(data))
+            to.opened(conn, time_ns, *(tuple(fields[name]) for name in ("client", "broker")))
         elif kind == Kind.CLOSED:
             to.closed(conn, time_ns, json.loads(bytes(data))["how"])
 
@@ -210,8 +210,8 @@ def test_a_recording_that_begins_in_the_middle_of_frames(tmp_path: Path) -> None
     twins.read()
     before = twins.both[0].went
     for each, name in zip(twins.both, ("tracks", "records"), strict=True):
-        said = each.recordings.command({"do": "recording.start", "directory": str(tmp_path / name)})
-        assert said["recording"]
+        fields = each.recordings.command({"do": "recording.start", "directory": str(tmp_path / name)})
+        assert fields["recording"]
         assert each.recordings._barred
     traffic.run(twins)  # type: ignore[arg-type]
     twins.close()

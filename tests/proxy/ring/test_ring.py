@@ -134,7 +134,7 @@ def test_connections_that_came_and_went_during_a_loss() -> None:
     assert setup.reader.lost_bytes == 4 + next(r.nbytes for r in records if isinstance(r, Lost))
 
 
-def test_what_is_lost_at_the_very_end_is_told_with_the_close() -> None:
+def test_what_is_lost_at_the_very_end_is_reported_with_the_close() -> None:
     setup = Setup()
     setup.open(1)
     setup.data(1, 0, b"x" * 10, 0)

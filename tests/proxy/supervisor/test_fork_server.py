@@ -69,7 +69,7 @@ def test_it_works_and_leaves_nothing(server: ForkServer, testbed: Testbed, tmp_p
         assert [exchange.correlation_id for exchange in open_capture(tmp_path / f"{number}").exchanges()] == [7]
 
 
-def test_one_that_is_killed_is_told(server: ForkServer, testbed: Testbed) -> None:
+def test_a_killed_process_is_reported(server: ForkServer, testbed: Testbed) -> None:
     with Proxy(ProxyConfig(upstream=testbed.broker(answering(bytes(6))).address, probe=False), fork_server=server) as proxy:
         os.kill(processes(proxy)["observer"].pid, signal.SIGKILL)
         failed = next_event(proxy, ProcessFailed)

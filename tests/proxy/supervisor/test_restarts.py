@@ -171,7 +171,7 @@ def healthy(proxy: Any, path: str) -> tuple[int, bytes]:
     return int(head.split()[1]) if head else 0, body
 
 
-def test_health_says_whether_clients_are_served_and_whether_all_runs(testbed: Testbed, tmp_path: Path) -> None:
+def test_health_shows_whether_clients_are_served_and_all_runs(testbed: Testbed, tmp_path: Path) -> None:
     proxy = testbed.proxy(testbed.broker(answering).address, control=ControlConfig(directory=tmp_path))
     assert until(lambda: healthy(proxy, "/healthz"))[0] == 200
     assert healthy(proxy, "/healthz/live")[0] == 200

@@ -209,7 +209,7 @@ def test_a_stopped_observer_loses_exactly_or_slows_the_sender(testbed: Testbed, 
     assert (last.lost_bytes == 0) is lossless
 
 
-def test_a_dead_observer_is_told_and_traffic_goes_on(testbed: Testbed) -> None:
+def test_a_dead_observer_is_reported_and_traffic_goes_on(testbed: Testbed) -> None:
     proxy = testbed.proxy(testbed.broker(echo).address, lossless=True, ring_bytes=4 << 20)
     client = testbed.client(proxy.address)
     os.kill(proxy._children["observer"].pid, signal.SIGKILL)

@@ -63,7 +63,7 @@ def message(chance: random.Random, kind: str, key: int, version: int, parts: int
 
 @pytest.mark.parametrize(("kind", "key", "version"), CASES)
 @pytest.mark.parametrize("parts", [1, 3])
-def test_it_says_the_same(kind: str, key: int, version: int, parts: int) -> None:
+def test_the_prefix_has_what_the_message_has(kind: str, key: int, version: int, parts: int) -> None:
     chance = random.Random(version * 10 + parts)
     data, fields = message(chance, kind, key, version, parts)
     prefix = HeaderPrefix(kind, key, version)

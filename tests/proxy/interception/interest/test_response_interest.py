@@ -214,5 +214,5 @@ def test_a_large_response_passes_once_it_is_seen_to_have_no_error(testbed: Testb
         if number != 1:
             assert got == answer
         else:
-            told = decoder.decode_response(got[4:], api_key=key, api_version=version)
-            assert told["throttle_time_ms"] == 77
+            message = decoder.decode_response(got[4:], api_key=key, api_version=version)
+            assert message["throttle_time_ms"] == 77

@@ -81,15 +81,15 @@ def test_a_tenant_has_its_own_topics_and_a_histogram(cluster: tuple[str, int]) -
         assert consume(through, topic, group=f"group-{topic}") == list(map(str, range(RECORDS)))
         listed = set(AdminClient({"bootstrap.servers": through}).list_topics(timeout=PATIENCE).topics)
         assert topic in listed and other not in listed and f"blue.{topic}" not in listed
-        said, faults = [], []
+        lines, faults = [], []
         for left in attempts(pause=0):
-            if any(line.startswith(f"{topic}: ") for line in said):
+            if any(line.startswith(f"{topic}: ") for line in lines):
                 break
             event = proxy.next_event(left)
-            said += [event.line] if isinstance(event, PluginSaid) else []
+            lines += [event.line] if isinstance(event, PluginSaid) else []
             faults += [event] if isinstance(event, PluginFault) else []
         assert faults == []
-        assert any(line.startswith(f"{topic}: ") and "99% within" in line for line in said), said
+        assert any(line.startswith(f"{topic}: ") and "99% within" in line for line in lines), lines
     assert consume(show(cluster), f"blue.{topic}") == list(map(str, range(RECORDS)))
     assert topic not in AdminClient({"bootstrap.servers": show(cluster)}).list_topics(timeout=PATIENCE).topics
 

@@ -54,7 +54,7 @@ TELLS = """
 """
 
 
-def said(stage: Stage, count: int) -> list[tuple[str, str]]:
+def logged(stage: Stage, count: int) -> list[tuple[str, str]]:
     return [(event.plugin, event.line) for event in (stage.wait_for(PluginSaid) for _ in range(count))]
 
 
@@ -65,7 +65,7 @@ def test_hooks_come_in_order_and_the_first_plugin_is_nearest_to_the_client(stage
     assert stage.broker.groups() == ["gAB"]
     address = "{}:{}".format(*client.sock.getsockname())
     client.sock.close()
-    assert said(stage, 10) == [
+    assert logged(stage, 10) == [
         ("A", f"connected {address}"), ("B", f"connected {address}"),
         ("A", "request g"), ("B", "request gA"),
         ("B", "response 0"), ("A", "response 2"),
@@ -131,7 +131,7 @@ def test_large_messages_come_whole(stage: Stage) -> None:
         assert got["topic_data[0].partition_data[0].records"] == records
 
 
-def test_a_match_says_which_messages(stage: Stage) -> None:
+def test_a_match_selects_messages(stage: Stage) -> None:
     stage.load(
         """
         class Some:
@@ -215,7 +215,7 @@ def test_an_own_request_stays_between_plugin_and_broker(stage: Stage) -> None:
     numbers = [client.send(group) for group in ("first", "ask", "twice", "last")]
     answers = [client.read() for _ in numbers]
     assert [each["id"] for each in answers] == numbers
-    assert sorted(said(stage, 2)) == [("Asks", "answered 2"), ("Asks", "answered DescribeGroups []")]
+    assert sorted(logged(stage, 2)) == [("Asks", "answered 2"), ("Asks", "answered DescribeGroups []")]
     numbers.append(client.send("held"))
     assert client.read()["id"] == 5
     assert "behind the response" in stage.wait_for(PluginFault).reason
@@ -251,7 +251,7 @@ def test_a_client_that_leaves_while_a_hook_asks_is_no_fault_of_the_plugin(stage:
     client.sock.close()
     stage.wait_for(ConnectionClosed)
     gone.touch()
-    assert said(stage, 1) == [("Asks", "the connection has ended")]
+    assert logged(stage, 1) == [("Asks", "the connection has ended")]
     stage.client().ask("stays")
     following = stage.wait_for(Event, lambda event: isinstance(event, PluginFault | PluginSaid))
     assert isinstance(following, PluginSaid) and following.line == "goes on"
@@ -281,7 +281,7 @@ def test_the_recording_has_both_legs_and_names_the_plugin(stage: Stage) -> None:
     assert b"recordedA" in segments
 
 
-def test_a_version_with_a_fault_is_told_and_the_old_one_stays(stage: Stage) -> None:
+def test_a_version_with_a_fault_is_reported_and_the_old_one_stays(stage: Stage) -> None:
     stage.load(TELLS.format(name="A", number=1))
     client = stage.client()
     client.ask("g")
@@ -343,4 +343,4 @@ def test_there_are_no_fetch_sessions_while_a_match_asks_for_topics(stage: Stage)
     )
     assert ask(7, 2) == (facts.error_code("FETCH_SESSION_ID_NOT_FOUND"), [0, 1])
     assert ask(0, 0) == (0, [0, 1, -1]) and ask(0, -1) == (0, [0, 1, -1, -1])
-    assert [line for _, line in said(stage, 3)] == ["seen"] * 3
+    assert [line for _, line in logged(stage, 3)] == ["seen"] * 3

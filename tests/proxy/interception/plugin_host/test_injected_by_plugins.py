@@ -73,7 +73,7 @@ def recorded(make_stage: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple
 
 
 @pytest.mark.parametrize("by_index", [False, True])
-def test_a_recording_says_whose_doing_it_is(recorded: tuple[Path, list[Any]], by_index: bool) -> None:
+def test_a_recording_names_the_plugin(recorded: tuple[Path, list[Any]], by_index: bool) -> None:
     inspector = Inspector()
     exchanges: list[Exchange] = []
     with open_capture(recorded[0]) as capture:
@@ -120,11 +120,11 @@ def test_a_connection_that_a_plugin_ends_is_ended_by_it(make_stage: Any, tmp_pat
         with suppress(ConnectionResetError):
             assert client.sock.recv(1) == b""
     stage.proxy.stop()
-    said = [(each.how, each.by) for each in stage.proxy.events() if isinstance(each, ConnectionClosed)]
-    assert said == [("rst", "plugin Ender"), ("fin", "plugin Ender")]
+    closed = [(each.how, each.by) for each in stage.proxy.events() if isinstance(each, ConnectionClosed)]
+    assert closed == [("rst", "plugin Ender"), ("fin", "plugin Ender")]
     with open_capture(tmp_path / "r") as capture:
         found = [(each.how, each.by) for each in capture.events() if isinstance(each, Closed)]
-    assert found == said
+    assert found == closed
 
 
 @pytest.mark.parametrize("by", ["plugin Ender", "control API", "", "broker"])

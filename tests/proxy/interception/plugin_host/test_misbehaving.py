@@ -142,7 +142,7 @@ def test_hooks_that_nobody_waits_for_are_cut_off_as_well(stage: Stage, hook: str
 
 def test_a_plugin_that_cannot_be_loaded_does_not_start(tmp_path: Path) -> None:
     path = tmp_path / "wrong.py"
-    for text, said in (
+    for text, message in (
         ("class A:\n    def tick(self, ctx)\n", f"{path}:2:"),
         (
             "class A:\n    def request(self, message, ctx): pass\n",
@@ -154,4 +154,4 @@ def test_a_plugin_that_cannot_be_loaded_does_not_start(tmp_path: Path) -> None:
         config = ProxyConfig(upstream=("127.0.0.1", 9), plugins=PluginsConfig((parse(str(path)),)))
         with pytest.raises(ProxyError) as raised:
             Proxy(config).start()
-        assert said in str(raised.value)
+        assert message in str(raised.value)
