@@ -9,7 +9,7 @@ advertises the proxy) keeps it.
 Brokers are what responses say: there are at most `most` listeners, no more than half of the files that the relay may open, and
 one whose broker no response has named for long and that carries no connection is closed (`expire`).
 
-Several workers keep one map (`board`): who meets a new broker opens its listener under the lock, hands the socket
+Several workers keep one map (`shared_state`): who meets a new broker opens its listener under the lock, hands the socket
 to the others by way of the supervisor, and writes down the port. All say when brokers were named; who finds first that one
 has expired takes it from the map under the lock, and each worker closes the listeners that the map does not have any more.
 """
@@ -26,7 +26,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 
 from ..events import Address, BrokerFound, BrokerGone, BrokerIsProxy, Event, ListenerFailed, PortPassedOver
-from ..supervisor.worker_shared_state import LOCK_SECONDS, Board
+from ..supervisor.worker_shared_state import LOCK_SECONDS, SharedState
 from .destinations import ITSELF, Destinations
 from .resolver import SocketAddress, literal
 
@@ -87,7 +87,7 @@ class AddressMap:
         same_host: Callable[[str, str, int], bool],
         opened: Callable[[socket.socket, Address], None],
         emit: Callable[[Event], None],
-        board: Board | None = None,
+        shared_state: SharedState | None = None,
         reserved: Mapping[int, str] | None = None,
         known: Callable[[str, int], list[SocketAddress] | None] = literal,
         destinations: Destinations | None = None,
@@ -105,7 +105,7 @@ class AddressMap:
         self._same_host = same_host
         self._opened = opened
         self._emit = emit
-        self._board = board
+        self._shared_state = shared_state
         self._reserved = reserved or {}
         self._known = known
         self._destinations = destinations or Destinations()
@@ -113,7 +113,7 @@ class AddressMap:
         self._expiry = expiry or math.inf
         self._retain = retain
         self._clock = clock
-        self._named: memoryview[float] | defaultdict[int, float] = defaultdict(float) if board is None else board.named
+        self._named: memoryview[float] | defaultdict[int, float] = defaultdict(float) if shared_state is None else shared_state.named
         """Ports of listeners -> when a response named their brokers last, to whichever worker."""
         self._refused = 0
         self._refusal: tuple[Address, str] | None = None
@@ -208,8 +208,8 @@ class AddressMap:
             for found in self.found:
                 if found.broker in used:
                     self._named[found.address[1]] = now
-            if self._board is not None:
-                now = self._board.used_until(now)
+            if self._shared_state is not None:
+                now = self._shared_state.used_until(now)
             for found in self.found:
                 since = now - self._named[found.address[1]]
                 if since >= self._expiry:
@@ -223,16 +223,16 @@ class AddressMap:
     @contextmanager
     def _locked(self, seconds: float = LOCK_SECONDS) -> Iterator[bool]:
         """Whether the map of all workers may be changed."""
-        if self._board is None:
+        if self._shared_state is None:
             yield True
         else:
-            with self._board.locked(seconds) as shared:
+            with self._shared_state.locked(seconds) as shared:
                 yield shared
 
     def _log(self, node: int | None, broker: Address, port: int) -> None:
         """Write down that the broker's listener was opened, or closed (node: None); all that are open if there is no room for that."""
-        if self._board is not None and not self._board.append([node, *broker, port]):
-            self._board.rewrite([list(_ALL_CLOSED), *([each.node, *each.broker, each.address[1]] for each in self.found)])
+        if self._shared_state is not None and not self._shared_state.append([node, *broker, port]):
+            self._shared_state.rewrite([list(_ALL_CLOSED), *([each.node, *each.broker, each.address[1]] for each in self.found)])
 
     def _keep(self, found: BrokerFound) -> None:
         self._ports[found.broker] = found.address[1]
@@ -261,7 +261,7 @@ class AddressMap:
 
     def catch_up(self) -> None:
         """Take over what other workers have learned."""
-        for node, host, port, own in self._board.new_entries() if self._board is not None else ():
+        for node, host, port, own in self._shared_state.new_entries() if self._shared_state is not None else ():
             broker = host, port
             if (node, host, port, own) == _ALL_CLOSED:
                 self._drop({each.broker for each in self.found})
@@ -312,8 +312,8 @@ class AddressMap:
 
     def _next_port(self, shared: bool) -> int:
         """The port to try now; the one behind it is next."""
-        if shared and self._board is not None:
-            self._next = max(self._next, self._board.next_port)
-            self._board.next_port = self._next + 1
+        if shared and self._shared_state is not None:
+            self._next = max(self._next, self._shared_state.next_port)
+            self._shared_state.next_port = self._next + 1
         port, self._next = self._next, self._next + 1
         return port

@@ -27,7 +27,7 @@ def make_address_map(relay: RelayInterface, own: Address, settings: RelaySetting
         same_host=relay.prober.same_host,
         opened=relay.opened,
         emit=relay.emit,
-        board=relay.board,
+        shared_state=relay.shared_state,
         reserved={each.port: each.purpose for each in settings.reserved},
         known=relay.resolver.known,
         destinations=relay.destinations,

@@ -3,7 +3,7 @@
     broker-3.kafka.example:9092     node 3
     kafka.example, or any other     the bootstrap broker
 
-Several workers learn the same in the same order: what one of them learns it writes down for the others (`board`).
+Several workers learn the same in the same order: what one of them learns it writes down for the others (`shared_state`).
 
 A name stays with its node when the node's address changes. Names of brokers that nobody has told about yet (a client
 may remember them from an earlier run) lead to the bootstrap broker: its answers send the client on.
@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from ..events import Address, BrokerFound, Event, NamesUnused
-from ..supervisor.worker_shared_state import Board
+from ..supervisor.worker_shared_state import SharedState
 from .address_map import AddressMap
 
 UNUSED, UNUSED_SECONDS = 6, 5.0
@@ -35,14 +35,14 @@ class NamedBrokers(AddressMap):
         *,
         suffix: str,
         emit: Callable[[Event], None],
-        board: Board | None = None,
+        shared_state: SharedState | None = None,
         **_: Any,
     ) -> None:
         self._port = bootstrap[1]
         self._bootstrap_broker = upstream
         self._suffix = "." + suffix.lower().strip(".")
         self._emit_event = emit
-        self._board = board
+        self._shared_state = shared_state
         self.found: list[BrokerFound] = []
         self._names: dict[Address, str] = {}
         self._brokers: dict[str, Address] = {}
@@ -52,7 +52,7 @@ class NamedBrokers(AddressMap):
     def broker_for(self, name: str, client: str = "") -> Address:
         """The broker that a client asked for; `client` is its host."""
         self.catch_up()
-        if self._names and (self._board is None or self._board.workers == 1):  # one worker does not see who came to the others
+        if self._names and (self._shared_state is None or self._shared_state.workers == 1):  # one worker does not see who came to the others
             self._note(name, client)
         return self._brokers.get(name, self._bootstrap_broker)
 
@@ -103,21 +103,21 @@ class NamedBrokers(AddressMap):
         self.catch_up()
         if not self._is_news(node, broker, moves):
             return
-        if self._board is None:
+        if self._shared_state is None:
             self._emit_event(self._name(node, broker, moves))
             return
-        with self._board.locked() as shared:
+        with self._shared_state.locked() as shared:
             self.catch_up()
             if self._is_news(node, broker, moves):
                 found = self._name(node, broker, moves)
                 if shared:
-                    self._board.append([node, *broker, moves])
+                    self._shared_state.append([node, *broker, moves])
                 self._emit_event(found)
 
     def catch_up(self) -> None:
         """Learn what other workers have learned, in their order."""
-        if self._board is not None:
-            for node, host, port, moves in self._board.new_entries():
+        if self._shared_state is not None:
+            for node, host, port, moves in self._shared_state.new_entries():
                 if self._is_news(node, (host, port), moves):
                     self._name(node, (host, port), moves)
 

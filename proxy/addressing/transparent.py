@@ -19,7 +19,7 @@ from hashlib import blake2b
 
 from ...errors import BarnabasError
 from ..events import Address, show
-from ..supervisor.worker_shared_state import Board
+from ..supervisor.worker_shared_state import SharedState
 from .address_map import AddressMap, reason
 from .destinations import is_local
 
@@ -100,8 +100,8 @@ def original_destination(client: socket.socket) -> Address:
 class Interception:
     """What the relay asks in transparent mode: where does this client want to go, and prepare the way there."""
 
-    def __init__(self, config: TransparentConfig, listener: socket.socket, board: Board | None = None) -> None:
-        self._board = board
+    def __init__(self, config: TransparentConfig, listener: socket.socket, shared_state: SharedState | None = None) -> None:
+        self._shared_state = shared_state
         self._config = config
         self._port: int = listener.getsockname()[1]
         # (our address, the broker's) of every connection to a broker: one that comes in again is a loop
@@ -120,7 +120,7 @@ class Interception:
                 wanted = here
         else:
             wanted = here
-        if (peer, wanted) in self._own or (self._board and self._board.claimed(peer[1], _mark(peer, wanted))):
+        if (peer, wanted) in self._own or (self._shared_state and self._shared_state.claimed(peer[1], _mark(peer, wanted))):
             raise NotIntercepted(
                 f"the proxy's own connection to {show(wanted)} came back to it: run the proxy with CAP_NET_ADMIN, so "
                 "that it can mark its connections, or `barnabas transparent up --exclude-uid USER` with the user it runs as"
@@ -155,16 +155,16 @@ class Interception:
         ends = ((host, port), (str(broker[0]), int(broker[1])))
         self._by_fd[sock.fileno()] = ends
         self._own.add(ends)
-        if self._board is not None:  # it may come in at another worker
-            self._board.claim(port, _mark(*ends))
+        if self._shared_state is not None:  # it may come in at another worker
+            self._shared_state.claim(port, _mark(*ends))
 
     def forget(self, fd: int) -> None:
         """A socket is about to be closed."""
         ends = self._by_fd.pop(fd, None)
         if ends is not None:
             self._own.discard(ends)
-            if self._board is not None:
-                self._board.disclaim(ends[0][1], _mark(*ends))
+            if self._shared_state is not None:
+                self._shared_state.disclaim(ends[0][1], _mark(*ends))
 
 
 def _mark(own: Address, broker: Address) -> int:

@@ -31,7 +31,7 @@ from ..interception.rules.live_rules import LiveRules
 from ..ring.ring import RingWriter
 from ..settings.limits import Limits
 from ..supervisor.channel import Channel
-from ..supervisor.worker_shared_state import Board
+from ..supervisor.worker_shared_state import SharedState
 from .correlation import CorrelationQueue, InFlight, PlainQueue
 from .io.pipes import Pipes
 from .io.polling import Poll
@@ -330,7 +330,7 @@ class RelayInterface(Protocol):
     @property
     def workers(self) -> int: ...
     @property
-    def board(self) -> Board: ...
+    def shared_state(self) -> SharedState: ...
     @property
     def upstream(self) -> Address: ...
     @property

@@ -44,7 +44,7 @@ from ..supervisor.channel import Channel
 from ..supervisor.child import EventSender, Parent
 from ..supervisor.child import receive_settings as receive_settings
 from ..supervisor.shared_counters import SharedCounters
-from ..supervisor.worker_shared_state import Board
+from ..supervisor.worker_shared_state import SharedState
 from . import interfaces
 from .commands import Commands, SupervisorCommands
 from .connection import Connection
@@ -79,7 +79,7 @@ class Relay:
         self._room_bell = given.room_bell
         self.worker, self.workers = given.worker, given.workers
         """Which of how many relays that share listeners and address map this is, from 0."""
-        self.board = Board(given.shared_state, self.worker)
+        self.shared_state = SharedState(given.shared_state, self.worker)
         resume(self.writer)
         self.watch = watched()
         self.pipes = Pipes(settings.snaplen or 0)
@@ -100,7 +100,7 @@ class Relay:
         bootstrap = socket.socket(fileno=given.listener)
         bootstrap.setblocking(False)
         own: Address = bootstrap.getsockname()[:2]
-        self.interception = Interception(settings.transparent, bootstrap, self.board) if settings.transparent else None
+        self.interception = Interception(settings.transparent, bootstrap, self.shared_state) if settings.transparent else None
         self.rewrites = self.interception is None
         """Whether clients are given the proxy's addresses; if not, no frame is changed but by a rule."""
         if not self.rewrites:
@@ -113,8 +113,8 @@ class Relay:
         self.down = DownBrokers(self)
         self.security = Security(self, settings.security) if settings.security else None
         """TLS and logins, if there are any."""
-        tally = SharedCounters(self.board.tally, self.worker, self.board.locked) if self.workers > 1 else None
-        self.rules = LiveRules(settings.rules, self._rules_changed, tally)
+        rule_counters = SharedCounters(self.shared_state.rule_counters, self.worker, self.shared_state.locked) if self.workers > 1 else None
+        self.rules = LiveRules(settings.rules, self._rules_changed, rule_counters)
         self.intercepts = Intercepts(self)
         self.editor = FrameEditor(self.addresses, self.rules.engine)
         self.version_negotiation = VersionNegotiation(self, settings.versions or VersionsConfig())
@@ -144,7 +144,7 @@ class Relay:
         if self.plugins is not None:
             self.editor.topics = self.rules.engine.cluster_view.topics
             self.plugins.begin()
-        self.acceptor = Acceptor(self, self.board, given.worker_bells)
+        self.acceptor = Acceptor(self, self.shared_state, given.worker_bells)
         listen_for = self.sockets.listen_for
         listen_for(control.fileno(), self._supervisor_commands.readable, edge=False)
         listen_for(self._room_bell, self._room_made, edge=False)

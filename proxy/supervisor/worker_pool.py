@@ -31,7 +31,7 @@ from ..ring.merged_rings import RingAccess, resume
 from ..ring.ring import Kind, Ring, RingWriter
 from ..ring.wakeup import new_bell
 from ..settings.relay_settings import BrokerListener, WorkerResources
-from .worker_shared_state import Board
+from .worker_shared_state import SharedState
 
 RING_BYTES = 16 << 20
 LOSSLESS_RING_BYTES = 32 << 20
@@ -66,7 +66,7 @@ class WorkerPool:
         self._bells: dict[int, int] = {}
         self._worker_bells = [new_bell() for _ in range(workers)] if workers > 1 else []
         port = listener.getsockname()[1] + 1 if fixed and listener.family != socket.AF_UNIX else 0
-        self.board = Board.create(workers, port)
+        self.shared_state = SharedState.create(workers, port)
 
     def admit(self, reader: int, bell: int, *, lossless: bool) -> None:
         """Admit a reader of all rings, or one in the place of a reader that was dismissed. It reads what is written from now on."""
@@ -87,7 +87,7 @@ class WorkerPool:
         return WorkerResources(
             ring=self._rings[worker].fd,
             room_bell=self._room_bells[worker],
-            shared_state=self.board.fd,
+            shared_state=self.shared_state.fd,
             listener=self._listener.fileno(),
             bells=self._bells,
             worker_bells=tuple(self._worker_bells),
@@ -101,7 +101,7 @@ class WorkerPool:
     def worker_fds(self, worker: int) -> list[int]:
         """The descriptors that a relay needs for `for_worker`."""
         fds = [self._rings[worker].fd, self._room_bells[worker], self._listener.fileno(), *self._bells.values()]
-        return [*fds, self.board.fd, *self._worker_bells, *(listener.fileno() for listener, _ in self._listeners)]
+        return [*fds, self.shared_state.fd, *self._worker_bells, *(listener.fileno() for listener, _ in self._listeners)]
 
     def dismiss(self, reader: int) -> None:
         """Dismiss a reader that is gone; workers started later do not wait for it either."""
@@ -128,7 +128,7 @@ class WorkerPool:
 
     def died(self, worker: int, again: bool) -> None:
         """Say in a worker's ring that it is gone. `again`: another worker will write there."""
-        self.board.end(worker)
+        self.shared_state.end(worker)
         writer = RingWriter(self._rings[worker], self._bells)
         resume(writer)
         writer.write(Kind.GONE, 0, 0, now_ns(), b"")
@@ -144,7 +144,7 @@ class WorkerPool:
         for fd in (*self._room_bells, *self._worker_bells):
             os.close(fd)
         if self._rings:
-            self.board.close()
+            self.shared_state.close()
         self._rings, self._room_bells, self._worker_bells = [], [], []
 
 

@@ -27,7 +27,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..ring.wakeup import shared_memory
-from .shared_counters import SIZE as TALLY
+from .shared_counters import SIZE as COUNTERS_SIZE
 
 MOST_WORKERS = 32
 LOCK_SECONDS = 0.25
@@ -40,16 +40,16 @@ _HEADER = 4096
 _PORTS = 1 << 16
 _NAMED_AT = _HEADER + 2 * LOG_BYTES
 _OWN_AT = _NAMED_AT + 8 * _PORTS
-_SIZE = _OWN_AT + 8 * _PORTS + TALLY
+_SIZE = _OWN_AT + 8 * _PORTS + COUNTERS_SIZE
 _W_MAGIC, _W_WORKERS, _W_LOGGED, _W_PORT = range(4)
 _W_BLOCKS = 64
-_STATE, _OPEN, _ACCEPTED, _WAITS, _SAID = range(5)
+_STATE, _OPEN, _ACCEPTED, _WAITS, _USED_UNTIL = range(5)
 _TO_COME, _HERE, _GONE = range(3)
 _REWRITTEN = 1 << 32
 """The log's word: its length, and so much more for each time that it was rewritten."""
 
 
-class Board:
+class SharedState:
     """The mapped memory, as one worker sees it (`worker`, from 0; -1: no worker)."""
 
     def __init__(self, fd: int, worker: int = -1) -> None:
@@ -61,28 +61,28 @@ class Board:
         self._log = self._buffer[_HEADER:_NAMED_AT]
         self.named = self._buffer[_NAMED_AT:_OWN_AT].cast("d")
         """When brokers were last named, by their listeners' ports."""
-        self._own = self._buffer[_OWN_AT : _SIZE - TALLY].cast("Q")
-        self.tally = self._buffer[_SIZE - TALLY :]
+        self._own = self._buffer[_OWN_AT : _SIZE - COUNTERS_SIZE].cast("Q")
+        self.rule_counters = self._buffer[_SIZE - COUNTERS_SIZE :]
         """The counters of rules (`shared_counters`)."""
         self._read = 0
         """The log's word when it was read last."""
         if not self._words[_W_MAGIC]:
             return
         if self._words[_W_MAGIC] != _MAGIC:
-            raise ValueError("this file descriptor is no board")
+            raise ValueError("this file descriptor is no shared_state")
         self.workers: int = self._words[_W_WORKERS]
 
     @classmethod
-    def create(cls, workers: int, next_port: int) -> Board:
+    def create(cls, workers: int, next_port: int) -> SharedState:
         """Create the memory. next_port: the first that a broker's listener may have, 0 for any."""
-        board = cls(shared_memory("barnabas-board", _SIZE))
-        board._words[_W_MAGIC], board._words[_W_WORKERS] = _MAGIC, workers
-        board._words[_W_PORT] = next_port
-        board.workers = workers
-        return board
+        shared_state = cls(shared_memory("barnabas-shared_state", _SIZE))
+        shared_state._words[_W_MAGIC], shared_state._words[_W_WORKERS] = _MAGIC, workers
+        shared_state._words[_W_PORT] = next_port
+        shared_state.workers = workers
+        return shared_state
 
     def close(self) -> None:
-        for view in (self.tally, self._own, self.named, self._log, self._words, self._buffer):
+        for view in (self.rule_counters, self._own, self.named, self._log, self._words, self._buffer):
             view.release()
         self._map.close()
         os.close(self.fd)
@@ -149,8 +149,8 @@ class Board:
 
     def used_until(self, now: float) -> float:
         """This worker has written to `named` which brokers' listeners are in use `now`; until when all that are alive have. Seconds."""
-        self._words[self._word(self.worker, _SAID)] = int(now * 1e9)
-        return min([now, *(self._words[self._word(w, _SAID)] / 1e9 for w in range(self.workers) if self.alive(w))])
+        self._words[self._word(self.worker, _USED_UNTIL)] = int(now * 1e9)
+        return min([now, *(self._words[self._word(w, _USED_UNTIL)] / 1e9 for w in range(self.workers) if self.alive(w))])
 
     # -- the log ---------------------------------------------------------------------------------------------
 

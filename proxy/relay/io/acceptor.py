@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...addressing.transparent import NotIntercepted, plain
 from ...events import Address, ClientRefused
 from ...ring.wakeup import hush, sound
-from ...supervisor.worker_shared_state import Board
+from ...supervisor.worker_shared_state import SharedState
 
 if TYPE_CHECKING:
     from ..interfaces import RelayInterface
@@ -37,9 +37,9 @@ class Entry(NamedTuple):
 class Acceptor:
     """Listeners and what comes in at them. `bells`: what calls each worker, in their order; none without others."""
 
-    def __init__(self, relay: RelayInterface, board: Board, bells: Sequence[int]) -> None:
+    def __init__(self, relay: RelayInterface, shared_state: SharedState, bells: Sequence[int]) -> None:
         self._relay = relay
-        self._board = board
+        self._shared_state = shared_state
         self._bells = bells
         self.listeners: list[Entry] = []
         self._again: list[Entry] = []
@@ -48,11 +48,11 @@ class Acceptor:
         """Where one was left to another worker since the last tick, and how many all workers had accepted by then."""
         self._overdue: dict[Entry, int] = {}
         """The same, before the last tick."""
-        self._step = board.workers
+        self._step = shared_state.workers
         # The numbers of all workers are different, and say which one it is.
-        self._first = board.worker + 1
-        self._count = board.begin(board.worker)
-        if not board.gathering():
+        self._first = shared_state.worker + 1
+        self._count = shared_state.begin(shared_state.worker)
+        if not shared_state.gathering():
             for bell in bells:
                 sound(bell)  # the others may have waited for this one
 
@@ -81,7 +81,7 @@ class Acceptor:
 
     def called(self, _: int) -> None:
         """Another worker has left a client to this one."""
-        hush(self._bells[self._board.worker])
+        hush(self._bells[self._shared_state.worker])
         for entry in self.listeners:
             self._accept(entry)
 
@@ -89,7 +89,7 @@ class Acceptor:
         """About once a second: clients that nobody has come for."""
         again, self._again = self._again, []
         overdue, self._overdue, self._left = self._overdue, self._left, {}
-        accepted = self._board.all_accepted()
+        accepted = self._shared_state.all_accepted()
         for entry, before in overdue.items():
             if accepted != before:  # workers come for their clients: this one has not been waiting for so long
                 self._left[entry] = accepted
@@ -105,10 +105,10 @@ class Acceptor:
             again, self._again = {*self._again, *self._left, *self._overdue}, []
             for entry in again:
                 relay.sockets.renew_edge(entry.listener.fileno())
-        board = self._board
-        board.standing(len(relay.connections))
+        shared_state = self._shared_state
+        shared_state.standing(len(relay.connections))
         if relay.guard.limits.max_connections:
-            for worker in board.waiting():
+            for worker in shared_state.waiting():
                 sound(self._bells[worker])
 
     def close(self) -> None:
@@ -122,19 +122,19 @@ class Acceptor:
             self._again.append(entry)
 
     def _accept(self, entry: Entry, in_turn: bool = True) -> None:
-        relay, board = self._relay, self._board
+        relay, shared_state = self._relay, self._shared_state
         while not relay.draining:
             if in_turn:
-                if board.gathering():
+                if shared_state.gathering():
                     self._later(entry)
                     return
-                other = board.less_busy()
+                other = shared_state.less_busy()
                 if other is not None:
-                    self._left[entry] = board.all_accepted()
+                    self._left[entry] = shared_state.all_accepted()
                     sound(self._bells[other])
                     return
             limited = relay.guard.limits.max_connections > 0
-            with board.locked() if limited else nullcontext():
+            with shared_state.locked() if limited else nullcontext():
                 if limited and not self._has_room(entry):
                     return
                 if relay.guard.short_of_files(entry.listener.fileno()):
@@ -152,13 +152,13 @@ class Acceptor:
                         return
                     continue
                 self._count += 1
-                board.accepted(self._count, len(relay.connections) + 1)
+                shared_state.accepted(self._count, len(relay.connections) + 1)
             self._begin(client, peer, entry)
 
     def _has_room(self, entry: Entry) -> bool:
-        relay, board = self._relay, self._board
-        full = relay.guard.full(board.all_standing())
-        board.wait(full)
+        relay, shared_state = self._relay, self._shared_state
+        full = relay.guard.full(shared_state.all_standing())
+        shared_state.wait(full)
         if full:
             self._later(entry)
             relay.guard.report_full()
@@ -166,7 +166,7 @@ class Acceptor:
 
     def _begin(self, client: socket.socket, peer: Address, entry: Entry) -> None:
         relay, broker = self._relay, entry.broker
-        self._board.named[entry.port] = time.monotonic()  # in use: no worker closes the listener
+        self._shared_state.named[entry.port] = time.monotonic()  # in use: no worker closes the listener
         client.setblocking(False)
         if relay.interception is not None:
             peer = (plain(peer[0]), peer[1])
@@ -175,7 +175,7 @@ class Acceptor:
             except (NotIntercepted, OSError) as error:
                 relay.emit(ClientRefused(peer, str(error)))
                 client.close()
-                self._board.standing(len(relay.connections))
+                self._shared_state.standing(len(relay.connections))
                 return
         number = self._first + (self._count - 1) * self._step
         bootstrap = entry is self.listeners[0] and relay.interception is None

@@ -13,7 +13,7 @@ from barnabas.proxy.events import Address
 from barnabas.proxy.relay.loop import Relay
 from barnabas.proxy.ring.ring import Ring
 from barnabas.proxy.settings.relay_settings import RelaySettings, WorkerResources
-from barnabas.proxy.supervisor.worker_shared_state import Board
+from barnabas.proxy.supervisor.worker_shared_state import SharedState
 from harness.waiting import PATIENCE
 
 
@@ -34,7 +34,7 @@ def running_relay(upstream: Address) -> Iterator[RelayThread]:
     address = listener.getsockname()
     room_bell = os.eventfd(0, os.EFD_NONBLOCK)
     resources = WorkerResources(
-        ring=Ring.create().fd, room_bell=room_bell, shared_state=Board.create(1, 0).fd, listener=listener.detach()
+        ring=Ring.create().fd, room_bell=room_bell, shared_state=SharedState.create(1, 0).fd, listener=listener.detach()
     )
     relay = Relay(control, RelaySettings(resources=resources, upstream=upstream))
     control.setblocking(False)

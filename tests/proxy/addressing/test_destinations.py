@@ -28,7 +28,7 @@ from barnabas.proxy.events import (
 from barnabas.proxy.relay.loop import Relay
 from barnabas.proxy.settings.limits import Limits
 from barnabas.proxy.supervisor import worker_shared_state
-from barnabas.proxy.supervisor.worker_shared_state import Board
+from barnabas.proxy.supervisor.worker_shared_state import SharedState
 from harness import scripted, wire
 from harness.testbed import Testbed, next_event
 from harness.waiting import PATIENCE, until
@@ -191,7 +191,7 @@ class Mapped:
         self.now = 1000.0
         self.events: list[Event] = []
         self.sockets: list[socket.socket] = []
-        self.board: Board | None = options.get("board")
+        self.shared_state: SharedState | None = options.get("shared_state")
         self.standing: Set[tuple[tuple[str, int], int]] = set()
         """The listeners that were not to be closed."""
         self.map = AddressMap(
@@ -243,35 +243,35 @@ def test_a_listener_ends_when_its_broker_is_not_named_any_more(mapped: Callable[
 
 
 def test_what_has_expired_is_not_opened_by_the_next_relay(mapped: Callable[..., Mapped]) -> None:
-    board = Board.create(1, 0)
+    shared_state = SharedState.create(1, 0)
     try:
-        made = mapped(board=board, expiry=50.0)
+        made = mapped(shared_state=shared_state, expiry=50.0)
         brokers = made.map
         one, two = ("10.0.0.1", 9092), ("10.0.0.2", 9092)
         brokers.open_in_order([(1, one), (2, two)])
         made.now += 100
         brokers.open_in_order([(1, one)])
         brokers.expire(used=())
-        fd = os.dup(board.fd)
-        fresh = Board(fd, 0)
-        again = mapped(board=fresh).map
+        fd = os.dup(shared_state.fd)
+        fresh = SharedState(fd, 0)
+        again = mapped(shared_state=fresh).map
         again.reopen()
         assert [found.broker for found in again.found] == []  # the port of the first is still taken, by the map before
         assert two not in again._ports
         fresh.close()
     finally:
-        board.close()
+        shared_state.close()
 
 
 @pytest.fixture
 def workers(mapped: Callable[..., Mapped]) -> Iterator[tuple[Mapped, Mapped]]:
     """The address maps of two workers; their listeners expire after 900 s."""
-    board = Board.create(2, 0)
-    boards = [Board(os.dup(board.fd), worker) for worker in range(2)]
-    for each in boards:
+    shared_state = SharedState.create(2, 0)
+    states = [SharedState(os.dup(shared_state.fd), worker) for worker in range(2)]
+    for each in states:
         each.begin(each.worker)
-    yield mapped(board=boards[0], expiry=900.0), mapped(board=boards[1], expiry=900.0)
-    for each in (board, *boards):
+    yield mapped(shared_state=states[0], expiry=900.0), mapped(shared_state=states[1], expiry=900.0)
+    for each in (shared_state, *states):
         each.close()
 
 
@@ -311,8 +311,8 @@ def test_a_worker_that_is_gone_uses_nothing(workers: tuple[Mapped, Mapped]) -> N
     later(5000, one, other)
     one.map.expire(used=())
     assert not one.gone()
-    assert one.board is not None
-    one.board.end(1)
+    assert one.shared_state is not None
+    one.shared_state.end(1)
     one.map.expire(used=())
     assert one.gone() == [broker]
 
@@ -345,8 +345,8 @@ def test_workers_agree_whatever_comes_and_goes(workers: tuple[Mapped, Mapped], m
         assert closes.gone()[-1] == (f"10.1.0.{number}", 9092)
         assert [found.broker for found in closes.map.found] == [found.broker for found in opens.map.found] == [stays]
     assert len(one.gone()) == 20 and len(other.gone()) == 40
-    fresh = Board(os.dup(one.board.fd), 0) if one.board is not None else None
-    again = Mapped(board=fresh)
+    fresh = SharedState(os.dup(one.shared_state.fd), 0) if one.shared_state is not None else None
+    again = Mapped(shared_state=fresh)
     again.map.catch_up()
     assert again.map.found == one.map.found
     assert fresh is not None

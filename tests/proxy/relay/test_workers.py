@@ -47,7 +47,7 @@ from barnabas.proxy.ring.reader import RingReader
 from barnabas.proxy.ring.ring import NONE, Kind, Ring, RingWriter
 from barnabas.proxy.settings.limits import Limits
 from barnabas.proxy.supervisor.worker_pool import EventDeduplicator
-from barnabas.proxy.supervisor.worker_shared_state import LOG_BYTES, Board
+from barnabas.proxy.supervisor.worker_shared_state import LOG_BYTES, SharedState
 from harness import scripted, wire
 from harness.scripted import Broker
 from harness.testbed import Testbed
@@ -89,9 +89,9 @@ def next_events(proxy: Proxy, kind: type[E], count: int, into: list[Event] | Non
 
 def wait_for_workers(proxy: Proxy, workers: int) -> None:
     """They come up one after the other."""
-    board = proxy._pool and proxy._pool.board
-    assert board is not None
-    until(lambda: all(board.alive(worker) for worker in range(workers)))
+    shared_state = proxy._pool and proxy._pool.shared_state
+    assert shared_state is not None
+    until(lambda: all(shared_state.alive(worker) for worker in range(workers)))
 
 
 def all_there(testbed: Testbed, proxy: Proxy, workers: int) -> list[socket.socket]:
@@ -259,9 +259,9 @@ def test_one_worker_dies_and_the_others_go_on(testbed: Testbed, answering: Broke
     for client in (*clients, *fresh):
         client.close()
     proxy.stop()
-    told = list(proxy.events())
-    last = [event for event in told if isinstance(event, Counts)][-1:]
-    assert last, f"no counts at the end: {told}, {[(name, child.returncode) for name, child in proxy._children.items()]}"
+    events = list(proxy.events())
+    last = [event for event in events if isinstance(event, Counts)][-1:]
+    assert last, f"no counts at the end: {events}, {[(name, child.returncode) for name, child in proxy._children.items()]}"
     (counts,) = last
     assert counts.connections == 0
     capture = captures.open_capture(tmp_path / "r")
@@ -346,7 +346,7 @@ def test_a_new_worker_gets_what_the_others_know(
         "topic_data": [{"name": "t", "partition_data": [{"index": 0, "records": b"r"}]}],
     }
     produce = wire.with_size(decoder.encode_request(0, 7, sent, correlation_id=1, client_id="c"))
-    for _ in attempts():  # it is told when it has begun
+    for _ in attempts():  # it is events when it has begun
         codes = set()
         for client in clients:
             answer = wire.exchange(client, produce)[4:]
@@ -411,7 +411,7 @@ def test_a_limit_of_connections_is_that_of_all_workers(testbed: Testbed, answeri
     events: list[Event] = []
     next_events(proxy, ConnectionsFull, 1, events)
     next_events(proxy, ConnectionOpened, 3 - len([event for event in events if isinstance(event, ConnectionOpened)]))
-    assert proxy._pool is not None and proxy._pool.board is not None and proxy._pool.board.all_standing() == 3
+    assert proxy._pool is not None and proxy._pool.shared_state is not None and proxy._pool.shared_state.all_standing() == 3
     clients[0].close()
     assert wire.read_frame(waits)
 
@@ -520,8 +520,8 @@ def test_connections_end_with_their_worker(rings: Rings) -> None:
     resume(again)
     assert again.total == 100
     again.write(Kind.GONE, 0, 0, 4, b"")
-    told = rings.read(4)
-    assert [(record.kind, record.connection) for record in told] == [
+    events = rings.read(4)
+    assert [(record.kind, record.connection) for record in events] == [
         (Kind.OPENED, 1),
         (Kind.OPENED, 2),
         (Kind.DATA, 1),
@@ -531,36 +531,36 @@ def test_connections_end_with_their_worker(rings: Rings) -> None:
 
 
 def test_the_lock_goes_with_its_holder() -> None:
-    board = Board.create(2, 5000)
+    shared_state = SharedState.create(2, 5000)
     program = (
         "import sys, os, signal\n"
-        "from barnabas.proxy.supervisor.worker_shared_state import Board\n"
-        "board = Board(int(sys.argv[1]), 1)\n"
-        "with board.locked() as shared:\n"
-        "    board.next_port = 6000\n"
+        "from barnabas.proxy.supervisor.worker_shared_state import SharedState\n"
+        "shared_state = SharedState(int(sys.argv[1]), 1)\n"
+        "with shared_state.locked() as shared:\n"
+        "    shared_state.next_port = 6000\n"
         "    print(shared, flush=True)\n"
         "    sys.stdin.read()\n"
     )
     process = subprocess.Popen(
-        [sys.executable, "-c", program, str(board.fd)],
-        pass_fds=[board.fd],
+        [sys.executable, "-c", program, str(shared_state.fd)],
+        pass_fds=[shared_state.fd],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     )
     with process:
         assert process.stdout is not None and process.stdout.readline() == "True\n"
-        with board.locked() as shared:
+        with shared_state.locked() as shared:
             assert not shared, "somebody else has it, and is not waited for for long"
         process.kill()
         process.wait()
-    with board.locked() as shared:
-        assert shared and board.next_port == 6000
-    board.close()
+    with shared_state.locked() as shared:
+        assert shared and shared_state.next_port == 6000
+    shared_state.close()
 
 
 class Meanwhile:
-    """The words of a board, of which one changes right behind the first look at it."""
+    """The words of a shared_state, of which one changes right behind the first look at it."""
 
     def __init__(self, words: Any, change: Callable[[], object]) -> None:
         self._words, self._change = words, [change]
@@ -573,8 +573,8 @@ class Meanwhile:
 
 
 def test_the_log_is_rewritten_while_it_is_read() -> None:
-    board = Board.create(2, 0)
-    writer, reader = (Board(os.dup(board.fd), worker) for worker in range(2))
+    shared_state = SharedState.create(2, 0)
+    writer, reader = (SharedState(os.dup(shared_state.fd), worker) for worker in range(2))
     rows = 0
     while writer.append([rows, "b" * 200, 9092, 5]):
         rows += 1
@@ -592,27 +592,27 @@ def test_the_log_is_rewritten_while_it_is_read() -> None:
     assert reader.new_entries() == [[2, "twice", 9092, 9], [3, "twice", 9093, 10]]
     reader._words = reader._words._words  # type: ignore[attr-defined]
     assert reader.new_entries() == []
-    for each in (board, writer, reader):
+    for each in (shared_state, writer, reader):
         each.close()
 
 
 def test_who_is_less_busy() -> None:
-    boards = [Board.create(3, 0)]
-    boards = [Board(os.dup(boards[0].fd), worker) for worker in range(3)]
-    assert [board.begin(board.worker) for board in boards[:2]] == [0, 0]
-    assert boards[0].gathering()
-    assert boards[2].begin(2) == 0
-    assert not boards[0].gathering()
-    assert boards[0].less_busy() is None
-    boards[0].accepted(1, 1)
-    assert boards[0].less_busy() == 1 and boards[1].less_busy() is None
-    boards[1].end(1)
-    assert boards[0].less_busy() == 2
-    assert boards[0].all_standing() == 1
-    boards[0].append([1, "b", 9092, 5])
-    assert boards[2].new_entries() == [[1, "b", 9092, 5]] and boards[2].new_entries() == [] and boards[0].new_entries() == []
-    boards[0].claim(40000, 7)
-    assert boards[1].claimed(40000, 7) and not boards[1].claimed(40000, 9)
+    states = [SharedState.create(3, 0)]
+    states = [SharedState(os.dup(states[0].fd), worker) for worker in range(3)]
+    assert [shared_state.begin(shared_state.worker) for shared_state in states[:2]] == [0, 0]
+    assert states[0].gathering()
+    assert states[2].begin(2) == 0
+    assert not states[0].gathering()
+    assert states[0].less_busy() is None
+    states[0].accepted(1, 1)
+    assert states[0].less_busy() == 1 and states[1].less_busy() is None
+    states[1].end(1)
+    assert states[0].less_busy() == 2
+    assert states[0].all_standing() == 1
+    states[0].append([1, "b", 9092, 5])
+    assert states[2].new_entries() == [[1, "b", 9092, 5]] and states[2].new_entries() == [] and states[0].new_entries() == []
+    states[0].claim(40000, 7)
+    assert states[1].claimed(40000, 7) and not states[1].claimed(40000, 9)
 
 
 class Accepting:
@@ -632,8 +632,8 @@ class Accepting:
 
 def test_a_client_that_its_worker_does_not_come_for_is_taken_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not before a whole second in which nobody took a client: the ticks of the two are a second apart."""
-    board = Board.create(2, 0)
-    mine, other = (Board(os.dup(board.fd), worker) for worker in range(2))
+    shared_state = SharedState.create(2, 0)
+    mine, other = (SharedState(os.dup(shared_state.fd), worker) for worker in range(2))
     other.begin(1)
     taken: list[socket.socket] = []
     monkeypatch.setattr(Acceptor, "_begin", lambda self, client, peer, broker: taken.append(client))
@@ -647,7 +647,7 @@ def test_a_client_that_its_worker_does_not_come_for_is_taken_by_another(monkeypa
         os.eventfd_read(bells[1])
         client.connect(listener.getsockname())
         acceptor.called(0)
-        assert os.eventfd_read(bells[1]) == 1  # the other one is told
+        assert os.eventfd_read(bells[1]) == 1  # the other one is events
         acceptor.tick()  # the next tick may come at once
         other.accepted(1, 0)
         acceptor.tick()
@@ -658,7 +658,7 @@ def test_a_client_that_its_worker_does_not_come_for_is_taken_by_another(monkeypa
         taken[0].close()
     for bell in bells:
         os.close(bell)
-    for each in (board, mine, other):
+    for each in (shared_state, mine, other):
         each.close()
 
 
@@ -671,10 +671,10 @@ class Intercepted:
 
 def test_an_own_connection_is_known_where_it_comes_in_again() -> None:
     """Transparent mode: the worker that is given the connection of another one does not pass it on."""
-    board = Board.create(2, 0)
+    shared_state = SharedState.create(2, 0)
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket() as own:
         one, other = (
-            Interception(TransparentConfig("tproxy"), listener, Board(os.dup(board.fd), worker)) for worker in range(2)
+            Interception(TransparentConfig("tproxy"), listener, SharedState(os.dup(shared_state.fd), worker)) for worker in range(2)
         )
         own.bind(("127.0.0.1", 0))
         here = own.getsockname()

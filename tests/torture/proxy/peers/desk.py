@@ -26,7 +26,7 @@ from barnabas.proxy.relay.states import ConnectionState
 from barnabas.proxy.ring.reader import Lost, Record, RingReader
 from barnabas.proxy.ring.ring import NONE, Kind, Ring
 from barnabas.proxy.settings.relay_settings import FileRule, RelaySettings, WorkerResources
-from barnabas.proxy.supervisor.worker_shared_state import Board
+from barnabas.proxy.supervisor.worker_shared_state import SharedState
 
 BROKER = ("10.20.30.40", 9092)
 """Where the brokers are that responses name: nobody may ever hear of it."""
@@ -113,7 +113,7 @@ class Desk(Relay):
         listener = socket.create_server((OWN_HOST, 0))
         resources = WorkerResources(
             ring=os.dup(self.shared.fd),
-            shared_state=Board.create(1, 0).fd,
+            shared_state=SharedState.create(1, 0).fd,
             bells={0: self._bells[0]},
             room_bell=self._bells[1],
             lossless=lossless,
