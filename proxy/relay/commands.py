@@ -9,28 +9,15 @@ for its decisions goes on.
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ...decoder.filter import FilterError
 from ..events import Address, RulesKept, RulesReplaced
 from ..interception.rules.live_rules import NoSuchRule, RuleEntry, RuleExists
+from ..supervisor import messages
 from ..supervisor.channel import Channel
 from ..supervisor.child import PACKET
-from ..supervisor.messages import (
-    AddListener,
-    ListenerClosed,
-    ListenerOpened,
-    Message,
-    NewControlServer,
-    ReaderGone,
-    ReloadPlugins,
-    ReplaceFileRules,
-    Stop,
-    decode,
-    encode,
-)  # fmt: skip
 
 if TYPE_CHECKING:
     from .interfaces import RelayInterface
@@ -45,27 +32,6 @@ class Commands:
         self._relay = relay
         self._channel = channel
         self._waits: dict[int, int] = {}  # id of a request for hits -> its number among the rules' waits
-        self._known: dict[str, Callable[[dict[str, Any], bytes], Answer]] = {
-            "rules": self._rules,
-            "rules.add": self._rules_add,
-            "rules.put": self._rules_put,
-            "rules.replace": self._rules_replace,
-            "rules.dump": self._rules_dump,
-            "rules.remove": self._rules_remove,
-            "rules.enable": self._rules_enable,
-            "rules.hits": self._rules_hits,
-            "brokers": self._brokers,
-            "brokers.down": self._brokers_down,
-            "plugins": self._plugins,
-            "close": self._close,
-            "intercepts": self._intercepts,
-            "intercepts.add": self._intercepts_add,
-            "intercepts.remove": self._intercepts_remove,
-            "intercepts.take": self._intercepts_take,
-            "intercepts.spent": self._intercepts_spent,
-            "decide": self._decide,
-            "extend": self._extend,
-        }
 
     # -- the channel -----------------------------------------------------------------------------------------
 
@@ -100,11 +66,8 @@ class Commands:
 
     def do(self, message: dict[str, Any], data: bytes = b"") -> Answer:
         """Carry a command out; its answer."""
-        command = self._known.get(str(message.get("do")))
-        if command is None:
-            return {"error": "invalid", "text": f"the relay knows no command {message.get('do')!r}"}
         try:
-            return command(message, data)
+            return self._do(message, data)
         except NoSuchRule as error:
             return {"error": "missing", "text": str(error.args[0])}
         except RuleExists as error:
@@ -114,36 +77,68 @@ class Commands:
         except (KeyError, TypeError, ValueError) as error:
             return {"error": "invalid", "text": f"{type(error).__name__}: {error}"}
 
-    # -- rules -----------------------------------------------------------------------------------------------
-
-    def _rules(self, message: dict[str, Any], data: bytes) -> Answer:
-        return {"rules": self._relay.rules.listed()}
-
-    def _rules_add(self, message: dict[str, Any], data: bytes) -> Answer:
-        self._relay.rules.add([RuleEntry.from_dict(each) for each in message["rules"]])
-        return self._rules(message, data)
-
-    def _rules_put(self, message: dict[str, Any], data: bytes) -> Answer:
-        created = self._relay.rules.put(RuleEntry.from_dict(message["rule"]))
-        return self._rules(message, data) | {"created": created}
-
-    def _rules_replace(self, message: dict[str, Any], data: bytes) -> Answer:
-        self._relay.rules.replace_all([RuleEntry.from_dict(each) for each in message["rules"]])
-        return self._rules(message, data)
-
-    def _rules_dump(self, message: dict[str, Any], data: bytes) -> Answer:
-        return {"standing": self._relay.rules.dump()}
-
-    def _rules_remove(self, message: dict[str, Any], data: bytes) -> Answer:
-        self._relay.rules.remove(message["name"])
-        return self._rules(message, data)
-
-    def _rules_enable(self, message: dict[str, Any], data: bytes) -> Answer:
-        self._relay.rules.enable(message["name"], bool(message["enabled"]))
-        return self._rules(message, data)
-
-    def _rules_hits(self, message: dict[str, Any], data: bytes) -> Answer:
-        return self._relay.rules.hits(message["name"], int(message.get("since", 0)))
+    def _do(self, message: dict[str, Any], data: bytes) -> Answer:
+        relay, rules, intercepts = self._relay, self._relay.rules, self._relay.intercepts
+        match message:
+            case {"do": "rules"}:
+                return {"rules": rules.listed()}
+            case {"do": "rules.add", "rules": added}:
+                rules.add([RuleEntry.from_dict(each) for each in added])
+                return {"rules": rules.listed()}
+            case {"do": "rules.put", "rule": rule}:
+                created = rules.put(RuleEntry.from_dict(rule))
+                return {"rules": rules.listed(), "created": created}
+            case {"do": "rules.replace", "rules": replacing}:
+                rules.replace_all([RuleEntry.from_dict(each) for each in replacing])
+                return {"rules": rules.listed()}
+            case {"do": "rules.dump"}:
+                return {"standing": rules.dump()}
+            case {"do": "rules.remove", "name": name}:
+                rules.remove(name)
+                return {"rules": rules.listed()}
+            case {"do": "rules.enable", "name": name, "enabled": enabled}:
+                rules.enable(name, bool(enabled))
+                return {"rules": rules.listed()}
+            case {"do": "rules.hits", "name": name}:
+                return rules.hits(name, int(message.get("since", 0)))
+            case {"do": "brokers"}:
+                relay.addresses.catch_up()
+                return {"brokers": [asdict(found) for found in relay.addresses.found], "down": relay.down.named}
+            case {"do": "brokers.down", "brokers": brokers}:
+                relay.down.replace((str(host), int(port)) for host, port in brokers)
+                return {"brokers": relay.down.named}
+            case {"do": "plugins"}:
+                return {"plugins": relay.plugins.listed() if relay.plugins is not None else []}
+            case {"do": "close", "connection": number, "how": "fin" | "rst" as how}:
+                connection = relay.connections.get(int(number))
+                if connection is None:
+                    return {"error": "missing", "text": f"no connection {number} is open"}
+                connection.close(how, "control API")
+                return {"closed": number, "how": how}
+            case {"do": "intercepts"}:
+                return {"intercepts": intercepts.listed()}
+            case {"do": "intercepts.add"}:
+                if self._channel is None:
+                    raise ValueError("there is nobody to decide")
+                return {"intercept": intercepts.add(message)}
+            case {"do": "intercepts.remove", "intercept": number}:
+                if not intercepts.remove(int(number)):
+                    return {"error": "missing", "text": f"there is no intercept {number}"}
+                return {"removed": number}
+            case {"do": "intercepts.take", "intercepts": taken}:
+                intercepts.take(taken)
+                return {"intercepts": intercepts.listed()}
+            case {"do": "intercepts.spent", "intercept": number}:
+                intercepts.spent(int(number))
+                return {}
+            case {"do": "decide", "held": held, "action": action}:
+                refused = intercepts.decide(int(held), str(action), data, str(message.get("how", "fin")))
+                if refused:
+                    return {"error": "invalid", "text": refused} if refused != "gone" else _not_held(held)
+                return {"held": held, "action": action}
+            case {"do": "extend", "held": held, "seconds": seconds}:
+                return {"held": held} if intercepts.extend(int(held), float(seconds)) else _not_held(held)
+        return {"error": "invalid", "text": f"the relay knows no command {message.get('do')!r} with these fields"}
 
     def _wait(self, message: dict[str, Any]) -> None:
         asked = message["id"]
@@ -160,67 +155,9 @@ class Commands:
         if number is not None:
             self._waits[asked] = number
 
-    # -- brokers and connections -----------------------------------------------------------------------------
 
-    def _brokers(self, message: dict[str, Any], data: bytes) -> Answer:
-        addresses = self._relay.addresses
-        addresses.catch_up()
-        return {"brokers": [asdict(found) for found in addresses.found], "down": self._relay.down.named}
-
-    def _brokers_down(self, message: dict[str, Any], data: bytes) -> Answer:
-        self._relay.down.replace((str(host), int(port)) for host, port in message["brokers"])
-        return {"brokers": self._relay.down.named}
-
-    def _plugins(self, message: dict[str, Any], data: bytes) -> Answer:
-        plugins = self._relay.plugins
-        return {"plugins": plugins.listed() if plugins is not None else []}
-
-    def _close(self, message: dict[str, Any], data: bytes) -> Answer:
-        how = message["how"]
-        if how not in ("fin", "rst"):
-            raise ValueError("how is fin or rst")
-        connection = self._relay.connections.get(int(message["connection"]))
-        if connection is None:
-            return {"error": "missing", "text": f"no connection {message['connection']} is open"}
-        connection.close(how, "control API")
-        return {"closed": message["connection"], "how": how}
-
-    # -- intercepts ------------------------------------------------------------------------------------------
-
-    def _intercepts(self, message: dict[str, Any], data: bytes) -> Answer:
-        return {"intercepts": self._relay.intercepts.listed()}
-
-    def _intercepts_add(self, message: dict[str, Any], data: bytes) -> Answer:
-        if self._channel is None:
-            raise ValueError("there is nobody to decide")
-        return {"intercept": self._relay.intercepts.add(message)}
-
-    def _intercepts_remove(self, message: dict[str, Any], data: bytes) -> Answer:
-        if not self._relay.intercepts.remove(int(message["intercept"])):
-            return {"error": "missing", "text": f"there is no intercept {message['intercept']}"}
-        return {"removed": message["intercept"]}
-
-    def _intercepts_take(self, message: dict[str, Any], data: bytes) -> Answer:
-        self._relay.intercepts.take(message["intercepts"])
-        return self._intercepts(message, data)
-
-    def _intercepts_spent(self, message: dict[str, Any], data: bytes) -> Answer:
-        self._relay.intercepts.spent(int(message["intercept"]))
-        return {}
-
-    def _decide(self, message: dict[str, Any], data: bytes) -> Answer:
-        decide = self._relay.intercepts.decide
-        refused = decide(int(message["held"]), str(message["action"]), data, str(message.get("how", "fin")))
-        if refused == "gone":
-            return {"error": "missing", "text": f"held {message['held']} does not wait any more"}
-        if refused:
-            return {"error": "invalid", "text": refused}
-        return {"held": message["held"], "action": message["action"]}
-
-    def _extend(self, message: dict[str, Any], data: bytes) -> Answer:
-        if not self._relay.intercepts.extend(int(message["held"]), float(message["seconds"])):
-            return {"error": "missing", "text": f"held {message['held']} does not wait any more"}
-        return {"held": message["held"]}
+def _not_held(held: object) -> Answer:
+    return {"error": "missing", "text": f"held {held} does not wait any more"}
 
 
 class SupervisorCommands:
@@ -228,7 +165,7 @@ class SupervisorCommands:
 
     def __init__(self, relay: RelayInterface) -> None:
         self._relay = relay
-        self._unsent: list[tuple[ListenerOpened | ListenerClosed, socket.socket | None]] = []
+        self._unsent: list[tuple[messages.ListenerOpened | messages.ListenerClosed, socket.socket | None]] = []
 
     def readable(self, _: int) -> None:
         """The control socket can be read."""
@@ -240,29 +177,29 @@ class SupervisorCommands:
         except OSError:
             packet, fds = b"", []
         if packet:
-            self._execute(decode(packet), fds)
+            self._execute(messages.decode(packet), fds)
         else:
             self._relay.stop()
 
-    def _execute(self, message: Message, fds: list[int]) -> None:
+    def _execute(self, message: messages.Message, fds: list[int]) -> None:
         relay = self._relay
         match message:
-            case Stop(seconds):
+            case messages.Stop(seconds):
                 relay.drain(seconds)
-            case ReaderGone():
+            case messages.ReaderGone():
                 relay.reader_gone()
-            case NewControlServer():
+            case messages.NewControlServer():
                 relay.control_again(socket.socket(fileno=fds[0]))
-            case ReloadPlugins():
+            case messages.ReloadPlugins():
                 if relay.plugins is not None:
                     relay.plugins.reload()
-            case AddListener(broker):
+            case messages.AddListener(broker):
                 listener = socket.socket(fileno=fds[0])
                 if relay.draining:
                     listener.close()
                 else:
                     relay.acceptor.add(listener, broker)
-            case ReplaceFileRules(rules):
+            case messages.ReplaceFileRules(rules):
                 try:
                     relay.rules.replace_file([RuleEntry.from_file(each) for each in rules])
                     relay.emit(RulesReplaced(tuple(rule["name"] for rule in relay.rules.listed())))
@@ -271,11 +208,11 @@ class SupervisorCommands:
 
     def share(self, listener: socket.socket, broker: Address) -> None:
         """Give a new listener to the other workers, by way of the supervisor. Until they have it, this one serves."""
-        self._send(ListenerOpened(broker), listener)
+        self._send(messages.ListenerOpened(broker), listener)
 
     def unshare(self, broker: Address, port: int) -> None:
         """The listener was closed here; the supervisor is to close its own, too."""
-        self._send(ListenerClosed(broker, port), None)
+        self._send(messages.ListenerClosed(broker, port), None)
 
     def tick(self) -> None:
         """About once a second: what could not be sent yet."""
@@ -284,8 +221,8 @@ class SupervisorCommands:
             if listener is None or listener.fileno() >= 0:
                 self._send(message, listener)
 
-    def _send(self, message: ListenerOpened | ListenerClosed, listener: socket.socket | None) -> None:
-        control, packet = self._relay.control, encode(message)
+    def _send(self, message: messages.ListenerOpened | messages.ListenerClosed, listener: socket.socket | None) -> None:
+        control, packet = self._relay.control, messages.encode(message)
         try:
             if listener is None:
                 control.send(packet, socket.MSG_DONTWAIT)

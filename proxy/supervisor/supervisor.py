@@ -45,20 +45,9 @@ from ..ring.wakeup import new_bell
 from ..settings.proxy_config import ProxyConfig as ProxyConfig
 from ..settings.proxy_config import ProxyError as ProxyError
 from ..settings.relay_settings import FileRule
+from . import messages
 from .children import MOST, Children, Restarts
 from .fork_server import ForkServer
-from .messages import (
-    Accepting,
-    AddListener,
-    ListenerClosed,
-    ListenerOpened,
-    Message,
-    NewControlServer,
-    ReaderGone,
-    ReloadPlugins,
-    ReplaceFileRules,
-    Stop,
-)  # fmt: skip
 from .process_settings import for_inspector, for_observer, for_relay
 from .relay_readiness import SECONDS, Packet, receive, until_all_accept
 from .shared_counters import Serials
@@ -300,11 +289,11 @@ class Proxy:
         match message:
             case Event():
                 self._take_event(name, message)
-            case Accepting():
+            case messages.Accepting():
                 self._accepts(name)
-            case ListenerOpened(broker) if fds:  # else it did not fit among our open files: the worker that has it serves its clients
+            case messages.ListenerOpened(broker) if fds:  # else it did not fit among our open files: the worker that has it serves its clients
                 self._share(name, broker, fds[0])
-            case ListenerClosed(broker, port):
+            case messages.ListenerClosed(broker, port):
                 self._unshare(broker, port)
         return message is not None
 
@@ -337,7 +326,7 @@ class Proxy:
             self._pool.keep(listener, broker)
             for other in self._relays:
                 if other != name:  # one that is gone gets all listeners with its successor; where one is stuck, others serve the clients
-                    self._processes.offer(other, AddListener(broker), [fd])
+                    self._processes.offer(other, messages.AddListener(broker), [fd])
 
     def _unshare(self, broker: Address, port: int) -> None:
         """A worker has closed a broker's listener, as all do: ours is not given to workers that come later."""
@@ -384,7 +373,7 @@ class Proxy:
             # Nobody reads any more: a lossless relay must not wait for it.
             if self._pool is not None:
                 self._pool.dismiss(READERS[name])
-            self._send_relays(ReaderGone())
+            self._send_relays(messages.ReaderGone())
         if delay is not None:
             self._due[name] = time.monotonic() + delay
         elif self.failed:
@@ -436,7 +425,8 @@ class Proxy:
         try:
             self._start_control()
             for name in (*self._relays, "observer", "inspector"):
-                self._processes.offer(name, NewControlServer(), [control.process_end(name)])  # one that is gone gets a channel with its successor
+                # one that is gone gets a channel with its successor
+                self._processes.offer(name, messages.NewControlServer(), [control.process_end(name)])
         finally:
             control.close_pairs()
         assert self._resources is not None
@@ -455,13 +445,13 @@ class Proxy:
         counts. The event RulesReplaced, or RulesKept, follows."""
         self._rules = list(rules)
         self._serials.renew(rules)
-        self._send_relays(ReplaceFileRules(self._file_rules()))
+        self._send_relays(messages.ReplaceFileRules(self._file_rules()))
 
     def reload_plugins(self) -> None:
         """Load the plugins' files again, as when they are saved. The event PluginsLoaded, or PluginsKept, follows."""
-        self._send_relays(ReloadPlugins())
+        self._send_relays(messages.ReloadPlugins())
 
-    def _send_relays(self, message: Message) -> None:
+    def _send_relays(self, message: messages.Message) -> None:
         for name in self._relays:
             self._processes.send(name, message)
 
@@ -481,7 +471,7 @@ class Proxy:
                 self._stopping = True
                 if self._pool is not None:
                     self._pool.close_listeners()
-            self._send_relays(Stop(self.config.drain_seconds))
+            self._send_relays(messages.Stop(self.config.drain_seconds))
             self._end_children(self.config.drain_seconds + ENDING_SECONDS)
             if self._thread is not None:
                 self._thread.join(HEARING_SECONDS)

@@ -14,18 +14,8 @@ from ...settings.serialization import from_named, to_named
 from ...supervisor.channel import Channel
 from ...supervisor.child import PACKET
 from ...supervisor.children import start_child, wait_or_kill
+from . import messages
 from .config import PluginsConfig
-from .messages import (
-    AcceptVersion,
-    ForkServerEvent,
-    KillHost,
-    LoadFailed,
-    Ready,
-    StartHost,
-    ToForkServer,
-    ToHost,
-    ToRelay,
-)
 from .running_hook import RunningHook, new_running_hook
 
 LOAD_SECONDS = 20.0
@@ -47,11 +37,11 @@ class HostProcess:
         self.over = False
         """Whether it has reported why it ends."""
 
-    def send(self, message: ToHost, data: bytes = b"") -> bool:
+    def send(self, message: messages.ToHost, data: bytes = b"") -> bool:
         return self.channel.send(to_named(message), data)
 
-    def receive(self) -> list[tuple[ToRelay, bytes]]:
-        return [(from_named(ToRelay, fields), data) for fields, data in self.channel.receive()]
+    def receive(self) -> list[tuple[messages.ToRelay, bytes]]:
+        return [(from_named(messages.ToRelay, fields), data) for fields, data in self.channel.receive()]
 
 
 class ForkServerClient:
@@ -70,7 +60,7 @@ class ForkServerClient:
         for end in (ours, theirs):
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)
         running_hook, fd = new_running_hook()
-        command = json.dumps(to_named(StartHost(self._number, fresh, without))).encode()
+        command = json.dumps(to_named(messages.StartHost(self._number, fresh, without))).encode()
         try:
             socket.send_fds(self.control, [command], [theirs.fileno(), fd])
         except BaseException:
@@ -84,20 +74,20 @@ class ForkServerClient:
 
     def accept(self, host: HostProcess, files: list[str]) -> None:
         """The version that a host has loaded is the one to run from now on."""
-        self._send(AcceptVersion(host.number, files))
+        self._send(messages.AcceptVersion(host.number, files))
 
     def kill(self, host: HostProcess) -> None:
-        self._send(KillHost(host.number))
+        self._send(messages.KillHost(host.number))
 
-    def _send(self, command: ToForkServer) -> None:
+    def _send(self, command: messages.ToForkServer) -> None:
         try:
             self.control.send(json.dumps(to_named(command)).encode())
         except OSError:
             pass  # it is gone, as `receive` reports
 
-    def receive(self) -> list[ForkServerEvent] | None:
+    def receive(self) -> list[messages.ForkServerEvent] | None:
         """What has come; None: the forkserver is gone."""
-        found: list[ForkServerEvent] = []
+        found: list[messages.ForkServerEvent] = []
         while True:
             try:
                 packet = self.control.recv(PACKET)
@@ -107,7 +97,7 @@ class ForkServerClient:
                 packet = b""
             if not packet:
                 return found or None
-            found.append(ForkServerEvent(*json.loads(packet)))
+            found.append(messages.ForkServerEvent(*json.loads(packet)))
 
     def close(self) -> None:
         """End it, and its hosts with it."""
@@ -134,15 +124,15 @@ def check(config: PluginsConfig) -> list[dict[str, Any]]:
         while (left := until - time.monotonic()) > 0:
             poll.poll(left * 1000)
             for message, _ in host.receive():
-                if isinstance(message, Ready):
+                if isinstance(message, messages.Ready):
                     return message.plugins
-                if isinstance(message, LoadFailed):
+                if isinstance(message, messages.LoadFailed):
                     raise PluginError(message.text)
             if host.channel.closed and not ended:
                 ended = True
                 poll.unregister(host.channel.fileno())
             events = forkserver.receive()
-            for event in events if events is not None else [ForkServerEvent("ended", 0, "the process that starts it is gone")]:
+            for event in events if events is not None else [messages.ForkServerEvent("ended", 0, "the process that starts it is gone")]:
                 if event.kind == "failed":
                     raise PluginError(event.text)
                 if event.kind == "ended":

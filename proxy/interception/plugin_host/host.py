@@ -31,29 +31,7 @@ from ....plugins.hooks.loader import described
 from ....plugins.hooks.plugin import HOOKS
 from ...settings.serialization import from_named, to_named
 from ...supervisor.channel import Channel
-from .messages import (
-    AskAnswer,
-    AskRequest,
-    CloseConnection,
-    ConnectionClosed,
-    ConnectionOpened,
-    Decided,
-    DisablePlugin,
-    Forget,
-    HangWarning,
-    HookCall,
-    HookFault,
-    Learn,
-    LoadFailed,
-    Log,
-    Notified,
-    Ready,
-    RestoreState,
-    SavedState,
-    SaveState,
-    ToHost,
-    ToRelay,
-)  # fmt: skip
+from . import messages
 from .running_hook import RunningHook
 
 TICK_SECONDS = 1.0
@@ -107,7 +85,7 @@ class PluginHost:
             poll.poll(max(next_tick - time.monotonic(), 0.0) * 1000 if ticks else None)
             channel.flush()
             for fields, data in channel.receive():
-                self._receive(from_named(ToHost, fields), data)
+                self._receive(from_named(messages.ToHost, fields), data)
             if ticks and time.monotonic() >= next_tick:
                 next_tick = time.monotonic() + TICK_SECONDS
                 if self._ticking is None:
@@ -115,42 +93,42 @@ class PluginHost:
 
     # -- messages of the relay ---------------------------------------------------------------------------------
 
-    def _receive(self, message: ToHost, data: bytes) -> None:
+    def _receive(self, message: messages.ToHost, data: bytes) -> None:
         match message:
-            case HookCall():
+            case messages.HookCall():
                 self._call(message, data)
-            case ConnectionOpened(number, client, broker):
+            case messages.ConnectionOpened(number, client, broker):
                 peer = self._connections[number] = PeerView(number, client, broker)
                 self._begin(self._chain.notify("connected", None, peer), 0, "notify")
-            case ConnectionClosed(number):
+            case messages.ConnectionClosed(number):
                 if (left := self._connections.pop(number, None)) is not None:
                     self._begin(self._chain.notify("disconnected", None, left), 0, "notify")
-            case Learn():
+            case messages.Learn():
                 self._learn(message, data)
-            case AskAnswer():
+            case messages.AskAnswer():
                 self._answered(message, data)
-            case Forget(question):
+            case messages.Forget(question):
                 for number, (task, _) in list(self._asks.items()):
                     if task.question == question:
                         del self._asks[number]
                         task.hooks.close()
-            case DisablePlugin(name):
+            case messages.DisablePlugin(name):
                 self._plugins[:] = [plugin for plugin in self._plugins if plugin.name != name]
-            case SaveState():
+            case messages.SaveState():
                 self._save()
-            case RestoreState(states):
+            case messages.RestoreState(states):
                 for plugin in self._plugins:
                     if plugin.restore is not None and plugin.name in states:
                         self._guarded(plugin, "restore", partial(plugin.restore, states[plugin.name]))
 
-    def _call(self, call: HookCall, data: bytes) -> None:
+    def _call(self, call: messages.HookCall, data: bytes) -> None:
         exchange, peer = self._exchange(call, data), self._connections.get(call.connection)
         if call.kind == "exchanged":
             self._begin(self._chain.notify("exchange", exchange, peer), 0, "notify")
         else:
             self._begin(self._chain.message(call.kind, exchange, peer), call.question, call.kind)
 
-    def _learn(self, learn: Learn, data: bytes) -> None:
+    def _learn(self, learn: messages.Learn, data: bytes) -> None:
         key, version = learn.api_key, learn.api_version
         exchange = Exchange(api_key=key, api_version=version, response=data, state=State.PAIRED)
         try:
@@ -161,7 +139,7 @@ class PluginHost:
         except Exception as error:  # bytes of a broker: without them, plugins know less
             contained("reading what a broker offers", error)
 
-    def _answered(self, came: AskAnswer, data: bytes) -> None:
+    def _answered(self, came: messages.AskAnswer, data: bytes) -> None:
         task, ask = self._asks.pop(came.id, (None, None))
         if task is None or ask is None:
             return
@@ -185,9 +163,9 @@ class PluginHost:
         for plugin in self._plugins:
             if plugin.state is not None:
                 self._guarded(plugin, "state", partial(keep, plugin.name, plugin.state))
-        self._send(SavedState(states))
+        self._send(messages.SavedState(states))
 
-    def _send(self, message: ToRelay, data: bytes = b"") -> None:
+    def _send(self, message: messages.ToRelay, data: bytes = b"") -> None:
         self._channel.send(to_named(message), data)
 
     def _guarded(self, plugin: Plugin, hook: str, call: Callable[[], object]) -> None:
@@ -223,7 +201,7 @@ class PluginHost:
             raise
         except Exception as error:  # of what surrounds the hooks, which contains theirs
             contained("a chain of hooks", error, reported=True)
-            self._send(Log("", f"{type(error).__name__}: {error}"))
+            self._send(messages.Log("", f"{type(error).__name__}: {error}"))
             self._done(task, ChainResult() if task.kind != "notify" else [])
             return False
         finally:
@@ -235,7 +213,7 @@ class PluginHost:
         number = next(self._numbers)
         self._asks[number] = task, asked
         plugin = self._names[task.running[0]]
-        ask = AskRequest(number, task.question, asked.connection, asked.seconds, plugin)
+        ask = messages.AskRequest(number, task.question, asked.connection, asked.seconds, plugin)
         self._send(ask, asked.frame)
         return True
 
@@ -244,11 +222,11 @@ class PluginHost:
             self._ticking = None
         if task.kind == "notify":
             if result:
-                self._send(Notified(result))
+                self._send(messages.Notified(result))
             return
         done: ChainResult = result
         changed = done.frame is not None
-        self._send(Decided(task.question, done.kind, changed, done.delay_ns, done.reset, done.note(), done.hits), done.frame or b"")
+        self._send(messages.Decided(task.question, done.kind, changed, done.delay_ns, done.reset, done.note(), done.hits), done.frame or b"")
 
     def _watch(self, plugin: Plugin | None, hook: str) -> None:
         task = self._task
@@ -267,17 +245,17 @@ class PluginHost:
         if isinstance(error, MemoryError):
             # What it has taken would be missing to all others: the whole process goes.
             self._plugins = []
-            self._send(HookFault(plugin.name, hook, "it needs too much memory", last=True))
+            self._send(messages.HookFault(plugin.name, hook, "it needs too much memory", last=True))
             _flush(self._channel)
             os._exit(1)
-        self._send(HookFault(plugin.name, hook, described(error, path)))
+        self._send(messages.HookFault(plugin.name, hook, described(error, path)))
 
     def _warn(self, plugin: Plugin, api: str, text: str) -> None:
         """Of what clients will not get over: once for each plugin, API and kind of it."""
         kind = plugin.name, api, text.partition(" ")[0]
         if kind not in self._warned:
             self._warned.add(kind)
-            self._send(HangWarning(plugin.name, api, text[:2000]))
+            self._send(messages.HangWarning(plugin.name, api, text[:2000]))
 
     # -- what contexts need ----------------------------------------------------------------------------------
 
@@ -288,12 +266,12 @@ class PluginHost:
         return None if offered is None or known is None else min(offered, known)
 
     def _log(self, plugin: str, text: str) -> None:
-        self._send(Log(plugin, text[:2000]))
+        self._send(messages.Log(plugin, text[:2000]))
 
     def _close(self, plugin: str, connection: int, reset: bool) -> None:
-        self._send(CloseConnection(plugin, connection, reset))
+        self._send(messages.CloseConnection(plugin, connection, reset))
 
-    def _exchange(self, call: HookCall, data: bytes) -> Exchange:
+    def _exchange(self, call: messages.HookCall, data: bytes) -> Exchange:
         """The exchange that a call is about, with its response if it has one."""
         frame, response = data[: call.request_size], data[call.request_size :]
         peer = self._connections.get(call.connection)
@@ -336,13 +314,13 @@ def run(channel_fd: int, running_hook_fd: int, sources: list[Source], memory: in
                 paths[plugin.name] = source.path
     except (PluginError, MemoryError) as error:
         text = str(error) if isinstance(error, PluginError) else "the plugins need too much memory"
-        channel.send(to_named(LoadFailed(text)))
+        channel.send(to_named(messages.LoadFailed(text)))
         _flush(channel)
         return
     folders = {os.path.dirname(source.path) for source in sources if source.path}
     files = [file for each in list(sys.modules.values()) if (file := getattr(each, "__file__", None))]
     beside = [file for file in files if file.endswith(".py") and os.path.dirname(file) in folders]
-    channel.send(to_named(Ready([plugin.describe() for plugin in plugins], beside)))
+    channel.send(to_named(messages.Ready([plugin.describe() for plugin in plugins], beside)))
     plugins[:] = [plugin for plugin in plugins if plugin.name not in without]
     try:
         PluginHost(channel, running_hook, plugins, paths).serve()

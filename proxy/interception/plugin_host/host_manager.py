@@ -14,21 +14,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ...events import PluginDisabled, PluginFault, PluginHangs, PluginSaid, PluginsKept, PluginsLoaded
 from ...relay.io import polling
+from . import messages
 from .config import FAULT_SECONDS, PluginsConfig
 from .forkserver_client import LOAD_SECONDS, ForkServerClient, HostProcess
 from .host import RUNNING
-from .messages import (
-    DisablePlugin,
-    HangWarning,
-    HookFault,
-    LoadFailed,
-    Log,
-    Ready,
-    RestoreState,
-    SavedState,
-    SaveState,
-    ToRelay,
-)
 
 if TYPE_CHECKING:
     from ...relay.interfaces import RelayInterface
@@ -46,7 +35,7 @@ class HostListener(Protocol):
     def host_gone(self) -> None:
         """There is none, and none will come by itself."""
 
-    def on_message(self, message: ToRelay, data: bytes) -> None:
+    def on_message(self, message: messages.ToRelay, data: bytes) -> None:
         """A message of the host at work."""
 
 
@@ -137,19 +126,19 @@ class HostManager:
         host.channel.flush()
         for message, data in host.receive():
             match message:
-                case Ready():
+                case messages.Ready():
                     self._ready(host, message)
-                case LoadFailed(text):
+                case messages.LoadFailed(text):
                     self._failed(host, text)
-                case SavedState(states):
+                case messages.SavedState(states):
                     if self.coming is not None and self.coming.ready:
                         self._switch(self.coming, states)
-                case HookFault(plugin, hook, text, last):
+                case messages.HookFault(plugin, hook, text, last):
                     host.over = last
                     self.fault(plugin, hook, text)
-                case HangWarning(plugin, api, text):
+                case messages.HangWarning(plugin, api, text):
                     self._relay.emit(PluginHangs(plugin, api, text))
-                case Log(plugin, text):
+                case messages.Log(plugin, text):
                     self._relay.emit(PluginSaid(plugin, text))
                 case _ if host is self.current:
                     self._listener.on_message(message, data)
@@ -197,13 +186,13 @@ class HostManager:
 
     # -- one takes the other's place -------------------------------------------------------------------------
 
-    def _ready(self, host: HostProcess, message: Ready) -> None:
+    def _ready(self, host: HostProcess, message: messages.Ready) -> None:
         if host is not self.coming or self._forkserver is None:
             return
         host.ready = True
         host.plugins = message.plugins
         self._forkserver.accept(host, message.files)
-        if host.fresh and self.current is not None and self.current.send(SaveState()):
+        if host.fresh and self.current is not None and self.current.send(messages.SaveState()):
             self._relay.timers.after(int(self._config.budget * 1e9), partial(self._switch, host, {}))
         else:
             self._switch(host, {})
@@ -222,7 +211,7 @@ class HostManager:
             self._faults.clear()
             self._relay.emit(PluginsLoaded(tuple(each["name"] for each in host.plugins), again))
         if states:
-            host.send(RestoreState(states))
+            host.send(messages.RestoreState(states))
         self._listener.host_ready()
         if self._changed:
             self._changed = False
@@ -316,7 +305,7 @@ class HostManager:
             self.disabled[name] = why
             self._relay.emit(PluginDisabled(name, f"{len(found)} faults within {FAULT_SECONDS:g} s, the last: {why}"))
             if self.current is not None:
-                self.current.send(DisablePlugin(name))
+                self.current.send(messages.DisablePlugin(name))
             self._relay.inline_changed()
 
     # -- the end ---------------------------------------------------------------------------------------------

@@ -24,22 +24,9 @@ from ...ring.clock import now_ns
 from ..frame_editor import API_VERSIONS, METADATA, framed
 from ..request_frames import gets_response
 from ..rules import fault_executor
+from . import messages
 from .config import PluginsConfig
 from .host_manager import HostManager
-from .messages import (
-    AskAnswer,
-    AskRequest,
-    CloseConnection,
-    ConnectionClosed,
-    ConnectionOpened,
-    Decided,
-    Forget,
-    HookCall,
-    Learn,
-    Notified,
-    ToRelay,
-    Verdict,
-)  # fmt: skip
 from .pending_messages import PendingMessage, PendingMessages, Then
 from .plugin_requests import PluginRequestQueue
 
@@ -50,7 +37,7 @@ WAITING_BYTES = 48 << 20
 """Most bytes of messages that wait, and of those that hooks only hear of; what is beyond passes."""
 METADATA_KEPT = 16
 """Metadata responses of a broker that are kept for hosts to come."""
-_AS_IT_CAME = Verdict()
+_AS_IT_CAME = messages.Verdict()
 
 
 class PluginInterceptor:
@@ -63,7 +50,7 @@ class PluginInterceptor:
         self._requests_of_plugins = PluginRequestQueue(relay, self)
         self._pending = PendingMessages(relay.timers.after, config.budget, self.hosts.drain, self._overdue)
         self._numbers = count(1)
-        self._known: dict[tuple[str, int, int], tuple[Learn, bytes]] = {}
+        self._known: dict[tuple[str, int, int], tuple[messages.Learn, bytes]] = {}
         self._learned = 0
         self._requests: frozenset[int] = frozenset()
         self._responses: frozenset[int] = frozenset()
@@ -123,10 +110,10 @@ class PluginInterceptor:
         key = int.from_bytes(frame[4:6], "big")
         if key not in self._requests or connection.correlation.unsure:
             return False
-        call = HookCall("request", connection.number, now, len(frame) - 4)
+        call = messages.HookCall("request", connection.number, now, len(frame) - 4)
         return self._ask(call, frame[4:], connection, connection.request, partial(self._requested, connection, frame))
 
-    def _requested(self, connection: ConnectionInterface, original: bytes, verdict: Verdict, now: int) -> None:
+    def _requested(self, connection: ConnectionInterface, original: bytes, verdict: messages.Verdict, now: int) -> None:
         """The hooks have decided about a request."""
         if verdict.delay_ns:
             then = partial(self._requested, connection, original, verdict._replace(delay_ns=0))
@@ -168,7 +155,7 @@ class PluginInterceptor:
         """Whether a response waits for its hooks. `original`: as the broker sent it, None if it was made here."""
         if not hooked.response:
             return False
-        call = HookCall("response", connection.number, hooked.time_ns, len(hooked.frame) - 4, now)
+        call = messages.HookCall("response", connection.number, hooked.time_ns, len(hooked.frame) - 4, now)
         then = partial(self._responded, connection, hooked, original, frame, note)
         return self._ask(call, hooked.frame[4:] + frame[4:], connection, connection.response, then)
 
@@ -179,7 +166,7 @@ class PluginInterceptor:
         original: bytes | None,
         frame: bytes,
         note: str,
-        verdict: Verdict,
+        verdict: messages.Verdict,
         now: int,
     ) -> None:
         """The hooks have decided about a response."""
@@ -211,12 +198,12 @@ class PluginInterceptor:
         if host.channel.pending + len(hooked.frame) + len(frame) > WAITING_BYTES:
             self._late += 1
             return
-        call = HookCall("exchanged", connection.number, hooked.time_ns, len(hooked.frame) - 4, now)
+        call = messages.HookCall("exchanged", connection.number, hooked.time_ns, len(hooked.frame) - 4, now)
         host.send(call, hooked.frame[4:] + frame[4:])
 
     # -- questions -------------------------------------------------------------------------------------------
 
-    def _ask(self, call: HookCall, data: bytes, connection: ConnectionInterface, half: HalfConnectionInterface, then: Then) -> bool:
+    def _ask(self, call: messages.HookCall, data: bytes, connection: ConnectionInterface, half: HalfConnectionInterface, then: Then) -> bool:
         if self._gone:
             return False
         if self._pending.bytes + len(data) > WAITING_BYTES:
@@ -231,7 +218,7 @@ class PluginInterceptor:
             self.hosts.current.send(call, data)
         return True
 
-    def _go_on(self, question: PendingMessage, verdict: Verdict = _AS_IT_CAME) -> None:
+    def _go_on(self, question: PendingMessage, verdict: messages.Verdict = _AS_IT_CAME) -> None:
         """It waits no more."""
         if self._pending.take(question.number) is None or question.connection.closed:
             return
@@ -255,7 +242,7 @@ class PluginInterceptor:
         self._go_on(question)
         self._late += 1
         if host is not None and not hosts.stuck(self._budget, question.number):
-            host.send(Forget(question.number))
+            host.send(messages.Forget(question.number))
             # It may have begun a moment ago only: another look when it has had its time.
             self._relay.timers.after(int(self._budget * 1e9), partial(self._look_again, host.number))
 
@@ -272,22 +259,22 @@ class PluginInterceptor:
 
     # -- messages of the host (`host_manager.HostListener`) -------------------------------------------------------------------
 
-    def on_message(self, message: ToRelay, data: bytes) -> None:
+    def on_message(self, message: messages.ToRelay, data: bytes) -> None:
         match message:
-            case Notified(hits):
+            case messages.Notified(hits):
                 self.calls.update(hits)
-            case Decided():
+            case messages.Decided():
                 self.calls.update(message.hits)
                 question = self._pending.pending.get(message.question)
                 if question is not None:
                     self._go_on(question, message.verdict(data))
-            case AskRequest():
+            case messages.AskRequest():
                 question = self._pending.pending.get(message.question)
                 if question is not None:
                     question.asks += 1
                 if self.hosts.current is not None:
                     self._requests_of_plugins.ask(self.hosts.current.number, message, data)
-            case CloseConnection(plugin, number, reset):
+            case messages.CloseConnection(plugin, number, reset):
                 connection = self._relay.connections.get(number)
                 if connection is not None:
                     connection.close("rst" if reset else "fin", f"plugin {plugin}")
@@ -331,7 +318,7 @@ class PluginInterceptor:
             question.deadline = time.monotonic() + self._budget
         current = self.hosts.current
         if current is not None and current.number == host:
-            current.send(AskAnswer(number, error, ended), frame)
+            current.send(messages.AskAnswer(number, error, ended), frame)
 
     # -- connections -----------------------------------------------------------------------------------------
 
@@ -340,7 +327,7 @@ class PluginInterceptor:
         if api_key not in (METADATA, API_VERSIONS):
             return
         broker = show(connection.broker)
-        learn = Learn(broker, api_key, api_version)
+        learn = messages.Learn(broker, api_key, api_version)
         self._learned += 1
         slot = self._learned % METADATA_KEPT if api_key == METADATA else 0  # each may be about other topics
         self._known[broker, api_key, slot] = learn, frame[4:]
@@ -357,7 +344,7 @@ class PluginInterceptor:
             self._pending.take(question.number)
         self._requests_of_plugins.gone(connection)
         if self.hosts.current is not None:
-            self.hosts.current.send(ConnectionClosed(connection.number))
+            self.hosts.current.send(messages.ConnectionClosed(connection.number))
 
     def free(self, connection: ConnectionInterface) -> None:
         """A connection carries no Kafka any more: what waits goes on as it came."""
@@ -369,5 +356,5 @@ class PluginInterceptor:
         self.hosts.close()
 
 
-def _opened(connection: ConnectionInterface) -> ConnectionOpened:
-    return ConnectionOpened(connection.number, show(connection.peer), show(connection.broker))
+def _opened(connection: ConnectionInterface) -> messages.ConnectionOpened:
+    return messages.ConnectionOpened(connection.number, show(connection.peer), show(connection.broker))
