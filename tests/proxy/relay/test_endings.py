@@ -14,13 +14,21 @@ from barnabas.decoder.connection.events import Closed, ConnectionEvent, Opened
 from barnabas.proxy.events import ConnectionClosed, UpstreamFailed
 from harness import wire
 from harness.testbed import Testbed, next_event
-from harness.waiting import PATIENCE, attempts
+from harness.waiting import PATIENCE, attempts, until
 
 
 def leave(sock: socket.socket, how: str) -> None:
     if how == "rst":
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     sock.close()
+
+
+def end_of(sock: socket.socket) -> str:
+    """How the stream ends for its reader."""
+    try:
+        return "fin" if sock.recv(1) == b"" else "data"
+    except ConnectionResetError:
+        return "rst"
 
 
 def send_until_it_fails(sock: socket.socket, data: bytes, full: threading.Event) -> None:
@@ -43,15 +51,15 @@ def closings(path: Path) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("how", ["fin", "rst"])
 @pytest.mark.parametrize("by", ["client", "broker"])
 def test_who_ended_it(testbed: Testbed, tmp_path: Path, how: str, by: str) -> None:
+    """A FIN reaches the other side as FIN, a reset as reset."""
+    ends: list[str] = []
+
     def script(sock: socket.socket) -> None:
         sock.sendall(wire.response(1, wire.read_frame(sock)))
         if by == "broker":
             leave(sock, how)
         else:
-            try:
-                sock.recv(1)
-            except ConnectionResetError:
-                pass
+            ends.append(end_of(sock))
 
     proxy = testbed.proxy(testbed.broker(script).address, record=tmp_path)
     client = testbed.client(proxy.address)
@@ -59,11 +67,9 @@ def test_who_ended_it(testbed: Testbed, tmp_path: Path, how: str, by: str) -> No
     if by == "client":
         leave(client, how)
     else:
-        try:
-            assert client.recv(1) == b""
-        except ConnectionResetError:
-            assert how == "rst"
+        ends.append(end_of(client))
         client.close()
+    assert until(lambda: ends) == [how]
     closed = next_event(proxy, ConnectionClosed)
     assert (closed.how, closed.by) == (how, by)
     assert f"({how} by {by})" in closed.text
@@ -107,7 +113,8 @@ def test_a_broker_that_refuses(testbed: Testbed, tmp_path: Path) -> None:
     for _ in range(2):
         client = testbed.client(proxy.address)
         assert client.recv(1) == b""
-        next_event(proxy, UpstreamFailed)
+        failed = next_event(proxy, UpstreamFailed)
+        assert failed.broker == address and "connection refused" in failed.text and "--broker" in failed.text
     proxy.stop()
     found = recorded(tmp_path)
     assert [type(h).__name__ for h in found] == ["Opened", "Closed"] * 2

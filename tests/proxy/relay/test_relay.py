@@ -104,57 +104,6 @@ def test_half_close_keeps_the_other_direction(testbed: Testbed) -> None:
     assert (closed.how, closed.sent) == ("fin", len(asked))
 
 
-def reset(sock: socket.socket) -> None:
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    sock.close()
-
-
-def test_reset_by_the_broker_reaches_the_client_as_reset(testbed: Testbed) -> None:
-    def script(sock: socket.socket) -> None:
-        wire.read_frame(sock)
-        reset(sock)
-
-    proxy = testbed.proxy(testbed.broker(script).address)
-    client = testbed.client(proxy.address)
-    client.sendall(wire.request(18, 0, 1))
-    with pytest.raises(ConnectionResetError):
-        client.recv(1)
-    assert next_event(proxy, ConnectionClosed).how == "rst"
-
-
-def test_reset_by_the_client_reaches_the_broker_as_reset(testbed: Testbed) -> None:
-    outcome: list[str] = []
-    arrived, done = threading.Event(), threading.Event()
-
-    def script(sock: socket.socket) -> None:
-        wire.read_frame(sock)
-        arrived.set()
-        try:
-            outcome.append("fin" if sock.recv(1) == b"" else "data")
-        except ConnectionResetError:
-            outcome.append("rst")
-        done.set()
-
-    proxy = testbed.proxy(testbed.broker(script).address)
-    client = testbed.client(proxy.address)
-    client.sendall(wire.request(18, 0, 1))
-    assert arrived.wait(PATIENCE)
-    reset(client)
-    assert done.wait(PATIENCE)
-    assert outcome == ["rst"]
-
-
-def test_refused_upstream_is_one_event_and_the_proxy_stays(testbed: Testbed) -> None:
-    address = testbed.closed_port()
-    proxy = testbed.proxy(address)
-    for _ in range(3):
-        client = testbed.client(proxy.address)
-        assert client.recv(1) == b""
-        failed = next_event(proxy, UpstreamFailed)
-        assert failed.broker == address
-        assert "connection refused" in failed.text and "--broker" in failed.text
-
-
 def test_a_name_with_several_addresses_is_tried_through(testbed: Testbed) -> None:
     """`localhost` is ::1 first on many machines; the broker listens on 127.0.0.1 only."""
     broker = testbed.broker(answering(None))
