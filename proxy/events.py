@@ -1,4 +1,4 @@
-"""What the proxy tells its owner: one small dataclass per kind of event, each with a line for people (`text`).
+"""What the proxy reports to its owner: one small dataclass per kind of event, each with a line for people (`text`).
 
 They cross from the child processes as JSON packets (`encode`, `decode`).
 """
@@ -265,9 +265,9 @@ class MeterListening(Event):
 
     @property
     def text(self) -> str:
-        said = [f"live feed at {show(self.feed)}"] if self.feed else []
-        said += [f"metrics at http://{show(self.metrics)}/metrics"] if self.metrics else []
-        return ", ".join(said) or "metrics go to StatsD"
+        places = [f"live feed at {show(self.feed)}"] if self.feed else []
+        places += [f"metrics at http://{show(self.metrics)}/metrics"] if self.metrics else []
+        return ", ".join(places) or "metrics go to StatsD"
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,7 +325,7 @@ class Counts(Event):
 @dataclass(frozen=True, slots=True)
 class FindingSeen(Event):
     """Something is wrong in the traffic (`decoder.findings.Finding`): seen for the first time, worse than before, or
-    twice as often as when it was told last. `number` is that of the finding, from 1; its last event says its last
+    twice as often as when it was last reported. `number` is that of the finding, from 1; its last event has its last
     count."""
 
     id: str
@@ -500,7 +500,7 @@ class FilesUsedUp(Event):
 
 @dataclass(frozen=True, slots=True)
 class PortPassedOver(Event):
-    """A broker's listener does not get this port: somebody has it. `whose`: what of the proxy's own, "" if of others."""
+    """A broker's listener does not get this port: it is in use. `whose`: by what of the proxy, "" by others."""
 
     warning = True
     broker: Address
@@ -570,7 +570,7 @@ class ClientTried(Event):
 
 @dataclass(frozen=True, slots=True)
 class NamesUnused(Event):
-    """A client comes by the name of the bootstrap only, and never by one of those that it is told."""
+    """A client comes by the name of the bootstrap only, and never by one of those that responses give it."""
 
     warning = True
     client: str
@@ -651,7 +651,7 @@ class TlsFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class LoggedIn(Event):
-    """The proxy has logged in at a broker (told once per broker). `lifetime_ms`: the session's; 0: it has no end."""
+    """The proxy has logged in at a broker (reported once per broker). `lifetime_ms`: the session's; 0: it has no end."""
 
     broker: Address
     mechanism: str
@@ -693,7 +693,7 @@ class NotVerified(Event):
 
 @dataclass(frozen=True, slots=True)
 class NotTranslated(Event):
-    """A frame could not be brought into the version that its receiver speaks, and passing it as it was would have been
+    """A frame could not be brought into the version of its receiver, and passing it as it was would have been
     wrong: its connection was ended."""
 
     warning = True

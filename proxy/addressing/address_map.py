@@ -1,4 +1,4 @@
-"""The address map: every broker that a client hears of gets a listener of its own, as it appears.
+"""The address map: every broker that a response names to a client gets a listener of its own.
 
 Ports: bootstrap port + 1, + 2 ... (the next free one) when the bootstrap port was chosen by the user, else any
 free port. The bootstrap listener itself serves the broker whose address is the upstream address, also when the
@@ -6,12 +6,12 @@ broker spells its host differently. Ports that the proxy itself uses for other t
 over, and a broker that claims to live there gets no listener. A broker that names a listener of the proxy as its address (it
 advertises the proxy) keeps it.
 
-Brokers are what responses say: there are at most `most` listeners, no more than half of the files that the relay may open, and
+Any response can name brokers. So there are at most `most` listeners, no more than half of the files that the relay may open, and
 one whose broker no response has named for long and that carries no connection is closed (`expire`).
 
 Several workers keep one map (`shared_state`): who meets a new broker opens its listener under the lock, hands the socket
-to the others by way of the supervisor, and writes down the port. All say when brokers were named; who finds first that one
-has expired takes it from the map under the lock, and each worker closes the listeners that the map does not have any more.
+to the others by way of the supervisor, and writes down the port. All record when brokers were named. The first to find that one
+has expired removes it from the map under the lock, and each worker closes the listeners that the map does not have any more.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .resolver import SocketAddress, literal
 MOST_BROKERS = 1000
 EXPIRY_SECONDS = 900.0
 REFUSED_EVERY = 10.0
-"""Seconds between two events that say that brokers get no listeners."""
+"""Least seconds between two events about brokers that get no listeners."""
 TRIES = 64
 """Ports that are tried one after the other from the fixed start."""
 _ALL_CLOSED = (None, "", 0, 0)
@@ -71,7 +71,7 @@ def reason(error: OSError) -> str:
 class AddressMap:
     """(host, port) of a broker -> port of its listener.
 
-    `same_host(a, b, port)` says whether two names are one machine; `opened(socket, broker)` takes a new listener.
+    `same_host(a, b, port)`: whether two names are one machine; `opened(socket, broker)` takes a new listener.
     `reserved`: ports of this machine that the proxy uses for something else -> for what. `known(host, port)`: the addresses of
     a host, None if nobody has looked yet. `most`: listeners at one time. `expiry`: see `expire`; 0: never. `retain(standing)` closes
     all other listeners of brokers than those for (broker, port). `stands`: whether the bootstrap listener stands for the
@@ -170,7 +170,7 @@ class AddressMap:
         return own
 
     def _refuse(self, broker: Address, why: str) -> None:
-        """A broker keeps its own address. Nothing is kept of it, and it is not told for each: there may be any number."""
+        """A broker keeps its own address. Only the first is kept and reported: there may be any number."""
         self._refused += 1
         self._refusal = self._refusal or (broker, why)
 
@@ -183,7 +183,7 @@ class AddressMap:
             self._refused, self._refusal, self._reported_refused = 0, None, now
 
     def unknown_names(self, brokers: Iterable[Address]) -> list[Address]:
-        """Names that have to be looked up before it can be said whose address a broker has: where its port is that of the
+        """Names that have to be looked up before it is known whose address a broker has: where its port is that of the
         upstream or one of the proxy's own."""
         upstream_host, upstream_port = self._upstream
         found: dict[Address, None] = {}
@@ -288,7 +288,7 @@ class AddressMap:
 
     def open_in_order(self, brokers: Iterable[tuple[int, Address]], moves: bool = False) -> None:
         """Give listeners to brokers that came in one response, by node id: ports do not depend on the order.
-        moves: the response says where brokers are now (see `named`)."""
+        moves: the response states where brokers are now (see `named`)."""
         for node, broker in sorted(brokers):
             self.port_for(broker, node)
         self.report_refused()

@@ -1,10 +1,10 @@
 """Which broker a client of the bootstrap listener is led to, as Kafka clients choose among their bootstrap servers.
 
-Of several: the first that was given, or that worked last; when it cannot be reached the next one, and when none of those that
-were given can, the brokers that responses have named since. Each has a listener of its own besides, as all other brokers have.
+Of several: the one that worked last, at first the first. When it cannot be reached, the next one is tried, and when none of those
+that were given can be, the brokers that responses have named since. Each also has a listener of its own, like all other brokers.
 
-The listener of a single one stands for it, and leads nowhere else: clients that know this broker by its node id would send to
-another one what is for this one, and stay there when it is back. Measured with librdkafka: NOT_LEADER_OR_FOLLOWER for ever.
+The listener of a single bootstrap broker leads to this broker alone: clients that know it by its node id would otherwise send its
+requests to another one, and stay there when it is back. Measured with librdkafka: NOT_LEADER_OR_FOLLOWER for ever.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Where the proxy connects to on behalf of clients, and where never: itself, and what `--upstream-allow` leaves out.
 
-Broker addresses come from responses, so whoever answers as a broker chooses them, in any spelling (`0.0.0.0`, `127.1`,
-`::ffff:127.0.0.1`, names). So it is decided by the resolved address, right before each connect.
+Broker addresses come from responses, so they are chosen by whatever answers as a broker, in any spelling (`0.0.0.0`, `127.1`,
+`::ffff:127.0.0.1`, names). So the resolved address decides, right before each connect.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Allowed:
 
     @classmethod
     def parse(cls, text: str) -> Allowed:
-        """NETWORK[:PORT[-PORT]], an IPv6 network with ports in brackets. ValueError says what is wrong."""
+        """NETWORK[:PORT[-PORT]], an IPv6 network with ports in brackets. ValueError names what is wrong."""
         network, ports = text.strip(), ""
         if network.startswith("["):
             network, closed, rest = network[1:].partition("]")

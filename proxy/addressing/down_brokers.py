@@ -1,7 +1,7 @@
-"""Brokers that are kept down because somebody asked for it: their connections are closed and new ones refused.
+"""Brokers that the control API keeps down: their connections are closed and new ones refused.
 
-To clients it is what it is when a broker behind the proxy does not run: its listener accepts, and the connection ends. The
-brokers themselves notice that clients left, and nothing else.
+Clients see what they see when a broker behind the proxy does not run: its listener accepts, and the connection ends. The
+brokers themselves only notice that clients have left.
 """
 
 from __future__ import annotations

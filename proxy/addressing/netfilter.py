@@ -30,7 +30,7 @@ FAMILIES = {"inet": ("-4", "-6"), "ip": ("-4",), "ip6": ("-6",)}
 
 
 class NetfilterError(BarnabasError):
-    """The rules cannot be set or removed; the text says why, `root` whether it is for want of rights."""
+    """The rules cannot be set or removed; the text is the reason; `root`: whether rights are missing."""
 
     def __init__(self, text: str, root: bool = False) -> None:
         super().__init__(text)

@@ -1,8 +1,8 @@
 """Node endpoints (KIP-951) at the end of bulk responses, found without holding the bulk.
 
 Brokers name new leaders, with their addresses, behind everything else in Produce, Fetch, ShareFetch and
-ShareAcknowledge responses. `ends_clean` tells in a moment that a whole frame has none. `NodeEndpointScanner` follows the structure
-of a frame that is passing, jumps over the records, and says where the endpoints begin; only what comes from there on
+ShareAcknowledge responses. `ends_clean` is a quick check that a whole frame has none. `NodeEndpointScanner` follows the structure
+of a frame that is passing, jumps over the records, and finds where the endpoints begin; only what comes from there on
 is held back. Its size was promised to the client by then, so addresses cannot be exchanged any more: `neutralize_endpoints` makes
 the client overlook them, and it asks Metadata instead, as clients did before KIP-951.
 """
@@ -37,8 +37,8 @@ Need = Generator[int, bytes, None]
 
 
 def ends_clean(api_key: int, data: Any, end: int, size: int) -> bool:
-    """Whether the response of `size` bytes that ends at `end` surely has no node endpoints (KIP-951); False says
-    nothing.
+    """Whether the response of `size` bytes that ends at `end` surely has no node endpoints (KIP-951). False:
+    unknown.
 
     The last endpoint ends with its port (4 bytes, of which the first two are 0 and the others are not both), its rack
     (one 0 for null, else a length and letters) and a 0 for its tags. A Produce response without endpoints ends with a

@@ -75,7 +75,7 @@ class Resolver:
         self._questions.put((host, port))
 
     def known(self, host: str, port: int) -> list[SocketAddress] | None:
-        """The addresses, if they can be told without asking anybody."""
+        """The addresses, if they are known without a lookup."""
         kept = self._cache.get((host, port))
         if kept and time.monotonic() - kept[0] < KEEP_SECONDS:
             return kept[1]

@@ -1,12 +1,12 @@
-"""The address map of a single listener: brokers are told apart by the name that a client asks for in its TLS hello.
+"""The address map of a single listener: the name in a client's TLS hello chooses the broker.
 
     broker-3.kafka.example:9092     node 3
     kafka.example, or any other     the bootstrap broker
 
-Several workers learn the same in the same order: what one of them learns it writes down for the others (`shared_state`).
+Each worker writes what it learns into `shared_state`, so that all learn the same in the same order.
 
-A name stays with its node when the node's address changes. Names of brokers that nobody has told about yet (a client
-may remember them from an earlier run) lead to the bootstrap broker: its answers send the client on.
+A name stays with its node when the node's address changes. Names of brokers that no response has named yet (a client
+may remember them from an earlier run) lead to the bootstrap broker, whose responses name the others.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class NamedBrokers(AddressMap):
         self.found: list[BrokerFound] = []
         self._names: dict[Address, str] = {}
         self._brokers: dict[str, Address] = {}
-        # By client host: how often and since when it came by no broker's name; None: it has come by one, or was told of.
+        # By client host: how often and since when it came by no broker's name; None: it has come by one, or was reported.
         self._strays: dict[str, tuple[int, float] | None] = {}
 
     def broker_for(self, name: str, client: str = "") -> Address:
@@ -86,14 +86,14 @@ class NamedBrokers(AddressMap):
         self.catch_up()
 
     def stands_for(self, broker: Address, node: int, local_host: str) -> Address | None:
-        """The name and port a client is given for a broker; None if what the response says is no address."""
+        """The name and port a client is given for a broker; None if the response has no address."""
         if broker not in self._names and (not broker[0] or not 0 < broker[1] < 65536):
             return None
         self._learn(node, broker, moves=False)
         return self._names[broker], self._port
 
     def open_in_order(self, brokers: Iterable[tuple[int, Address]], moves: bool = False) -> None:
-        """Name the brokers of one response. moves: it says where brokers are now (controllers, which other responses
+        """Name the brokers of one response. moves: it states where brokers are now (controllers, which other responses
         list, may have a broker's number at another address)."""
         for node, broker in sorted(brokers):
             if broker[0] and 0 < broker[1] < 65536:

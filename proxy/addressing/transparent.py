@@ -52,7 +52,7 @@ class TransparentConfig:
 
 
 class NotIntercepted(BarnabasError):
-    """A connection that nothing brought here: the text says what it is and what to do."""
+    """A connection that the kernel did not redirect here; the text has what it is and what to do."""
 
 
 class Unchanged(AddressMap):
@@ -69,7 +69,7 @@ class Unchanged(AddressMap):
 
 
 def plain(host: str) -> str:
-    """An IPv4 address as such, also where an IPv6 socket tells it."""
+    """An IPv4 address as such, also where an IPv6 socket gives it as ::ffff:A.B.C.D."""
     return host.removeprefix("::ffff:") if "." in host else host
 
 

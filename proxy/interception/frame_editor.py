@@ -43,7 +43,7 @@ HIGHEST_VERSION = 40
 
 
 class Unreadable(Exception):
-    """A held frame could not be decoded or encoded; the text says why."""
+    """A held frame could not be decoded or encoded; the text is the reason."""
 
 
 @cache
@@ -107,7 +107,7 @@ class FrameEditor:
         self._addresses = addresses
         self.rules = rules
         self.others: frozenset[int] = frozenset()
-        """Api keys whose requests others than the rules want to see, whatever the rules say."""
+        """Api keys whose requests plugins or intercepts want to see."""
         self.requests = frozenset(rules.interest())
         self.topics: decoder.Topics | None = None
         """Names of topics by their ids, where filters may ask for them."""
@@ -216,7 +216,7 @@ class FrameEditor:
         return _edited(message, edits), capped
 
     def decide(self, exchange: Exchange) -> tuple[FaultPlan | None, bool]:
-        """What the rules say to a request, and whether a broker would answer it at all."""
+        """What the rules decide for a request, and whether a broker would answer it at all."""
         message = exchange.request_message
         if message is None:
             raise Unreadable(exchange.undecoded or "it cannot be read")
@@ -224,7 +224,7 @@ class FrameEditor:
         return self.rules.decide(exchange), answered
 
     def judge(self, exchange: Exchange) -> FaultPlan | None:
-        """What the rules say that ask for the response."""
+        """What the rules that depend on the response decide."""
         return self.rules.judge(exchange)
 
 

@@ -1,7 +1,6 @@
-"""Frames that somebody wants to see before they go on: held in the relay until a decision comes, or the time is up.
+"""Intercepts: frames that are held in the relay until a person or program decides about them, or their time is up.
 
-An intercept names by a filter which requests are held before they are forwarded, and which responses before they are
-delivered. A held frame stops its own direction of its own connection, so that order is kept; nothing else waits. The
+A filter selects the requests that are held before they are forwarded, and the responses that are held before they are delivered. A held frame stops its own direction of its own connection, so that order is kept; nothing else waits. The
 control server gets its bytes, and it comes back as it was, edited, or not at all. Bounds: `most` frames of
 an intercept at one time, `HELD_BYTES` of all, `timeout` seconds each; what is beyond passes and is counted. When the
 control server is gone, everything goes on as it came.
@@ -44,7 +43,7 @@ class Intercepts:
         self.held: dict[int, HeldFrame] = {}
         """What waits for a decision, by number."""
         self._intercept_number = 0
-        # The number of a held frame says which worker holds it.
+        # A held frame's number modulo the number of workers identifies the worker.
         self._number = relay.worker + 1 - relay.workers
         self.bytes = 0
 

@@ -230,7 +230,7 @@ class ServerContexts:
         return self._own if self._hosts is None else self._hosts.of(address.partition("%")[0])
 
     def _asked(self, session: ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:
-        """OpenSSL has read a client's hello. Whatever it says, the handshake goes on."""
+        """OpenSSL has read a client's hello. The handshake goes on in any case."""
         if name and host_name(name):
             self.name = name.lower()
             if self._hosts is not None:

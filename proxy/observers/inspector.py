@@ -92,7 +92,7 @@ class InspectingTask:
     def report(self, loop: ObserverLoop) -> None:
         inspector, finished = self.inspector, loop.feed.finished
         if loop.idle:
-            # Only a reader that has read everything can say that something has not come by now.
+            # Only a reader that has read everything knows that something has not come by now.
             inspector.traffic.at(now_ns())
         if self._trigger is not None:
             self._trigger.tick(inspector.findings)

@@ -84,7 +84,7 @@ class Recordings:
     # -- commands --------------------------------------------------------------------------------------------
 
     def command(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Do `recording.start`, `.stop`, `.rotate` or `.flight`, if the message says so, and return the state."""
+        """Do `recording.start`, `.stop`, `.rotate` or `.flight`, if the message is one of these, and return the state."""
         try:
             match message["do"]:
                 case "recording.start":
@@ -103,7 +103,7 @@ class Recordings:
         return self.state()
 
     def _config_for(self, message: dict[str, Any]) -> RecordingConfig:
-        """How a new recording is cut and kept: as the proxy was started with, except for what the message says."""
+        """How a new recording is cut and kept: as the proxy was started with, except for what the message sets."""
         given = {name: message[name] for name in self._config.settings() if message.get(name) is not None}
         try:
             return RecordingConfig(**self._config.settings() | given)
@@ -221,7 +221,7 @@ class Recordings:
             self._recorder.rotate()
 
     def write_flight(self, wanted: events.FlightWanted) -> dict[str, Any]:
-        """Write what the flight recorder holds, for a reason found in the traffic or because somebody asks."""
+        """Write what the flight recorder holds, for a reason found in the traffic or because it was asked for."""
         if self._flight is None:
             raise RecordingRefused("missing", "there is no flight recorder: start the proxy with --flight DIR")
         reason = Reason(wanted.kind, wanted.reason or "asked for", wanted.label or "flight", wanted.time_ns, dict(wanted.about))

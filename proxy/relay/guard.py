@@ -14,7 +14,7 @@ from .interfaces import ConnectionInterface, RelayInterface
 FEW = 1000
 """Without --max-connections: warn when there are files for fewer connections than this."""
 FULL_EVERY = 10.0
-"""Seconds between two events that say there is no room for more clients."""
+"""Least seconds between two events about clients that have to wait."""
 _SPARE_FILES = 8
 """For listeners of brokers that are not known yet."""
 _NEXT_FILES = 4
@@ -55,7 +55,7 @@ class Guard:
         return 0 < self.limits.max_connections <= connections
 
     def report_full(self) -> None:
-        """Say so, but not for every client."""
+        """Report it, but not for every client."""
         now = time.monotonic()
         if now - self._full_reported_at > FULL_EVERY:
             self._full_reported_at = now
@@ -76,7 +76,7 @@ class Guard:
         return False
 
     def report_short_of_files(self) -> None:
-        """Say so, but not for every client."""
+        """Report it, but not for every client."""
         now = time.monotonic()
         if now - self._short_reported_at > FULL_EVERY:
             self._short_reported_at = now

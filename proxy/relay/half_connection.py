@@ -41,7 +41,7 @@ OWED_LIMIT = 1 << 20
 KEPT = 4096
 """A response of up to this size that has to be looked at is kept until it is there as a whole."""
 HEAD = (12, 8)
-"""Bytes of a frame, size included, that say what it is, by direction."""
+"""Bytes of a frame, size included, that identify it, by direction."""
 PASS, JUMP, SCAN, FILTER = range(4)
 """The ways of a chunk; see `HalfConnection._way`."""
 
@@ -123,7 +123,7 @@ class HalfConnection(State):
         self.header_prefix: HeaderPrefix | None = None
         """Of the frame that is held, if it may turn out in the middle of it that it need not be."""
         self.splicer = Splicer(self, connection.relay.pipes) if connection.relay.pipes.wanted else None
-        """Moves the rest of large frames unseen, where a snap length says that nobody wants it."""
+        """Moves the rest of large frames unseen, beyond the snap length."""
         self.last_id: int | None = None
         """Correlation id of the last frame seen (only the last one of a chunk is looked at)."""
         self.last_head = b""
@@ -515,7 +515,7 @@ class HalfConnection(State):
         return used
 
     def _head_size(self, data: bytes | memoryview, at: int, end: int) -> int:
-        """How many bytes of the frame at `at` say what it is, judged by those up to `end`; a Produce's reach to its acks, which
+        """How many bytes of the frame at `at` identify it, judged by those up to `end`; a Produce's reach to its acks, which
         decide whether it gets a response."""
         if end - at < 4:
             return 4

@@ -104,7 +104,7 @@ class Relay:
         self.rewrites = self.interception is None
         """Whether clients are given the proxy's addresses; if not, no frame is changed but by a rule."""
         if not self.rewrites:
-            # Rules name topics, newer requests only their ids: Metadata says which is which
+            # Rules name topics, newer requests only their ids: Metadata has both
             rules_may_come = bool(settings.rules) or self.switchable
             self.watch = frozenset(each for each in self.watch if rules_may_come and each >> 16 == METADATA)
         self.guard = Guard(self, settings.limits)

@@ -290,7 +290,7 @@ class RingReader:
                     streams[2 + direction_of] = 0
             yield Record(Kind.OPENED, connection, direction, time_ns, data, first)
         elif kind == Kind.PRESENT_END:
-            # an incomplete list, part of which was overwritten, does not say who is gone
+            # an incomplete list, part of which was overwritten, does not show which connections are gone
             if self._present is None or len(self._present) != json.loads(bytes(data))["open"]:
                 return
             gone = self._open - self._present

@@ -13,7 +13,7 @@ writer stays in the first part of the area by making its position jump. The writ
 until the head has come round to it, and a reader checks that *after* it has copied. Losses are exact: every data descriptor carries its
 position in the stream of its connection and direction, and the running total of all data.
 
-Wake-up: a reader that has nothing to do says so in its block; only then does the writer ring its bell (`bells`).
+Wake-up: a reader that has nothing to do marks its block; only then does the writer ring its bell (`bells`).
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Kind(IntEnum):
     GONE = 9
     """The writer has died, and its connections have ended with it (see `merged_rings`)."""
     SKIPPED = 10
-    """Bytes of the client leg that passed without being read (see `splicing`); no data, `first_frame` says how many."""
+    """Bytes of the client leg that passed without being read (see `splicing`); no data; `first_frame` is their number."""
 
 
 class Ring:
@@ -172,7 +172,7 @@ class PlainChunkWriter:
         self._ask_again = 0
         """The position at which to look at the readers again: small chunks need not do so each time."""
         self._read_until = 0
-        """Where the last rewind led: every reader had read everything before it, whatever its position says."""
+        """Where the last rewind led: every reader had read everything before it, whatever its position is."""
         self._rewound_to = 0
         """The same for every rewind, for lossless readers."""
 
@@ -241,7 +241,7 @@ class PlainChunkWriter:
         return 0, size
 
     def take(self, kind: int, connection: int, direction: int, time_ns: int, length: int, first: int, stream: int) -> None:
-        """Publish the `length` bytes that were received where `space` said.
+        """Publish the `length` bytes that were received at the place that `space` returned.
 
         first: offset of the first frame start in the chunk, or NONE. stream: position of its first byte in the stream of this
         connection and direction.
@@ -322,7 +322,7 @@ class RingWriter(ChunkWriter):
         stream: int = 0,
     ) -> None:
         """Copy `data` in and publish it, in as many chunks as needed. `first` belongs to the first chunk; of a BROKER_LEG each chunk
-        says how many bytes are still to come."""
+        is the number of bytes still to come."""
         size = len(data)
         if size <= CAREFUL_CHUNK:
             offset, _ = self.space(CAREFUL_CHUNK)

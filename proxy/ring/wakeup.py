@@ -1,7 +1,7 @@
-"""A bell: one file descriptor that wakes another process or thread. It is sounded, polled for, and hushed.
+"""A bell: one file descriptor that wakes another process or thread. `sound` wakes, `hush` resets it.
 
 An eventfd where there is one; elsewhere a FIFO that is open at both ends under one descriptor and whose name was removed, so that it
-can be handed over in the same way. Sounding never waits: a full pipe rings already.
+can be handed over in the same way. Sounding never waits: a full pipe has been sounded already.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def new_bell() -> int:
 
 
 def sound(fd: int) -> None:
-    """Wake whoever polls for it."""
+    """Wake the process or thread that polls for it."""
     try:
         os.write(fd, _ONE)
     except BlockingIOError:

@@ -59,7 +59,7 @@ class Cluster:
 
 
 class _Places:
-    """Where tables and keys are in the text, which tomllib does not say."""
+    """Where tables and keys are in the text, which tomllib does not report."""
 
     def __init__(self, text: str) -> None:
         self.tables: list[int] = []

@@ -1,7 +1,7 @@
 """What a proxy acquires before any of its processes starts: the listener, what TLS and SASL need, and the sockets of the meter and of
 the control API.
 
-So whatever is not available is reported at once. Nothing stays open after a ProxyError.
+So whatever is not available is reported at once. Nothing stays open after an error.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class StartupResources:
 
 
 def acquire(config: ProxyConfig) -> StartupResources:
-    """Acquire everything that `config` asks for; ProxyError says what is not available."""
+    """Acquire everything that `config` asks for; BarnabasError names what is not available."""
     host, port = config.listen
     if not 0 <= port < 65536:
         raise ProxyError(f"cannot listen on {show((host, port))}: ports go from 0 to 65535")

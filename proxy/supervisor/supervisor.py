@@ -112,7 +112,7 @@ class Proxy:
         self.failed = ""
         """Why the proxy has ended by itself; empty if it has not."""
         self.control: ControlStart | None = None
-        """The control API, once started; `control.access` says how to reach it. None if there is none."""
+        """The control API, once started; `control.access` is how to reach it. None if there is none."""
         self.meter: Metering | None = None
         """Where the live feed and the metrics are, once started; None if there are none."""
 
@@ -335,7 +335,7 @@ class Proxy:
                 self._pool.forget(broker, port)
 
     def _publish(self, event: Event) -> None:
-        """Give an event to whoever listens: the owner, the control server, the meter. Some are requests to us."""
+        """Give an event to the owner, the control server and the meter. Some are requests to the supervisor itself."""
         if isinstance(event, FlightWanted):
             self._processes.send("observer", event)
             return

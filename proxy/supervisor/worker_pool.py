@@ -127,7 +127,7 @@ class WorkerPool:
         self._listener.close()
 
     def died(self, worker: int, again: bool) -> None:
-        """Say in a worker's ring that it is gone. `again`: another worker will write there."""
+        """Write into a worker's ring that it is gone. `again`: another worker will write there."""
         self.shared_state.end(worker)
         writer = RingWriter(self._rings[worker], self._bells)
         resume(writer)

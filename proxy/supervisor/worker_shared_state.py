@@ -2,7 +2,7 @@
 
     header     4096 bytes of 64-bit words: magic, workers, bytes of the log, the next port;
                from word 64 on a block of 8 words per worker: state, open connections, accepted ones, clients wait, until when it
-               has said which brokers it uses
+               has recorded which brokers it uses
     log        JSON, one entry a line; two halves, of which one is in use: it is appended to, until it is full and what
                still holds is written into the other one
     named      65,536 doubles by port: when a response last named the broker whose listener has this port, in seconds of

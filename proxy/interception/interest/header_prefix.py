@@ -1,9 +1,9 @@
 """The header prefix of a message that is still coming: everything but its record batches, as soon as the last of these begins.
 
 Large messages are large for their records. Everything else (topics, partitions, error codes) comes before each
-batch, and counts say how many follow. So a walk over the bytes as they arrive knows what a message is about long before its end:
-of a Produce of one partition after its first hundred bytes. The result is a whole, small frame of the same API and version, with
-null for records, and without what may follow them: tags, and fields that say of no error. The accelerator has the same (`native.header_prefix`).
+batch, and counts state how many follow. So a walk over the bytes as they arrive knows topics and partitions long before the end:
+those of a Produce with one partition after its first hundred bytes. The result is a whole, small frame of the same API and version, with
+null for records, and without what may follow them: tags, and fields that hold no error code. The accelerator has the same (`native.header_prefix`).
 
 Why this exists: confluent-kafka under a rule about an error that does not come (real broker, medians of 7 interleaved rounds
 against no rule): produces at 0.99 and consumes at 0.93 of the speed with it, at 0.69 and 0.63 without.
@@ -76,7 +76,7 @@ def _empty(field: FieldPlan) -> bytes:
 
 class HeaderPrefix:
     """One message. `feed` it the frame's bytes in order, its size first. `frame`: the prefix, with its own size, when `feed`
-    has said that it is there. `failed`: it is no such message, or has no end to be seen from here."""
+    has returned True. `failed`: it is no such message, or has no end to be seen from here."""
 
     def __init__(self, kind: str, api_key: int, api_version: int) -> None:
         self.frame = b""

@@ -1,4 +1,4 @@
-"""Requests that are kept until their responses are there, because rules ask what these say.
+"""Requests that are kept until their responses arrive, because rules depend on both.
 
 Such a request passes like any other, and its bytes stay in the queue of requests in flight. Most responses are seen
 to be of no concern by the accelerator, or `is_quiet` (`decoder.filter.fast_reject`), and pass. Any other is held and judged, with its request.
@@ -81,7 +81,7 @@ def quiet_test(key: int, version: int, wanted: QuietFilter) -> Any:
 
 
 def is_quiet(quiet: FastReject, keyver: int, frame: bytes, latency: int, size: int | None = None) -> bool:
-    """Whether a response (size first) is of no concern: see `FastReject`. False says nothing. `size`: if it is not the frame's,
+    """Whether a response (size first) is of no concern: see `FastReject`. False: unknown. `size`: if it is not the frame's,
     as that of a header prefix."""
     key, version = keyver >> 16, keyver & 0xFFFF
     row = quiet[key] if key < len(quiet) else None

@@ -43,7 +43,7 @@ class HookCall:
 
 @dataclass(slots=True)
 class Learn:
-    """A response that names topics, or says which versions a broker offers. With its frame."""
+    """A response that names topics, or lists the versions that a broker offers. With its frame."""
 
     broker: str
     api_key: int

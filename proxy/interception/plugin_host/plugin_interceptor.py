@@ -236,7 +236,7 @@ class PluginInterceptor:
             question.connection.close("rst")
 
     def _overdue(self, question: PendingMessage) -> None:
-        """Its budget is spent: it goes on as it came, and whoever keeps the host busy is ended."""
+        """Its budget is spent: it goes on as it came, and a hook that keeps the host busy is ended."""
         hosts = self.hosts
         host = hosts.current
         self._go_on(question)

@@ -54,7 +54,7 @@ class Hits:
         )  # fmt: skip
 
     def correct(self, faults: FaultPlan) -> None:
-        """What a hit says that it did, in other words."""
+        """Correct what a hit is recorded to have done."""
         known = self._of.get(faults.rule, deque())
         for place in range(len(known) - 1, -1, -1):
             if known[place].hit == faults.hits:

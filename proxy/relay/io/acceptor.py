@@ -1,11 +1,11 @@
 """Where clients come in: the listeners of one relay.
 
 Several workers have the same listening sockets, and every one of them gets an event for a new client. The one with the fewest
-connections takes it: Kafka's connections are few, busy and stay for long, so that leaving the choice to chance (as
-the kernel does when each worker binds the port for itself) would leave cores idle; and as the sockets are held by all,
-a worker that dies takes no client with it that was not accepted yet. A worker that does not get to it in time loses
-its turn: after a second in which nobody took a client, whoever is there does. So it is at the start, too: who comes up
-first does not get all the clients that wait already.
+connections takes it: Kafka's connections are few, busy and long-lived, so leaving the choice to chance (as
+the kernel does when each worker binds the port for itself) would leave cores idle. As all hold the sockets,
+a worker that dies takes no client with it that was not accepted yet. A worker that is too late loses
+its turn: after a second without an accept, any worker takes the client. The first worker to start
+waits for the others, so that it does not get all clients that wait already.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Acceptor:
         self._overdue: dict[Entry, int] = {}
         """The same, before the last tick."""
         self._step = shared_state.workers
-        # The numbers of all workers are different, and say which one it is.
+        # Connection numbers modulo the number of workers identify the worker.
         self._first = shared_state.worker + 1
         self._count = shared_state.begin(shared_state.worker)
         if not shared_state.gathering():

@@ -1,4 +1,4 @@
-"""The rest of a large frame from socket to socket inside the kernel, where a snap length says that nobody wants it.
+"""Moves the part of a large frame beyond the snap length from socket to socket inside the kernel.
 
 The beginning of the frame (`snaplen`) goes through the ring as everything else. What follows goes through a pipe
 (`splice(2)`), unseen, and the ring's readers get its size (`Kind.SKIPPED`). Bytes that the sink does not take
