@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from prometheus_client.core import CounterMetricFamily, Metric
 
@@ -54,18 +54,24 @@ class LabelLimiter:
             (f"barnabas_{what}_requests", f"Requests by {what}.", self.requests),
             (f"barnabas_{what}_errors", f"Exchanges with an error by {what}.", self.errors),
         ):
-            family = CounterMetricFamily(name, text, labels=[label, "api"])
-            for (value, key), count in list(counts.items()):
-                family.add_metric([value, api_label(key)], count)
-            yield family
-        sizes = CounterMetricFamily(
-            f"barnabas_{what}_frame_bytes",
-            f"Sizes of requests and responses by {what}" + (" (in full for every topic in them)." if what == "topic" else "."),
-            labels=[label, "direction"],
-        )
-        for (value, direction), size in list(self.bytes.items()):
-            sizes.add_metric([value, DIRECTIONS[direction]], size)
-        yield sizes
+            rows = (([value, api_label(key)], count) for (value, key), count in list(counts.items()))
+            yield counters(name, text, (label, "api"), rows)
+        text = f"Sizes of requests and responses by {what}" + (" (in full for every topic in them)." if what == "topic" else ".")
+        sizes = (([value, DIRECTIONS[direction]], size) for (value, direction), size in list(self.bytes.items()))
+        yield counters(f"barnabas_{what}_frame_bytes", text, (label, "direction"), sizes)
+
+
+def counters(name: str, text: str, labels: Sequence[str], rows: Iterable[tuple[Sequence[str], float]]) -> Metric:
+    """A counter with labels, from (the labels' values, count)."""
+    family = CounterMetricFamily(name, text, labels=labels)
+    for values, count in rows:
+        family.add_metric(values, count)
+    return family
+
+
+def by_label(name: str, text: str, label: str, counts: Mapping[str, float]) -> Metric:
+    """A counter with one label."""
+    return counters(name, text, [label], (([value], count) for value, count in list(counts.items())))
 
 
 def api_label(key: int) -> str:

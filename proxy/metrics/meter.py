@@ -199,11 +199,7 @@ class Meter:
         metrics.lost_bytes, metrics.lost_chunks = self._reader.lost_bytes, self._reader.lost_chunks
         metrics.faults = self._decoder.faults
         sender.totals(self._traffic.totals(), now, now_ns())
-        metrics.subscribers, metrics.feed_records, metrics.feed_unsent = (
-            sender.subscribers,
-            sender.position,
-            sender.unsent,
-        )
+        metrics.subscribers, metrics.feed_records, metrics.feed_unsent = sender.subscribers, sender.position, sender.unsent
         if self._statsd is not None:
             await self._statsd.send()
         self._gone = self._gone or self._link.gone(now)

@@ -31,7 +31,7 @@ from ...decoder.findings.models.response_times import LONG_POLLS
 from ...decoder.schema import facts
 from .. import events
 from ..events import WorkerEnded
-from .label_limiter import APART, DIRECTIONS, OTHER, UNKNOWN, LabelLimiter, api_label, topics_of
+from .label_limiter import APART, DIRECTIONS, OTHER, UNKNOWN, LabelLimiter, api_label, by_label, counters, topics_of
 
 BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """Upper bounds of the latency histograms, in seconds."""
@@ -44,17 +44,8 @@ class ApiMetrics:
     """One API's numbers."""
 
     __slots__ = (
-        "buckets",
-        "bytes",
-        "key",
-        "latency_ns",
-        "long_poll",
-        "name",
-        "throttle_ms",
-        "throttled",
-        "unanswered",
-        "undecoded",
-    )
+        "buckets", "bytes", "key", "latency_ns", "long_poll", "name", "throttle_ms", "throttled", "unanswered", "undecoded",
+    )  # fmt: skip
 
     def __init__(self, key: int, name: str) -> None:
         self.key, self.name = key, name
@@ -155,16 +146,13 @@ class Metrics:
         yield from self.process_events.collect()
 
     def _of_exchanges(self) -> Iterator[Metric]:
-        requests = CounterMetricFamily("barnabas_requests", "Requests, answered or not.", labels=["api", "api_version"])
-        for (key, version), count in list(self.requests.items()):
-            requests.add_metric([api_label(key), OTHER if version == UNKNOWN else str(version)], count)
-        yield requests
-        errors = CounterMetricFamily(
-            "barnabas_errors", "Exchanges by the first error code of their response.", labels=["api", "error"]
-        )
-        for (key, error), count in list(self.errors.items()):
-            errors.add_metric([api_label(key), OTHER if error == UNKNOWN else facts.error_name(error)], count)
-        yield errors
+        requests, errors = list(self.requests.items()), list(self.errors.items())
+        yield counters("barnabas_requests", "Requests, answered or not.", ("api", "api_version"), (
+            ([api_label(key), OTHER if version == UNKNOWN else str(version)], count) for (key, version), count in requests
+        ))  # fmt: skip
+        yield counters("barnabas_errors", "Exchanges by the first error code of their response.", ("api", "error"), (
+            ([api_label(key), OTHER if error == UNKNOWN else facts.error_name(error)], count) for (key, error), count in errors
+        ))  # fmt: skip
         yield _counter("barnabas_orphans", "Responses whose request was not seen.", self.orphans)
 
     def _of_apis(self) -> Iterator[Metric]:
@@ -178,49 +166,31 @@ class Metrics:
             "The same for APIs whose requests a broker may hold until records or members come.",
             labels=["api"],
         )
-        sizes = CounterMetricFamily(
-            "barnabas_frame_bytes", "Sizes of requests and responses.", labels=["api", "direction"]
-        )
-        throttle = CounterMetricFamily("barnabas_throttle_seconds", "Sum of the throttle times in responses.", labels=["api"])
-        throttled = CounterMetricFamily(
-            "barnabas_throttled", "Responses with a throttle time.", labels=["api"]
-        )
-        unanswered = CounterMetricFamily(
-            "barnabas_unanswered", "Requests that should have been answered and were not.", labels=["api"]
-        )
-        undecoded = CounterMetricFamily(
-            "barnabas_undecoded", "Exchanges of which a frame could not be decoded.", labels=["api"]
-        )
-        for api in list(self.apis.values()):
+        apis = list(self.apis.values())
+        for api in apis:
             if any(api.buckets):
                 histogram = waits if api.long_poll else answers
                 histogram.add_metric([api.name], _cumulated(api.buckets), api.latency_ns / 1e9)
-            for direction, size in zip(DIRECTIONS, api.bytes, strict=True):
-                sizes.add_metric([api.name, direction], size)
-            for family, value in (
-                (throttle, api.throttle_ms / 1000),
-                (throttled, api.throttled),
-                (unanswered, api.unanswered),
-                (undecoded, api.undecoded),
-            ):
-                if value:
-                    family.add_metric([api.name], value)
-        yield from (answers, waits, sizes, throttle, throttled, unanswered, undecoded)
+        yield from (answers, waits)
+        yield counters("barnabas_frame_bytes", "Sizes of requests and responses.", ("api", "direction"), (
+            ([api.name, direction], size) for api in apis for direction, size in zip(DIRECTIONS, api.bytes, strict=True)
+        ))  # fmt: skip
+        for name, text, values in (
+            ("throttle_seconds", "Sum of the throttle times in responses.", [api.throttle_ms / 1000 for api in apis]),
+            ("throttled", "Responses with a throttle time.", [api.throttled for api in apis]),
+            ("unanswered", "Requests that should have been answered and were not.", [api.unanswered for api in apis]),
+            ("undecoded", "Exchanges of which a frame could not be decoded.", [api.undecoded for api in apis]),
+        ):
+            rows = (([api.name], value) for api, value in zip(apis, values, strict=True) if value)
+            yield counters(f"barnabas_{name}", text, ["api"], rows)
 
     def _of_connections(self) -> Iterator[Metric]:
         yield _gauge("barnabas_connections", "Connections that are open now.", self.connections)
         yield _counter("barnabas_connections_opened", "Connections that reached their broker.", self.opened)
         yield _counter("barnabas_connections_failed", "Connections whose broker could not be reached.", self.failed)
-        closed = CounterMetricFamily("barnabas_connections_closed", "Connections that ended, by how they ended.", labels=["how"])
-        for how, count in self.closed.items():
-            closed.add_metric([how], count)
-        yield closed
-        stream = CounterMetricFamily(
-            "barnabas_bytes", "Bytes that the meter saw, whether they could be decoded or not.", labels=["direction"]
-        )
-        for direction, size in zip(DIRECTIONS, self.stream_bytes, strict=True):
-            stream.add_metric([direction], size)
-        yield stream
+        yield by_label("barnabas_connections_closed", "Connections that ended, by how they ended.", "how", self.closed)
+        sizes = dict(zip(DIRECTIONS, self.stream_bytes, strict=True))
+        yield by_label("barnabas_bytes", "Bytes that the meter saw, whether they could be decoded or not.", "direction", sizes)
 
     def _of_the_meter(self) -> Iterator[Metric]:
         yield _counter("barnabas_meter_lost_bytes", "Bytes that the meter missed; no other metric counts them.", self.lost_bytes)
@@ -284,35 +254,16 @@ class ProcessEvents:
         for severity, count in Counter(severity for _, severity, _ in self.findings.values()).items():
             different.add_metric([severity], count)
         yield different
-        seen = CounterMetricFamily(
-            "barnabas_finding_occurrences", "How often each kind of finding was seen.", labels=["id", "severity"]
-        )
         times: Counter[tuple[str, str]] = Counter()
         for name, severity, count in self.findings.values():
             times[name, severity] += count
-        for labels, count in times.items():
-            seen.add_metric(list(labels), count)
-        yield seen
-        hits = CounterMetricFamily("barnabas_rule_hits", "How often each rule fired.", labels=["rule"])
-        for rule, count in self.rules.items():
-            hits.add_metric([rule], count)
-        yield hits
-        ended = CounterMetricFamily(
-            "barnabas_processes_failed", "Processes of this proxy that ended unexpectedly.", labels=["process"]
+        yield counters("barnabas_finding_occurrences", "How often each kind of finding was seen.", ("id", "severity"), times.items())
+        yield by_label("barnabas_rule_hits", "How often each rule fired.", "rule", self.rules)
+        yield by_label("barnabas_processes_failed", "Processes of this proxy that ended unexpectedly.", "process", self.ended)
+        yield by_label("barnabas_warnings", "Warnings of the proxy, by their event.", "event", self.warnings)
+        yield by_label(
+            "barnabas_internal_errors", "Errors inside Barnabas that were contained, by what failed.", "what", self.internal_errors
         )
-        for process, count in self.ended.items():
-            ended.add_metric([process], count)
-        yield ended
-        warnings = CounterMetricFamily("barnabas_warnings", "Warnings of the proxy, by their event.", labels=["event"])
-        for name, count in self.warnings.items():
-            warnings.add_metric([name], count)
-        yield warnings
-        internal = CounterMetricFamily(
-            "barnabas_internal_errors", "Errors inside Barnabas that were contained, by what failed.", labels=["what"]
-        )
-        for what, count in self.internal_errors.items():
-            internal.add_metric([what], count)
-        yield internal
 
 
 _MOST_FINDINGS = 10_000

@@ -6,7 +6,7 @@
             case Totals(): ...                                   # once a second
             case Missed(): print(event.records, "not seen")      # exact
 
-What the datagrams say is read by `FeedReader`, which needs no socket.
+`FeedReader` reads the datagrams; it needs no socket.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from .reader import Batch, FeedError, FeedEvent, FeedReader, Joined, Missed, Nam
 RECEIVE_BYTES = 4 << 20
 """Asked of the kernel for what is not read yet; Linux gives at most `net.core.rmem_max`."""
 BACKLOG_BYTES = 64 << 20
-"""Most bytes of datagrams that wait for a slow `async for`; what comes then is missed, and told."""
+"""Most bytes of datagrams that wait for a slow `async for`; later ones are missed, and reported as such."""
 SILENCE_SECONDS = 10.0
-"""Without an answer for so long, a first subscription has failed."""
+"""How long a first subscription waits for an answer."""
 
 
 def _open(address: Address, receive_bytes: int) -> socket.socket:
-    """A socket that hears this feed only. FeedError when the address makes no sense."""
+    """A socket that receives from this feed only. FeedError for an impossible address."""
     try:
         family, _, _, _, where = socket.getaddrinfo(*address, type=socket.SOCK_DGRAM)[0]
         sock = socket.socket(family, socket.SOCK_DGRAM)
@@ -62,10 +62,10 @@ def subscribe(
     patient: bool = False,
     reader: FeedReader | None = None,
 ) -> Iterator[FeedEvent]:
-    """Subscribe and iterate for ever; ends the subscription when the iterator is closed.
+    """Subscribe and iterate forever; ends the subscription when the iterator is closed.
 
-    FeedError when nobody answers for 10 s (`patient`: wait for ever) or the token is refused. A feed that ends later
-    is waited for. What is not read in time stays in the kernel's buffer of `receive_bytes`, and beyond that is missed.
+    FeedError when nobody answers for 10 s (`patient`: wait forever) or the token is refused. A feed that ends later
+    is waited for. Datagrams that are not read in time stay in the kernel's buffer of `receive_bytes`; beyond that they are missed.
     """
     reader = FeedReader(token) if reader is None else reader
     with _open(address, receive_bytes) as sock:
@@ -101,8 +101,8 @@ async def listen(
     patient: bool = False,
     reader: FeedReader | None = None,
 ) -> AsyncIterator[FeedEvent]:
-    """`subscribe` for asyncio. Datagrams are taken from the kernel as long as the loop runs, also while the body of
-    the loop waits for something else; at most `backlog_bytes` are kept, what comes then is missed."""
+    """`subscribe` for asyncio. Datagrams are taken from the kernel while the event loop runs, also while the body of
+    the `async for` waits for something else; at most `backlog_bytes` are kept, later ones are missed."""
     reader = FeedReader(token) if reader is None else reader
     stream: Any = await asyncio_dgram.from_socket(_open(address, receive_bytes))
     backlog = _Backlog(stream, backlog_bytes)
@@ -127,7 +127,7 @@ async def listen(
 
 
 class _Backlog:
-    """asyncio-dgram's own queue has no bound: it is emptied into one that has."""
+    """A bounded queue: that of asyncio-dgram has no bound."""
 
     def __init__(self, stream: Any, limit: int) -> None:
         self._stream, self._limit = stream, limit

@@ -1,4 +1,4 @@
-"""The datagrams of the live feed: how they are laid out, and how they are read without trusting whoever sent them.
+"""The datagrams of the live feed: their layout, and reading them without trusting the sender.
 
 docs/feed.md describes them field by field. All numbers are little-endian. Records are those of a recording's index
 (`captures.recording.index.RECORD`), strings and connections the entries of its `.strings` file, as one stream of bytes per
@@ -42,7 +42,7 @@ class Kind(IntEnum):
     STRINGS = 3
     """Bytes of the dictionary; `position` is the place of the first one."""
     WELCOME = 4
-    """Subscribed (or renewed): `sequence` and `position` say where the feed is."""
+    """Subscribed (or renewed); `sequence` and `position` are those of the feed."""
     REFUSED = 5
     """Not subscribed; `items` is a `Refusal`."""
     HELLO = 16
@@ -178,7 +178,7 @@ def bounded(rates: list[Rate]) -> tuple[Rate, ...]:
 
 
 class Hello(NamedTuple):
-    """A subscriber's word. generation, strings: the dictionary that it has, and how many bytes of it without a gap."""
+    """A datagram of a subscriber. generation, strings: the dictionary that it has, and how many bytes of it without a gap."""
 
     kind: int
     generation: int
@@ -191,7 +191,7 @@ class Hello(NamedTuple):
 
 
 def parse_hello(data: bytes) -> Hello | None:
-    """What a subscriber says; None when it is nothing of this version."""
+    """The datagram of a subscriber; None when it is none of this version."""
     if not HELLO.size <= len(data) <= HELLO.size + MAX_TOKEN:
         return None
     magic, version, kind, length, generation, strings = HELLO.unpack_from(data)

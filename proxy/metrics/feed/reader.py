@@ -1,7 +1,6 @@
-"""The live feed's reader, sans-IO: datagrams in, what happened and what was missed out.
+"""The live feed's reader, sans-IO: datagrams in, events out.
 
-Nothing in a datagram is trusted: what does not fit is counted in `malformed` and dropped, and everything that is kept is
-bounded.
+Nothing in a datagram is trusted: malformed ones are counted and dropped, and everything that is kept is bounded.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class Names:
         self._broken = False
 
     def take(self, offset: int, data: bytes) -> None:
-        """A piece that begins at `offset`. What is there already is passed over; what leaves a gap is dropped."""
+        """Add a piece that begins at `offset`. Known bytes are skipped; a piece after a gap is dropped."""
         known = self.size - offset
         if not 0 <= known < len(data) or self.size + len(data) > layout.MAX_DICTIONARY or self._broken:
             return
@@ -62,7 +61,7 @@ class Names:
         while at + _ENTRY.size <= len(data):
             size, kind, _ = _ENTRY.unpack_from(data, at)
             if size > _MAX_ENTRY:
-                self._broken = True  # no entry is so long: from here on nothing can be told apart
+                self._broken = True  # no entry is so long: the rest cannot be read
                 return
             end = at + _ENTRY.size + size
             if end > len(data):
@@ -145,7 +144,7 @@ def _row(number: int, record: Record, client_id: str | None, ends: ConnectionEnt
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """Subscribed; what follows is from this start of the feed. Another one: the proxy was started anew."""
+    """Subscribed. Another `epoch` means that the proxy was restarted."""
 
     epoch: int
 
@@ -179,7 +178,7 @@ class FeedReader:
         self._next_hello = 0.0
 
     def due(self, now: float) -> bool:
-        """Whether it is time to say `hello` (again)."""
+        """Whether it is time to send `hello` (again)."""
         return now >= self._next_hello
 
     def until_due(self, now: float) -> float:
@@ -187,16 +186,16 @@ class FeedReader:
         return max(self._next_hello - now, 0.0)
 
     def hello(self, now: float) -> bytes:
-        """Subscribes, renews, and says which strings are missing."""
+        """A datagram that subscribes or renews, and names the missing strings."""
         self._next_hello = now + (RENEW_SECONDS if self.joined else _ASK_AGAIN_SECONDS)
         return Hello(Kind.HELLO, self._generation, self._names.size, self._token).pack()
 
     def bye(self) -> bytes:
-        """Ends the subscription."""
+        """A datagram that ends the subscription."""
         return Hello(Kind.BYE, 0, 0, self._token).pack()
 
     def receive(self, data: bytes, now: float = 0.0) -> list[FeedEvent]:
-        """What a datagram tells. FeedError when the feed refuses us."""
+        """The events in a datagram. FeedError when the feed refuses the subscription."""
         header = layout.parse(data)
         if header is None:
             self.malformed += 1
@@ -238,7 +237,7 @@ class FeedReader:
         self._generation, self._names = header.generation, Names()
 
     def _turn(self, header: Header) -> bool:
-        """Another dictionary: the next one, unless the datagram is late."""
+        """Take the next dictionary. False if the datagram is late."""
         if (header.generation - self._generation) % (1 << 32) >= 1 << 31:
             return False
         self._generation, self._names = header.generation, Names()

@@ -1,8 +1,8 @@
 """The live feed's sender: summaries of exchanges, as they happen, to whoever subscribed, over UDP.
 
-A subscriber that is slow, or gone, costs nothing: nobody waits for it, its datagrams are lost in the kernel, and the
-positions in the headers tell it exactly how many records it missed. `FeedSender` is sans-IO (datagrams in, datagrams
-out); `serve` moves them with asyncio-dgram.
+A subscriber that is slow or gone costs nothing: nobody waits for it, its datagrams are lost in the kernel, and the positions in the
+headers show it exactly how many records it missed. `FeedSender` is sans-IO (datagrams in, datagrams out); `FeedServer` moves
+them with asyncio-dgram.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class _Subscriber:
 
 
 class FeedSender:
-    """Makes the datagrams; `outgoing` holds what is to be sent, at most `QUEUE` (what does not fit is lost, and the
-    gap shows). Times are seconds of any clock that never goes back; `wall_ns` gives nanoseconds since the epoch."""
+    """Makes the datagrams; `outgoing` holds those to be sent, at most `QUEUE` (others are lost, and subscribers see the
+    gap). Times are seconds of any clock that never goes back; `wall_ns` gives nanoseconds since the epoch."""
 
     def __init__(
         self, token: str, epoch: int, *, datagram: int = layout.DATAGRAM, subscribers: int = SUBSCRIBERS
@@ -85,7 +85,7 @@ class FeedSender:
     # -- records ---------------------------------------------------------------------------------------------
 
     def encode(self, exchange: Exchange, opened_ns: int = 0) -> bytes:
-        """The 64 bytes of an exchange; what they name is in the dictionary then."""
+        """The 64 bytes of an exchange; the strings they name are added to the dictionary."""
         encoder = self._encoder
         if len(self._stream) > DICTIONARY:
             self._next_dictionary()
@@ -159,7 +159,7 @@ class FeedSender:
         self._introduced = set()
 
     def _next_dictionary(self) -> None:
-        """Records that wait name strings of the old one, so they go first."""
+        """Begin the next dictionary, after the waiting records, which name strings of the old one."""
         self.flush(0.0, self._epoch if not self._pending else _time_of(self._pending))
         self._begin_dictionary()
         self._generation = self._generation % 0xFFFFFFFF + 1
@@ -167,7 +167,7 @@ class FeedSender:
             subscriber.sent, subscriber.sent_at = 0, 0.0
 
     def forget(self, connection: int) -> None:
-        """A connection has ended; nothing more of it comes."""
+        """Forget a connection that has ended."""
         self._introduced.discard(connection)
 
     def _send_strings(self, now: float, wall_ns: int) -> None:
@@ -183,8 +183,8 @@ class FeedSender:
     # -- subscribers -----------------------------------------------------------------------------------------
 
     def receive(self, data: bytes, peer: Peer, now: float, wall_ns: int) -> None:
-        """A datagram from somebody. Without the right token it changes nothing, and the answer is no longer than
-        what was sent: nobody can have this flood a third."""
+        """Take a datagram. Without the right token it changes nothing, and the answer is no longer than the datagram: this cannot be
+        used to flood a third party."""
         hello = layout.parse_hello(data)
         if hello is None:
             return
@@ -222,8 +222,7 @@ def _time_of(records: bytearray) -> int:
 
 
 class FeedServer:
-    """Moves a sender's datagrams over a bound socket. Errors of the socket are counted and otherwise ignored: they
-    tell of subscribers that are gone."""
+    """Moves a sender's datagrams over a bound socket. Errors of the socket are only counted: they are of subscribers that are gone."""
 
     def __init__(self, sender: FeedSender, clock: Callable[[], float], wall_ns: Callable[[], int]) -> None:
         self.sender = sender
@@ -257,7 +256,7 @@ class FeedServer:
             self.kick()
 
     async def _send(self) -> None:
-        """In a task of its own: where the socket takes no more, only this one waits."""
+        """Send from a task of its own, so that only this one waits for the socket."""
         outgoing = self.sender.outgoing
         while True:
             await self._sends.wait()
