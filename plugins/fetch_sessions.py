@@ -1,10 +1,10 @@
-"""Fetch requests that always say which topics they are about, while a rule or a plugin's match asks for topics (KIP-227).
+"""Preventing fetch sessions, so that Fetch requests name all their topics while a rule or a plugin matches on topics (KIP-227).
 
-In a fetch session a client repeats only what changes, so most of its requests name no topic, and a rule cannot decide whether
-it matches them. Nobody has to remember what a session holds if there is none: a request that would begin one (id 0, epoch 0) goes
-on as one without a session (epoch -1, `FetchMetadata.FINAL_EPOCH`), the broker answers with session id 0, and the client sends
-complete requests from then on. A session that stands already is forgotten as brokers forget them: its next request is answered
-with FETCH_SESSION_ID_NOT_FOUND, once, and the client begins anew.
+In a fetch session a client sends only what has changed, so most of its requests name no topic, and rules could not match them.
+Instead of tracking sessions we prevent them: a request that would begin one (id 0, epoch 0) is sent as one without a
+session (epoch -1, `FetchMetadata.FINAL_EPOCH`), the broker answers with session id 0, and the client sends complete requests
+from then on. A request of an existing session is answered once with FETCH_SESSION_ID_NOT_FOUND, as brokers do when they have
+evicted it, and the client starts over.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NOT_FOUND = facts.error_code("FETCH_SESSION_ID_NOT_FOUND")
 NOTE = f"{FOR_TOPICS}: sent without a fetch session"
 ENDED = f"{FOR_TOPICS}: the fetch session was ended"
 SESSION = frozenset({"session_id", "session_epoch"})
-"""The fields that say which session a Fetch belongs to."""
+"""The fields that identify the session of a Fetch."""
 _BEGINS, _ALONE = struct.pack(">ii", 0, INITIAL_EPOCH), struct.pack(">i", FINAL_EPOCH)
 _LATEST = facts.api(FETCH).versions.high or 0
 _TOPICS = frozenset({"topic", "topic.id", "partition"})
@@ -51,7 +51,7 @@ def names_topics(wanted: Filter) -> bool:
 
 
 def whole(request: Message) -> bool:
-    """Whether a Fetch names all its topics as it is, so that `instead` has nothing to change: it is without a session."""
+    """Whether a Fetch has no session and names all its topics, so that `replacement` changes nothing."""
     if request.api_version < SINCE:
         return True
     session, epoch = request["session_id"], request["session_epoch"]
@@ -60,7 +60,7 @@ def whole(request: Message) -> bool:
 
 @cache
 def _in_front(version: int) -> tuple[int, bool]:
-    """(bytes of a Fetch request's body in front of its session id, whether its header has tagged fields)."""
+    """(bytes of a Fetch request's body before its session id, whether its header has tagged fields)."""
     count = 0
     for field in plan("request", FETCH, version).root.fields:
         if field.name == "session_id":
@@ -70,8 +70,8 @@ def _in_front(version: int) -> tuple[int, bool]:
 
 
 def epoch_offset(data: bytes, at: int = 0) -> int | None:
-    """Where the epoch of a Fetch request (with its size, at `at`) stands, if it begins a session; None if it does not, or
-    if that cannot be seen from its first bytes."""
+    """The offset of the epoch of a Fetch request (with its size, at `at`) that begins a session; None if it begins none, or if its
+    first bytes do not show it."""
     version = int.from_bytes(data[at + 6 : at + 8], "big")
     if not SINCE <= version <= _LATEST:
         return None
@@ -92,7 +92,7 @@ def without_session(frame: bytes) -> bytes | None:
 
 
 def replacement(request: Message, correlation_id: int) -> tuple[bytes | None, bytes | None]:
-    """(the request that goes on instead, the response that ends its session), without sizes; None: neither is needed."""
+    """(the request to send instead, the response that ends its session), without sizes; None where not needed."""
     if request.api_key != FETCH or whole(request):
         return None, None
     if request["session_epoch"] == INITIAL_EPOCH:

@@ -1,9 +1,9 @@
-"""Typed answers: a response with an error, right for the request at its version, made from the schema alone.
+"""Error responses for any request at any version, made from the schema alone.
 
-Where an error stands is a fact (`decoder.schema.error_places`), the same for answers made here and for responses of a broker that get
-an error. An answer has an entry for everything that the request lists of the kind that failed (topics for topics, partitions
-for partitions, groups for group ids), with the fields that say what it is about. All else is the schema's default, and -1 where
-brokers say so. Kafka's own `getErrorResponse` is the judge (tests/real/kafka_classes/test_error_answers.py).
+The place of an error is a fact (`decoder.schema.error_places`), the same for responses made here and for a broker's that get an
+error. A response has an entry for every entry of the request of the kind that failed (topics for topics, partitions for
+partitions, groups for group ids), with the fields that identify it. All else is the schema's default, and -1 where brokers send
+that. Tests compare with Kafka's own `getErrorResponse` (tests/real/kafka_classes/test_error_answers.py).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from ..decoder.schema.error_places import Place, error_field, has_errors
 from .actions.leaves import inside, whole_part
 
 Selects = Callable[[MessagePart], bool]
-"""Whether the rule means this part of a response."""
+"""Whether a rule selects this part of a response."""
 UNSUPPORTED_VERSION = facts.error_code("UNSUPPORTED_VERSION")
 METADATA = facts.api_key("Metadata")
 CLUSTER = ("brokers", "cluster_id", "controller_id")
-"""What a Metadata response says of the cluster as a whole."""
+"""The fields of a Metadata response about the cluster as a whole."""
 
 
 @cache
@@ -49,7 +49,7 @@ def response_fields(api_key: int) -> frozenset[str]:
 
 
 def fields_at_version(api_key: int, api_version: int, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the fields that the response has at this version."""
+    """The fields that exist in the response at this version."""
     known = {field.name for field in plan("response", api_key, api_version).root.fields}
     return {name: value for name, value in fields.items() if name in known}
 
@@ -57,10 +57,10 @@ def fields_at_version(api_key: int, api_version: int, fields: Mapping[str, Any])
 def error_response(
     request: Message, error_code: int, correlation_id: int, cluster: Mapping[str, Any] | None = None
 ) -> bytes:
-    """The response frame with `error_code` for everything the request asked (without the 4 size bytes).
+    """The response frame (without its size) with `error_code` for everything in the request.
 
-    `cluster`: what is known of the cluster, as `cluster_of` gives it. A broker that refuses topics in a Metadata response lists
-    the brokers all the same, and librdkafka (2.16) gives up every broker that is not listed: it would never ask again.
+    `cluster`: as `cluster_of` returns it. A broker that refuses topics in a Metadata response still lists the brokers, and
+    librdkafka (2.16) drops every broker that is not listed: without any it would never ask again.
     """
     fields = mirror_request(request, error_code)
     if request.api_key == METADATA and cluster and not fields.get("error_code"):
@@ -78,7 +78,7 @@ def cluster_of(metadata: Message) -> dict[str, Any]:
 
 
 def with_cluster(frame: bytes, api_version: int, cluster: Mapping[str, Any]) -> bytes:
-    """The frame of a Metadata response that was made here; with the cluster, if it refuses topics and lists no broker."""
+    """The frame of a Metadata response; with the cluster, if it refuses topics and lists no broker."""
     message = decoder.decode_response(frame, api_key=METADATA, api_version=api_version)
     fields = message.to_dict()
     if fields["brokers"] or fields.get("error_code") or not any(True for _ in message.errors()):
@@ -113,7 +113,7 @@ def _others(version: int) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class _ErrorPlacement:
-    """What answers are made of: the request's plan and the error with its place."""
+    """An error with its place, and the plan of the request."""
 
     request: StructPlan
     code: int
@@ -124,7 +124,7 @@ class _ErrorPlacement:
         return array in self.place.arrays
 
     def below(self, struct: StructPlan) -> bool:
-        """Whether it stands somewhere inside a struct."""
+        """Whether the error is somewhere inside a struct."""
         return any(
             field.struct is not None and (self.here(field.name) or self.below(field.struct)) for field in struct.fields
         )
@@ -138,7 +138,7 @@ class _ErrorPlacement:
 
 
 def mirror_request(request: Message, error_code: int = 0) -> dict[str, Any]:
-    """The fields of a response that answers everything a request asked; with an error where that stands."""
+    """The fields of a response to everything in a request; with the error in its place."""
     response = plan("response", request.api_key, request.api_version).root
     place = error_places.of(request.api_key, request.api_version, error_code)
     placement = _ErrorPlacement(request.plan.root, error_code, place)
@@ -165,7 +165,7 @@ def mirror_request(request: Message, error_code: int = 0) -> dict[str, Any]:
 
 
 def _failed(items: list[dict[str, Any]]) -> bool:
-    """Whether any of the entries, or one inside them, says that it failed."""
+    """Whether any of the entries, or one inside them, has an error."""
     return any(
         _failed([each for each in value if isinstance(each, dict)])
         if isinstance(value, list)
@@ -183,7 +183,7 @@ def _items(
     for listed in request.fields:
         asked = given.get(listed.name)
         if not listed.array or asked is None or listed.name.startswith("forgotten"):
-            continue  # what a fetch session forgets is not asked for (KIP-227)
+            continue  # partitions removed from a fetch session get no answer (KIP-227)
         if listed.struct is None:
             named = _named(wanted, listed)
             if named is not None:
@@ -238,7 +238,7 @@ def _item(
 
 
 def _identifies(field: FieldPlan) -> bool:
-    """Whether a field says what an entry is about."""
+    """Whether a field identifies an entry."""
     if field.struct is not None or field.array or field.name.endswith("message"):
         return False
     return (
@@ -249,7 +249,7 @@ def _identifies(field: FieldPlan) -> bool:
 
 
 def _alike(field: FieldPlan, asked: StructPlan) -> str | None:
-    """The request's field of another name that means the same."""
+    """The request's field with the same meaning and another name."""
     for other in asked.fields:
         same = field.entity is not None and other.entity == field.entity
         numbers = field.type == "int32" and other.name in PARTITION and field.name in PARTITION
@@ -261,7 +261,7 @@ def _alike(field: FieldPlan, asked: StructPlan) -> str | None:
 
 
 def _shares(wanted: StructPlan, asked: StructPlan) -> bool:
-    """Whether entries of the request are what entries of the response are about."""
+    """Whether entries of the response can be identified by entries of the request."""
     names = {field.name: field.type for field in asked.fields}
     return any(
         _same_list(field, asked) is not None
@@ -311,14 +311,14 @@ def _numbers(struct: StructPlan, given: Mapping[str, Any]) -> list[int]:
 
 
 def _only_errors(struct: StructPlan) -> bool:
-    """Whether an entry says nothing of what it is about: then the order does."""
+    """Whether an entry has no field that identifies it, only its place in the order."""
     return not any(
         _identifies(field) or (field.struct is not None and not has_errors(field.struct)) for field in struct.fields
     )
 
 
 def _defaults(struct: StructPlan) -> dict[str, Any]:
-    """What a broker says where an error leaves something open; the definitions say 0 by omission."""
+    """The values that brokers send where an error leaves fields without one; the definitions' default is 0."""
     out: dict[str, Any] = {}
     for field in struct.fields:
         if field.tag is not None or field.struct is not None or field.array:
@@ -344,12 +344,11 @@ def _is_position(field: FieldPlan) -> bool:
 def with_errors(
     response: Message, request: Message, error_code: int, selects: Selects, topics: Topics | None = None
 ) -> bytes | None:
-    """The frame of a broker's response with `error_code` in what the rule means, as if that had failed; None if the rule means
-    none of its parts.
+    """The frame of a broker's response with `error_code` in the selected parts, as if they had failed; None if none is selected.
 
-    An error of the whole request makes it the answer that `error_response` gives. Otherwise the entries where the error stands
-    get it, those that are selected, and say nothing of what did not happen; where the broker has listed none (a topic without
-    partitions), the entry around them does. NONE clears the errors of what is selected.
+    For an error of the whole request it is what `error_response` returns. Otherwise the selected entries get the error and lose
+    their results; where the broker lists no entries (a topic without partitions), the entry around them gets it. NONE clears the
+    errors of what is selected.
     """
     place = error_places.of(response.plan.api_key, response.plan.version, error_code)
     if error_code and place.whole and error_field(response.plan.root) is not None:
@@ -364,7 +363,7 @@ def with_errors(
 
 @dataclass(slots=True)
 class _ErrorInserter:
-    """Puts an error into the values of a response, and leaves alone, by identity, what does not get it."""
+    """Puts an error into the values of a response; values without it stay the same objects."""
 
     placement: _ErrorPlacement
     selects: Selects
@@ -400,7 +399,7 @@ class _ErrorInserter:
         return tuple(new) if any(a is not b for a, b in zip(new, values, strict=True)) else values
 
     def _failed(self, struct: StructPlan, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        """An entry that failed: what it is about, the error, and nothing else."""
+        """An entry that failed: the fields that identify it, the error, and nothing else."""
         kept = _identity(struct, self.placement.request)
         blank = values_from(struct, _defaults(struct) | self.placement.codes(struct))
         names = [field.name for field in struct.fields]
@@ -430,7 +429,7 @@ class _ErrorInserter:
 
 @cache
 def _identity(struct: StructPlan, request: StructPlan) -> frozenset[str]:
-    """The fields of a response's entry that say what it is about, and where replicas are, which an error does not change."""
+    """The fields of a response's entry that an error does not change: those that identify it, and its replicas."""
     asked = list(_structs(request))
     names = {(field.name, field.type) for each in asked for field in each.fields if not field.array}
     listed = {_named(struct, field) for each in asked for field in each.fields if field.array and not field.struct}

@@ -1,5 +1,4 @@
-"""Requests that a plugin or rule has changed so that the client cannot take the answer: it waits for ever, or finds nothing of
-what it asked for."""
+"""Requests that a plugin or rule has changed so that the client cannot use the answer: it waits forever, or misses what it asked for."""
 
 from __future__ import annotations
 
@@ -17,8 +16,8 @@ NAMES = {"topicName": "topic", "groupId": "group", "transactionalId": "transacti
 
 
 def why(before: Message, after: Message, renames_back: bool = False) -> str:
-    """What is wrong with a changed request, in words; empty if nothing is. `renames_back`: whether responses to it are shown
-    to the plugin, which can change them then."""
+    """What is wrong with a changed request; empty if nothing is. `renames_back`: whether the plugin gets the responses and can change
+    them."""
     if before.api_key == PRODUCE and (before["acks"] == 0) is not (after["acks"] == 0):
         if after["acks"] == 0:
             return "acks is 0 now: the broker does not answer, and the client waits for its response"
@@ -34,7 +33,7 @@ def why(before: Message, after: Message, renames_back: bool = False) -> str:
 
 
 def _names(request: Message) -> Iterator[tuple[str, str]]:
-    """What a request names, of all that its response repeats: (kind, name)."""
+    """The names in a request that its response repeats: (kind, name)."""
     repeated = _repeated(request.api_key, request.api_version)
     yield from _in(request.plan.root, request.values, repeated)
 

@@ -1,4 +1,4 @@
-"""What rules can do. `read` makes actions of what the user gave; each is named by the first of its keys."""
+"""The actions of rules. `read` makes them from a user's values; an action is named by the first of its keys."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ANSWERING = (Error, Respond)
 
 
 def read(given: InputValue, wanted: Filter) -> tuple[Action, ...]:
-    """The actions of a rule: one, or a list of them; `InvalidInput` for those that contradict each other."""
+    """The actions of a rule: one, or a list; `InvalidInput` for actions that exclude each other."""
     found = tuple(_one(each, wanted) for each in (given.list("do") if isinstance(given.value, list) else [given]))
     if not found:
         given.invalid(f"'do' has no action; possible: {', '.join(ACTIONS)}")
@@ -34,10 +34,7 @@ def read(given: InputValue, wanted: Filter) -> tuple[Action, ...]:
     for action, each in zip(found, given.listed or [given], strict=True):
         if action.early and not wanted.request_only:
             name = action.KEYS[0]
-            place = each.items[name]
-            place.invalid(
-                f"{name} comes before the response, and the match asks for the response (barnabas filter fields)"
-            )
+            each.items[name].invalid(f"{name} comes before the response, and the match asks for the response (barnabas filter fields)")
         if (not action.early or isinstance(action, ANSWERING)) and unanswered(wanted):
             name = action.KEYS[0]
             each.items[name].invalid(f"{name} is about the response, and a Produce with acks=0 gets none")
@@ -60,7 +57,7 @@ def _one(given: InputValue, wanted: Filter) -> Action:
 
 
 def _contradictions(given: InputValue, actions: tuple[Action, ...]) -> None:
-    """Every pair of actions goes together, or is refused here, at the later one of the two."""
+    """Refuse pairs of actions that exclude each other, at the later one."""
     for number, later in enumerate(actions):
         for earlier in actions[:number]:
             if why := excluded(earlier, later):
@@ -68,7 +65,7 @@ def _contradictions(given: InputValue, actions: tuple[Action, ...]) -> None:
 
 
 def excluded(one: Action, other: Action) -> str:
-    """Why two actions of a rule do not go together, whichever comes first; empty if they do (see docs/rules.md)."""
+    """Why two actions exclude each other, in any order; empty if they do not (see docs/rules.md)."""
     names = one.KEYS[0], other.KEYS[0]
     if names[0] == names[1] and names[0] not in ("edit", "delay", "corrupt"):
         return f"{names[0]} stands here twice"

@@ -1,4 +1,4 @@
-"""What every action is: read from what the user gave, checked against the rule's filter, and added to the fault plan of an exchange."""
+"""The interface of actions: they are read from a user's values, checked against the rule's filter, and added to fault plans."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .fault_plan import FaultPlan
 
 @dataclass(slots=True)
 class ClusterView:
-    """What the rules have seen of a cluster: topic names by id, and the brokers as clients know them."""
+    """What the rules know of a cluster: topic names by id, and the brokers with the addresses that clients have."""
 
     topics: Topics = field(default_factory=Topics)
     cluster: Mapping[str, Any] = field(default_factory=dict)
@@ -33,7 +33,7 @@ class ClusterView:
 
 @dataclass(slots=True)
 class ActionContext:
-    """What an action may know when its rule fires. `selects`: whether the rule means this part of a message."""
+    """What an action gets when its rule fires. `selects`: whether the rule selects this part of a message."""
 
     cluster_view: ClusterView
     random: random.Random
@@ -43,7 +43,7 @@ class ActionContext:
 
 
 class Effect(Flag):
-    """What an action does to an exchange, as far as it decides which others go with it."""
+    """The effects of an action that decide which others it excludes."""
 
     CHANGES_REQUEST = auto()
     """the broker gets another request"""
@@ -77,11 +77,11 @@ class Action(ABC):
     @classmethod
     @abstractmethod
     def read(cls, fields: Mapping[str, InputValue], wanted: Filter) -> Self:
-        """From what the user gave; InvalidInput names what is not possible. `wanted`: the rule's filter."""
+        """From a user's values; InvalidInput for impossible ones. `wanted`: the rule's filter."""
 
     @abstractmethod
     def add_to(self, faults: FaultPlan, exchange: Exchange, context: ActionContext) -> None:
-        """Add to `faults` what is to happen, and a note about it."""
+        """Add the action to `faults`, with a note."""
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
@@ -105,5 +105,5 @@ def span(ns: int) -> str:
 
 
 def response_of(exchange: Exchange, frame: bytes) -> Message:
-    """A response, to be changed; bytes that some brokers leave behind it stay. DecodeError if it cannot be read."""
+    """A response to be changed; it keeps extra bytes that some brokers append. Raises DecodeError."""
     return read_response(frame, api_key=exchange.api_key, api_version=exchange.api_version)

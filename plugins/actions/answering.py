@@ -1,4 +1,4 @@
-"""Actions that answer: a typed error, or a response whose fields the user gives."""
+"""Actions that answer: an error, or a response with the user's fields."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from .field_values import value_of
 
 BROKER = ("skipped", "executed")
 PRODUCER_FORGOTTEN = frozenset(map(facts.error_code, ("UNKNOWN_PRODUCER_ID", "OUT_OF_ORDER_SEQUENCE_NUMBER")))
-"""By these errors a broker says that it no longer has a producer's state."""
+"""Errors by which a broker reports that it no longer has a producer's state."""
 
 
 @dataclass(frozen=True, slots=True)
 class Error(Action):
-    """``error: NOT_LEADER_OR_FOLLOWER``: a response with this error, complete and right for the request at its version.
+    """``error: NOT_LEADER_OR_FOLLOWER``: a complete response with this error, in the version of the request.
 
     ``broker: skipped`` (the default): the request does not reach the broker, and everything it asked for fails. A
     request is passed as a whole or not at all, so this is also true of partitions that the filter does not name.
@@ -49,10 +49,8 @@ class Error(Action):
         if code and asked and not any(responses.has_error_code(key, version) for key, some in asked.items() for version in some):
             key = min(asked)
             least = min(version for version in facts.api(key).versions.every() if responses.has_error_code(key, version))
-            fields["error"].invalid(
-                f"the response of {facts.api_name(key)} has no error code at the versions that match: it has one from "
-                f"version {least} on"
-            )
+            what = f"the response of {facts.api_name(key)} has no error code at the versions that match"
+            fields["error"].invalid(f"{what}: it has one from version {least} on")
         return cls(code, forward)
 
     @property
@@ -88,9 +86,9 @@ class Error(Action):
             faults.notes.append(f"{name}, not forwarded")
 
     def apply(self, context: ActionContext, exchange: Exchange, frame: bytes) -> bytes:
-        """The broker's response with the error where the rule means it."""
+        """The broker's response with the error in the parts that the rule selects."""
         message, request = response_of(exchange, frame), exchange.request_message
-        assert request is not None  # `shape` has read it
+        assert request is not None  # `add_to` has read it
         found = responses.with_errors(
             message, request, self.code, lambda part: context.selects(exchange, part), context.cluster_view.topics
         )
@@ -101,8 +99,8 @@ class Error(Action):
 
 @dataclass(frozen=True)
 class Respond(Action):
-    """``respond: {field: value, ...}``: this response, without asking the broker. Fields that are not given are what the
-    request says of them (its topics and partitions), or have the schema's default."""
+    """``respond: {field: value, ...}``: this response; the broker does not get the request. Other fields are taken from the request
+    (its topics and partitions), or have the schema's default."""
 
     KEYS: ClassVar[tuple[str, ...]] = ("respond",)
     EARLY: ClassVar[bool] = True
@@ -121,9 +119,7 @@ class Respond(Action):
         known = responses.response_fields(key)
         for name, item in given.items.items():
             if name not in known:
-                item.invalid(
-                    f"no version of {facts.api_name(key)}'s response has a field {name!r}: {', '.join(sorted(known))}"
-                )
+                item.invalid(f"no version of {facts.api_name(key)}'s response has a field {name!r}: {', '.join(sorted(known))}")
         places = [("response", key, version) for version in versions(wanted, key)]
         return cls({name: value_of(name, item, places) for name, item in given.items.items()})
 

@@ -19,8 +19,8 @@ from .fault_plan import DamagedFrame, FaultPlan, NothingToChange
 from .leaves import leaves
 
 FRAME = ("bits", "length", "correlation", "truncate")
-"""Of the frame: flipped bits behind its head; a size that is not its own; another correlation id; half of its bytes under
-the size of the whole."""
+"""Damage to the frame: flipped bits after its header; a wrong size; another correlation id; half of its bytes with the size of
+the whole."""
 RECORDS = tuple(damaged_records.KINDS)
 
 
@@ -101,7 +101,7 @@ class Corrupt(Action):
         return self.records(message, exchange, context, chance).encode()
 
     def records(self, message: Message, exchange: Exchange, context: ActionContext, chance: random.Random) -> Message:
-        """The message with the record batches damaged that the rule means."""
+        """The message with the selected record batches damaged."""
         damage: Callable[..., bytes] = damaged_records.KINDS[self.kind]
         areas = {
             leaf.path: bytes(leaf.value)
@@ -121,7 +121,7 @@ class Corrupt(Action):
         return message.replace(edits)
 
     def damaged(self, head: int, chance: random.Random, frame: DamagedFrame) -> DamagedFrame:
-        """A frame's bytes damaged. `head`: bytes that tell what it is, which bits leave alone."""
+        """The damaged bytes of a frame. `head`: bytes at its start that stay, as they identify it."""
         size = len(frame.frame)
         if self.kind == "length":
             return frame._replace(size=frame.size + chance.choice((-1, 1)) * chance.randint(1, 8))

@@ -1,7 +1,7 @@
-"""Record batches and messages that are wrong in one way, the rest as it was (KIP-32, KIP-98; DefaultRecordBatch).
+"""Record batches and messages with one kind of damage each (KIP-32, KIP-98; DefaultRecordBatch).
 
-Each function takes the bytes of a record area, a source of chance, whether CRCs shall fit the damaged bytes, and how
-many bits; areas without anything to damage come back as they are.
+Each function takes the bytes of a record area, a random generator, whether CRCs are to match the damaged bytes, and how
+many bits to flip; an area with nothing to damage is returned unchanged.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _entries(area: bytes) -> list[Entry]:
             if not isinstance(entry, records.Partial):
                 found.append(entry)
     except RecordsError:
-        pass  # what stands before the fault can still be damaged
+        pass  # the entries before the fault can still be damaged
     return found
 
 
@@ -47,7 +47,7 @@ def _each(damage: Damage, area: bytes, chance: random.Random, fixed: bool, count
         own = data[entry.start : entry.end]
         damage(own, entry, chance, count)
         if own == data[entry.start : entry.end]:
-            continue  # there was nothing of the kind: a CRC that is wrong already stays it
+            continue  # nothing was damaged: a CRC that was wrong before stays wrong
         if fixed:
             _with_crc(own)
         data[entry.start : entry.end] = own
@@ -55,7 +55,7 @@ def _each(damage: Damage, area: bytes, chance: random.Random, fixed: bool, count
 
 
 def _with_crc(own: bytearray) -> None:
-    """Put in the CRC of what is there now; not if it is no entry any more."""
+    """Set the CRC of the damaged bytes, if they are still an entry."""
     try:
         (entry,) = records.batches(bytes(own))
     except (RecordsError, ValueError):
@@ -79,7 +79,7 @@ def _codec(own: bytearray, entry: Entry, chance: random.Random, count: int) -> N
 
 
 def _varint(own: bytearray, entry: Entry, chance: random.Random, count: int) -> None:
-    """The first record's length: five bytes that go on for ever (magic 2, not compressed), or the key's length."""
+    """The first record's length becomes an endless varint (magic 2, not compressed); in older messages the key's length."""
     place = PAYLOAD_AT[entry.magic]
     for at in range(place, min(place + 6, len(own))):
         own[at] = 0xFF
@@ -92,13 +92,13 @@ def _payload(own: bytearray, entry: Entry, chance: random.Random, count: int) ->
 
 
 def _count(own: bytearray, entry: Entry, chance: random.Random, count: int) -> None:
-    """One record more than there are (magic 2)."""
+    """The record count becomes one too high (magic 2)."""
     if entry.magic == 2:
         own[57:61] = (int.from_bytes(own[57:61], "big") + 1).to_bytes(4, "big")
 
 
 def _torn(area: bytes, chance: random.Random, fixed: bool, count: int) -> bytes:
-    """The last entry breaks off in its middle."""
+    """The last entry is cut in half."""
     found = _entries(area)
     if not found:
         return area
@@ -107,13 +107,13 @@ def _torn(area: bytes, chance: random.Random, fixed: bool, count: int) -> bytes:
 
 
 def _duplicate(area: bytes, chance: random.Random, fixed: bool, count: int) -> bytes:
-    """The last entry stands there twice."""
+    """The last entry is repeated."""
     found = _entries(area)
     return area if not found else area[: found[-1].end] + area[found[-1].start :]
 
 
 def _length(area: bytes, chance: random.Random, fixed: bool, count: int) -> bytes:
-    """The last entry says that it is shorter than it is."""
+    """The length of the last entry becomes one too low."""
     found = _entries(area)
     if not found:
         return area
@@ -122,9 +122,7 @@ def _length(area: bytes, chance: random.Random, fixed: bool, count: int) -> byte
     return area[:place] + max(size - 1, 0).to_bytes(4, "big") + area[place + 4 :]
 
 
-NEEDS = {
-    "record-count": "only batches of format 2 say how many records they hold",
-}
+NEEDS = {"record-count": "only batches of format 2 say how many records they hold"}
 """What a kind needs, for the note where it is missing."""
 
 KINDS: dict[str, Callable[[bytes, random.Random, bool, int], bytes]] = {

@@ -1,4 +1,4 @@
-"""Actions that change fields: any path of a request or response, the leader in Metadata, the coordinator that is named."""
+"""Actions that change fields: any path of a request or response, the leader in Metadata, the coordinator in FindCoordinator."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def _paths(struct: StructPlan, prefix: str = "") -> set[str]:
 
 @dataclass(frozen=True)
 class Edit(Action):
-    """``edit: {path: value}``: fields of the response get these values, or of the request with ``in: request``.
+    """``edit: {path: value}``: sets fields of the response, or of the request with ``in: request``.
 
-    Paths are as filters write them: ``topics.partitions.leader_id`` is every partition's, ``topics[0].name`` the first
-    topic's, and errors may be named. Where the rule's filter names topics or partitions, only those are changed. All else keeps its bytes.
+    Paths are those of filters: ``topics.partitions.leader_id`` is every partition's, ``topics[0].name`` the first topic's. Errors
+    may be given by name. Where the rule's filter names topics or partitions, only those are changed. All else keeps its bytes.
     """
 
     KEYS: ClassVar[tuple[str, ...]] = ("edit", "in")
@@ -103,12 +103,12 @@ class Edit(Action):
     def change(self, context: ActionContext, exchange: Exchange, frame: bytes) -> bytes:
         message = self.edited(response_of(exchange, frame), exchange, context)
         if message.plan.api_key == API_VERSIONS and message["error_code"] == responses.UNSUPPORTED_VERSION:
-            # who reads such an answer expects version 0
+            # clients expect such an answer in version 0
             return responses.refused_versions(message.plan.version, message.to_dict(), message.header["correlation_id"])
         return message.encode()
 
     def edited(self, message: Message, exchange: Exchange, context: ActionContext) -> Message:
-        """The message with its fields changed; paths that this version does not have are left out."""
+        """The message with its fields changed; paths that this version lacks are left out."""
         edits: dict[str, Any] = {}
         exact = {path: value for path, value in self.fields.items() if "[" in path and "[*]" not in path}
         loose = {pattern(path): value for path, value in self.fields.items() if path not in exact}
@@ -129,7 +129,7 @@ class Edit(Action):
 
 @dataclass(frozen=True, slots=True)
 class _Moved(Action):
-    """What `Leader` and `Coordinator` share: one setting, "moved" or "none", and a match that is about one API."""
+    """The common part of `Leader` and `Coordinator`: one setting, "moved" or "none", and a match for one API."""
 
     API: ClassVar[int]
 
@@ -153,8 +153,8 @@ class _Moved(Action):
 
 @dataclass(frozen=True, slots=True)
 class Leader(_Moved):
-    """``leader: moved`` (or ``none``): Metadata names another broker as the leader of the partitions that the filter
-    means, as a client sees whose metadata is stale; ``none``: no leader, with LEADER_NOT_AVAILABLE."""
+    """``leader: moved``: Metadata names another broker as the leader of the matching partitions, as with stale metadata.
+    ``leader: none``: no leader, with LEADER_NOT_AVAILABLE."""
 
     KEYS: ClassVar[tuple[str, ...]] = ("leader",)
     API: ClassVar[int] = METADATA
@@ -183,8 +183,8 @@ class Leader(_Moved):
 
 @dataclass(frozen=True, slots=True)
 class Coordinator(_Moved):
-    """``coordinator: moved`` (or ``none``): FindCoordinator names another broker, which then answers NOT_COORDINATOR, also
-    where it would have said that there is none yet; ``none``: COORDINATOR_NOT_AVAILABLE."""
+    """``coordinator: moved``: FindCoordinator names another broker, which then answers NOT_COORDINATOR, also where the broker
+    answered that there is none yet. ``coordinator: none``: COORDINATOR_NOT_AVAILABLE."""
 
     KEYS: ClassVar[tuple[str, ...]] = ("coordinator",)
     API: ClassVar[int] = FIND_COORDINATOR
@@ -216,6 +216,6 @@ class Coordinator(_Moved):
 
 
 def _next(nodes: list[int], node: int) -> int:
-    """Another broker than this one, the same for the same brokers; the same one if there is no other."""
+    """Another broker, always the same for the same brokers; this one if there is no other."""
     higher = [each for each in nodes if each > node]
     return higher[0] if higher else next((each for each in nodes if each != node), node)

@@ -1,4 +1,4 @@
-"""Actions that end something: a frame is dropped, a connection falls silent or is cut."""
+"""Actions that drop a frame, or silence or cut a connection."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from .fault_plan import FOREVER, ConnectionCut, CutPoint, FaultPlan
 
 @dataclass(frozen=True, slots=True)
 class Drop(Action):
-    """``drop: response``: the broker executes the request and the client waits in vain; ``drop: request``: it goes nowhere.
-    Later frames of the connection pass: clients that miss a response give the connection up."""
+    """``drop: response``: the broker executes the request, and the client gets no response. ``drop: request``: the broker does not get
+    the request. Later frames of the connection pass: clients that miss a response give the connection up."""
 
     KEYS: ClassVar[tuple[str, ...]] = ("drop",)
 
@@ -49,7 +49,7 @@ class Drop(Action):
 
 @dataclass(frozen=True, slots=True)
 class Blackhole(Action):
-    """``blackhole: 30s`` (or ``forever``): from this request on nothing passes on its connection, which stays open."""
+    """``blackhole: 30s`` (or ``forever``): nothing more passes on the connection of the request, which stays open."""
 
     KEYS: ClassVar[tuple[str, ...]] = ("blackhole", "of")
     EARLY: ClassVar[bool] = True

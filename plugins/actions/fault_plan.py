@@ -1,4 +1,4 @@
-"""What a rule that fired does to one exchange. Pure data: the relay carries it out.
+"""What a rule that fired does to one exchange. Pure data: the relay executes it.
 
 Times are nanoseconds, sizes bytes. Frames are without their 4 size bytes unless noted.
 """
@@ -20,7 +20,7 @@ FOREVER = -1
 
 
 class NothingToChange(Exception):
-    """A change that found nothing to change; the text says what did not happen, and why."""
+    """A change that found nothing to change; the text names it and gives the reason."""
 
 
 class Change(NamedTuple):
@@ -54,7 +54,7 @@ class ConnectionCut:
 
 
 class DamagedFrame(NamedTuple):
-    """A frame whose bytes are not a frame any more. `size`: the value of its 4 size bytes."""
+    """The bytes of a damaged frame. `size`: the value of its 4 size bytes."""
 
     size: int
     frame: bytes
@@ -64,11 +64,11 @@ class DamagedFrame(NamedTuple):
 
 
 DamageStep = Callable[[DamagedFrame], DamagedFrame]
-"""Damages a frame, or what damage has left of it."""
+"""Damages a frame, which may be damaged already."""
 
 
 def damaged(frame: bytes, steps: list[DamageStep]) -> bytes:
-    """A frame (with its size) with everything done to it."""
+    """A frame (with its size) after these steps."""
     found = DamagedFrame(len(frame) - 4, frame[4:])
     for step in steps:
         found = step(found)
@@ -103,7 +103,7 @@ class FaultPlan:
     mute: int = 0
     """The connection's next requests are not read for so long after the response, as brokers do (KIP-219)."""
     silence: int = 0
-    """Nothing passes on the connection for so long, FOREVER to its end."""
+    """Nothing passes on the connection for so long; FOREVER: until it ends."""
     silent: tuple[bool, bool] = (True, True)
     """Which directions that is about: requests, responses."""
     adapter: EmulatedRelease | None = None
@@ -140,7 +140,7 @@ class FaultPlan:
         return frame
 
     def apply_changes_to_answer(self, exchange: Exchange) -> None:
-        """An answer that was made here has all changes made to it."""
+        """Make all changes to an answer of the rule."""
         if self.answer is not None:
             self.answer, self.changes = self.respond(exchange, self.answer), []
             self.corrected = False

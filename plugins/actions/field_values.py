@@ -1,4 +1,4 @@
-"""Values that a rule gives to fields: whether they can stand there at all, and error codes by their names."""
+"""Values of fields in rules: whether they fit the fields, and error codes by name."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Place = tuple[str, int, int]
 
 
 def value_of(path: str, given: InputValue, places: Iterable[Place]) -> Any:
-    """What a field is to hold, with codes instead of names of errors; raises `InvalidInput` if it fits into none of the messages
-    that have the field. `path`: as `Message.replace` takes it, or without indexes."""
+    """The value of a field, with codes instead of names of errors; raises `InvalidInput` if it fits none of the messages that have the
+    field. `path`: as in `Message.replace`, or without indexes."""
     value, why = given.value, ""
     for side, key, version in places:
         chain = _chain(plan(side, key, version).root, pattern(path).split("."))
@@ -42,7 +42,7 @@ def value_of(path: str, given: InputValue, places: Iterable[Place]) -> Any:
 
 
 def _chain(struct: StructPlan, names: list[str]) -> list[FieldPlan]:
-    """The fields that lead to the one that a path names; empty if there is none."""
+    """The fields along a path; empty if it leads nowhere."""
     found: list[FieldPlan] = []
     at: StructPlan | None = struct
     for name in names:

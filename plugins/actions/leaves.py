@@ -1,4 +1,4 @@
-"""Every plain field of a message with its path and the topic-partition it belongs to, for actions that change fields."""
+"""The plain fields of a message with their paths and topic-partitions, for actions that change fields."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ NOWHERE = TopicPartition(None, None, None, None, None)
 
 
 class Leaf(NamedTuple):
-    """One field. `path` as `Message.replace` takes it; `struct`: the path of the struct it stands in; `depth`: arrays
-    around it; `part`: the entry it stands in, with the topic-partition around it as far as it is known."""
+    """One field. `path`: as in `Message.replace`; `struct`: the path of its struct; `depth`: number of arrays around it;
+    `part`: its entry, with the topic-partition as far as that is known."""
 
     path: str
     struct: str
@@ -27,12 +27,12 @@ class Leaf(NamedTuple):
 
 
 def leaves(message: Message, topics: Topics | None = None) -> Iterator[Leaf]:
-    """All of them, in the order of the message."""
+    """All plain fields, in the order of the message."""
     yield from _walk(whole_part(message, topics), "", 0, topics)
 
 
 def whole_part(message: Message, topics: Topics | None = None) -> MessagePart:
-    """A message as the part that all others are in."""
+    """A message as the outermost part."""
     root, values = message.plan.root, message.values
     return MessagePart(message.plan.kind, _pair(root, values, NOWHERE, topics), (("", root, values),))
 
@@ -51,7 +51,7 @@ def _walk(part: MessagePart, prefix: str, depth: int, topics: Topics | None) -> 
 
 
 def inside(part: MessagePart, field: FieldPlan, values: tuple[Any, ...], topics: Topics | None) -> MessagePart:
-    """The part that stands in a field of another part: a struct, or an entry of an array of structs."""
+    """The part in a field of another part: a struct, or an entry of an array of structs."""
     struct = field.struct
     assert struct is not None
     steps = f"{part.around[-1][0]}{field.name}."
@@ -60,7 +60,7 @@ def inside(part: MessagePart, field: FieldPlan, values: tuple[Any, ...], topics:
 
 
 def _pair(plan: StructPlan, values: tuple[Any, ...], pair: TopicPartition, topics: Topics | None) -> TopicPartition:
-    """The topic-partition of the structs around a struct, with what the struct itself adds."""
+    """The topic-partition of the structs around a struct, completed by the struct itself."""
     for field, value in zip(plan.fields, values, strict=False):
         if field.array or field.struct is not None:
             continue

@@ -1,4 +1,4 @@
-"""Actions on time: delays with jitter, throttling as a quota does, and a limit of bytes a second."""
+"""Actions on time: delays with jitter, throttling as by a quota, and limits of bandwidth."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ SIDES = ("request", "response")
 THROTTLE = "throttle_time_ms"
 PRODUCE = facts.api_key("Produce")
 THROTTLED_AFTERWARDS = "2.0"
-"""The release since which brokers answer first and throttle then (KIP-219)."""
+"""The release since which brokers answer before they throttle (KIP-219)."""
 DISTRIBUTIONS = ("fixed", "uniform", "normal", "exponential")
 
 
 @dataclass(frozen=True, slots=True)
 class Delay(Action):
-    """``delay: 200ms``: a frame and all behind it on its connection wait. `distribution`: fixed; uniform in ``delay ± jitter``;
+    """``delay: 200ms``: a frame and all after it on its connection wait. `distribution`: fixed; uniform in ``delay ± jitter``;
     normal with the standard deviation `jitter`; exponential with the mean `delay`. Never less than 0."""
 
     KEYS: ClassVar[tuple[str, ...]] = ("delay", "jitter", "distribution", "of")
@@ -96,8 +96,8 @@ def _older(api_key: int, version: int) -> bool:
 
 
 def expects_delayed_response(exchange: Exchange) -> bool:
-    """Whether the client takes its broker for one before KIP-219: by the versions it was offered, or, of a client that has not
-    asked, by the version of its request."""
+    """Whether the client expects throttling as before KIP-219: by the versions it was offered, or, if it has not asked for them, by the
+    version of its request."""
     offered = exchange.about.range(PRODUCE) if exchange.about is not None else None
     if offered is not None:
         return _older(PRODUCE, offered[1])
@@ -106,9 +106,9 @@ def expects_delayed_response(exchange: Exchange) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Throttle(Action):
-    """``throttle: 500ms``: what a broker does whose quota is exceeded. The response says so in throttle_time_ms, where its
-    version has that, and the connection's next requests are not read for so long (KIP-219). Brokers before Kafka 2.0 let the
-    response itself wait instead. ``mute: false`` leaves the waiting out."""
+    """``throttle: 500ms``: as a broker does when a quota is exceeded. The response has the time in throttle_time_ms, where its version
+    has the field, and the connection's next requests are not read for so long (KIP-219). Brokers before Kafka 2.0 delay the
+    response instead. ``mute: false`` leaves the waiting out."""
 
     KEYS: ClassVar[tuple[str, ...]] = ("throttle", "mute")
 
@@ -117,10 +117,8 @@ class Throttle(Action):
 
     @classmethod
     def read(cls, fields: Mapping[str, InputValue], wanted: Filter) -> Throttle:
-        return cls(
-            fields["throttle"].duration("throttle", 1_000_000),
-            fields["mute"].flag("mute") if "mute" in fields else True,
-        )
+        mute = fields["mute"].flag("mute") if "mute" in fields else True
+        return cls(fields["throttle"].duration("throttle", 1_000_000), mute)
 
     @property
     def effect(self) -> Effect:
@@ -151,7 +149,7 @@ class Throttle(Action):
 
 @dataclass(frozen=True, slots=True)
 class Bandwidth(Action):
-    """``bandwidth: 100kB``: bytes a second that the connection may send from here on, in the direction `of`."""
+    """``bandwidth: 100kB``: limits the bytes a second of the connection from this exchange on, in the direction `of`."""
 
     KEYS: ClassVar[tuple[str, ...]] = ("bandwidth", "of")
 
@@ -167,9 +165,6 @@ class Bandwidth(Action):
         return {"bandwidth": self.rate} | ({} if self.of == "response" else {"of": self.of})
 
     def add_to(self, faults: FaultPlan, exchange: Exchange, context: ActionContext) -> None:
-        before = faults.rates
-        faults.rates = (
-            self.rate if self.of != "response" else before[0],
-            self.rate if self.of != "request" else before[1],
-        )
+        requests, responses = faults.rates
+        faults.rates = (self.rate if self.of != "response" else requests, self.rate if self.of != "request" else responses)
         faults.notes.append(f"{self.of}s of this connection limited to {self.rate} bytes a second")

@@ -1,4 +1,4 @@
-"""Actions on versions: which ones the client of a connection is offered, from the request on that the rule fires for."""
+"""Actions on the versions that a client is offered, from the request on for which the rule fires."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from .fault_plan import FaultPlan
 
 @dataclass(frozen=True, slots=True)
 class Pretend(Action):
-    """``pretend: "0.10.2"``: the client of this connection sees a broker of that release (`versions.profile`). A `cap`
-    beside it lowers some of its versions."""
+    """``pretend: "0.10.2"``: the client of this connection sees a broker of that release (`versions.profile`). An additional `cap`
+    lowers some of its versions."""
 
     KEYS: ClassVar[tuple[str, ...]] = ("pretend", "cap")
     EARLY: ClassVar[bool] = True

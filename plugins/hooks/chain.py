@@ -1,8 +1,7 @@
-"""Several plugins and one message: the hooks in their order, each with what the one before has made of it.
+"""Several plugins and one message: the hooks in their order, each with the result of the one before.
 
-Requests go through the plugins in the order they were given, responses the other way round, so that the plugin that is
-nearest to the client is so in both directions. Hooks may be coroutines, so these functions are: what they await is an
-`Ask`, and whoever drives them answers it.
+Requests pass the plugins in the order they were given, responses in reverse, so that the first plugin is nearest to the client in
+both directions. Hooks may be coroutines, and so are these functions: they await an `Ask`, and whoever runs them answers it.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ _DID = {"respond": hit_notes.ANSWERED, "drop": hit_notes.DROPPED, "close": hit_n
 Fault = Callable[[Plugin, str, BaseException], None]
 """(plugin, hook, what it raised)."""
 Warn = Callable[[Plugin, str, str], None]
-"""(plugin, API, what clients will not get over)."""
+"""(plugin, API, why its clients cannot use the answer)."""
 Watch = Callable[[Plugin | None, str], None]
-"""Called with the hook that runs from now on; None: none does."""
+"""Called with the hook that runs now; None: none does."""
 
 
 @dataclass(slots=True)
 class ChainResult:
-    """What the plugins made of a message. `frame`: None: as it came; `by`: who did something; `notes`: for the recording."""
+    """The result of the plugins for a message. `frame`: None if unchanged; `by`: plugins that did something; `notes`: for the recording."""
 
     kind: str = "forward"
     frame: bytes | None = None
@@ -43,7 +42,7 @@ class ChainResult:
     """The plugins whose hooks were called."""
 
     def note(self) -> str:
-        """A line for the recording, "" if nothing was done."""
+        """A line for the recording; empty if nothing was done."""
         if not self.by and not self.notes:
             return ""
         if self.kind == "forward":
@@ -56,7 +55,7 @@ class ChainResult:
 
 @dataclass(slots=True)
 class Chain:
-    """The plugins of one process, and what they share."""
+    """The plugins of one process."""
 
     plugins: Sequence[Plugin]
     environment: HookEnvironment
@@ -65,7 +64,7 @@ class Chain:
     warn: Warn = lambda plugin, api, text: None
 
     async def message(self, hook: str, exchange: Exchange, peer: PeerView | None) -> ChainResult:
-        """The hooks "request" or "response". A fault of one of them is reported, and its message goes on as it came."""
+        """Run the hooks "request" or "response". A fault is reported, and that hook's message passes unchanged."""
         passed = ChainResult()
         current: Message | None = None
         for plugin in self.plugins if hook == "request" else reversed(self.plugins):
@@ -96,7 +95,7 @@ class Chain:
         return passed
 
     async def notify(self, hook: str, argument: Exchange | None, peer: PeerView | None) -> list[str]:
-        """The hooks that change nothing: "exchange", "connected", "disconnected", "tick". The plugins that were called."""
+        """Run the hooks that change nothing: "exchange", "connected", "disconnected", "tick". Returns the plugins that were called."""
         called = []
         for plugin in self.plugins:
             if hook not in plugin.hooks or (argument is not None and not self._wanted(plugin, hook, argument)):
@@ -108,7 +107,7 @@ class Chain:
         return called
 
     def _warn_if_unanswerable(self, plugin: Plugin, exchange: Exchange, before: Message, frame: bytes) -> None:
-        """Warn of a changed request whose answer the client cannot take."""
+        """Warn of a changed request whose answer the client cannot use."""
         after = decode_request(frame)
         renames_back = "response" in plugin.hooks and self._wanted(plugin, "response", exchange)
         if text := unanswerable.why(before, after, renames_back):
@@ -125,7 +124,7 @@ class Chain:
             return False
 
     async def _called(self, plugin: Plugin, hook: str, context: Context, *arguments: Any) -> Outcome | None:
-        """What a hook wants; None if it did something wrong."""
+        """The outcome of a hook; None if it failed."""
         self.watch(plugin, hook)
         try:
             returned = plugin.hooks[hook](*arguments, context)

@@ -1,6 +1,6 @@
-"""From a source to plugins: the file is compiled and run, its classes are made with their settings.
+"""From a source to plugins: runs the file, and makes its classes with their settings.
 
-This runs the user's code. It belongs into a process that may be ended at any time (`proxy.interception.plugin_host.host`).
+This runs the user's code, in a process that may be ended at any time (`proxy.interception.plugin_host.host`).
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ _TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0"
 
 
 def load(source: Source, number: int = 0) -> list[Plugin]:
-    """The plugins of a source whose file has been read; PluginError with file and line of what is wrong. `number` tells
-    modules of files with the same name apart."""
+    """The plugins of a source whose file has been read. `number` distinguishes modules of files with the same name.
+
+    PluginError has the file and line of an error."""
     if not source.path:
         return [_from_package(source)]
     name = f"barnabas_plugin_{number}_{source.name}"
@@ -98,7 +99,7 @@ def _line_of(kind: type, attribute: str = "") -> int:
 
 
 def _settings(kind: type, given: dict[str, str]) -> dict[str, Any]:
-    """The arguments for a class, each of the kind that it is annotated with, or that its default has."""
+    """The arguments for a class, each converted to its annotated type or that of its default."""
     try:
         signature = inspect.signature(kind)
     except ValueError:

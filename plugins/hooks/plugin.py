@@ -1,4 +1,4 @@
-"""One plugin at work: which hooks it has, and which exchanges they are for."""
+"""A loaded plugin: its hooks, and the exchanges they are called for."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HOOKS = {
     "disconnected": "(self, ctx)",
     "tick": "(self, ctx)",
 }
-"""Every hook with how it is defined."""
+"""Every hook with its parameters."""
 OF_MESSAGES = ("request", "response", "exchange")
 """Hooks that are called for what the plugin has declared to be interested in."""
 _STATE = {"state": "(self)", "restore": "(self, state)"}
@@ -29,7 +29,7 @@ EVERY = "*"
 
 
 class InvalidPlugin(BarnabasError):
-    """A class that is no plugin; the text says why. `attribute`: what of it is wrong."""
+    """A class that is no plugin; the text gives the reason. `attribute`: the wrong one."""
 
     def __init__(self, text: str, attribute: str = "") -> None:
         super().__init__(text)
@@ -83,7 +83,7 @@ class Plugin:
         return self.apis if hook in self.hooks else frozenset()
 
     def wants(self, hook: str, exchange: Exchange) -> bool:
-        """Whether a hook is for this exchange, as far as it is known."""
+        """Whether a hook is to be called for this exchange."""
         return hook in self.hooks and exchange.api_key in self.apis and (self.filter is None or self.filter(exchange))
 
     def describe(self) -> dict[str, Any]:

@@ -32,7 +32,7 @@ class PluginError(BarnabasError):
 @dataclass(frozen=True, slots=True)
 class Source:
     """Where to find a plugin. `path`: its file, absolute, "" for an entry point called `name`. `wanted`: the class, "" for
-    all. `text`: what the file says, None as long as it has not been read."""
+    all. `text`: the file's content, None until it is read."""
 
     given: str
     path: str
@@ -49,7 +49,7 @@ class Source:
         return cls(**fields | {"settings": tuple((key, value) for key, value in fields["settings"])})
 
     def read(self) -> Source:
-        """With the file's text as it is now; PluginError if there is none."""
+        """A copy with the current text of the file. Raises PluginError."""
         if not self.path:
             return self
         try:
@@ -67,7 +67,7 @@ class Source:
 
 
 def parse(given: str, base: Path | None = None) -> Source:
-    """What the user wrote, as above; PluginError if it is nothing of the kind. `base`: what paths are relative to."""
+    """A source in one of the forms above. Raises PluginError. `base`: the folder of relative paths."""
     place, question, rest = given.partition("?")
     settings = []
     for pair in rest.split("&") if question and rest else ():
@@ -82,15 +82,13 @@ def parse(given: str, base: Path | None = None) -> Source:
         path = (base or Path()) / Path(before).expanduser()
         return Source(given, str(path.absolute()), path.stem, wanted, tuple(settings))
     if not place:
-        raise PluginError(
-            f"{given!r} names no plugin: give a file (my.py, my.py:Class), or the name of an installed one"
-        )
+        raise PluginError(f"{given!r} names no plugin: give a file (my.py, my.py:Class), or the name of an installed one")
     return Source(given, "", place, "", tuple(settings))
 
 
 def installed() -> dict[str, metadata.EntryPoint]:
     """The plugins that packages offer, by name. Nothing of them is imported."""
-    from importlib import metadata  # not before: most proxies have no plugins
+    from importlib import metadata  # imported late: most proxies have no plugins
 
     return {point.name: point for point in metadata.entry_points(group=GROUP)}
 

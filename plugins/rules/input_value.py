@@ -1,7 +1,7 @@
-"""What a user gave for a rule, with the place it stands at: the one reader for YAML, TOML, JSON and Python.
+"""The values of a rule with their places, from YAML, TOML, JSON and Python.
 
-An `InputValue` is a value with its path (``rules[1].do.error``) and, where it came from a text, its line and column. Its
-methods give values of the wanted kind, or raise `InvalidInput` that names the place, what is possible, and the nearest word.
+An `InputValue` is a value with its path (``rules[1].do.error``) and, if it came from a text, its line and column. Its
+methods return values of a type, or raise `InvalidInput` with the place, what is possible, and the nearest word.
 Nothing in it is ever executed.
 """
 
@@ -35,7 +35,7 @@ Place = tuple[int, int]
 
 @dataclass(slots=True)
 class InputValue:
-    """`value`: plain data; `raw`: a scalar as it was written. `items`: what a mapping or a list holds."""
+    """`value`: plain data; `raw`: a scalar as it was written; `items`, `listed`: the content of a mapping, or a list."""
 
     value: Any
     path: str = ""
@@ -126,7 +126,7 @@ class InputValue:
             return self.value
         return self.word(what, ("true", "false")) == "true"
 
-    # -- Kafka's words -----------------------------------------------------------------------------------------
+    # -- errors and filters -------------------------------------------------------------------------------------
 
     def error_code(self) -> int:
         name = self.text("error")
@@ -146,7 +146,7 @@ class InputValue:
 
 
 def from_plain(value: Any, path: str = "") -> InputValue:
-    """Plain data (from JSON or Python) to be read; it has no lines."""
+    """Plain data (from JSON or Python), without lines and columns."""
     given = InputValue(value, path)
     if isinstance(value, Mapping):
         for key, item in value.items():

@@ -1,6 +1,6 @@
-"""What rules can reach at all: versions that a match leaves, matches that are never true, rules that others keep from firing.
+"""What rules can match: the versions of a match, matches that are never true, rules that are shadowed by others.
 
-All of it is decided from the text of the filters, on the safe side: nothing is claimed that is not so, and not everything that is so is found.
+Decided from the filters alone, on the safe side: whatever is reported is true, but not everything is found.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .when import ALWAYS, When
 
 
 def _terms(node: Node) -> Iterator[Node]:
-    """What all has to be true."""
+    """The terms that must all be true."""
     if isinstance(node, And):
         for term in node.terms:
             yield from _terms(term)
@@ -41,7 +41,7 @@ def versions(wanted: Filter, api_key: int) -> list[int]:
 
 
 def never(wanted: Filter) -> str:
-    """Why a filter is true of no exchange; empty if it may be."""
+    """Why a filter matches no exchange; empty if it may match one."""
     keys = wanted.apis()
     if keys is None:
         return ""
@@ -75,7 +75,7 @@ def _span(numbers: Sequence[int]) -> str:
 
 
 class Rule(Protocol):
-    """What of a rule says when it fires: see `rules.Rule`."""
+    """The part of `rules.Rule` that decides when it fires."""
 
     @property
     def when(self) -> When: ...
@@ -89,7 +89,7 @@ R = TypeVar("R", bound=Rule)
 
 
 def shadowed(rules: Sequence[R]) -> list[tuple[R, R]]:
-    """(a rule, one before it that always fires where it would): the first that fires decides, so it never does."""
+    """(a rule that never fires, an earlier one that always fires in its place): only the first that fires is used."""
     found = []
     for number, rule in enumerate(rules):
         # Rules that ask for the response come when all others have left the exchange alone.

@@ -1,4 +1,4 @@
-"""Rules for what happens to clusters and clients in practice, ready to be used or changed."""
+"""Rules for common failures of clusters, ready to be used or changed."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from .rules import Rule
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """Rules with what they imitate and what a sound client does about it. In `rules`, ``{topic}`` and the like stand for
-    what the user names; the default is `ANY`."""
+    """Rules, with what they imitate and how a sound client reacts. In the matches of `rules`, ``{topic}``, ``{group}`` and
+    ``{client}`` stand for a condition on the user's name; without one it is left out."""
 
     name: str
     about: str
@@ -19,12 +19,12 @@ class Recipe:
     rules: tuple[dict[str, Any], ...]
 
     def settings(self) -> list[str]:
-        """What can be named: of topic, group, client."""
+        """The names that a user may give: some of topic, group, client."""
         text = str(self.rules)
         return [name for name in CONDITIONS if f"{{{name}}}" in text]
 
     def to_rules(self, **named: str) -> list[Rule]:
-        """The rules, for one topic, group or client (``topic="orders"``); InvalidInput if that cannot be."""
+        """The rules, for one topic, group or client (``topic="orders"``). Raises InvalidInput."""
         found = []
         for rule in self.rules:
             match = str(rule["match"])

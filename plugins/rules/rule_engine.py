@@ -1,4 +1,4 @@
-"""The rules in their order, with their counts: which of them fires for an exchange, and what then happens to it."""
+"""Rules in their order, with their counts: which of them fires for an exchange, and what it does."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ STABLE_FIELDS = frozenset({
     "api", "ver", "conn", "client", "addr", "broker", "ends", "client.port", "broker.port", "port",
     "topic", "topic.id", "partition", "group", "member", "instance", "txn", "acks",
 })  # fmt: skip
-"""Fields of filters that the beginning of a request settles: clients, and what names what it is about."""
+"""Fields of filters that the beginning of a request decides: the client, and what the request is about."""
 
 
 HEADER_PREFIX_FIELDS = STABLE_FIELDS | {
@@ -83,7 +83,7 @@ class ActiveRule:
         keys = rule.filter.apis()
         self.apis = KNOWN if keys is None else keys
         seed = rule.when.seed if rule.when.seed is not None else zlib.crc32(rule.name.encode())
-        # A stream of its own, so that what an action draws does not change which matches fire.
+        # Separate from the trigger's, so that draws of actions do not change which matches fire.
         self.random = random.Random(seed ^ 0x5EED)
         self.selects = rule.filter.part_test()
         self.stable = stable(rule.filter)
@@ -119,11 +119,11 @@ class RuleEngine:
         return any(api_key in each.apis and not each.rule.late for each in self._active)
 
     def kept(self) -> frozenset[int]:
-        """Api keys whose requests are of use until the response is there, and are of no other."""
+        """Api keys whose requests must be kept until the response comes."""
         return self._late - {API_VERSIONS}
 
     def fast_reject(self, api_key: int) -> FastReject | None:
-        """When no rule is about a response of an API; None if each has to be judged."""
+        """A test for responses of an API that concern no rule; None if each must be judged."""
         found = FastReject()
         for each in self._active:
             if each.rule.late and api_key in each.apis:
@@ -133,7 +133,7 @@ class RuleEngine:
         return found
 
     def stable(self, api_key: int) -> bool:
-        """Whether a request that concerns no rule speaks for all that begin like it on its connection."""
+        """Whether requests that begin like one that concerns no rule, on its connection, concern none either."""
         return all(each.stable for each in self._active if api_key in each.apis and not each.rule.late)
 
     def by_header_prefix(self, api_key: int) -> bool:
@@ -146,11 +146,11 @@ class RuleEngine:
             return any(True for _ in self._matching(exchange, late))
 
     def whole_fetches(self) -> bool:
-        """Whether a rule that may still fire has to know all topics of a Fetch (see `fetch_sessions`)."""
+        """Whether a rule that can still fire needs all topics of a Fetch (see `fetch_sessions`)."""
         return any(each.whole_fetches and not each.trigger.spent for each in self._active)
 
     def begin(self, now_ns: int) -> None:
-        """Let the rules begin at this time (nanoseconds since the epoch): windows of time count from there."""
+        """Set the time (nanoseconds since the epoch) from which `from` and `until` of rules count."""
         for each in self._active:
             each.trigger.count.begun_ns = now_ns
 
@@ -159,11 +159,11 @@ class RuleEngine:
         return [each.rule for each in self._active]
 
     def interest(self) -> frozenset[int]:
-        """Api keys whose requests have to be shown to `decide`."""
+        """Api keys whose requests must be passed to `decide`."""
         return self._interest
 
     def late(self) -> frozenset[int]:
-        """Api keys whose responses have to be shown to `judge`: rules ask for what the response says."""
+        """Api keys whose responses must be passed to `judge`: rules match on the response."""
         return self._late
 
     def hits(self) -> dict[str, int]:
@@ -180,8 +180,8 @@ class RuleEngine:
         counts: Mapping[str, tuple[int, int]],
         shared: Mapping[str, RuleCounter] | None = None,
     ) -> RuleEngine:
-        """An engine with other rules and the same view of the cluster; rules named in `counts` go on counting from there,
-        and those that were here before keep their start time. `shared`: counters that workers share, by name."""
+        """An engine with other rules and the same view of the cluster. Rules named in `counts` continue from these counts, and with
+        their start time if they were in this engine. `shared`: counters that workers share, by name."""
         engine = RuleEngine((), self.cluster_view)
         began = {each.rule.name: each.trigger.count.begun_ns for each in self._active}
         now = time.time_ns()
@@ -211,7 +211,7 @@ class RuleEngine:
             return self._first(exchange, late=False)
 
     def judge(self, exchange: Exchange) -> FaultPlan | None:
-        """What happens to a response, for rules that ask what it says."""
+        """What happens to a response, for rules that match on it."""
         if exchange.api_key not in self._late:
             return None
         with within(SEARCH_SECONDS, time.monotonic):

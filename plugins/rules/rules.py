@@ -55,8 +55,6 @@ class Rule:
             found["when"] = wanted
         return found
 
-    source = to_dict
-
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Rule:
         """From plain data; `InvalidInput` (a ValueError) names what is wrong with it, by its path."""

@@ -1,4 +1,4 @@
-"""Reading a rules file: YAML, JSON or TOML as `InputValue`s with a place for every complaint. Nothing in it is executed."""
+"""Reading a rules file: YAML, JSON or TOML as `InputValue`s with their places. Nothing in it is executed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import yaml
 
 MOST_VALUES = 100_000
-"""What aliases stand for counts each time: a few lines of them can mean more than any memory holds."""
+"""Aliases count with all that they stand for: a few lines of them can expand beyond any memory."""
 
 
 class RuleError(BarnabasError, ValueError):
@@ -28,7 +28,7 @@ class RuleError(BarnabasError, ValueError):
 
 
 class Source:
-    """A text of rules, read. `name`: what errors call it."""
+    """A parsed text of rules. `name`: its name in errors."""
 
     def __init__(self, name: str, root: InputValue) -> None:
         self.name, self.root = name, root
@@ -71,7 +71,7 @@ def read(path: Path) -> Source:
 
 
 def read_text(text: str, name: str, most: int = MOST_VALUES) -> Source:
-    """YAML or JSON, as of `read`; `most`: values in it."""
+    """Like `read`, for YAML or JSON in a text; `most`: values in it."""
     return Source(name, _yaml(text, name, most))
 
 
@@ -83,7 +83,7 @@ def _bounded_loader() -> Any:
     import yaml
 
     class Loader(yaml.SafeLoader):
-        """Reads no more than so many values: each costs a thousand times its bytes."""
+        """Limits the number of values: each costs a thousand times its bytes."""
 
         def __init__(self, text: str, most: int) -> None:
             super().__init__(text)
@@ -106,7 +106,7 @@ def _too_many(most: int) -> str:
 
 
 def _yaml(text: str, name: str, most: int = MOST_VALUES) -> InputValue:
-    import yaml  # not before: a relay gets its rules without
+    import yaml  # imported late: a relay gets its rules without it
 
     try:
         loader = _bounded_loader()(_without_tabs(text), most)
@@ -132,10 +132,10 @@ def _yaml(text: str, name: str, most: int = MOST_VALUES) -> InputValue:
 
 
 def _without_tabs(text: str) -> str:
-    """JSON that is indented with tabs has spaces instead, so that every place stays; YAML allows no tabs there."""
+    """JSON with spaces instead of tabs, which YAML does not allow in indentation; all places stay the same."""
     if "\t" in text:
         try:
-            json.loads(text)  # then they are nothing but space: within a text JSON has them as \\t
+            json.loads(text)  # if it is JSON, tabs are only white space: in strings they are written \\t
             return text.replace("\t", " ")
         except (ValueError, RecursionError):
             pass
@@ -143,7 +143,7 @@ def _without_tabs(text: str) -> str:
 
 
 class _Nodes:
-    """Turns YAML's nodes into givens. Only plain data: a tag that names anything else leaves a text."""
+    """Turns YAML's nodes into `InputValue`s of plain data: a value with any other tag stays a text."""
 
     DEEPEST = 30
 
@@ -199,9 +199,7 @@ def _toml(text: str, name: str) -> InputValue:
     except tomllib.TOMLDecodeError as error:
         found = re.search(r"\(at line (\d+), column (\d+)\)", str(error))
         line, column = (int(found[1]), int(found[2])) if found else (text.count("\n") + 1, len(text) - text.rfind("\n"))
-        raise RuleError(
-            name, line, column, f"is not TOML: {re.sub(r' [(]at .*[)]$', '', str(error)).lower()}"
-        ) from None
+        raise RuleError(name, line, column, f"is not TOML: {re.sub(r' [(]at .*[)]$', '', str(error)).lower()}") from None
     except RecursionError:
         raise RuleError(name, 1, 1, "is nested too deeply") from None
     _place(root, _lines(text), (1, 1))
@@ -213,8 +211,8 @@ _KEY = re.compile(r"\s*((?:[\w-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*(?:[\w-]+|\"[^\"
 
 
 def _lines(text: str) -> dict[str, tuple[int, int]]:
-    """Where each key of a TOML text that parses has its value: path to line and column. Keys inside of inline tables are
-    found by their name on the line."""
+    """The places of all values of a valid TOML text: path to line and column. Keys of inline tables are found by their name on the
+    line."""
     found: dict[str, tuple[int, int]] = {}
     counts: dict[str, int] = {}
     prefix = ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any, Protocol
 
 from ...decoder import Exchange
@@ -17,10 +17,10 @@ KEYS = ("after", "times", "every", "probability", "seed", "from", "until")
 
 @dataclass(frozen=True, slots=True)
 class When:
-    """`after`: so many matches pass first. `times`: the rule fires at most so often; None: no end. `every`: of the
-    matches behind those, every nth, beginning with the first. `probability`, `seed`: of those, each by chance; the same
-    seed gives the same choices. `start`, `until`: a duration since the rule began (``10s``), a time of day or a date and
-    time, as filters write them; empty: no bound.
+    """When a rule fires. `after`: matches that pass first. `times`: how often it fires at most; None: without limit. `every`: of the
+    matches after those, every nth, beginning with the first. `probability`, `seed`: each of those by chance; the same seed
+    gives the same choices. `start`, `until`: a duration since the rule began (``10s``), a time of day or a date and time, as
+    in filters; empty: no bound.
     """
 
     after: int = 0
@@ -33,9 +33,7 @@ class When:
 
     def to_dict(self) -> dict[str, Any]:
         """As a rules file writes it; only what differs from the default."""
-        values = (self.after, self.times, self.every, self.probability, self.seed, self.start, self.until)
-        defaults = (0, None, 1, 1.0, None, "", "")
-        return {key: value for key, value, usual in zip(KEYS, values, defaults, strict=True) if value != usual}
+        return {key: value for key, value, usual in zip(KEYS, astuple(self), astuple(ALWAYS), strict=True) if value != usual}
 
 
 ALWAYS = When()
@@ -81,7 +79,7 @@ def _bound(text: str) -> int | str:
 
 
 class RuleCounter(Protocol):
-    """Where a rule is counted. `begun_ns`: when it began. What is done `alone` nobody else does at the same time."""
+    """The counts of a rule. `begun_ns`: when it began. `locked` excludes other processes that share it."""
 
     matched: int
     hits: int
@@ -91,7 +89,7 @@ class RuleCounter(Protocol):
 
 
 class LocalCounter:
-    """A count of one process."""
+    """The counts of a rule in one process."""
 
     __slots__ = ("begun_ns", "hits", "matched")
 
@@ -106,7 +104,7 @@ _NOTHING: AbstractContextManager[object] = nullcontext()
 
 
 class Trigger:
-    """When one rule fires, by its `count`."""
+    """Decides when a rule fires, by its `count`."""
 
     __slots__ = ("_drawn", "_from", "_random", "_span", "_until", "count", "when")
 
@@ -133,11 +131,11 @@ class Trigger:
 
     @property
     def spent(self) -> bool:
-        """Whether it will never fire again."""
+        """Whether it can never fire again."""
         return self.when.times is not None and self.count.hits >= self.when.times
 
     def fires(self, exchange: Exchange) -> int:
-        """Count a match; if the rule fires for it, which hit that is, else 0."""
+        """Count a match. The number of the hit if the rule fires, else 0."""
         if self._from or self._until:
             age = (exchange.request_time_ns or self.count.begun_ns) - self.count.begun_ns
             if age < self._from or (self._until and age >= self._until):
@@ -153,13 +151,13 @@ class Trigger:
             return count.hits
 
     def _falls_on(self, matched: int) -> bool:
-        """Whether it is this match's turn, by number and by chance."""
+        """Whether the rule fires for this match, by number and by chance."""
         beyond = matched - self.when.after - 1
         if beyond < 0 or beyond % self.when.every:
             return False
         if self._random is None:
             return True
-        # A choice for each turn, whoever counted those before.
+        # A choice for each turn, whichever process counted those before.
         while self._drawn < beyond // self.when.every:
             self._random.random()
             self._drawn += 1

@@ -1,1 +1,1 @@
-"""What stands between a client's versions and a broker's: capped, pretended or translated. Frames in, steps out."""
+"""Adapters between the versions of a client and a broker: capped, pretended or translated. Frames in, steps out."""

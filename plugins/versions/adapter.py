@@ -4,7 +4,7 @@
     client ◄─ rules, addresses ◄──────── VersionAdapter.response ◄─ broker
 
 Everything else sees the client's versions. Frames are without their 4 size bytes, header first. An adapter belongs to one
-connection and is called in the order of the frames. What it raises costs that frame alone: see `VersionAdapter`.
+connection and is called in the order of the frames. An exception affects that frame alone: see `VersionAdapter`.
 """
 
 from __future__ import annotations
@@ -69,19 +69,19 @@ class AdaptedRequest:
 
 
 class VersionAdapter(Protocol):
-    """One connection's. Frames that are too large to be held (64 MiB) never come here: where they would have to, the
-    connection ends with an event."""
+    """The adapter of one connection. A frame that would have to pass it and is too large to be held (64 MiB) ends the connection with an
+    event."""
 
     def wants(self, api_key: int, api_version: int) -> bool:
-        """Whether `request` is asked about requests of this API and version. Everything else passes untouched and
-        fast. Called with APIs that are known here only; the answer is the same for as long as the connection stands."""
+        """Whether requests of this API and version, and their responses, pass the adapter; all others pass untouched and fast. Called for
+        known APIs only; the answer stays the same during a connection."""
 
     def request(self, frame: bytes) -> Step:
-        """What becomes of a client's request. If it raises, the request goes on as it is."""
+        """What to do with a client's request. If this raises, the request is sent unchanged."""
 
     def response(self, asked: AdaptedRequest, frame: bytes) -> bytes:
-        """The broker's response as the client gets it. If it raises, the broker's own is passed on where the request
-        went out at the client's version; where it did not, nobody could read it, and the connection ends."""
+        """The response for the client. If this raises, the broker's response is passed on if the request was sent in the client's
+        version; otherwise the client could not read it, and the connection ends."""
 
     def response_before(self, asked: AdaptedRequest, place: int, frame: bytes) -> None:
         """The response to the request `Forward.before[place]`. May raise: that is reported, and nothing else happens."""

@@ -1,6 +1,6 @@
-"""A broker of another release, or with lower versions, as its client sees it (`profile`).
+"""Lets a client see a broker of another release, or with lower versions (`profile`).
 
-ApiVersions is answered as a broker of that kind does, and what such a broker would not understand never reaches this one.
+ApiVersions is answered as by such a broker, and requests that it would not understand do not reach the real one.
 Seen at real brokers: 0.8 closes the connection; 0.9 does not answer, and goes on with the next request; from 0.10 on the
 connection is closed, and an ApiVersions of another version is answered at version 0 with UNSUPPORTED_VERSION.
 """
@@ -40,7 +40,7 @@ class EmulatedRelease:
         return decoder.encode_version_refusal(correlation, served)
 
     def range_of_api_versions(self) -> Range:
-        """What it knows of ApiVersions itself."""
+        """The range of ApiVersions itself."""
         low, high = 0, facts.api(API_VERSIONS).versions.high or 0
         if self.profile.release is not None:
             low, high = self.profile.release.range(API_VERSIONS) or (low, high)
@@ -74,12 +74,12 @@ class EmulatedRelease:
 
 
 def read(frame: bytes, api_version: int) -> decoder.Message:
-    """An ApiVersions response; DecodeError if it is none. Bytes behind its end do not matter."""
+    """An ApiVersions response; extra bytes after its end are ignored. Raises DecodeError."""
     return decoder.read_response(frame, api_key=API_VERSIONS, api_version=api_version)
 
 
 def offers(frame: bytes, api_version: int) -> dict[int, Range] | None:
-    """(min, max) by api key as an ApiVersions response says; None if it refuses, or says nothing."""
+    """(min, max) by api key in an ApiVersions response; None if it is a refusal."""
     answer = api_versions.read(frame, api_version)
     return None if answer.error_code else answer.ranges
 

@@ -1,4 +1,4 @@
-"""What brokers of a release say of features in ApiVersions from version 3 on (KIP-584).
+"""The features that brokers of a release offer in ApiVersions from version 3 on (KIP-584).
 
 The facts are in ``features.txt``; its head says how to read them and where they are from.
 """
@@ -23,8 +23,7 @@ class Features:
     supported: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     def restrict(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """What an ApiVersions response with these fields says instead: no feature, and no level of one, that brokers of
-        the release do not have."""
+        """The replaced fields of an ApiVersions response: without features, and levels of features, that the release lacks."""
         supported = []
         for each in fields["supported_features"]:
             low, high = self.supported.get(each["name"], (0, -1))
@@ -48,7 +47,7 @@ class Features:
 
 
 def of_release(release: Release) -> Features:
-    """What brokers of a release support; ZooKeeper's brokers nothing."""
+    """What brokers of a release support: nothing in ZooKeeper mode."""
     if release.role == "zk":
         return Features()
     wanted = release_order(release.name)

@@ -1,6 +1,6 @@
 """The versions that clients are offered: those of a release, or the broker's own with some of them capped.
 
-A profile never gives more than the broker behind it serves; `shortfall` says what it cannot keep.
+A profile never offers more than the broker serves; `shortfall` lists what of it the broker lacks.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _OWN_RANGE = (2, 4)
 
 @dataclass(frozen=True, slots=True)
 class Shortfall:
-    """An API that the profile has, and of which the broker serves none of its versions (`served`: None, if it has none)."""
+    """An API of the profile of which the broker serves none of the profile's versions. `served`: None if the broker lacks the API."""
 
     api_key: int
     promised: Range
@@ -42,14 +42,14 @@ class Shortfall:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """`release`: whose table holds, None for the broker's own. `caps`: highest version by api key."""
+    """`release`: the emulated one, None for the broker's own. `caps`: highest version by api key."""
 
     release: Release | None = None
     caps: Mapping[int, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, pretend: str = "", cap: Mapping[str, int] | None = None) -> Profile:
-        """From what a user gives: a release's name, and API names with versions. ValueError says what cannot be."""
+        """From a release's name, and API names with versions. Raises ValueError."""
         found = find(pretend) if pretend else None
         caps: dict[int, int] = {}
         for name, version in (cap or {}).items():
@@ -98,18 +98,18 @@ class Profile:
 
     @property
     def unanswered(self) -> bool:
-        """Whether requests that are not known stay without a response, as with 0.9; others end the connection."""
+        """Whether unknown requests get no response, as with 0.9; otherwise they end the connection."""
         return self.release is not None and _CLOSED <= release_order(self.release.name) < (0, 10)
 
     @property
     def states_range(self) -> bool:
-        """Whether a refused ApiVersions says which are served (KIP-511)."""
+        """Whether the refusal of an ApiVersions request has the range that is served (KIP-511)."""
         return self.release is None or release_order(self.release.name) >= _OWN_RANGE
 
     @property
     def features(self) -> Features | None:
-        """What it says of features; None: what the broker says. With caps: what brokers say whose versions are not above them, so
-        that a client is never offered a feature without the versions that it takes (transaction.version 2 and Produce 7)."""
+        """The features offered; None: the broker's. With caps: those of brokers whose versions do not exceed them, so that a client is
+        never offered a feature without the versions it needs (transaction.version 2 with Produce 7)."""
         if not self.caps:
             return None if self.release is None else of_release(self.release)
         if self.release is not None and self.release.role == "zk":
@@ -117,11 +117,11 @@ class Profile:
         return _features(frozenset(self.caps.items()), self.release.name if self.release is not None else "")
 
     def accepts(self, api_key: int, api_version: int) -> bool:
-        """Whether a request of this version is one that it understands."""
+        """Whether such a broker understands a request of this version."""
         if api_version > self.caps.get(api_key, api_version):
             return False
         if api_key == API_VERSIONS and api_version > (facts.api(API_VERSIONS).versions.high or 0):
-            return False  # nobody here could read the answer
+            return False  # we could not read the answer
         return self.release is None or self.release.serves(api_key, api_version)
 
     def offered(self, api_key: int, low: int, high: int, translated: bool = False) -> Range | None:
@@ -138,7 +138,7 @@ class Profile:
         return (low, high) if max(low, kept_from) <= high else None
 
     def shortfall(self, offers: Mapping[int, Range]) -> list[Shortfall]:
-        """What it says or allows and a broker with these offers does not serve."""
+        """The APIs of the profile that a broker with these offers does not serve."""
         promised = dict(self.release.offered) if self.release is not None else {key: offers[key] for key in offers}
         found = []
         for key in sorted(promised):
@@ -156,7 +156,7 @@ class Profile:
 
 @cache
 def _features(caps: frozenset[tuple[int, int]], newest: str) -> Features:
-    """What the newest release says of features that offers no version above the caps, and is not newer than `newest`."""
+    """The features of the newest release, up to `newest`, that offers no version above the caps."""
     found = Features()
     for name in releases.releases():
         each = releases.release(name)
@@ -199,7 +199,7 @@ _CAP = re.compile(r"\s*([A-Za-z]+)\s*=\s*v?(-?\d+)\s*")
 
 
 def caps(texts: Iterable[str]) -> dict[str, int]:
-    """``Fetch=11,Produce=7``, as the command line has it; ValueError for what is not written so."""
+    """Caps from the command line, such as ``Fetch=11,Produce=7``. Raises ValueError."""
     found: dict[str, int] = {}
     for part in (part for text in texts for part in text.split(",")):
         match = _CAP.fullmatch(part)

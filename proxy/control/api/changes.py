@@ -79,7 +79,7 @@ async def _read(request: web.Request, standing: int) -> list[Rule]:
 
 
 def _standing(rule: Rule, enabled: bool = True) -> dict[str, Any]:
-    return {"rule": rule.to_dict(), "source": rule.source(), "enabled": enabled, "fresh": new_serial()}
+    return {"rule": rule.to_dict(), "source": rule.to_dict(), "enabled": enabled, "fresh": new_serial()}
 
 
 async def _rules(api: Api) -> list[dict[str, Any]]:

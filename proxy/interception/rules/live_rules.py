@@ -51,13 +51,13 @@ class RuleEntry:
     def from_dict(cls, fields: Mapping[str, Any]) -> RuleEntry:
         rule = Rule.from_dict(fields["rule"])
         origin = str(fields.get("origin", "api"))
-        source = dict(fields.get("source") or rule.source())
+        source = dict(fields.get("source") or rule.to_dict())
         enabled, serial, fresh = fields.get("enabled", True), fields.get("serial", 0), fields.get("fresh", 0)
         return cls(rule, source, bool(enabled), origin, int(serial), int(fresh))
 
     @classmethod
     def from_file(cls, given: FileRule) -> RuleEntry:
-        return cls(given.rule, given.rule.source(), origin="file", serial=given.serial)
+        return cls(given.rule, given.rule.to_dict(), origin="file", serial=given.serial)
 
     def to_dict(self) -> dict[str, Any]:
         """What `from_dict` takes."""
