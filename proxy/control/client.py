@@ -1,4 +1,4 @@
-"""A small client of the control API, with nothing but the standard library.
+"""A small client of the control API, on the standard library alone.
 
     control = Control("http://127.0.0.1:8090", token)          # or Control("unix:/run/user/1000/barnabas.sock")
     control.add_rule({"name": "r", "match": "api == Produce", "do": {"error": "NOT_LEADER_OR_FOLLOWER"}})
@@ -16,7 +16,6 @@ import json
 import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -56,7 +55,7 @@ class Control:
     # -- seeing ----------------------------------------------------------------------------------------------
 
     def status(self) -> Json:
-        """How the proxy is."""
+        """The state of the proxy."""
         return self._call("GET", "/v1/status")
 
     def brokers(self) -> list[Json]:
@@ -69,16 +68,9 @@ class Control:
         return self._list("/v1/connections", "connections")
 
     def exchanges(
-        self,
-        filter: str = "",
-        *,
-        since: int | None = None,
-        limit: int = 100,
-        wait: float = 0.0,
-        bodies: bool = False,
-        zone: str = "",
+        self, filter: str = "", *, since: int | None = None, limit: int = 100, wait: float = 0.0, bodies: bool = False, zone: str = ""
     ) -> list[Json]:
-        """Exchanges, oldest first: the newest ones, or those behind the number `since` (waiting for one if need be).
+        """Exchanges, oldest first: the newest ones, or those after the number `since`, waiting up to `wait` seconds for one.
 
         `zone`: of the filter's times without an offset, such as "Europe/Berlin"; else UTC.
         """
@@ -87,16 +79,9 @@ class Control:
         return found
 
     def exchange_page(
-        self,
-        filter: str = "",
-        *,
-        since: int | None = None,
-        limit: int = 100,
-        wait: float = 0.0,
-        bodies: bool = False,
-        zone: str = "",
+        self, filter: str = "", *, since: int | None = None, limit: int = 100, wait: float = 0.0, bodies: bool = False, zone: str = ""
     ) -> Json:
-        """As `exchanges`, with `next` (the cursor to go on with), `lost` and `more`."""
+        """Like `exchanges`, with `next` (the next cursor), `lost` and `more`."""
         query = {"filter": filter, "zone": zone, "since": since, "limit": limit, "wait": wait, "bodies": int(bodies)}
         return self._call("GET", "/v1/exchanges", query, timeout=self._timeout + wait)
 
@@ -124,9 +109,9 @@ class Control:
     def follow(
         self, filter: str = "", *, since: int | None = None, bodies: bool = False, missed: list[int] | None = None, zone: str = ""
     ) -> Iterator[Json]:
-        """Exchanges as they finish, for ever; the connection is made again where it breaks, and nothing comes twice.
+        """Exchanges as they finish, forever; reconnects when the connection breaks, and repeats none.
 
-        `missed` takes the numbers of those that were gone before they could be read. `zone`: as of `exchanges`.
+        Counts of exchanges that were gone before they could be read are added to `missed`. `zone`: as in `exchanges`.
         """
         query = {"filter": filter, "zone": zone, "bodies": int(bodies)}
         for kind, data in self._stream("/v1/exchanges/stream", query, since):
@@ -136,7 +121,7 @@ class Control:
                 missed.append(data["exchanges"])
 
     def follow_events(self, *, since: int | None = None, kinds: Sequence[str] = ()) -> Iterator[Json]:
-        """The proxy's events as they happen, for ever."""
+        """The proxy's events as they happen, forever."""
         for kind, data in self._stream("/v1/events/stream", {"kinds": ",".join(kinds)}, since):
             if kind != "lost":
                 yield data
@@ -147,18 +132,18 @@ class Control:
         return self._call("DELETE", f"/v1/connections/{connection}", {"how": how})
 
     def keep_down(self, brokers: Sequence[tuple[str, int]]) -> None:
-        """Exactly these brokers are down from now on, by their addresses as `brokers` has them; none: all are back."""
+        """Keep exactly these brokers down from now on, by their addresses in `brokers`; with none all are back."""
         self._call("PUT", "/v1/brokers/down", body={"brokers": [list(each) for each in brokers]})
 
     def rules(self) -> list[Json]:
         return self._list("/v1/rules", "rules")
 
     def add_rule(self, rule: Mapping[str, Any] | str) -> list[Json]:
-        """Add a rule (or rules, as the text of a rules file); what was added."""
+        """Add a rule (or rules, as the text of a rules file); returns the added ones."""
         return list(self._call("POST", "/v1/rules", body=rule)["rules"])
 
     def replace_rules(self, rules: Sequence[Mapping[str, Any]] | str) -> list[Json]:
-        """Exactly these rules from now on."""
+        """Replace all rules."""
         body = rules if isinstance(rules, str) else {"rules": list(rules)}
         return list(self._call("PUT", "/v1/rules", body=body)["rules"])
 
@@ -177,11 +162,9 @@ class Control:
         return list(self._call("GET", f"/v1/rules/{quote(name, safe='')}/hits", query)["hits"])
 
     def wait_for_hits(self, name: str, hits: int = 1, timeout: float = 30.0) -> int:
-        """Wait until a rule has so many hits in all; TimeoutError if it does not get them. How many it has."""
+        """Wait until a rule has so many hits in all; returns how many it has. Raises TimeoutError."""
         query = {"hits": hits, "timeout": timeout}
-        found = self._call(
-            "POST", f"/v1/rules/{quote(name, safe='')}/wait", query, timeout=self._timeout + timeout
-        )
+        found = self._call("POST", f"/v1/rules/{quote(name, safe='')}/wait", query, timeout=self._timeout + timeout)
         if not found["reached"]:
             raise TimeoutError(f"rule {name!r} has {found['hits']} of {hits} hits after {timeout:g} s")
         return int(found["hits"])
@@ -200,7 +183,7 @@ class Control:
         return self._call("POST", "/v1/recording/rotate")
 
     def write_flight(self, label: str = "", reason: str = "") -> Json:
-        """Write out what the flight recorder holds: `flight` is the directory that it will be."""
+        """Write out what the flight recorder holds; `flight` is the directory."""
         given = {name: text for name, text in (("label", label), ("reason", reason)) if text}
         return self._call("POST", "/v1/recording/flight", body=given)
 
@@ -212,7 +195,7 @@ class Control:
         return self._call("POST", "/v1/intercepts", body={"filter": filter, **options})
 
     def renew_intercept(self, number: int) -> None:
-        """Its lease begins anew; ControlError (404) when it has run out."""
+        """Renew the lease of an intercept; ControlError (404) when it has run out."""
         self._call("POST", f"/v1/intercepts/{number}/renew")
 
     def remove_intercept(self, number: int) -> None:
@@ -224,16 +207,16 @@ class Control:
         return list(self._call("GET", "/v1/held", query, timeout=self._timeout + wait)["held"])
 
     def held_frame(self, held: int) -> Json:
-        """One of them, with its bytes (`frame`, in hexadecimal) and where records are covered in them (`hidden`)."""
+        """A waiting frame, with its bytes (`frame`, in hexadecimal) and the ranges where records are covered (`hidden`)."""
         return self._call("GET", f"/v1/held/{held}")
 
     def resume(self, held: int, edits: Mapping[str, Any] | None = None, body: Mapping[str, Any] | None = None) -> Json:
-        """Let a frame go on: as it came, with fields changed by their paths, or with top-level fields replaced."""
+        """Release a frame: unchanged, with fields changed by their paths, or with top-level fields replaced."""
         given = {name: dict(part) for name, part in (("edits", edits), ("body", body)) if part}
         return self._call("POST", f"/v1/held/{held}/resume", body=given)
 
     def drop(self, held: int, *, error: str = "", close: str = "", silent: bool = False) -> Json:
-        """Answer with an error instead, close the connection ("fin" or "rst"), or let nothing come of it."""
+        """Answer a frame with an error, close its connection ("fin" or "rst"), or drop it silently."""
         given = {name: value for name, value in (("error", error), ("close", close), ("silent", silent)) if value}
         return self._call("POST", f"/v1/held/{held}/drop", body=given)
 
@@ -279,13 +262,7 @@ class Control:
             connection.close()
 
     def _call(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, Any] | None = None,
-        *,
-        body: Any = None,
-        timeout: float | None = None,
+        self, method: str, path: str, query: Mapping[str, Any] | None = None, *, body: Any = None, timeout: float | None = None
     ) -> Json:
         path += _query(query)
         data = None if body is None else (body if isinstance(body, str) else json.dumps(body)).encode()
@@ -308,7 +285,7 @@ class Control:
         return found
 
     def _stream(self, path: str, query: Mapping[str, Any], since: int | None) -> Iterator[tuple[str, Any]]:
-        """Server-sent events as (name, data); reconnects behind the last one, for as long as the proxy is there."""
+        """Server-sent events as (name, data); reconnects after the last one, as long as the proxy is there."""
         cursor = since
         failures = 0
         while True:
@@ -346,9 +323,7 @@ class Control:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         return None
 
 

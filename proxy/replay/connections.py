@@ -1,4 +1,4 @@
-"""The TCP connections of a replay, in one epoll: made beside the loop, written and read in it."""
+"""The TCP connections of a replay, in one epoll; they are dialed in threads."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class PendingCall(NamedTuple):
 
 
 class TargetConnection:
-    """A connection to one broker of the target (`node`: its id, None for the address that was given), for a recorded one.
+    """A connection to one broker of the target (`node`: its id, None for the given address), for a recorded one.
 
     Requests may be queued before it is connected; `take` gives it its socket."""
 
@@ -51,12 +51,12 @@ class TargetConnection:
         self._in = bytearray()
 
     def take(self, sock: socket.socket) -> None:
-        """It is connected."""
+        """Take the connected socket."""
         sock.setblocking(False)
         self.sock, self.fd, self.tls = sock, sock.fileno(), isinstance(sock, ssl.SSLSocket)
 
     def flush(self) -> bool:
-        """Write what can be; whether everything is written. OSError when the connection is gone."""
+        """Write as much as possible. Returns whether everything is written. Raises OSError."""
         if self.sock is None:
             return True
         while self.out:
@@ -68,7 +68,7 @@ class TargetConnection:
         return True
 
     def frames(self) -> Iterator[bytes]:
-        """The frames that have come, until nothing more is there. EOFError when the peer ended, OSError when it broke."""
+        """The frames that can be read now. EOFError when the peer has ended, OSError when the connection broke."""
         assert self.sock is not None
         buffer = self._in
         while True:
@@ -116,7 +116,7 @@ class RecordedConnection:
 
 
 class Connections:
-    """`answered` is given every frame that comes, `lost` a connection that is gone with the calls that waited on it.
+    """`answered` is called with every frame received, `lost` with a connection that is gone and the calls that waited on it.
     `folded`: how many connections the recorded ones share; 0 for one each."""
 
     def __init__(
@@ -147,9 +147,9 @@ class Connections:
         return self.pending > 0 or any(connection.out for connection in self.all)
 
     def wait(self, most_ns: int) -> bool:
-        """Handle what happens within that time; whether anything did."""
+        """Handle the events within that time; whether there were any."""
         if most_ns:
-            # select() sleeps to the microsecond, epoll_wait() to the millisecond; an epoll may be selected on.
+            # select() is exact to the microsecond, epoll_wait() to the millisecond; it can wait for an epoll.
             select.select([self._poll], (), (), most_ns / SECOND)
         events = self._poll.poll(0)
         for fd, event in events:
@@ -173,7 +173,7 @@ class Connections:
         self._poll.close()
 
     def connection(self, recorded: RecordedConnection, node: int | None) -> TargetConnection:
-        """The connection to a broker for a recorded one; made if there is none."""
+        """The connection to a broker for a recorded one; dialed if there is none."""
         folded = self._folded
         connection = self._shared.get((recorded.number % folded, node)) if folded else recorded.connections.get(node)
         if connection is None or connection.ended:
@@ -232,7 +232,7 @@ class Connections:
         self._lost(connection, calls, why)
 
     def drop(self, connection: TargetConnection) -> None:
-        """End a connection, with whatever waits on it."""
+        """End a connection, and drop the calls that wait on it."""
         if connection.fd >= 0:
             self._poll.unregister(connection.fd)
             del self._by_fd[connection.fd]
@@ -244,8 +244,8 @@ class Connections:
 
 
 class ConnectionCloser:
-    """Ends the target's connections when the recorded ones end: at once, or when the answers that the recorded client had are there.
-    `recorded_connections` are the player's, by the recorded connection's number."""
+    """Ends the target's connections when the recorded ones ended: at once, or after the responses that the recorded client got.
+    `recorded_connections`: the player's, by number."""
 
     def __init__(self, recorded_connections: Mapping[int, RecordedConnection], net: Connections, report: Report, settings: Settings) -> None:
         self._recorded, self._net, self._report = recorded_connections, net, report
@@ -261,7 +261,7 @@ class ConnectionCloser:
         """The recorded connection ended here. With shared connections nothing ends."""
         if self._settings.connections:
             return
-        # What the recorded client left unanswered is left so again; a broker that hangs up is waited for.
+        # Requests that got no response in the recording are not waited for; a closing broker is.
         waits = [connection for connection in recorded.connections.values() if connection.pending and not connection.ended]
         if step.by == "broker" and waits:
             recorded.closes_by = time.monotonic_ns() + 2 * SECOND
@@ -272,7 +272,7 @@ class ConnectionCloser:
         self._hang_up(recorded)
 
     def overdue(self, now: int) -> None:
-        """End what has its answers, or has waited for them long enough."""
+        """End connections that have their responses, or have waited long enough."""
         for recorded in self._recorded.values() if self.busy else ():
             if not recorded.closes_by:
                 continue

@@ -1,4 +1,4 @@
-"""Connections to the target: TCP, TLS where it is asked for, and the login. Blocking; the player dials in threads."""
+"""Connections to the target: TCP, optional TLS, and the login. Blocking; the player dials in threads."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Dialer:
             self._context = client_context(tls)
 
     def dial(self, address: Address) -> socket.socket:
-        """A connection that is logged in; blocking, with a timeout. Raises DialFailed."""
+        """A blocking connection with a timeout, after the login. Raises DialFailed."""
         host, port = address
         try:
             sock = socket.create_connection(address, CONNECT_SECONDS)
@@ -106,7 +106,7 @@ def _exactly(sock: socket.socket, count: int) -> bytes:
 
 
 class DialThreads:
-    """Dials beside the loop. What is done lies in `done`, and `fd` becomes readable."""
+    """Dials in threads. Results are put into `done`, and `fd` becomes readable."""
 
     def __init__(self, dialer: Dialer, threads: int = 4) -> None:
         self.done: deque[tuple[Any, socket.socket | DialFailed]] = deque()
@@ -118,7 +118,7 @@ class DialThreads:
             thread.start()
 
     def ask(self, token: Any, address: Address) -> None:
-        """Dial; `token` comes back with what came of it."""
+        """Dial; `token` is returned with the result."""
         self._asked.put((token, address))
 
     def _work(self) -> None:
@@ -136,7 +136,7 @@ class DialThreads:
             os.eventfd_write(self.fd, 1)
 
     def deliver_done(self, take: Callable[[Any, socket.socket | DialFailed], None]) -> None:
-        """Give what is done to `take`."""
+        """Pass the results to `take`."""
         try:
             os.eventfd_read(self.fd)
         except BlockingIOError:

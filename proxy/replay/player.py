@@ -1,9 +1,8 @@
 """The loop that replays: steps in the recording's order, requests at their time, answers compared as they come.
 
-One cursor goes through the steps. At a step that says "the recorded client had this answer by then" it stops until the
-target has answered (`Order.RECORDED`), or only that connection waits (`Order.CONNECTION`); what waits on one connection is
-kept in that connection's backlog, in order. A request that needs an id from an answer that has not come yet waits
-for that answer in any case. Nothing waits longer than `patience`.
+One cursor goes through the steps. At a step that marks a response of the recorded client it stops until the target has answered
+(`Order.RECORDED`), or only that connection waits (`Order.CONNECTION`), with its next steps in its backlog. A request that
+needs an id from an outstanding response always waits for that response. Nothing waits longer than `patience`.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ from .target import Target
 MS = 1_000_000
 _SLICE_NS = MS
 _SOON_NS = 60_000
-"""Nearer than this to a request's time the loop does not sleep: waking up takes that long."""
+"""The loop does not sleep for less than this before a request is due: waking up takes that long."""
 
 
 def _cost(step: Step) -> int:
-    """About how many bytes a step that is read ahead takes."""
+    """The approximate memory of a step that was read ahead."""
     if step.call is None:
         return 100
     exchange = step.call.exchange
@@ -46,7 +45,7 @@ def _cost(step: Step) -> int:
 
 
 class ReadAhead:
-    """The steps that are read before they are due, bounded by bytes. `steps` are those that were read and not taken; `exhausted` says that there are no more to read."""
+    """Steps that are read before they are due, bounded by bytes. `steps`: read and not yet taken; `exhausted`: there are no more to read."""
 
     def __init__(self, source: Iterator[Step]) -> None:
         self.steps: deque[Step] = deque()
@@ -55,7 +54,7 @@ class ReadAhead:
         self._bytes = 0
 
     def fill(self, most: int, until_ns: int | None = None) -> None:
-        """Read until so many bytes are ahead, or until that time (of the monotonic clock)."""
+        """Read ahead up to so many bytes, or until that time (of the monotonic clock)."""
         while not self.exhausted and self._bytes < most:
             step = next(self._source, None)
             if step is None:
@@ -67,14 +66,14 @@ class ReadAhead:
                 return
 
     def take(self) -> Step:
-        """The next step; it is not ahead any more."""
+        """Take the next step."""
         step = self.steps.popleft()
         self._bytes -= _cost(step)
         return step
 
 
 class Composed(NamedTuple):
-    """A frame without its size, its version, and the message where something has to be known of it."""
+    """A frame without its size, its version, and the message if routing needs it."""
 
     frame: bytes
     version: int
@@ -82,16 +81,16 @@ class Composed(NamedTuple):
 
 
 def compose(call: Call, script: Script, preparer: Preparer, target: Target, report: Report, again: bool) -> Composed:
-    """What is sent for a recorded request: its bytes where nothing has to change, else as the target needs them.
+    """What is sent for a recorded request: its bytes if nothing has to change, else those that the target needs.
 
-    Raises CannotSend with the reason, and UnknownId for an id that the target has not given yet. `again`: the request was
-    counted before."""
+    Raises CannotSend with the reason, and UnknownId for an id that the target has not sent yet. `again`: the request was counted
+    before."""
     exchange = call.exchange
     script.make_ready(call)
     if call.skip is not None:
         raise CannotSend(call.skip)
     if preparer.unchanged(call):
-        # With several brokers its partitions say where it goes.
+        # With several brokers its partitions decide where it goes.
         message = exchange.request_message if len(target.brokers) > 1 else None
         return Composed(exchange.request or b"", exchange.api_version, message)
     message = preparer.request(call)
@@ -160,7 +159,7 @@ class Player:
             self._end()
 
     def _wait(self, next_ns: int | None) -> None:
-        """Handle what happens until the next request is due."""
+        """Handle events until the next request is due."""
         now = time.monotonic_ns()
         left = 20 * MS if next_ns is None else max(0, min(next_ns - now, 20 * MS))
         happened = self._net.wait(left - _SOON_NS if left > _SOON_NS else 0)
@@ -172,7 +171,7 @@ class Player:
         self._overdue(time.monotonic_ns())
 
     def _advance(self, now: int) -> int | None:
-        """Do all steps that are due; when the next one is, in ns, or None if that depends on answers (or on nothing)."""
+        """Do all steps that are due. Returns when the next one is, in ns; None if it waits for responses, or there is none."""
         pace, steps = self.settings.pace, self._read_ahead.steps
         done = 0
         while True:
@@ -206,10 +205,10 @@ class Player:
             self._step(step, now)
             done += 1
             if done % 256 == 0:
-                return now  # answers are read now and then also while there is more to send
+                return now  # responses are read now and then while there is more to send
 
     def _dial_ahead(self) -> None:
-        """Connect for the next steps: making a connection takes longer than sending on one."""
+        """Connect for the next steps, as dialing takes longer than sending."""
         for step in islice(self._read_ahead.steps, 8):
             if step.kind is StepKind.SEND and step.call is not None and not self.settings.connections:
                 recorded = self._recorded_connection(step)
@@ -259,13 +258,13 @@ class Player:
             self._closer.close(recorded, step)
 
     def _hold(self, recorded: RecordedConnection, step: Step) -> None:
-        """Nothing goes on at this connection before that step is done."""
+        """Let a connection wait until that step is done."""
         recorded.backlog.appendleft(step)
         recorded.since = time.monotonic_ns()
         self._waiting.add(recorded)
 
     def _drain(self, recorded: RecordedConnection) -> None:
-        """Go on with a connection as far as it can."""
+        """Do the steps of a connection's backlog as far as possible."""
         while recorded.backlog:
             step = recorded.backlog[0]
             if step.kind is StepKind.ANSWER:
@@ -285,14 +284,14 @@ class Player:
         self._waiting.discard(recorded)
 
     def _expect(self, call: Call) -> None:
-        """Remember what a recorded answer gave out that the target has still to give."""
+        """Remember the ids in a recorded response that the target has yet to send."""
         asked, answer = call.exchange.request_view, call.exchange.response_view
         if asked is not None and answer is not None:
             for given in gives(asked, answer):
                 self._given.setdefault(given, call)
 
     def _try_send(self, recorded: RecordedConnection, step: Step) -> bool:
-        """Send a request, or hold its connection until it can be."""
+        """Send a request, or let its connection wait until that is possible."""
         call = step.call
         assert call is not None
         try:
@@ -356,7 +355,7 @@ class Player:
         self._go_on(call)
 
     def _go_on(self, call: Call) -> None:
-        """Whatever waits for a call waits no more."""
+        """Mark a call as done, and continue what waits for it."""
         call.done = True
         for recorded in self._waiters.pop(id(call), ()):
             self._drain(recorded)
@@ -364,7 +363,7 @@ class Player:
     # --- connections ------------------------------------------------------------------------------------------
 
     def _lost(self, connection: TargetConnection, calls: list[Call], why: str) -> None:
-        """A connection is gone, or never was."""
+        """Handle a connection that is gone, or was never made."""
         recorded: RecordedConnection = connection.owner
         recorded.closes_by = 0
         for call in calls:
@@ -376,7 +375,7 @@ class Player:
         self._drain(recorded)
 
     def _overdue(self, now: int) -> None:
-        """Whatever has been waited for too long is waited for no more; what is to be sent again is sent."""
+        """Give up what has taken too long, and send retries that are due."""
         if self._blocked is not None and now > self._blocked_until:
             self._give_up(self._blocked)
         for recorded in list(self._waiting):
@@ -400,7 +399,7 @@ class Player:
             self._last_ones(now)
 
     def _last_ones(self, now: int) -> None:
-        """At the end, answers that never came in the recording are not waited for; the others for a while."""
+        """At the end, wait for a while for responses that the recording has, and not for others."""
         for connection in list(self._net.all):
             while connection.pending:
                 _, call, _ = connection.pending[0]

@@ -1,4 +1,4 @@
-"""Asking the target for what no answer of the replay contains: its topics, ids of producers, ends of logs."""
+"""Reads from the target what no response of the replay contains: its topics, producer ids, ends of logs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _INTERNAL = "__"
 
 
 class Resolver:
-    """Asks the target on its own connections; the replay waits meanwhile."""
+    """Sends its requests on the target's own connections; the replay waits meanwhile."""
 
     def __init__(
         self, script: Script, target: Target, mapping: IdMapping, report: Report, create_topics: bool = False
@@ -25,8 +25,8 @@ class Resolver:
         self._share()
 
     def new_topics(self) -> None:
-        """Look at topics that the recording has named since the last time: create those that are missing, if that was
-        asked for, and find out where their logs end."""
+        """Handle topics that the recording has named since the last call: create missing ones if so configured, and read where their
+        logs end."""
         recorded = self._script.recorded
         if recorded.brokers and not self._mapping.brokers:
             here, there = sorted(recorded.brokers), sorted(self._target.brokers)
@@ -60,11 +60,11 @@ class Resolver:
         except TargetFailed as error:
             self._report.warnings.append(str(error))
         for place in [key for key, offsets in self._mapping.offsets.items() if not offsets.start and not offsets]:
-            del self._mapping.offsets[place]  # the same offsets: nothing to keep in mind
+            del self._mapping.offsets[place]  # the same offsets: nothing to map
         self._share()
 
     def moved(self) -> None:
-        """Leaders or coordinators are elsewhere, or topics are new."""
+        """Refresh: leaders or coordinators have moved, or topics are new."""
         try:
             self._target.refresh()
         except TargetFailed as error:
@@ -73,7 +73,7 @@ class Resolver:
         self._share()
 
     def resolve(self, unknown: UnknownId) -> None:
-        """Find what the target calls something."""
+        """Find the target's value for an id."""
         mapping = self._mapping
         if unknown.role is Role.PRODUCER_ID:
             try:

@@ -1,4 +1,4 @@
-"""What the target's answers mean: learnt from, compared with the recorded ones, or asked for once more."""
+"""The target's responses: ids are learned from them, they are compared with the recorded ones, or the request is retried."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ MS = 1_000_000
 _AGAIN_NS = 50 * MS
 _SETTLES_NS = 500 * MS
 _READS = ("Describe", "List", "Metadata", "ConsumerGroupDescribe", "ShareGroupDescribe")
-"""APIs that only ask: what another request changed may show a moment sooner or later than when recorded."""
-# Identical bytes say all there is to know, but for these: ids and sessions are learnt from them.
+"""APIs that only read: changes by other requests may show sooner or later than when recorded."""
+# Responses with identical bytes need not be read, except for these: ids and sessions are learned from them.
 _ALWAYS_READ = frozenset(
     facts.api_key(name)
     for name in (
@@ -37,7 +37,7 @@ _MOVED = frozenset(
 
 
 class ResponseChecker:
-    """Takes the answers of one replay."""
+    """Checks the responses of one replay."""
 
     def __init__(self, script: Script, preparer: Preparer, resolver: Resolver, report: Report, settings: Settings) -> None:
         self.comparer = Comparer(preparer.mapping, preparer)
@@ -49,12 +49,12 @@ class ResponseChecker:
         self._absent = AbsentTopics()
         self.left_out = SkippedRequests(preparer.mapping.recorded.topics)
         self._concerned: dict[tuple[str, int], set[str]] = {}
-        """By partition, the names in fetches of it that something was left out about before."""
-        # Differences of questions that may be asked again: the target may be ahead of the recording.
+        """By partition, the names in its fetches that skipped requests concern."""
+        # Differences of reads that may be repeated later: the target may be ahead of the recording.
         self._open: dict[tuple[int, bytes], tuple[Call, list[Difference], Message]] = {}
 
     def same(self, exchange: Exchange, frame: bytes) -> bool:
-        """Whether an answer is the recorded one, byte for byte, and there is nothing to learn from it."""
+        """Whether a response is the recorded one, byte for byte, with nothing to learn from it."""
         recorded = exchange.response
         if recorded is None or exchange.api_key in _ALWAYS_READ or len(recorded) != len(frame):
             return False
@@ -63,8 +63,7 @@ class ResponseChecker:
         return memoryview(recorded)[4:] == memoryview(frame)[4:]
 
     def check(self, call: Call, frame: bytes, version: int, now: int, closing: bool = False) -> int:
-        """Read an answer, learn from it and compare it. Returns after how many ns the request is to be sent again; 0 if
-        it is done with."""
+        """Read a response, learn from it and compare it. Returns after how many ns the request is to be retried; 0: it is done."""
         exchange = call.exchange
         got = self._read(call, frame, version)
         if got is None:
@@ -130,7 +129,7 @@ class ResponseChecker:
         return min(call.attempts, 5) * _AGAIN_NS
 
     def _retry_may_help(self, call: Call, got: Message, now: int) -> bool:
-        """Whether asking once more may help still."""
+        """Whether another attempt may still help."""
         if self._absent.lacks_only_absent_topics(got):
             self.report.note("topics that the target had not after all patience are not waited for again")
             return False
@@ -142,7 +141,7 @@ class ResponseChecker:
         return False
 
     def _may_settle(self, call: Call, now: int) -> bool:
-        """Whether to wait a little for what may show later; all such waits together are bounded."""
+        """Whether to wait a little for changes that may show later; all such waits together are bounded."""
         if not call.attempts:
             call.due_ns = now
         if now - call.due_ns > _SETTLES_NS or self._settling_ns <= 0:
@@ -151,7 +150,7 @@ class ResponseChecker:
         return True
 
     def _defer_comparison(self, call: Call, asked: Message, found: list[Difference], got: Message) -> None:
-        """Keep differences until the same is asked again: an answer that was recorded a moment later is none."""
+        """Keep differences until the same read is repeated: it is no difference if the recording has this response a moment later."""
         place = asked.api_key, asked.frame[asked.body_start :]
         before = self._open.pop(place, None)
         if before is not None:
@@ -159,16 +158,15 @@ class ResponseChecker:
                 self._add_differences(before[0], before[1])
             else:
                 self.report.equal += 1
-                self.comparer.ignored["the target was ahead of the recording"] = (
-                    self.comparer.ignored.get("the target was ahead of the recording", 0) + 1
-                )
+                why = "the target was ahead of the recording"
+                self.comparer.ignored[why] = self.comparer.ignored.get(why, 0) + 1
         if found:
             self._open[place] = call, found, got
         else:
             self.report.equal += 1
 
     def finish(self, complete: bool) -> None:
-        """Nothing more is to come. `complete`: the replay was not ended early, so that outcomes can be compared."""
+        """Report what is left. `complete`: the replay was not ended early, so outcomes can be compared."""
         for call, found, _ in self._open.values():
             self._add_differences(call, found)
         self._open.clear()

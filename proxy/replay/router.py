@@ -1,4 +1,4 @@
-"""Which broker of the target a request goes to: leaders of partitions, coordinators, else any."""
+"""Chooses the broker of the target for each request: leaders of partitions, coordinators, else any."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Router:
         self.spread = 0
 
     def node(self, message: Message | None, recorded_broker: str) -> int | None:
-        """The broker's id for a request as it will be sent; None for the address that was given."""
+        """The id of the broker for a request; None for the target's given address."""
         target = self._target
         if len(target.brokers) < 2:
             return None

@@ -1,4 +1,4 @@
-"""The cluster that is replayed to: what it offers, who leads what, and the few questions of the replay's own."""
+"""The target cluster: its versions, brokers, leaders and coordinators, and the replay's own requests to it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ CLIENT_ID = "barnabas-replay"
 SECONDS = 15.0
 _PRODUCE = facts.api_key("Produce")
 _PRODUCE_SERVED, _PRODUCE_OF_4 = 3, 12
-"""Brokers from 4.0 on (whose highest version is at least the second) say that they take Produce from version 0 on, for
-librdkafka's sake (KAFKA-18659), and refuse what is below the first (KIP-896)."""
+"""Brokers from 4.0 on (whose highest version is at least the second) offer Produce from version 0 on, for librdkafka
+(KAFKA-18659), and refuse versions below the first (KIP-896)."""
 _LATEST = -1
 _TRANSACTION, _GROUP = 1, 0
 
 
 class Target:
-    """Asks on connections of its own, one per broker, and waits for the answers.
+    """Sends requests on its own connections, one per broker, and waits for the responses.
 
     `offers`: api key -> (lowest, highest) version. `brokers`: id -> address. `topics`: name -> (id, partition -> (leader,
     leader epoch)); ids are 16 bytes, zeros where the target has none. `cluster_id`: None before Kafka 0.10.1.
@@ -48,7 +48,7 @@ class Target:
         self._sockets.clear()
 
     def ask(self, api: str, fields: Mapping[str, Any], node: int | None = None, most: int | None = None) -> Message:
-        """One question and its answer, at the highest version both know (at most `most`). Raises TargetFailed."""
+        """Send a request in the highest version that both know (at most `most`); the response. Raises TargetFailed."""
         key = facts.api_key(api)
         known = facts.api(key).versions
         offered = self.offers.get(key)
@@ -67,7 +67,7 @@ class Target:
             raise TargetFailed(f"{self.address[0]}:{self.address[1]} answered {api} v{version} wrongly: {error}; is it a Kafka broker?") from None
 
     def _converse(self, address: Address, frame: bytes, what: str) -> bytes:
-        """A request frame and the frame that answers it."""
+        """Send a request frame; the response frame."""
         try:
             sock = self._sockets.get(address)
             if sock is None:
@@ -83,7 +83,7 @@ class Target:
             ) from None
 
     def address_of(self, node: int | None) -> Address:
-        """A broker's address; the one that was given for an only broker, which may be reached otherwise than it says."""
+        """A broker's address; for a single broker the given one, as it may not be reachable at its advertised address."""
         return self.address if node is None or len(self.brokers) < 2 else self.brokers.get(node, self.address)
 
     def _negotiate(self) -> None:
@@ -101,7 +101,7 @@ class Target:
             raise TargetFailed(f"{self.address[0]}:{self.address[1]} offers no API ({facts.error_name(answer.error_code)})")
 
     def refresh(self) -> None:
-        """Learn brokers, topics, leaders and epochs anew."""
+        """Read brokers, topics, leaders and epochs again."""
         answer = self.ask("Metadata", {"topics": []} if self._oldest_metadata() else {"topics": None}).to_dict()
         self.brokers = {b["node_id"]: (b["host"], b["port"]) for b in answer["brokers"]}
         self.cluster_id = answer.get("cluster_id")
@@ -141,27 +141,22 @@ class Target:
         return known
 
     def create(self, topics: Mapping[str, int]) -> dict[str, str]:
-        """Create topics with so many partitions; returns what did not go, by topic."""
+        """Create topics with so many partitions; returns the errors by topic."""
         factor = min(3, len(self.brokers)) or 1
         rows = [{"name": n, "num_partitions": max(1, p), "replication_factor": factor} for n, p in topics.items()]
         answer = self.ask("CreateTopics", {"topics": rows, "timeout_ms": int(SECONDS * 1000)}, most=7).to_dict()
         return {t["name"]: facts.error_name(t["error_code"]) for t in answer["topics"] if t["error_code"]}
 
     def ends(self, topics: Iterable[str]) -> dict[tuple[str, int], int]:
-        """Where the logs of topics end, by (topic, partition); those that are unknown are left out."""
+        """The end offsets of logs by (topic, partition); unknown ones are left out."""
         wanted: dict[int, dict[str, list[int]]] = {}
         for topic in topics:
             for partition, (leader, _) in self.topics.get(topic, (b"", {}))[1].items():
                 wanted.setdefault(leader, {}).setdefault(topic, []).append(partition)
         found = {}
         for leader, rows in wanted.items():
-            fields = {
-                "replica_id": -1,
-                "topics": [
-                    {"name": t, "partitions": [{"partition_index": p, "timestamp": _LATEST} for p in ps]}
-                    for t, ps in rows.items()
-                ],
-            }
+            asked = [{"name": t, "partitions": [{"partition_index": p, "timestamp": _LATEST} for p in ps]} for t, ps in rows.items()]
+            fields = {"replica_id": -1, "topics": asked}
             for topic in self.ask("ListOffsets", fields, leader, most=7).to_dict()["topics"]:
                 for partition in topic["partitions"]:
                     if not partition["error_code"] and partition.get("offset", -1) >= 0:

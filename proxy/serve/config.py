@@ -11,14 +11,14 @@ from ..events import Address
 
 
 class OnMiss(StrEnum):
-    """What happens to a request that the recording has no answer to."""
+    """What to do with a request that the recording cannot answer."""
 
     FAIL = "fail"
-    """an error that the client understands"""
+    """answer with an error"""
     PASSTHROUGH = "passthrough"
-    """a real broker answers"""
+    """forward it to a real broker"""
     RECORD = "record"
-    """a real broker answers, and the recording learns it"""
+    """forward it to a real broker, and add the exchange to the recording"""
 
 
 class Contents(StrEnum):

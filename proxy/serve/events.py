@@ -1,4 +1,4 @@
-"""What happens while a recording is served. Events have a `text`, and `warning` says whether somebody should look."""
+"""Events of a served recording. `text` is for people; `warning`: it needs attention."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ from ..events import Address
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """Clients may come. `nodes` gives every recorded broker's address of now."""
+    """Clients can connect. `nodes`: the current address of every recorded broker."""
 
     address: Address
     exchanges: int
     nodes: dict[int, Address] = field(default_factory=dict)
     warning: bool = False
     cut: int = 0
-    """Exchanges of which only the beginning was recorded: they cannot be answered."""
+    """Exchanges that were recorded in part: they cannot be answered."""
 
     @property
     def text(self) -> str:
-        """For people."""
         rest = {node: address for node, address in sorted(self.nodes.items()) if address != self.address}
         more = "".join(f", broker {node} on {host}:{port}" for node, (host, port) in rest.items())
         if self.cut:
@@ -30,8 +29,8 @@ class Serving:
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """A request that the recording has no answer to. `nearest` describes the recorded request most like it, which is
-    number `nearest_number` of the recording, counted from 0; "" and None when there is none of this API."""
+    """A request that the recording cannot answer. `nearest` describes the most similar recorded request, number `nearest_number` of
+    the recording, counted from 0; "" and None when there is none of this API."""
 
     client: str
     what: str
@@ -42,15 +41,14 @@ class Miss:
 
     @property
     def text(self) -> str:
-        """For people."""
         near = f"; nearest in the recording: {self.nearest} (number {self.nearest_number})" if self.nearest else ""
         return f"miss: {self.client} asked {self.what}{near or '; nothing like it is in the recording'}: {self.done}"
 
 
 @dataclass(frozen=True, slots=True)
 class ProducedOtherwise:
-    """A record that was produced with another content than any recorded one of its topic. `live` and `recorded` show what
-    differs, and `recorded` is "" when all recorded records were produced already."""
+    """A produced record that differs from all recorded ones of its topic. `live` and `recorded` show the differences; `recorded` is ""
+    when all recorded records were produced already."""
 
     client: str
     topic: str
@@ -61,7 +59,6 @@ class ProducedOtherwise:
 
     @property
     def text(self) -> str:
-        """For people."""
         there = f"the recording has {self.recorded}" if self.recorded else "the recording has no more records of this topic"
         return f"{self.client} produced to {self.topic}-{self.partition} what was not recorded: {self.live}; {there}"
 
@@ -76,13 +73,12 @@ class Trouble:
 
     @property
     def text(self) -> str:
-        """For people."""
         return f"{self.client}: {self.what}"
 
 
 @dataclass(frozen=True, slots=True)
 class WaitsForProducer:
-    """A consumer waits at the end of a log for records that a live producer has to send first."""
+    """A consumer waits at the end of a log for records that a live producer must send first."""
 
     topic: str
     partition: int
@@ -91,7 +87,6 @@ class WaitsForProducer:
 
     @property
     def text(self) -> str:
-        """For people."""
         return (
             f"a consumer waits at the end of {self.topic}-{self.partition}: the {self.records} recorded records come "
             f"when they are produced again (--records all: they are there from the start)"
@@ -100,7 +95,7 @@ class WaitsForProducer:
 
 @dataclass(frozen=True, slots=True)
 class NameTaken:
-    """A live name, made anew in every run, stands for a recorded one."""
+    """A live name that is new in every run was matched with a recorded one."""
 
     live: str
     recorded: str
@@ -108,7 +103,6 @@ class NameTaken:
 
     @property
     def text(self) -> str:
-        """For people."""
         return f"{self.live} is taken for {self.recorded} of the recording"
 
 

@@ -1,4 +1,4 @@
-"""A produced record beside a recorded one, in a line: what differs, and of long values only the place where they differ."""
+"""A produced and a recorded record in a line each: the parts that differ, and of long values only the place of the difference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The answer to a request that the recording cannot answer: a typed error, with the reason where there is a place."""
+"""The error for a request that the recording cannot answer, with the reason where the response has a field for it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ UNKNOWN_SERVER_ERROR = facts.error_code("UNKNOWN_SERVER_ERROR")
 
 
 def refusal(request: Message, correlation_id: int, reason: str) -> bytes | None:
-    """The response frame; None if this API cannot say that something failed (the connection is closed then)."""
+    """The response frame; None if this API has no place for an error (the connection is closed then)."""
     frame = error_response(request, UNKNOWN_SERVER_ERROR, correlation_id)
     message = decoder.decode_response(frame, api_key=request.api_key, api_version=request.api_version)
     fields = message.to_dict()
@@ -24,7 +24,7 @@ def refusal(request: Message, correlation_id: int, reason: str) -> bytes | None:
 
 
 def _fail_each(request: Message, response: Message, fields: dict[str, Any]) -> bool:
-    """Where names are asked for in a plain list (groups to describe): an answer with the error for each of them."""
+    """Add an entry with the error for each name that the request has in a plain list (such as groups to describe)."""
     for asked in request.plan.root.fields:
         if not asked.array or asked.type != "string" or asked.entity is None:
             continue

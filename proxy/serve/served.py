@@ -24,7 +24,7 @@ _START_SECONDS = 30.0
 
 
 class ServeError(BarnabasError):
-    """The recording cannot be served; one line that says why."""
+    """The recording cannot be served; one line with the reason."""
 
 
 class Served:

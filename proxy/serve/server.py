@@ -1,4 +1,4 @@
-"""The sockets of a served recording: a listener for each recorded broker, one request of a connection at a time."""
+"""The sockets of a served recording: a listener for each recorded broker, connections with one request at a time."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Server:
         return host, port
 
     async def _add_node(self, node: int) -> None:
-        """A listener for one more broker: the next free port, or any where the first one was free to choose."""
+        """Add a listener for one more broker: on the next free port, or on any if the first port was chosen freely."""
         for _ in range(TRIES):
             port = self._next_port
             self._next_port += bool(port)
@@ -179,7 +179,7 @@ class Server:
         return found
 
     def _wake(self) -> None:
-        """Something may have changed: let everybody who waits look again."""
+        """Wake all waiting requests: something may have changed."""
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -202,9 +202,7 @@ class Server:
                 answer = await self._forward(connection, frame, ask)
             except (OSError, TimeoutError) as error:
                 why = reason(error) if isinstance(error, OSError) else "no answer"
-                self._report_miss(
-                    connection, missed, f"the broker could not be asked either ({why}): the connection is closed"
-                )
+                self._report_miss(connection, missed, f"the broker could not be asked either ({why}): the connection is closed")
                 self._engine.misses[api] += 1
                 return _CLOSE
             self._engine.counts["forwarded"] += 1

@@ -1,4 +1,4 @@
-"""The real brokers behind a served recording, for requests that the recording has no answer to."""
+"""The real brokers behind a served recording, for requests that it cannot answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CONNECT_SECONDS = 10.0
 
 
 class Brokers:
-    """Where the real brokers are: `bootstrap`, and what its answers say."""
+    """The addresses of the real brokers: `bootstrap`, and those in its responses."""
 
     def __init__(self, bootstrap: Address) -> None:
         self._bootstrap = bootstrap
@@ -28,7 +28,7 @@ class Brokers:
         return self._nodes.get(node, self._bootstrap) if node is not None else self._bootstrap
 
     def learn(self, message: Message) -> None:
-        """Take the addresses of a real answer."""
+        """Take the addresses from a real response."""
         for _, node, host, port in addresses(message.to_dict()):
             if node >= 0 and host:
                 self._nodes[node] = host, port
@@ -62,7 +62,7 @@ class Upstream:
             raise ConnectionResetError("the broker closed the connection") from None
 
     def answered(self, frame: bytes) -> None:
-        """What the client is given is what is recorded: the served addresses are in it."""
+        """Record a response as the client gets it, with the served addresses."""
         self._record(Direction.RESPONSE, time.time_ns(), frame)
 
     def _record(self, direction: Direction, time_ns: int, frame: bytes) -> None:
@@ -78,7 +78,7 @@ class Upstream:
 
 
 def read_answer(frame: bytes, api_key: int, api_version: int) -> Message | None:
-    """A real answer, if it can be read."""
+    """A real response; None if it cannot be decoded."""
     try:
         return decode_response(frame, api_key=api_key, api_version=api_version)
     except DecodeError:
