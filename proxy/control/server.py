@@ -21,7 +21,7 @@ from aiohttp import web
 from ... import diagnostics
 from ..events import Address, Event, InternalError, ShutdownAsked, encode
 from ..supervisor.child import PACKET, receive_settings
-from .api.api import Api, Handler, Metrics, answer, failure
+from .api.api import Api, Handler, Metrics, ProcessState, answer, failure
 from .api.bounds import BODY_BYTES
 from .api.routes import OPEN, ROUTES
 from .async_channel import AsyncChannel, CommandFailed
@@ -85,8 +85,7 @@ class Server:
         relays = Relays([channels[name] for name in workers], held.notice)
         info = settings.info
         self._api = Api(info, channels, self._shutdown, History(), held, relays, metrics_source(info.metrics))
-        self._api.processes = {name: {"pid": pid, "alive": True} for name, pid in info.processes.items()}
-        self._api.processes["control"] = {"pid": os.getpid(), "alive": True}
+        self._api.processes = {name: ProcessState(pid) for name, pid in (info.processes | {"control": os.getpid()}).items()}
         self._listener = socket.socket(fileno=settings.listener)
         port = 0 if settings.unix else self._listener.getsockname()[1]
         self._guard = Guard(settings.token, port)

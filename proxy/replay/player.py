@@ -72,6 +72,14 @@ class ReadAhead:
         return step
 
 
+class Retry(NamedTuple):
+    """A request to be sent again at that time (of the monotonic clock)."""
+
+    due_ns: int
+    recorded: RecordedConnection
+    call: Call
+
+
 class Composed(NamedTuple):
     """A frame without its size, its version, and the message if routing needs it."""
 
@@ -132,7 +140,7 @@ class Player:
         self._held_until = 0
         self._begun = 0
         self._correlation = 0
-        self._again: list[tuple[int, RecordedConnection, Call]] = []
+        self._retries: list[Retry] = []
         self._given: dict[tuple[Role, object], Call] = {}
         self._waiters: dict[int, set[RecordedConnection]] = {}
         self._waiting: set[RecordedConnection] = set()
@@ -216,11 +224,9 @@ class Player:
                     self._net.connection(recorded, None)
 
     def _finished(self) -> bool:
-        if self._read_ahead.steps or not self._read_ahead.exhausted or self._blocked is not None or self._again:
+        if self._read_ahead.steps or not self._read_ahead.exhausted or self._blocked is not None:
             return False
-        if self._waiting:
-            return False
-        return not self._net.busy and not self._closer.busy
+        return not (self._retries or self._waiting or self._net.busy or self._closer.busy)
 
     # --- steps ------------------------------------------------------------------------------------------------
 
@@ -387,14 +393,13 @@ class Player:
                     self._give_up(step.call)
                 self._drain(recorded)
         self._closer.overdue(now)
-        if self._again:
-            due = [entry for entry in self._again if entry[0] <= now]
-            self._again = [entry for entry in self._again if entry[0] > now]
-            for _, recorded, call in due:
-                try:
-                    self._send(recorded, call, again=True)
-                except UnknownId as unknown:
-                    self._skip(call, f"the target has no {unknown.role} for what was recorded")
+        due = [retry for retry in self._retries if retry.due_ns <= now]
+        self._retries = [retry for retry in self._retries if retry.due_ns > now]
+        for retry in due:
+            try:
+                self._send(retry.recorded, retry.call, again=True)
+            except UnknownId as unknown:
+                self._skip(retry.call, f"the target has no {unknown.role} for what was recorded")
         if self._read_ahead.exhausted and not self._read_ahead.steps and self._net.pending:
             self._last_ones(now)
 
@@ -453,7 +458,7 @@ class Player:
         else:
             again_ns = self.responses.check(call, frame, version, now, closing=bool(recorded.closes_by))
             if again_ns:
-                self._again.append((now + again_ns, recorded, call))
+                self._retries.append(Retry(now + again_ns, recorded, call))
                 return
         call.done = call.answered = True
         self.report.answered += 1

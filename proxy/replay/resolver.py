@@ -101,4 +101,4 @@ class Resolver:
 
     def _share(self) -> None:
         self._mapping.cluster_id = self._target.cluster_id
-        self._mapping.topics = {name: topic_id for name, (topic_id, _) in self._target.topics.items() if any(topic_id)}
+        self._mapping.topics = {name: topic.topic_id for name, topic in self._target.topics.items() if any(topic.topic_id)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from ...captures.replay.comparison import FETCHES, AbsentTopics, Comparer, Difference, SkippedRequests, lacking
 from ...captures.replay.partial_requests import PRODUCE, merged_answers, partitions_to_retry, without_partitions
 from ...captures.replay.policy import forbidden_null
@@ -36,6 +38,14 @@ _MOVED = frozenset(
 )  # fmt: skip
 
 
+class _OpenDifferences(NamedTuple):
+    """Differences of a read that may be repeated."""
+
+    call: Call
+    found: list[Difference]
+    response: Message
+
+
 class ResponseChecker:
     """Checks the responses of one replay."""
 
@@ -51,7 +61,7 @@ class ResponseChecker:
         self._concerned: dict[tuple[str, int], set[str]] = {}
         """By partition, the names in its fetches that skipped requests concern."""
         # Differences of reads that may be repeated later: the target may be ahead of the recording.
-        self._open: dict[tuple[int, bytes], tuple[Call, list[Difference], Message]] = {}
+        self._open: dict[tuple[int, bytes], _OpenDifferences] = {}
 
     def same(self, exchange: Exchange, frame: bytes) -> bool:
         """Whether a response is the recorded one, byte for byte, with nothing to learn from it."""
@@ -154,21 +164,21 @@ class ResponseChecker:
         place = asked.api_key, asked.frame[asked.body_start :]
         before = self._open.pop(place, None)
         if before is not None:
-            if self.comparer.differences(call.exchange, before[2], call.recorded):
-                self._add_differences(before[0], before[1])
+            if self.comparer.differences(call.exchange, before.response, call.recorded):
+                self._add_differences(before.call, before.found)
             else:
                 self.report.equal += 1
                 why = "the target was ahead of the recording"
                 self.comparer.ignored[why] = self.comparer.ignored.get(why, 0) + 1
         if found:
-            self._open[place] = call, found, got
+            self._open[place] = _OpenDifferences(call, found, got)
         else:
             self.report.equal += 1
 
     def finish(self, complete: bool) -> None:
         """Report what is left. `complete`: the replay was not ended early, so outcomes can be compared."""
-        for call, found, _ in self._open.values():
-            self._add_differences(call, found)
+        for each in self._open.values():
+            self._add_differences(each.call, each.found)
         self._open.clear()
         if complete:
             self._outcomes()

@@ -63,7 +63,7 @@ class Router:
         return self._homes.setdefault(recorded_broker, nodes[len(self._homes) % len(nodes)])
 
     def _leaders(self, message: Message) -> list[int]:
-        names = {topic_id: name for name, (topic_id, _) in self._target.topics.items()}
+        names = {topic.topic_id: name for name, topic in self._target.topics.items()}
         found = []
         for role, value, scope, _ in read(message):
             if role is not Role.PARTITION:

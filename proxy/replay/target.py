@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from ... import decoder
 from ...decoder.codec.message import Message
@@ -22,11 +22,18 @@ _LATEST = -1
 _TRANSACTION, _GROUP = 1, 0
 
 
+class TargetTopic(NamedTuple):
+    """`topic_id`: 16 bytes, zeros where the target has no topic ids; `leaders`: broker ids by partition."""
+
+    topic_id: bytes
+    leaders: dict[int, int]
+
+
 class Target:
     """Sends requests on its own connections, one per broker, and waits for the responses.
 
-    `offers`: api key -> (lowest, highest) version. `brokers`: id -> address. `topics`: name -> (id, partition -> (leader,
-    leader epoch)); ids are 16 bytes, zeros where the target has none. `cluster_id`: None before Kafka 0.10.1.
+    `offers`: api key -> (lowest, highest) version. `brokers`: id -> address. `topics`: by name. `cluster_id`: None before
+    Kafka 0.10.1.
     """
 
     def __init__(self, address: Address, dialer: Dialer) -> None:
@@ -34,7 +41,7 @@ class Target:
         self.offers: dict[int, tuple[int, int]] = {}
         self.brokers: dict[int, Address] = {}
         self.cluster_id: str | None = None
-        self.topics: dict[str, tuple[bytes, dict[int, tuple[int, int]]]] = {}
+        self.topics: dict[str, TargetTopic] = {}
         self._dialer = dialer
         self._sockets: dict[Address, socket.socket] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
@@ -101,7 +108,7 @@ class Target:
             raise TargetFailed(f"{self.address[0]}:{self.address[1]} offers no API ({facts.error_name(answer.error_code)})")
 
     def refresh(self) -> None:
-        """Read brokers, topics, leaders and epochs again."""
+        """Read brokers, topics and leaders again."""
         answer = self.ask("Metadata", {"topics": []} if self._oldest_metadata() else {"topics": None}).to_dict()
         self.brokers = {b["node_id"]: (b["host"], b["port"]) for b in answer["brokers"]}
         self.cluster_id = answer.get("cluster_id")
@@ -109,9 +116,9 @@ class Target:
         for topic in answer["topics"]:
             if topic["error_code"] or topic["name"] is None:
                 continue
-            leaders = {p["partition_index"]: (p["leader_id"], p.get("leader_epoch", -1)) for p in topic["partitions"]}
+            leaders = {p["partition_index"]: p["leader_id"] for p in topic["partitions"]}
             identity = topic["topic_id"].bytes if "topic_id" in topic else bytes(16)
-            self.topics[topic["name"]] = identity, leaders
+            self.topics[topic["name"]] = TargetTopic(identity, leaders)
         self._coordinators.clear()
 
     def _oldest_metadata(self) -> bool:
@@ -120,7 +127,7 @@ class Target:
     def leader(self, topic: str, partition: int) -> int | None:
         """The id of the broker that leads a partition; None if that is not known."""
         found = self.topics.get(topic)
-        node = found[1].get(partition, (None, -1))[0] if found else None
+        node = found.leaders.get(partition) if found else None
         return node if node in self.brokers else None
 
     def group_coordinator(self, group: str) -> int | None:
@@ -151,7 +158,7 @@ class Target:
         """The end offsets of logs by (topic, partition); unknown ones are left out."""
         wanted: dict[int, dict[str, list[int]]] = {}
         for topic in topics:
-            for partition, (leader, _) in self.topics.get(topic, (b"", {}))[1].items():
+            for partition, leader in self.topics[topic].leaders.items() if topic in self.topics else ():
                 wanted.setdefault(leader, {}).setdefault(topic, []).append(partition)
         found = {}
         for leader, rows in wanted.items():

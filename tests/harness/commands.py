@@ -1,7 +1,6 @@
-"""Commands as a user runs them, in processes of their own, hundreds of times: these are forks of one that has imported
-all of them, where a fresh interpreter imports for half a second each time.
+"""Commands as a user runs them, in forks of a process that has imported all of them: a fresh interpreter imports for half a second.
 
-``tests/docs`` and the tests that speak with a terminal start fresh ones, so what a command imports is tried as well.
+``tests/docs`` and the tests with a terminal start fresh interpreters, so the imports of commands are tested as well.
 """
 
 from __future__ import annotations
@@ -61,10 +60,10 @@ def _start_server() -> None:
 
 
 def run(*arguments: object, cwd: Path | None = None, timeout: float = PATIENCE) -> subprocess.CompletedProcess[str]:
-    """``barnabas ARGUMENTS`` to its end, without anything to read: exit code, stdout, stderr.
+    """Run ``barnabas ARGUMENTS`` without input: exit code, stdout, stderr.
 
-    Raises subprocess.TimeoutExpired behind the command's end by force. Where the environment is not that of the start,
-    the command gets a fresh interpreter.
+    A command that takes too long is killed, and subprocess.TimeoutExpired raised. If the environment has changed since the
+    start, the command gets a fresh interpreter.
     """
     done = run_bytes(*arguments, cwd=cwd, timeout=timeout)
     return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
@@ -79,13 +78,11 @@ def here(*arguments: object) -> Result:
 def run_bytes(
     *arguments: object, cwd: Path | None = None, timeout: float = PATIENCE, input: bytes = b""
 ) -> subprocess.CompletedProcess[bytes]:
-    """The same with what was written as it is; `input` comes through a pipe."""
+    """Like `run`, with stdout and stderr as bytes; `input` comes through a pipe."""
     words = [*map(str, arguments)]
     fresh = [sys.executable, "-m", "barnabas", *words]
     if _settings(os.environ) != _AT_START:
-        return subprocess.run(
-            fresh, cwd=cwd, capture_output=True, timeout=timeout, input=input, check=False
-        )
+        return subprocess.run(fresh, cwd=cwd, capture_output=True, timeout=timeout, input=input, check=False)
     _start_server()
     with tempfile.TemporaryDirectory(prefix="barnabas-command-") as folder:
         out, err = Path(folder, "out"), Path(folder, "err")
@@ -100,10 +97,10 @@ def run_bytes(
             process.kill()
             process.join()
         process.close()
-        told, complained = out.read_bytes(), err.read_bytes()
+        stdout, stderr = out.read_bytes(), err.read_bytes()
     if code is None:
-        raise subprocess.TimeoutExpired(fresh, timeout, told, complained)
-    return subprocess.CompletedProcess(fresh, code, told, complained)
+        raise subprocess.TimeoutExpired(fresh, timeout, stdout, stderr)
+    return subprocess.CompletedProcess(fresh, code, stdout, stderr)
 
 
 def _be(words: list[str], folder: str, environment: dict[str, str], input: bytes, out: str, err: str) -> None:

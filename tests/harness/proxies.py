@@ -21,7 +21,7 @@ from barnabas.proxy.supervisor.fork_server import ForkServer
 
 
 def _settings() -> dict[str, str]:
-    """What the environment says to processes of the product."""
+    """The environment variables that the product reads."""
     return {
         name: value
         for name, value in os.environ.items()
@@ -40,7 +40,7 @@ def _shared() -> ForkServer:
 
 
 def fork_server() -> ForkServer | None:
-    """That of this test process; None where there is none, or where a test has set what one that was loaded before would not see."""
+    """The fork server of this test process; None where there is none, or where a test has set variables that it would not see."""
     return _shared() if ForkServer.available and _settings() == _AT_START else None
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from barnabas import decoder
@@ -22,7 +21,7 @@ from .wire import with_size
 
 MS = 1_000_000
 START_NS = 1_795_223_022_000_000_000
-"""When recordings begin, unless a test says otherwise."""
+"""The default start of recordings."""
 
 Fields = dict[str, Any]
 """The fields of a message, as ``encode_request`` and ``encode_response`` take them."""
@@ -56,9 +55,7 @@ class RecordingBuilder:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.recorder.close()
 
     def close(self) -> Path:
@@ -67,21 +64,14 @@ class RecordingBuilder:
         return self.directory
 
     def open(
-        self,
-        connection: int = 1,
-        *,
-        client: Address | None = None,
-        broker: Address | None = None,
-        at: float | None = None,
+        self, connection: int = 1, *, client: Address | None = None, broker: Address | None = None, at: float | None = None
     ) -> None:
         """Open a connection; the client is 127.0.0.1 with a port of its own unless given."""
         address = client or ("127.0.0.1", 50_000 + connection)
         self.recorder.opened(connection, self._time_ns(at), client=address, broker=broker or self._broker)
         self._correlation_ids[connection] = 0
 
-    def close_connection(
-        self, connection: int = 1, how: str = "fin", by: str = "client", at: float | None = None
-    ) -> None:
+    def close_connection(self, connection: int = 1, how: str = "fin", by: str = "client", at: float | None = None) -> None:
         """End a connection: ``how`` is "fin" or "rst", ``by`` "client", "broker" or "" if nobody knows."""
         self.recorder.closed(connection, self._time_ns(at), how, by)
         del self._correlation_ids[connection]
@@ -109,14 +99,7 @@ class RecordingBuilder:
         return correlation_id
 
     def response(
-        self,
-        api: str | int,
-        version: int,
-        fields: Fields,
-        correlation_id: int,
-        *,
-        connection: int = 1,
-        at: float | None = None,
+        self, api: str | int, version: int, fields: Fields, correlation_id: int, *, connection: int = 1, at: float | None = None
     ) -> None:
         """A response to an earlier request."""
         frame = decoder.encode_response(_key(api), version, fields, correlation_id=correlation_id)

@@ -1,4 +1,4 @@
-"""A broker on a plain socket that does what a script says."""
+"""A broker on a plain socket that runs a script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The builder of recordings: what it was told is what a capture reads back."""
+"""The builder of recordings: captures read back what it was given."""
 
 from __future__ import annotations
 
@@ -13,24 +13,14 @@ from .recordings import MS, START_NS, RecordingBuilder, heartbeats, produce, pro
 def test_exchanges_are_read_back(tmp_path: Path) -> None:
     with RecordingBuilder(tmp_path, client_id="billing") as recording:
         recording.exchange("Heartbeat", 4, {}, {"error_code": 27}, took=5)
-        recording.exchange(
-            "Produce", 9, produce("orders", b""), produced("orders", 6), connection=2, client_id=None, at=100
-        )
+        recording.exchange("Produce", 9, produce("orders", b""), produced("orders", 6), connection=2, client_id=None, at=100)
         recording.exchange("Heartbeat", 4, {}, encode_response(12, 4, {}, correlation_id=2)[:-1])
         recording.request("Produce", 9, produce("orders", b"", acks=0), connection=2)
         recording.close_connection(1, "rst", by="broker")
         recording.data(Direction.REQUEST, b"GET / HTTP/1.1\r\n", connection=1)
     with open_capture(tmp_path) as capture:
         found = [
-            (
-                e.connection,
-                e.correlation_id,
-                e.api,
-                e.client_id,
-                e.error,
-                (e.request_time_ns - START_NS) / MS,
-                str(e.state),
-            )
+            (e.connection, e.correlation_id, e.api, e.client_id, e.error, (e.request_time_ns - START_NS) / MS, str(e.state))
             for e in capture.exchanges()
         ]
         rows = list(capture.rows())

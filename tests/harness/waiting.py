@@ -1,7 +1,7 @@
 """Waiting for conditions, with one generous bound for all tests.
 
-A test never passes or fails by how fast the machine is: it waits until something is true. Only a test that would wait
-forever runs into ``PATIENCE``, and then it says what it saw instead.
+No test passes or fails by the speed of the machine: it waits until something is true. Only a test that would wait forever
+runs into ``PATIENCE``, and its failure shows what happened instead.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Connections made up request by request and shown to the detectors, with a clock of their own.
+"""Connections built request by request and passed to the detectors, with their own clock.
 
-For what no recording has: every version of an API, addresses and faults that a broker cannot be made to send.
+For traffic that no recording has: every version of an API, addresses and faults that a real broker does not send.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BROKER = "10.0.0.1:9092"
 
 
 class Conversations:
-    """Connections of one client with a broker, told to the detectors named (all by default).
+    """Connections of one client with a broker, passed to the detectors named (all by default).
 
     `now` is the time of what happens next; only `wait` and the tests move it.
     """

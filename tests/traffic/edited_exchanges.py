@@ -1,7 +1,7 @@
-"""Recorded traffic with something changed: other times, other answers, less of it, more of it.
+"""Recorded traffic with changes: other times, other responses, fewer or more exchanges.
 
-For what a real broker cannot be made to do in seconds. Nothing here changes what it is given: all functions return
-new exchanges and new lists of events.
+For traffic that no real broker produces within seconds. Functions return new exchanges and lists of events; arguments stay
+unchanged.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ def repeated(events: Iterable[ConnectionEvent], times: int, seconds: float, edit
 
 
 def unfollowed(events: Iterable[ConnectionEvent]) -> list[ConnectionEvent]:
-    """The same, of connections that nobody has followed: what ApiVersions says is known from these exchanges only."""
+    """The same without what connections know of their ends: offered versions are known from these exchanges only."""
     return edited(events, lambda e: copied(e, about=None))
 
 
@@ -199,7 +199,7 @@ def offering(events: Iterable[ConnectionEvent], **ranges: tuple[int, int]) -> li
 
 
 def position(events: list[ConnectionEvent], kind: type[Any], api: str, client_id: str | None = None) -> int:
-    """Where the first request (``RequestSeen``) of an API, or its end (``ExchangeDone``), is; of one client if told."""
+    """Where the first request (``RequestSeen``) of an API, or its end (``ExchangeDone``), is; of one client if given."""
     return next(
         number
         for number, event in enumerate(events)

@@ -1,4 +1,4 @@
-"""Rules that answer with an error, said in one line."""
+"""A short way to make rules that answer with an error."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A fleet at rest as a recorder hears it: groups that go on with heartbeats, refreshes of Metadata, and now
-and then something that makes detectors look up: an error, a pause, a leader that moves, an answer that is late."""
+"""Traffic of idle clients: heartbeats and refreshes of Metadata, and sometimes an event for detectors: an error, a pause, a new leader,
+a late response."""
 
 from __future__ import annotations
 

@@ -14,25 +14,12 @@ from barnabas.decoder.schema import facts
 from harness.wire import with_size
 
 START = 1_795_223_022_000_000_000
-TOPIC, GROUP, CLIENT, HOST, USER = (
-    "payroll-berlin",
-    "ledger-keepers",
-    "accounting-app",
-    "vault-7.acme.example",
-    "gertrude",
-)
+TOPIC, GROUP, CLIENT, HOST, USER = "payroll-berlin", "ledger-keepers", "accounting-app", "vault-7.acme.example", "gertrude"
 TRANSACTION, RACK, CLUSTER, ADDRESS = "closing-books", "cellar-west", "Qm9iJ3NDbHVzdGVyMTIzNA", "84.17.93.201"
 KEY, VALUE, HEADER = b"employee-4711", b"salary of Gertrude: 5400 EUR", "audit-trail"
 MEMBER = f"{CLIENT}-5f1c7d0e-8a7b-4c1d-9e2f-001122334455"
-PLANTED = [
-    *(
-        name.encode()
-        for name in (TOPIC, GROUP, CLIENT, HOST, USER, TRANSACTION, RACK, CLUSTER, ADDRESS, HEADER, MEMBER)
-    ),
-    KEY,
-    VALUE,
-    b"hunter2",
-]
+_NAMES = (TOPIC, GROUP, CLIENT, HOST, USER, TRANSACTION, RACK, CLUSTER, ADDRESS, HEADER, MEMBER)
+PLANTED = [*(name.encode() for name in _NAMES), KEY, VALUE, b"hunter2"]
 
 
 def records(codec: int = 0) -> bytes:
@@ -41,13 +28,11 @@ def records(codec: int = 0) -> bytes:
 
 
 def _member(which: str) -> bytes:
-    name, list_name = (
-        ("ConsumerProtocolSubscription", "topics") if which == "subscription" else ("ConsumerProtocolAssignment", "")
-    )
-    fields: dict[str, Any] = (
-        {list_name: [TOPIC]} if list_name else {"assigned_partitions": [{"topic": TOPIC, "partitions": [0, 1]}]}
-    )
-    return b"\0\0" + embedded.encode(name, 0, {**fields, "user_data": f"{USER} decides".encode()})
+    fields: dict[str, Any] = {"user_data": f"{USER} decides".encode()}
+    if which == "subscription":
+        return b"\0\0" + embedded.encode("ConsumerProtocolSubscription", 0, fields | {"topics": [TOPIC]})
+    partitions = [{"topic": TOPIC, "partitions": [0, 1]}]
+    return b"\0\0" + embedded.encode("ConsumerProtocolAssignment", 0, fields | {"assigned_partitions": partitions})
 
 
 def _offsets() -> bytes:
@@ -69,13 +54,7 @@ def _offsets() -> bytes:
 def _exchanges() -> Iterable[tuple[str, int, dict[str, Any], dict[str, Any] | None]]:
     broker = {"node_id": 1, "host": HOST, "port": 9092, "rack": RACK}
     partition = {"error_code": 0, "partition_index": 0, "leader_id": 1, "replica_nodes": [1], "isr_nodes": [1]}
-    topic = {
-        "error_code": 0,
-        "name": TOPIC,
-        "topic_id": bytes(range(16)),
-        "is_internal": False,
-        "partitions": [partition],
-    }
+    topic = {"error_code": 0, "name": TOPIC, "topic_id": bytes(range(16)), "is_internal": False, "partitions": [partition]}
     yield "ApiVersions", 3, {"client_software_name": "librdkafka", "client_software_version": "2.3"}, {"api_keys": []}
     yield "Metadata", 12, {"topics": [{"name": TOPIC}]}, {
         "brokers": [broker], "cluster_id": CLUSTER, "controller_id": 1, "topics": [topic],
@@ -97,12 +76,8 @@ def _exchanges() -> Iterable[tuple[str, int, dict[str, Any], dict[str, Any] | No
             data = {"topic": TOPIC, "partitions": [{"partition_index": 0, "error_code": 0, "records": area}]}
             yield "Fetch", 3, {"topics": [{"topic": TOPIC, "partitions": []}]}, {"responses": [data]}
     internal = {"topic": "__consumer_offsets", "partitions": [{"partition_index": 0, "records": _offsets()}]}
-    yield (
-        "Fetch",
-        11,
-        {"topics": [{"topic": "__consumer_offsets", "partitions": []}], "rack_id": RACK},
-        {"responses": [internal]},
-    )
+    asked = {"topics": [{"topic": "__consumer_offsets", "partitions": []}], "rack_id": RACK}
+    yield "Fetch", 11, asked, {"responses": [internal]}
     by_id = {"topic_id": bytes(range(16)), "partitions": [{"partition_index": 0, "records": records(4)[:-20]}]}
     yield "Fetch", 13, {"topics": [{"topic_id": bytes(range(16)), "partitions": []}]}, {"responses": [by_id]}
     yield "FindCoordinator", 2, {"key": GROUP, "key_type": 0}, {"node_id": 1, "host": HOST, "port": 9092}
@@ -123,19 +98,11 @@ def _exchanges() -> Iterable[tuple[str, int, dict[str, Any], dict[str, Any] | No
         "topics": [{"name": TOPIC, "partitions": [{"partition_index": 0, "committed_metadata": f"{USER} was here"}]}],
     }, {"topics": []}  # fmt: skip
     acl = {"principal": f"User:{USER}", "host": ADDRESS, "operation": 3, "permission_type": 3}
-    yield (
-        "DescribeAcls",
-        1,
-        {"resource_type_filter": 2, "resource_name_filter": TOPIC, "principal_filter": None},
-        {"resources": [{"resource_type": 2, "resource_name": TOPIC, "pattern_type": 3, "acls": [acl]}]},
-    )
+    asked = {"resource_type_filter": 2, "resource_name_filter": TOPIC, "principal_filter": None}
+    yield "DescribeAcls", 1, asked, {"resources": [{"resource_type": 2, "resource_name": TOPIC, "pattern_type": 3, "acls": [acl]}]}
     configs = [{"name": "advertised.listeners", "value": f"SSL://{HOST}:9093", "synonyms": []}]
-    yield (
-        "DescribeConfigs",
-        2,
-        {"resources": [{"resource_type": 2, "resource_name": TOPIC}]},
-        {"results": [{"resource_type": 2, "resource_name": TOPIC, "configs": configs}]},
-    )
+    resource = {"resource_type": 2, "resource_name": TOPIC}
+    yield "DescribeConfigs", 2, {"resources": [resource]}, {"results": [resource | {"configs": configs}]}
     quota = [{"entity_type": "user", "entity_name": USER}]
     yield "DescribeClientQuotas", 0, {"components": []}, {"entries": [{"entity": quota, "values": []}]}
     yield "PushTelemetry", 0, {"metrics": f"{CLIENT} on {HOST}".encode()}, {}

@@ -1,4 +1,4 @@
-"""Secrets planted in traffic, and the search for them in whatever comes out, in every form that hides them badly."""
+"""Secrets planted in traffic, and the search for them in any output, in every encoding that does not hide them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _setting(name: str, value: str) -> dict[str, Any]:
 
 
 def dialog() -> list[PlantedExchange]:
-    """What one connection says: every message that carries secrets, with all of `NAMES` but those of raw bytes."""
+    """The exchanges of one connection: every message that carries secrets, with all of `NAMES` but those of raw bytes."""
     found: list[PlantedExchange] = []
 
     def exchange(key: int, version: int, request: dict[str, Any], response: dict[str, Any], tail: bytes = b"") -> None:

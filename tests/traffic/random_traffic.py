@@ -1,4 +1,4 @@
-"""Random traffic as a recorder hears it: many APIs at all their versions, pipelined, cut anywhere, and now and then
+"""Random traffic as a recorder gets it: many APIs at all their versions, pipelined, cut anywhere, and now and then
 something that is not plain. The same seed gives the same traffic."""
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Peer:
 
 
 class MixedTraffic:
-    """`run(recorder)` tells it all. `odd`: how often something happens that is not plain, 0 to 1."""
+    """`run(recorder)` records it. `odd`: how often something happens that is not plain, 0 to 1."""
 
     def __init__(self, seed: int, steps: int, odd: float = 0.05, large: float = 0.01) -> None:
         self.random = random.Random(seed)

@@ -21,7 +21,7 @@ from barnabas.decoder.schema import facts
 SECOND = 1_000_000_000
 START_NS = 1_700_000_000 * SECOND
 NULLABLE_BYTES = frozenset({"string", "bytes", "records"})
-"""Types whose length may say null on the wire, whatever the definition allows; arrays can too."""
+"""Types whose length may be null on the wire, whatever the definition allows; so may that of arrays."""
 BATCH = encode_batch([Record(7, 1_700_000_000_000, b"key", b"value")])
 SUBSCRIPTION = struct.pack(">hi", 1, 1) + b"\x00\x06orders" + struct.pack(">ii", -1, 0)
 SUBSCRIPTION_OF_NULLS = struct.pack(">hiii", 1, -1, -1, -1)
@@ -67,7 +67,7 @@ def every_version(keys: Iterable[int] | None = None) -> Iterator[tuple[int, int]
 
 
 def body(of: Plan, value: Value, items: int, tags: tuple[tuple[int, bytes], ...] = ()) -> tuple[Any, ...]:
-    """Values for a plan: `value` says what stands in a field (not asked for structs), every array has `items` of them."""
+    """Values for a plan: `value` gives the content of a field (not asked for structs), every array has `items` of them."""
 
     def one(field: FieldPlan) -> Any:
         return inside(field.struct) if field.struct is not None else value(field)
@@ -168,7 +168,7 @@ def usual(kind: str, key: int, version: int) -> Message:
 
 
 class Conversation:
-    """Exchanges of one client with one broker, one every 100 ms, and what was told before is remembered."""
+    """Exchanges of one client with one broker, one every 100 ms, and earlier ones are remembered."""
 
     def __init__(self) -> None:
         self.number = 0

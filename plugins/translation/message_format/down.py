@@ -12,13 +12,7 @@ from ....decoder.records.codecs import GZIP, QUICK, ZSTD
 from .conversion import ConversionCounts, converted, records_of
 
 
-def down(
-    data: bytes,
-    *,
-    magic: int,
-    first_offset: int | None = None,
-    counts: ConversionCounts | None = None,
-) -> bytes:
+def down(data: bytes, *, magic: int, first_offset: int | None = None, counts: ConversionCounts | None = None) -> bytes:
     """The records of a Fetch response (any magics, perhaps cut at the end) as a message set of `magic` 0 or 1.
 
     Offsets and times stay, gaps too; a compressed batch becomes a wrapper in the same codec, zstd becomes gzip, as these formats do not

@@ -7,7 +7,7 @@ import contextlib
 import json
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from aiohttp import web
 
@@ -31,6 +31,20 @@ HEARTBEAT_SECONDS = 10.0
 """How often a stream without events sends a comment, so that a vanished reader is noticed."""
 
 
+class ProcessState(NamedTuple):
+    """A process of the proxy. `code`: its exit code, once it has ended."""
+
+    pid: int | None
+    code: int | None = None
+
+    @property
+    def alive(self) -> bool:
+        return self.code is None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"alive": self.alive} | {name: value for name, value in self._asdict().items() if value is not None}
+
+
 @dataclass(slots=True)
 class Api:
     """What the handlers of one control server share. `shutdown` asks the supervisor to stop the proxy."""
@@ -43,7 +57,7 @@ class Api:
     relays: Relays
     metrics: Metrics | None = None
     latest: dict[str, Event] = field(default_factory=dict)
-    processes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    processes: dict[str, ProcessState] = field(default_factory=dict)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
     leases: Leases = field(init=False)
 
@@ -59,18 +73,22 @@ class Api:
         """Take an event of the proxy."""
         self.latest[type(event).__name__] = event
         if isinstance(event, ProcessFailed):
-            self.processes.setdefault(event.process, {}).update(alive=False, code=event.code)
+            self._ended(event.process, event.code)
             if event.process == "relay":
                 self.held.drop(0, 1)
         elif isinstance(event, ProcessStarted):
-            self.processes[event.process] = {"pid": event.pid, "alive": True}
+            self.processes[event.process] = ProcessState(event.pid)
         elif isinstance(event, WorkerEnded):
-            self.processes.setdefault(f"relay-{event.worker}", {}).update(alive=False, code=event.code)
+            self._ended(f"relay-{event.worker}", event.code)
             self.held.drop(event.worker - 1, self.relays.workers)
         elif isinstance(event, WorkerStarted):
-            self.processes[f"relay-{event.worker}"] = {"pid": event.pid, "alive": True}
+            self.processes[f"relay-{event.worker}"] = ProcessState(event.pid)
         elif isinstance(event, RulesReplaced):
             self.start(self.relays.remember())
+
+    def _ended(self, name: str, code: int) -> None:
+        before = self.processes.get(name)
+        self.processes[name] = ProcessState(before.pid if before is not None else None, code)
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine as a task of this server."""
@@ -81,12 +99,12 @@ class Api:
     @property
     def live(self) -> bool:
         """Whether there is a relay that takes clients."""
-        return any(state["alive"] for name, state in self.processes.items() if name.startswith("relay"))
+        return any(state.alive for name, state in self.processes.items() if name.startswith("relay"))
 
     @property
     def down(self) -> list[str]:
         """The processes that do not run."""
-        return sorted(name for name, state in self.processes.items() if not state["alive"])
+        return sorted(name for name, state in self.processes.items() if not state.alive)
 
     @property
     def observer(self) -> AsyncChannel:

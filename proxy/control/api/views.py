@@ -10,18 +10,7 @@ from aiohttp import web
 from ...events import Counts, Listening
 from ..async_channel import AsyncChannel, CommandFailed
 from ..relays import Relays
-from .api import (
-    HEARTBEAT_SECONDS,
-    Api,
-    answer,
-    cursor_of,
-    flag,
-    in_path,
-    number,
-    send_event,
-    stream,
-    zone,
-)
+from .api import HEARTBEAT_SECONDS, Api, answer, cursor_of, flag, in_path, number, send_event, stream, zone
 from .bounds import CURSOR, LIMIT, WAIT
 
 
@@ -48,7 +37,7 @@ async def status(api: Api, request: web.Request) -> web.Response:
             "upstream": info.upstream,
             "listen": info.listen,
             "control": info.control,
-            "processes": api.processes,
+            "processes": {name: state.to_dict() for name, state in api.processes.items()},
             "counts": {name: observed.get(name, 0) for name in _COUNTED},
             "lost": {
                 "observer_bytes": observed.get("lost_bytes", 0), "observer_chunks": observed.get("lost_chunks", 0),

@@ -1,4 +1,4 @@
-"""What a process of its own says, waited for with a bound."""
+"""Lines from a process, awaited with a bound."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from ..waiting import PATIENCE
 
 
 def line(process: subprocess.Popen[str], wanted: str, seconds: float = PATIENCE, errors: bool = False) -> str:
-    """The next line of its standard output, or of its errors, with its end. `wanted` says in a failure what did not come.
+    """The next line of its stdout (or stderr), with the newline. `wanted` names the line in a failure.
 
-    A process that says nothing for so long is killed, with its group where it leads one: its children may hold the pipe.
-    AssertionError then, and where it has ended without a line.
+    A process that writes nothing for so long is killed, with its group if it leads one, as its children may hold the pipe.
+    AssertionError then, and if it has ended without a line.
     """
     stream: IO[str] | None = process.stderr if errors else process.stdout
     assert stream is not None
@@ -23,11 +23,11 @@ def line(process: subprocess.Popen[str], wanted: str, seconds: float = PATIENCE,
     late.daemon = True
     late.start()
     try:
-        said = stream.readline()
+        found = stream.readline()
     finally:
         late.cancel()
-    assert said, f"{wanted}: nothing came within {seconds:g} s, or the process ended ({process.poll()})"
-    return said
+    assert found, f"{wanted}: nothing came within {seconds:g} s, or the process ended ({process.poll()})"
+    return found
 
 
 def _end(process: subprocess.Popen[str]) -> None:

@@ -56,7 +56,7 @@ class Session:
 
 
 def start() -> Session:
-    """Begin a run: clean up after earlier ones that were killed, and tell all processes to come where to write."""
+    """Begin a run: clean up after earlier ones that were killed, and set where all its processes write."""
     for earlier in _earlier():
         if not earlier.running:
             earlier.clean_up()

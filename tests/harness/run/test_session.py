@@ -73,8 +73,8 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path, workers: int) -> None:
     run, left = begin(tmp_path, workers)
     assert len(still_there(left)) == 3 + (not missing())
     os.killpg(run.pid, signal.SIGINT)
-    said, _ = run.communicate(timeout=PATIENCE)
-    assert still_there(left) == [], said
+    output, _ = run.communicate(timeout=PATIENCE)
+    assert still_there(left) == [], output
     assert run.returncode == pytest.ExitCode.INTERRUPTED
     assert list(tmp_path.glob("barnabas-tests-*")) == []
 
@@ -87,9 +87,7 @@ def test_the_next_run_cleans_up_after_one_that_was_killed(tmp_path: Path) -> Non
     assert len(still_there(left)) == 3 + (not missing())
     program = "from harness.run import session; session.start().clean_up()"
     environment = {name: value for name, value in os.environ.items() if name != NAME}
-    subprocess.run(
-        [sys.executable, "-c", program], cwd=TESTS, env=environment | {"TMPDIR": str(tmp_path)}, check=True
-    )
+    subprocess.run([sys.executable, "-c", program], cwd=TESTS, env=environment | {"TMPDIR": str(tmp_path)}, check=True)
     assert still_there(left) == []
 
 

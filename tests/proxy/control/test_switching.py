@@ -55,8 +55,7 @@ def broker(sock: socket.socket) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "count"),
-    [(7, 200), *(pytest.param(version, 1500, marks=pytest.mark.slow) for version in (7, 10))],
+    ("version", "count"), [(7, 200), *(pytest.param(version, 1500, marks=pytest.mark.slow) for version in (7, 10))]
 )
 def test_rules_change_under_pipelined_load(start_api: StartControlApi, testbed: Testbed, version: int, count: int) -> None:
     """Three connections pipeline; the rule is switched on and off all the time. Order and contents always hold."""

@@ -135,11 +135,7 @@ def test_a_record_waits_briefly_for_others() -> None:
     assert all(len(data) <= 1400 for data, _ in line.sender.outgoing)
 
 
-@given(
-    st.lists(st.integers(1, 60), min_size=1, max_size=8),
-    st.sets(st.integers(0, 30)),
-    st.integers(112, 4000),
-)
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=8), st.sets(st.integers(0, 30)), st.integers(112, 4000))
 def test_every_record_arrives_or_is_missed(counts: list[int], dropped: set[int], datagram: int) -> None:
     line = Line(datagram)
     line.hello()
