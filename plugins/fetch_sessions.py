@@ -59,7 +59,7 @@ def whole(request: Message) -> bool:
 
 
 @cache
-def _in_front(version: int) -> tuple[int, bool]:
+def _before_session_id(version: int) -> tuple[int, bool]:
     """(bytes of a Fetch request's body before its session id, whether its header has tagged fields)."""
     count = 0
     for field in plan("request", FETCH, version).root.fields:
@@ -75,7 +75,7 @@ def epoch_offset(data: bytes, at: int = 0) -> int | None:
     version = int.from_bytes(data[at + 6 : at + 8], "big")
     if not SINCE <= version <= _LATEST:
         return None
-    count, tagged = _in_front(version)
+    count, tagged = _before_session_id(version)
     place = at + 14 + max(int.from_bytes(data[at + 12 : at + 14], "big", signed=True), 0)
     if tagged:
         if data[place : place + 1] != b"\0":

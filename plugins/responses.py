@@ -101,11 +101,11 @@ def refused_versions(version: int, fields: Mapping[str, Any], correlation_id: in
     own = offers.get(API_VERSIONS)
     served = (own["min_version"], own["max_version"]) if own is not None else None
     if served is None or served[0] <= version <= served[1]:
-        served = _others(version)
+        served = _range_without(version)
     return decoder.encode_version_refusal(correlation_id, served)
 
 
-def _others(version: int) -> tuple[int, int]:
+def _range_without(version: int) -> tuple[int, int]:
     """The range of ApiVersions of a broker that does not serve this version: an older one, or, of version 0, a newer one."""
     high = facts.api(API_VERSIONS).versions.high or 0
     return (0, min(version - 1, high)) if version else (1, high)
@@ -185,24 +185,24 @@ def _items(
         if not listed.array or asked is None or listed.name.startswith("forgotten"):
             continue  # partitions removed from a fetch session get no answer (KIP-227)
         if listed.struct is None:
-            named = _named(wanted, listed)
+            named = _plain_list_field(wanted, listed)
             if named is not None:
                 found += [_item(placement, field, wanted, None, {}) | {named: value} for value in asked]
             continue
-        if _shares(wanted, listed.struct):
+        if _identified_by(wanted, listed.struct):
             place = _partition_name(wanted)
             apart = place is not None and _partition_name(listed.struct) is None
             for item in asked:
                 entry = _item(placement, field, wanted, listed.struct, item)
                 # Old inter-broker requests list partitions within topics, their responses one flat list.
                 entries = (
-                    [entry | {place: each} for each in _numbers(listed.struct, item)] if apart and place else [entry]
+                    [entry | {place: each} for each in _listed_partitions(listed.struct, item)] if apart and place else [entry]
                 )
                 found += [each for each in entries if each not in found]  # to delete and to insert: answered once
         elif _only_errors(wanted):
             found += [_item(placement, field, wanted, None, {}) for _ in asked]
         elif any(
-            inner.struct is not None and inner.array and _shares(wanted, inner.struct) for inner in listed.struct.fields
+            inner.struct is not None and inner.array and _identified_by(wanted, inner.struct) for inner in listed.struct.fields
         ):
             for item in asked:
                 found += _items(placement, field, wanted, listed.struct, item)
@@ -232,7 +232,7 @@ def _item(
             out[field.name] = _defaults(field.struct) | placement.codes(field.struct)
         elif _identifies(field) and types.get(field.name) == field.type:
             out[field.name] = given[field.name]
-        elif asked is not None and _identifies(field) and (other := _alike(field, asked)) is not None:
+        elif asked is not None and _identifies(field) and (other := _equivalent_field(field, asked)) is not None:
             out[field.name] = given[other]
     return out | placement.codes(wanted, here or not some)
 
@@ -248,7 +248,7 @@ def _identifies(field: FieldPlan) -> bool:
     )
 
 
-def _alike(field: FieldPlan, asked: StructPlan) -> str | None:
+def _equivalent_field(field: FieldPlan, asked: StructPlan) -> str | None:
     """The request's field with the same meaning and another name."""
     for other in asked.fields:
         same = field.entity is not None and other.entity == field.entity
@@ -260,13 +260,13 @@ def _alike(field: FieldPlan, asked: StructPlan) -> str | None:
     return None
 
 
-def _shares(wanted: StructPlan, asked: StructPlan) -> bool:
+def _identified_by(wanted: StructPlan, asked: StructPlan) -> bool:
     """Whether entries of the response can be identified by entries of the request."""
     names = {field.name: field.type for field in asked.fields}
     return any(
         _same_list(field, asked) is not None
         if field.struct is not None
-        else _identifies(field) and (names.get(field.name) == field.type or _alike(field, asked) is not None)
+        else _identifies(field) and (names.get(field.name) == field.type or _equivalent_field(field, asked) is not None)
         for field in wanted.fields
     )
 
@@ -281,7 +281,7 @@ def _same_list(field: FieldPlan, asked: StructPlan) -> str | None:
     return None
 
 
-def _named(wanted: StructPlan, listed: FieldPlan) -> str | None:
+def _plain_list_field(wanted: StructPlan, listed: FieldPlan) -> str | None:
     """The field of a response's entry that holds what a request lists as plain values (names, ids, partitions)."""
     for field in wanted.fields:
         if not _identifies(field) or field.type != listed.type:
@@ -300,7 +300,7 @@ def _partition_name(struct: StructPlan) -> str | None:
     return next((f.name for f in struct.fields if f.name in PARTITION and f.type == "int32" and not f.array), None)
 
 
-def _numbers(struct: StructPlan, given: Mapping[str, Any]) -> list[int]:
+def _listed_partitions(struct: StructPlan, given: Mapping[str, Any]) -> list[int]:
     """The partitions that a topic of a request lists, as numbers or within entries of their own."""
     for field in struct.fields:
         if field.array and field.struct is None and field.type == "int32" and field.name in PARTITIONS:
@@ -432,7 +432,7 @@ def _identity(struct: StructPlan, request: StructPlan) -> frozenset[str]:
     """The fields of a response's entry that an error does not change: those that identify it, and its replicas."""
     asked = list(_structs(request))
     names = {(field.name, field.type) for each in asked for field in each.fields if not field.array}
-    listed = {_named(struct, field) for each in asked for field in each.fields if field.array and not field.struct}
+    listed = {_plain_list_field(struct, field) for each in asked for field in each.fields if field.array and not field.struct}
 
     def identifies(field: FieldPlan) -> bool:
         if field.array:
@@ -441,7 +441,7 @@ def _identity(struct: StructPlan, request: StructPlan) -> frozenset[str]:
             return True
         if field.name in PARTITION and field.type == "int32":
             return True
-        alike = (field.name, field.type) in names or any(_alike(field, each) for each in asked)
+        alike = (field.name, field.type) in names or any(_equivalent_field(field, each) for each in asked)
         return _identifies(field) and alike
 
     found = {field.name for field in struct.fields if identifies(field)}

@@ -68,14 +68,14 @@ class Chain:
         passed = ChainResult()
         current: Message | None = None
         for plugin in self.plugins if hook == "request" else reversed(self.plugins):
-            if not self._wanted(plugin, hook, exchange):
+            if not self._wants(plugin, hook, exchange):
                 continue
             if current is None:
                 current = exchange.request_message if hook == "request" else exchange.response_message
             if current is None:
                 break  # it cannot be decoded: nobody can change it
             context = Context(plugin.name, hook, self.environment, peer, exchange, current)
-            outcome = await self._called(plugin, hook, context, current)
+            outcome = await self._call_hook(plugin, hook, context, current)
             if outcome is None:
                 continue
             passed.hits.append(plugin.name)
@@ -90,7 +90,7 @@ class Chain:
                 passed.frame = outcome.frame
                 if hook == "request":
                     self._warn_if_unanswerable(plugin, exchange, current, outcome.frame)
-                exchange = _changed(exchange, hook, outcome.frame)
+                exchange = _with_frame(exchange, hook, outcome.frame)
                 current = None
         return passed
 
@@ -98,22 +98,22 @@ class Chain:
         """Run the hooks that change nothing: "exchange", "connected", "disconnected", "tick". Returns the plugins that were called."""
         called = []
         for plugin in self.plugins:
-            if hook not in plugin.hooks or (argument is not None and not self._wanted(plugin, hook, argument)):
+            if hook not in plugin.hooks or (argument is not None and not self._wants(plugin, hook, argument)):
                 continue
             context = Context(plugin.name, hook, self.environment, peer, argument)
             arguments = () if argument is None else (argument,)
-            if await self._called(plugin, hook, context, *arguments) is not None:
+            if await self._call_hook(plugin, hook, context, *arguments) is not None:
                 called.append(plugin.name)
         return called
 
     def _warn_if_unanswerable(self, plugin: Plugin, exchange: Exchange, before: Message, frame: bytes) -> None:
         """Warn of a changed request whose answer the client cannot use."""
         after = decode_request(frame)
-        renames_back = "response" in plugin.hooks and self._wanted(plugin, "response", exchange)
+        renames_back = "response" in plugin.hooks and self._wants(plugin, "response", exchange)
         if text := unanswerable.why(before, after, renames_back):
             self.warn(plugin, before.api, text)
 
-    def _wanted(self, plugin: Plugin, hook: str, exchange: Exchange) -> bool:
+    def _wants(self, plugin: Plugin, hook: str, exchange: Exchange) -> bool:
         try:
             return plugin.wants(hook, exchange)
         except MemoryError:
@@ -123,7 +123,7 @@ class Chain:
             self.fault(plugin, hook, error)
             return False
 
-    async def _called(self, plugin: Plugin, hook: str, context: Context, *arguments: Any) -> Outcome | None:
+    async def _call_hook(self, plugin: Plugin, hook: str, context: Context, *arguments: Any) -> Outcome | None:
         """The outcome of a hook; None if it failed."""
         self.watch(plugin, hook)
         try:
@@ -139,7 +139,7 @@ class Chain:
             self.watch(None, "")
 
 
-def _changed(exchange: Exchange, hook: str, frame: bytes) -> Exchange:
+def _with_frame(exchange: Exchange, hook: str, frame: bytes) -> Exchange:
     """The exchange with another request, or response."""
     request, response = (frame, exchange.response) if hook == "request" else (exchange.request, frame)
     return Exchange(

@@ -42,7 +42,7 @@ def load(source: Source, number: int = 0) -> list[Plugin]:
         raise PluginError(described(error, source.path)) from None
     except SystemExit as error:
         raise PluginError(f"{source.path}: it ends the program while it is loaded (SystemExit: {error})") from None
-    return [_made(kind, source) for kind in _classes(module, source)]
+    return [_make_plugin(kind, source) for kind in _classes(module, source)]
 
 
 def _from_package(source: Source) -> Plugin:
@@ -53,7 +53,7 @@ def _from_package(source: Source) -> Plugin:
         raise PluginError(f"{source.given} ({point.value}): {described(error, '')}") from None
     if not inspect.isclass(kind):
         raise PluginError(f"{source.given}: {point.value} is no class")
-    return _made(kind, source, source.name)
+    return _make_plugin(kind, source, source.name)
 
 
 def _classes(module: ModuleType, source: Source) -> list[type]:
@@ -74,7 +74,7 @@ def _classes(module: ModuleType, source: Source) -> list[type]:
     raise PluginError(f"{source.path}: no class in it has one of the hooks {', '.join(HOOKS)}")
 
 
-def _made(kind: type, source: Source, name: str = "") -> Plugin:
+def _make_plugin(kind: type, source: Source, name: str = "") -> Plugin:
     place = f"{source.path}:{_line_of(kind)}" if source.path else source.given
     try:
         settings = _settings(kind, dict(source.settings))
@@ -115,14 +115,14 @@ def _settings(kind: type, given: dict[str, str]) -> dict[str, Any]:
             near = difflib.get_close_matches(name, parameters, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(parameters) or 'none'}"
             raise InvalidPlugin(f"{kind.__name__} has no setting {name!r}: {hint}")
-        found[name] = _converted(name, text, parameters[name])
+        found[name] = _convert(name, text, parameters[name])
     missing = [name for name, each in parameters.items() if each.default is each.empty and name not in found]
     if missing:
         raise InvalidPlugin(f"{kind.__name__} needs the setting {missing[0]!r}: add ?{missing[0]}=VALUE behind it")
     return found
 
 
-def _converted(name: str, text: str, parameter: inspect.Parameter) -> Any:
+def _convert(name: str, text: str, parameter: inspect.Parameter) -> Any:
     default = parameter.default
     wanted = _KINDS.get(parameter.annotation, parameter.annotation)  # under future annotations they are texts
     if wanted not in (bool, int, float, str) and default is not parameter.empty:

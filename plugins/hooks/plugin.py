@@ -11,7 +11,7 @@ from ...decoder import Exchange
 from ...decoder.filter import Filter, FilterError, compile
 from ...decoder.schema import facts
 from ...errors import BarnabasError
-from ..rules.reach import never
+from ..rules.reach import why_never
 
 HOOKS = {
     "connected": "(self, ctx)",
@@ -56,9 +56,9 @@ class Plugin:
             hint = f"; did you mean one of them by {near[0]}?" if near else ""
             raise InvalidPlugin(f"{kind.__name__} has none of the hooks {', '.join(HOOKS)}{hint}")
         self.filter = _filter(instance)
-        self.apis = self._declared(getattr(instance, "apis", None))
+        self.apis = self._declared_apis(getattr(instance, "apis", None))
 
-    def _declared(self, given: Any) -> frozenset[int]:
+    def _declared_apis(self, given: Any) -> frozenset[int]:
         """The api keys that the hooks of messages are for."""
         hooks = [hook for hook in OF_MESSAGES if hook in self.hooks]
         of_filter = None if self.filter is None else self.filter.apis()
@@ -125,7 +125,7 @@ def _filter(instance: object) -> Filter | None:
             found.require_request_only()
     except FilterError as error:
         raise InvalidPlugin(f"match: {error.message}, at column {error.start + 1} of {text!r}", "match") from None
-    if why := never(found):
+    if why := why_never(found):
         raise InvalidPlugin(f"match: {text!r} is never true: {why}", "match")
     return found
 

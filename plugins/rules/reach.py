@@ -40,7 +40,7 @@ def versions(wanted: Filter, api_key: int) -> list[int]:
     return found
 
 
-def never(wanted: Filter) -> str:
+def why_never(wanted: Filter) -> str:
     """Why a filter matches no exchange; empty if it may match one."""
     keys = wanted.apis()
     if keys is None:

@@ -174,7 +174,7 @@ class RuleEngine:
         """How often each rule has matched and fired, by name."""
         return {each.rule.name: (each.trigger.count.matched, each.trigger.count.hits) for each in self._active}
 
-    def renewed(
+    def with_rules(
         self,
         rules: Sequence[Rule],
         counts: Mapping[str, tuple[int, int]],

@@ -83,7 +83,7 @@ def _rule(given: InputValue, number: int) -> Rule:
             given.invalid(f"the rule has no {key!r}")
     name = fields["name"].text("name") if "name" in fields else f"rule {number}"
     wanted = fields["match"].filter("match")
-    if why := reach.never(wanted):
+    if why := reach.why_never(wanted):
         fields["match"].invalid(f"the match is never true: {why}")
     if wanted.completed_only:
         what = "is not known when rules are asked, while a message passes: it is for recordings and lists"

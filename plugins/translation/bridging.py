@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ...decoder.reference.releases import Release
 from ...decoder.schema import facts
 from .fields import lost_by_definition
-from .steps import boundaries, has_step, meanings, why_droppable, why_impossible
+from .steps import boundaries, differences, has_step, why_droppable, why_impossible
 from .version_ranges import API_VERSIONS, of_release
 
 
@@ -70,7 +70,7 @@ def _bridge(key: int, versions: range, ends: tuple[int, int] | None) -> Bridge:
             refused.append((version, why))
         else:
             translated.append((version, target))
-            changes |= dict.fromkeys(meanings(key, version, target))
+            changes |= dict.fromkeys(differences(key, version, target))
             for path in _lost(key, version, target):
                 reason = why_droppable(key, path)
                 if reason is None:

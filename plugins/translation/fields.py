@@ -34,12 +34,12 @@ class Loss(NamedTuple):
     value: Any
 
 
-def fitted(kind: str, api_key: int, version: int, fields: Mapping[str, Any], losses: list[Loss]) -> Fields:
+def fit(kind: str, api_key: int, version: int, fields: Mapping[str, Any], losses: list[Loss]) -> Fields:
     """The fields that a ``"request"`` or ``"response"`` has at `version`; values that are lost are added to `losses`."""
-    return _fitted(plan(kind, api_key, version).root, _facts(kind, api_key), fields, "", losses)
+    return _fit(plan(kind, api_key, version).root, _facts(kind, api_key), fields, "", losses)
 
 
-def _fitted(
+def _fit(
     target: StructPlan, known: Mapping[str, Fact], fields: Mapping[str, Any], prefix: str, losses: list[Loss]
 ) -> Fields:
     places = _places(target)
@@ -62,9 +62,9 @@ def _fitted(
         else:
             inner = fact.struct if fact is not None else {}
             if place.array:
-                out[name] = [_fitted(place.struct, inner, item, f"{prefix}{name}.", losses) for item in value]
+                out[name] = [_fit(place.struct, inner, item, f"{prefix}{name}.", losses) for item in value]
             else:
-                out[name] = _fitted(place.struct, inner, value, f"{prefix}{name}.", losses)
+                out[name] = _fit(place.struct, inner, value, f"{prefix}{name}.", losses)
     return out
 
 

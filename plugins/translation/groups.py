@@ -7,7 +7,7 @@ Sources: `JoinGroupRequest.maybeOverrideRebalanceTimeout`, `FindCoordinatorReque
 from __future__ import annotations
 
 from .fields import Fields
-from .steps import ConversionContext, Unbridgeable, down, droppable, impossible, means, split_list, up
+from .steps import ConversionContext, Unbridgeable, difference, down, droppable, impossible, split_list, up
 
 # --- JoinGroup ---------------------------------------------------------------------------------------------------------
 
@@ -23,10 +23,10 @@ def _drop_rebalance_timeout(fields: Fields, context: ConversionContext) -> None:
         context.note("members have only the session timeout to join a rebalance")
 
 
-means("JoinGroup", 1, "members have the session timeout to join a rebalance")
-means("JoinGroup", 4, "the broker gives member ids without asking again")
-means("LeaveGroup", 3, "each member leaves alone")
-means("FindCoordinator", 4, "each key is asked for alone")
+difference("JoinGroup", 1, "members have the session timeout to join a rebalance")
+difference("JoinGroup", 4, "the broker gives member ids without asking again")
+difference("LeaveGroup", 3, "each member leaves alone")
+difference("FindCoordinator", 4, "each key is asked for alone")
 
 
 @up("response", "JoinGroup", 7)

@@ -12,11 +12,11 @@ from .fields import Fields
 from .steps import (
     ConversionContext,
     Unbridgeable,
+    difference,
     down,
     droppable,
     each_partition,
     impossible,
-    means,
     split,
     split_list,
     up,
@@ -84,8 +84,8 @@ def _join_list_offsets(parts: list[Fields], context: ConversionContext) -> Field
     return parts[0]
 
 
-means("ListOffsets", 1, "of offsets before a time: that of the first record of the time, and the earliest", upward=True)
-means("ListOffsets", 1, "times are looked up by segments, as the broker did then")
+difference("ListOffsets", 1, "of offsets before a time: that of the first record of the time, and the earliest", upward=True)
+difference("ListOffsets", 1, "times are looked up by segments, as the broker did then")
 split("ListOffsets", 1, _split_list_offsets, _join_list_offsets, upward=True)
 
 
@@ -139,10 +139,10 @@ def _drop_commit_times(fields: Fields, context: ConversionContext) -> None:
 
 _ID = "it speaks of topic ids, which this broker does not have"
 impossible("OffsetCommit", 10, _ID)
-means("OffsetCommit", 1, "offsets are kept in Kafka instead of ZooKeeper, by the group's coordinator alone", upward=True)
-means("OffsetCommit", 2, "the time of a commit is the broker's", upward=True)
-means("OffsetFetch", 1, "offsets come from Kafka instead of ZooKeeper, from the group's coordinator alone", upward=True)
-means("OffsetFetch", 8, "each group is asked for alone")
+difference("OffsetCommit", 1, "offsets are kept in Kafka instead of ZooKeeper, by the group's coordinator alone", upward=True)
+difference("OffsetCommit", 2, "the time of a commit is the broker's", upward=True)
+difference("OffsetFetch", 1, "offsets come from Kafka instead of ZooKeeper, from the group's coordinator alone", upward=True)
+difference("OffsetFetch", 8, "each group is asked for alone")
 impossible("OffsetFetch", 10, _ID)
 
 

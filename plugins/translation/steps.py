@@ -105,12 +105,12 @@ def impossible(api: str, version: int, why: str, *, upward: bool = False) -> Non
     _WHY[facts.api_key(api), version, upward] = why
 
 
-def means(api: str, version: int, text: str, *, upward: bool = False) -> None:
+def difference(api: str, version: int, text: str, *, upward: bool = False) -> None:
     """A difference that remains after requests have crossed a boundary."""
     _MEANS.setdefault((facts.api_key(api), version, upward), []).append(text)
 
 
-def meanings(api_key: int, source: int, target: int) -> list[str]:
+def differences(api_key: int, source: int, target: int) -> list[str]:
     """The differences for requests of version `source` that are sent at `target`, and for their responses."""
     upward = target > source
     return [text for boundary in boundaries(source, target) for text in _MEANS.get((api_key, boundary, upward), ())]

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from ...decoder.schema import facts
 from .fields import Fields
-from .steps import ConversionContext, Unbridgeable, down, droppable, each_partition, means, up
+from .steps import ConversionContext, Unbridgeable, difference, down, droppable, each_partition, up
 
 UNKNOWN_TOPIC_OR_PARTITION = facts.error_code("UNKNOWN_TOPIC_OR_PARTITION")
 REPLICA_NOT_AVAILABLE = facts.error_code("REPLICA_NOT_AVAILABLE")
@@ -81,8 +81,8 @@ def _refuse_topic_ids(fields: Fields, context: ConversionContext) -> None:
             raise Unbridgeable("it asks for a topic by its id, which the broker does not have (KIP-516)")
 
 
-means("Metadata", 1, "racks and internal topics are not known, and the first broker is named as the controller")
-means("Metadata", 4, "where no topic may be made, all topics are asked for and the others left out")
+difference("Metadata", 1, "racks and internal topics are not known, and the first broker is named as the controller")
+difference("Metadata", 4, "where no topic may be made, all topics are asked for and the others left out")
 _OPERATIONS = "the broker does not tell what a client is authorized to do"
 droppable("Metadata", "include_cluster_authorized_operations", _OPERATIONS)
 droppable("Metadata", "include_topic_authorized_operations", _OPERATIONS)

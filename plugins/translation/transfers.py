@@ -13,7 +13,7 @@ from .fields import Fields
 from .message_format import ConversionCounts, stored
 from .message_format import down as older
 from .message_format import up as newer
-from .steps import ConversionContext, Unbridgeable, down, droppable, each_partition, impossible, means, up
+from .steps import ConversionContext, Unbridgeable, difference, down, droppable, each_partition, impossible, up
 
 ALL_REPLICAS = -1
 TIMELESS, TIMED = 0, 1  # magics
@@ -61,9 +61,9 @@ def _note_losses(context: ConversionContext, counts: ConversionCounts) -> None:
 
 
 impossible("Produce", 13, _IDS)
-means("Produce", 3, "message sets become one batch; acks above 1 become all", upward=True)
-means("Produce", 3, "batches become message sets: record headers are left out, zstd becomes gzip")
-means("Produce", 2, "records lose their times")
+difference("Produce", 3, "message sets become one batch; acks above 1 become all", upward=True)
+difference("Produce", 3, "batches become message sets: record headers are left out, zstd becomes gzip")
+difference("Produce", 2, "records lose their times")
 
 # --- Fetch -------------------------------------------------------------------------------------------------------------
 
@@ -155,7 +155,7 @@ def _refuse_sessions(fields: Fields, context: ConversionContext) -> None:
 droppable("Fetch", "topics.partitions.last_fetched_epoch", "the broker does not tell where logs diverge (KIP-595)")
 droppable("Fetch", "isolation_level", "the broker has no transactions, so everything is committed")
 impossible("Fetch", 13, _IDS)
-means("Fetch", 4, "batches become message sets: no record headers, no transaction markers, zstd becomes gzip", upward=True)
-means("Fetch", 2, "records lose their times", upward=True)
-means("Fetch", 7, "no fetch sessions: every request names all partitions")
-means("Fetch", 4, "message sets become batches, with their offsets and times: not every client still reads them")
+difference("Fetch", 4, "batches become message sets: no record headers, no transaction markers, zstd becomes gzip", upward=True)
+difference("Fetch", 2, "records lose their times", upward=True)
+difference("Fetch", 7, "no fetch sessions: every request names all partitions")
+difference("Fetch", 4, "message sets become batches, with their offsets and times: not every client still reads them")

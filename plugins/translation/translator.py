@@ -14,7 +14,7 @@ from ...decoder.records import RecordsError
 from ...decoder.schema import facts
 from .. import responses
 from . import error_codes, version_ranges
-from .fields import Fields, Loss, fitted
+from .fields import Fields, Loss, fit
 from .fields import error_codes as replace_codes
 from .message_format import ConversionError
 from .steps import ConversionContext, Unbridgeable, splitting, walk, why_droppable, why_impossible
@@ -124,7 +124,7 @@ class Translator:
             return message.frame
         walk("request", asked.api_key, asked.version, asked.served, fields, asked)
         losses: list[Loss] = []
-        fields = fitted("request", asked.api_key, asked.served, fields, losses)
+        fields = fit("request", asked.api_key, asked.served, fields, losses)
         for loss in losses:
             why = why_droppable(asked.api_key, loss.path)
             if why is None:
@@ -151,7 +151,7 @@ class Translator:
         if key == API_VERSIONS:
             self._extend(fields)
         losses: list[Loss] = []
-        fields = fitted("response", key, version, fields, losses)
+        fields = fit("response", key, version, fields, losses)
         replace_codes(plan("response", key, version).root, fields, error_codes.changes(key, version))
         (correlation,) = _CORRELATION.unpack_from(frames[0])
         return decoder.encode_response(key, version, fields, correlation_id=correlation)

@@ -25,7 +25,7 @@ def of_release(release: releases.Release) -> dict[int, tuple[int, int]]:
     return {key: (offer.served_from, offer.high) for key, offer in release.offers.items() if not offer.optional}
 
 
-def bridged(api_key: int, ends: tuple[int, int]) -> tuple[int, int]:
+def bridgeable(api_key: int, ends: tuple[int, int]) -> tuple[int, int]:
     """The lowest and the highest version that can be bridged to a broker that serves `ends`."""
     versions = facts.api(api_key).versions.every()
     low, high = ends
@@ -45,7 +45,7 @@ def shown(served: Ranges, face: str = CURRENT) -> dict[int, tuple[int, int]]:
     found: dict[int, tuple[int, int]] = {}
     for key, ends in served.items():
         try:
-            low, high = bridged(key, ends)
+            low, high = bridgeable(key, ends)
         except KeyError:  # an API newer than the tables
             found[key] = ends
             continue

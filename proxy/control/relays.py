@@ -67,7 +67,7 @@ class Relays:
         if do == "brokers":
             return await self._one().ask(do, data, within, **fields)
         if do == "rules.hits":
-            return _one_list(await self._all_of(do, data, within, fields))
+            return _merged_hits(await self._all_of(do, data, within, fields))
         if do == "wait":
             async with asyncio.timeout(within):
                 return await self._wait(fields["name"], fields["hits"])
@@ -192,7 +192,7 @@ async def _first(asking: list[Coroutine[Any, Any, Answer]]) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _one_list(answers: list[Answer]) -> Answer:
+def _merged_hits(answers: list[Answer]) -> Answer:
     """The hits of all workers in the order of their times."""
     hits = sorted((hit for answer in answers for hit in answer["hits"]), key=lambda hit: int(hit["time_ns"]))
     return {"hits": hits[-KEPT:], "total": max(answer["total"] for answer in answers)}

@@ -119,7 +119,7 @@ class TrafficMeter:
             lost_bytes=metrics.lost_bytes,
             lost_chunks=metrics.lost_chunks,
             unsent=self.sender.unsent,
-            rates=feed_layout.bounded([feed_layout.Rate(key, *rate) for key, rate in rates.items()]),
+            rates=feed_layout.limit_rates([feed_layout.Rate(key, *rate) for key, rate in rates.items()]),
         )
 
 

@@ -112,7 +112,7 @@ class Metrics:
                 if throttle > 0:
                     api.throttle_ms += throttle
                     api.throttled += 1
-        elif state == _NO_RESPONSE and not _needs_none(exchange):
+        elif state == _NO_RESPONSE and not _expects_no_response(exchange):
             api.unanswered += 1
         if self.clients is not None:
             self.clients.count([exchange.client_id or ""], key, record)
@@ -170,7 +170,7 @@ class Metrics:
         for api in apis:
             if any(api.buckets):
                 histogram = waits if api.long_poll else answers
-                histogram.add_metric([api.name], _cumulated(api.buckets), api.latency_ns / 1e9)
+                histogram.add_metric([api.name], _cumulative(api.buckets), api.latency_ns / 1e9)
         yield from (answers, waits)
         yield counters("barnabas_frame_bytes", "Sizes of requests and responses.", ("api", "direction"), (
             ([api.name, direction], size) for api in apis for direction, size in zip(DIRECTIONS, api.bytes, strict=True)
@@ -292,13 +292,13 @@ def _throttle_at(of: Plan) -> int:
     return names.index("throttle_time_ms") if "throttle_time_ms" in names else -1
 
 
-def _needs_none(exchange: Exchange) -> bool:
+def _expects_no_response(exchange: Exchange) -> bool:
     """Whether it is a Produce with acks=0, which no broker answers."""
     message = exchange.request_message
     return message is not None and message.api == "Produce" and message["acks"] == 0
 
 
-def _cumulated(buckets: list[int]) -> list[tuple[str, float]]:
+def _cumulative(buckets: list[int]) -> list[tuple[str, float]]:
     total = 0
     found: list[tuple[str, float]] = []
     for bound, count in zip((*map(str, BUCKETS), "+Inf"), buckets, strict=True):

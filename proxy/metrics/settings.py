@@ -83,7 +83,7 @@ class MeterSettings:
     statsd_tags: bool
 
 
-class Metering:
+class MeterSockets:
     """The bound sockets. MeterError when an address is not available. `close` when the meter has them."""
 
     def __init__(self, config: MeterConfig) -> None:
@@ -183,7 +183,7 @@ def token_file(port: int) -> Path:
     return folder / f"feed-{port}.token"
 
 
-def leave_token(port: int, token: str) -> Path | None:
+def store_token(port: int, token: str) -> Path | None:
     """Write the token (0600, in a folder that only this user can use); None when that is impossible."""
     path = token_file(port)
     try:
@@ -198,7 +198,7 @@ def leave_token(port: int, token: str) -> Path | None:
     return path
 
 
-def left_token(port: int) -> str | None:
+def stored_token(port: int) -> str | None:
     """What `leave_token` wrote; None if there is nothing, or if another user could have written it."""
     path = token_file(port)
     try:

@@ -271,7 +271,7 @@ class ConnectionCloser:
             return
         self._hang_up(recorded)
 
-    def overdue(self, now: int) -> None:
+    def close_overdue(self, now: int) -> None:
         """End connections that have their responses, or have waited long enough."""
         for recorded in self._recorded.values() if self.busy else ():
             if not recorded.closes_by:

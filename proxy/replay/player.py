@@ -354,13 +354,13 @@ class Player:
         self.report.skip(call, why)
         if why == ALTERS:
             self.responses.left_out.left_out(call.exchange)
-        self._go_on(call)
+        self._complete(call)
 
     def _fail(self, call: Call, why: str) -> None:
         self.report.fail(call, why)
-        self._go_on(call)
+        self._complete(call)
 
-    def _go_on(self, call: Call) -> None:
+    def _complete(self, call: Call) -> None:
         """Mark a call as done, and continue what waits for it."""
         call.done = True
         for recorded in self._waiters.pop(id(call), ()):
@@ -377,7 +377,7 @@ class Player:
                 self._fail(call, why)
             else:
                 self.report.unanswered += 1
-                self._go_on(call)
+                self._complete(call)
         self._drain(recorded)
 
     def _overdue(self, now: int) -> None:
@@ -392,7 +392,7 @@ class Player:
                 if not step.call.done:
                     self._give_up(step.call)
                 self._drain(recorded)
-        self._closer.overdue(now)
+        self._closer.close_overdue(now)
         due = [retry for retry in self._retries if retry.due_ns <= now]
         self._retries = [retry for retry in self._retries if retry.due_ns > now]
         for retry in due:
@@ -401,9 +401,9 @@ class Player:
             except UnknownId as unknown:
                 self._skip(retry.call, f"the target has no {unknown.role} for what was recorded")
         if self._read_ahead.exhausted and not self._read_ahead.steps and self._net.pending:
-            self._last_ones(now)
+            self._give_up_at_end(now)
 
-    def _last_ones(self, now: int) -> None:
+    def _give_up_at_end(self, now: int) -> None:
         """At the end, wait for a while for responses that the recording has, and not for others."""
         for connection in list(self._net.all):
             while connection.pending:
@@ -417,13 +417,13 @@ class Player:
                 self.report.unanswered += 1
                 if call.exchange.response is not None:
                     self.report.fail(call, f"no answer within {self.settings.patience:g} s")
-                self._go_on(call)
+                self._complete(call)
             if not connection.pending:
                 self._drain(connection.owner)
 
     def _give_up(self, call: Call) -> None:
         self.report.note(f"went on without waiting longer for {call.exchange.api}")
-        self._go_on(call)
+        self._complete(call)
         self._held_until = time.monotonic_ns()
 
     def _end(self) -> None:
@@ -453,7 +453,7 @@ class Player:
         self._net.pending -= 1
         recorded = self._recorded[call.connection]
         exchange = call.exchange
-        if version == exchange.api_version and self.responses.same(exchange, frame):
+        if version == exchange.api_version and self.responses.is_recorded(exchange, frame):
             self.report.equal += 1
         else:
             again_ns = self.responses.check(call, frame, version, now, closing=bool(recorded.closes_by))
@@ -464,6 +464,6 @@ class Player:
         self.report.answered += 1
         self.report.took(call, now - call.sent_ns)
         if self._waiters:
-            self._go_on(call)
+            self._complete(call)
         if recorded.backlog:
             self._drain(recorded)

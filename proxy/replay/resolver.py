@@ -63,7 +63,7 @@ class Resolver:
             del self._mapping.offsets[place]  # the same offsets: nothing to map
         self._share()
 
-    def moved(self) -> None:
+    def refresh(self) -> None:
         """Refresh: leaders or coordinators have moved, or topics are new."""
         try:
             self._target.refresh()
@@ -85,7 +85,7 @@ class Resolver:
             mapping.producer_ids[unknown.value] = own[0]
         elif unknown.role is Role.TOPIC_ID:
             name = self._script.recorded.topics.get(unknown.value)
-            self.moved()
+            self.refresh()
             there = mapping.topics.get(mapping.names.topic(name)) if name is not None else None
             if there is not None:
                 mapping.topic_ids[unknown.value] = there

@@ -63,7 +63,7 @@ class ResponseChecker:
         # Differences of reads that may be repeated later: the target may be ahead of the recording.
         self._open: dict[tuple[int, bytes], _OpenDifferences] = {}
 
-    def same(self, exchange: Exchange, frame: bytes) -> bool:
+    def is_recorded(self, exchange: Exchange, frame: bytes) -> bool:
         """Whether a response is the recorded one, byte for byte, with nothing to learn from it."""
         recorded = exchange.response
         if recorded is None or exchange.api_key in _ALWAYS_READ or len(recorded) != len(frame):
@@ -88,7 +88,7 @@ class ResponseChecker:
             if recorded is not None and exchange.api == "Fetch":
                 self.comparer.fetched.again(got, recorded)
             if any(code in _MOVED for _, code in got.errors()):
-                self._resolver.moved()
+                self._resolver.refresh()
             if exchange.api_key == PRODUCE:
                 taken = without_partitions(got, partitions_to_retry(got))
                 call.taken = taken if call.taken is None else merged_answers(call.taken, taken)

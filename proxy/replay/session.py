@@ -44,7 +44,7 @@ class Replay:
     def script(self) -> Script:
         """The steps of the capture, from its start. Raises NotACapture, OSError."""
         events = EventReader(self.capture)
-        return Script(_everything(events), self.policy, self.wanted, self.renames)
+        return Script(_all_events(events), self.policy, self.wanted, self.renames)
 
     @property
     def renames(self) -> bool:
@@ -79,7 +79,7 @@ class Replay:
         return report
 
 
-def _everything(events: EventReader) -> Iterator[ConnectionEvent]:
+def _all_events(events: EventReader) -> Iterator[ConnectionEvent]:
     yield from events.read()
     yield from events.end()
 

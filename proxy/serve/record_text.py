@@ -12,7 +12,7 @@ _BEFORE, _SHOWN = 24, 72
 """Bytes of a value that are shown, and how many of them before the first that differs."""
 
 
-def both(difference: Difference) -> tuple[str, str]:
+def show_both(difference: Difference) -> tuple[str, str]:
     """(the live record, the recorded one), each with the parts that differ; "" for a record that is not there."""
     live, recorded = difference.live, difference.recorded
     if recorded is None:

@@ -22,7 +22,7 @@ from ..events import Address
 from ..interception.frame_editor import broker_addresses
 from .config import OnMiss, ServeConfig
 from .events import Miss, NameTaken, ProducedOtherwise, ServeEvent, Serving, Trouble, WaitsForProducer
-from .record_text import both
+from .record_text import show_both
 from .refusal import refusal
 from .upstream import Brokers, Upstream, read_answer
 
@@ -144,18 +144,18 @@ class Server:
             self._emit(Trouble(connection.name, f"a request that cannot be read ({error}): the connection is closed"))
             return _CLOSE
         except NotRecorded as missed:
-            return await self._missed(connection, frame, None, missed)
+            return await self._answer_miss(connection, frame, None, missed)
         for live, recorded in self._engine.names.news:
             self._emit(NameTaken(live, recorded))
         try:
             reply = await self._reply(ask)
             answer = self._engine.encode(ask, reply)
         except NotRecorded as missed:
-            return await self._missed(connection, frame, ask, missed)
+            return await self._answer_miss(connection, frame, ask, missed)
         finally:
             for difference in self._engine.produced.news():
                 place = difference.topic, difference.partition
-                self._emit(ProducedOtherwise(connection.name, *place, *both(difference)))
+                self._emit(ProducedOtherwise(connection.name, *place, *show_both(difference)))
         if self._config.recorded_times:
             await asyncio.sleep(max(0.0, self._engine.latency(ask, reply) - (time.monotonic() - started)))
         return answer
@@ -192,7 +192,7 @@ class Server:
 
     # --- misses ------------------------------------------------------------------------------------------------
 
-    async def _missed(
+    async def _answer_miss(
         self, connection: _Connection, frame: bytes, ask: LiveRequest | None, missed: NotRecorded
     ) -> bytes | object | None:
         api = facts.api_name(int.from_bytes(frame[:2], "big", signed=True))
@@ -257,7 +257,7 @@ class Server:
                         edits[path + "host"] = connection.session.local_host
                         edits[path + "port"] = self._engine.ports[node]
                 answer = message.replace(edits).encode() if edits else answer
-        upstream.answered(answer)
+        upstream.record_response(answer)
         return answer
 
 

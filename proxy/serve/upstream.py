@@ -61,7 +61,7 @@ class Upstream:
         except asyncio.IncompleteReadError:
             raise ConnectionResetError("the broker closed the connection") from None
 
-    def answered(self, frame: bytes) -> None:
+    def record_response(self, frame: bytes) -> None:
         """Record a response as the client gets it, with the served addresses."""
         self._record(Direction.RESPONSE, time.time_ns(), frame)
 

@@ -15,7 +15,7 @@ from ..addressing.transparent import EVERYWHERE, prepare_listener
 from ..control.startup import ControlStart
 from ..events import Address, Event, Listening, show
 from ..interception.plugin_host.forkserver_client import check
-from ..metrics.settings import Metering
+from ..metrics.settings import MeterSockets
 from ..negotiation.security import SecurityConfig, describe, prepare
 from ..settings.proxy_config import ProxyConfig, ProxyError
 from ..settings.relay_settings import ReservedAddress
@@ -31,7 +31,7 @@ class StartupResources:
     own: Address
     upstream: Address
     security: SecurityConfig | None
-    meter: Metering | None
+    meter: MeterSockets | None
     control: ControlStart | None
 
     def first_events(self, config: ProxyConfig) -> list[Event]:
@@ -72,7 +72,7 @@ def acquire(config: ProxyConfig) -> StartupResources:
         for broker in () if config.transparent else (config.upstream, *config.more_upstreams):
             if not broker[0] or not 0 < broker[1] < 65536:
                 raise ProxyError(f"{show(broker)} is no broker address: give HOST:PORT with --broker")
-        meter = Metering(config.meter) if config.meter and config.meter.wanted else None
+        meter = MeterSockets(config.meter) if config.meter and config.meter.wanted else None
         if meter is not None:
             opened.callback(meter.close)
         control = ControlStart(config.control, relay_names(config.workers)) if config.control else None

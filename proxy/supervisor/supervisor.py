@@ -39,7 +39,7 @@ from ..events import (
     WorkerEnded,
     WorkerStarted,
 )
-from ..metrics.settings import Metering, is_counted
+from ..metrics.settings import MeterSockets, is_counted
 from ..ring.clock import now_ns
 from ..ring.wakeup import new_bell
 from ..settings.proxy_config import ProxyConfig as ProxyConfig
@@ -113,7 +113,7 @@ class Proxy:
         """Why the proxy has ended by itself; empty if it has not."""
         self.control: ControlStart | None = None
         """The control API, once started; `control.access` is how to reach it. None if there is none."""
-        self.meter: Metering | None = None
+        self.meter: MeterSockets | None = None
         """Where the live feed and the metrics are, once started; None if there are none."""
 
     @property

@@ -149,7 +149,7 @@ def test_a_changed_book_goes_on_counting_and_choosing() -> None:
     got = []
     for number in range(40):
         if number % 10 == 9:
-            engine = engine.renewed([Rule.of("api == Fetch", MOVED, name="other"), rule], engine.counts())
+            engine = engine.with_rules([Rule.of("api == Fetch", MOVED, name="other"), rule], engine.counts())
         got.append(engine.decide(produce(7, {"a": [0]})) is not None)
     assert got == expected
 

@@ -78,7 +78,7 @@ async def _read(request: web.Request, standing: int) -> list[Rule]:
         raise CommandFailed("invalid", error.text, line=error.line, column=error.column) from None
 
 
-def _standing(rule: Rule, enabled: bool = True) -> dict[str, Any]:
+def _active_rule(rule: Rule, enabled: bool = True) -> dict[str, Any]:
     return {"rule": rule.to_dict(), "source": rule.to_dict(), "enabled": enabled, "fresh": new_serial()}
 
 
@@ -92,14 +92,14 @@ async def rules(api: Api, request: web.Request) -> web.Response:
 
 async def rules_add(api: Api, request: web.Request) -> web.Response:
     found = await _read(request, len(await _rules(api)))
-    done = await api.relays.ask("rules.add", rules=[_standing(rule) for rule in found])
+    done = await api.relays.ask("rules.add", rules=[_active_rule(rule) for rule in found])
     names = {rule.name for rule in found}
     return answer({"rules": [rule for rule in done["rules"] if rule["name"] in names]}, 201)
 
 
 async def rules_replace(api: Api, request: web.Request) -> web.Response:
     found = await _read(request, 0)
-    return answer(await api.relays.ask("rules.replace", rules=[_standing(rule) for rule in found]))
+    return answer(await api.relays.ask("rules.replace", rules=[_active_rule(rule) for rule in found]))
 
 
 def _one(listed: list[dict[str, Any]], name: str) -> dict[str, Any]:
@@ -135,7 +135,7 @@ async def rule_put(api: Api, request: web.Request) -> web.Response:
     if len(found) != 1:
         raise CommandFailed("invalid", "the body is one rule")
     fields = found[0].to_dict() | {"name": name}
-    done = await api.relays.ask("rules.put", rule=_standing(Rule.from_dict(fields)))
+    done = await api.relays.ask("rules.put", rule=_active_rule(Rule.from_dict(fields)))
     return answer(_one(done["rules"], name), 201 if done["created"] else 200)
 
 

@@ -84,7 +84,7 @@ class LiveRules:
         self._number = 0
         self.engine = RuleEngine([each.rule for each in self._entries])
         if shared_counters is not None:
-            self.engine = self.engine.renewed(self.engine.rules, {}, self._counters_by_name())
+            self.engine = self.engine.with_rules(self.engine.rules, {}, self._counters_by_name())
 
     def listed(self) -> list[dict[str, Any]]:
         """Every rule: name, source, enabled, matched and hits."""
@@ -136,7 +136,7 @@ class LiveRules:
         self._counts = {name: counts for name, counts in self._counts.items() if name in names}
         self._hits.keep(self._counts)
         rules = [each.rule for each in self._entries if each.enabled]
-        self.engine = self.engine.renewed(rules, self._counts, self._counters_by_name())
+        self.engine = self.engine.with_rules(rules, self._counts, self._counters_by_name())
         self._changed(self.engine)
 
     def _index(self, name: str) -> int:

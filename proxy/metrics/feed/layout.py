@@ -164,7 +164,7 @@ def parse_totals(data: bytes) -> Totals:
     return Totals(**dict(zip(_NUMBERS, numbers, strict=True)), rates=rates)
 
 
-def bounded(rates: list[Rate]) -> tuple[Rate, ...]:
+def limit_rates(rates: list[Rate]) -> tuple[Rate, ...]:
     """At most `MAX_RATES`: the busiest, and one for all the others."""
     rates = sorted(rates, key=lambda rate: -rate.requests)
     if len(rates) <= MAX_RATES:

@@ -210,7 +210,7 @@ class FeedReader:
                 return []  # of an earlier start, late; or not enough to begin with
             self._begin(header)
             events.append(Joined(header.epoch))
-        if header.generation != self._generation and not self._turn(header):
+        if header.generation != self._generation and not self._take_next_dictionary(header):
             return events
         if header.kind == Kind.STRINGS:
             self._names.take(header.position, data[HEADER.size :])
@@ -236,7 +236,7 @@ class FeedReader:
         self._epoch, self._sequence, self._position = header.epoch, header.sequence, header.position
         self._generation, self._names = header.generation, Names()
 
-    def _turn(self, header: Header) -> bool:
+    def _take_next_dictionary(self, header: Header) -> bool:
         """Take the next dictionary. False if the datagram is late."""
         if (header.generation - self._generation) % (1 << 32) >= 1 << 31:
             return False

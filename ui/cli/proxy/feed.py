@@ -15,7 +15,7 @@ import typer
 from ....captures import Row
 from ....decoder.schema import facts
 from ....proxy.metrics.feed.client import Batch, FeedError, FeedEvent, Joined, Missed, Totals, subscribe
-from ....proxy.metrics.settings import left_token
+from ....proxy.metrics.settings import stored_token
 from ... import times
 from ..common.address import parse
 from ..common.failure import Failure
@@ -60,7 +60,7 @@ def feed(
 def joined_token(address: str, token_file: Path | None = None) -> tuple[tuple[str, int], str]:
     """Where a feed is, and the token that it wants."""
     where = parse(address, "HOST:PORT", port=parse(DEFAULT, "")[1])
-    token = read_token(token_file) or left_token(where[1])
+    token = read_token(token_file) or stored_token(where[1])
     if token is None:
         raise Failure(
             f"no token for the feed at {address}: give --token-file FILE or set {TOKEN_VARIABLE}; "

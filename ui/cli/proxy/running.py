@@ -19,7 +19,7 @@ from ....errors import BarnabasError
 from ....plugins.rules.rules import Rule, load_rules
 from ....proxy import Proxy, ProxyConfig, ProxyError, events
 from ....proxy.events import show
-from ....proxy.metrics.settings import MeterConfig, Metering, leave_token
+from ....proxy.metrics.settings import MeterConfig, MeterSockets, store_token
 from ....proxy.negotiation.security import client_advice
 from ... import times
 from ..common.failure import Failure, make_directory
@@ -126,13 +126,13 @@ def bootstrap_line(config: ProxyConfig, address: tuple[str, int]) -> str:
     return f"clients: bootstrap.servers={show(address)}"
 
 
-def feed_advice(meter: Metering | None, config: MeterConfig | None) -> str | None:
+def feed_advice(meter: MeterSockets | None, config: MeterConfig | None) -> str | None:
     """How the feed is read, once it is up; a token that was made is left where this user's programs find it."""
     if meter is None or config is None or meter.feed is None:
         return None
     if config.feed_token:
         return f"live feed: barnabas feed {show(meter.feed)} (with the same token)"
-    path = leave_token(meter.feed[1], meter.feed_token)
+    path = store_token(meter.feed[1], meter.feed_token)
     if path is None:
         return f"the token of the live feed cannot be left for barnabas feed: set {TOKEN_VARIABLE} for both"
     atexit.register(path.unlink, missing_ok=True)

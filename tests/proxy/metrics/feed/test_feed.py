@@ -296,7 +296,7 @@ def test_totals_arrive() -> None:
 
 
 def test_rates_of_many_apis_fit_into_one_datagram() -> None:
-    rates = feed_layout.bounded([Rate(key, 100 - key, 1, 10) for key in range(93)])
+    rates = feed_layout.limit_rates([Rate(key, 100 - key, 1, 10) for key in range(93)])
     assert len(rates) == feed_layout.MAX_RATES
     assert rates[0] == Rate(0, 100, 1, 10)
     assert rates[-1].api_key == -1

@@ -18,7 +18,7 @@ from barnabas.plugins.versions.profile import Profile
 from barnabas.proxy import ProxyConfig
 from barnabas.proxy.events import FlightWanted
 from barnabas.proxy.metrics import settings as metering
-from barnabas.proxy.metrics.settings import MeterConfig, Metering, leave_token, left_token
+from barnabas.proxy.metrics.settings import MeterConfig, MeterSockets, store_token, stored_token
 from barnabas.proxy.negotiation.security import TlsConfig
 from barnabas.proxy.negotiation.version_negotiation import VersionsConfig
 from barnabas.proxy.observers.flight_trigger import FlightTrigger
@@ -275,22 +275,22 @@ def test_a_token_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch, 
 
 def test_a_made_token_is_left_for_this_user_only(runtime: Path) -> None:
     config = MeterConfig(feed=("127.0.0.1", 0))
-    meter = Metering(config)
+    meter = MeterSockets(config)
     assert meter.feed is not None
     said = feed_advice(meter, config)
     meter.close()
     path = runtime / f"feed-{meter.feed[1]}.token"
     assert said is not None and str(path) in said
     assert meter.feed_token not in said
-    assert left_token(meter.feed[1]) == meter.feed_token
+    assert stored_token(meter.feed[1]) == meter.feed_token
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(runtime.stat().st_mode) == 0o700
-    assert left_token(1) is None
+    assert stored_token(1) is None
 
 
 def test_a_given_token_is_not_left_anywhere(runtime: Path) -> None:
     config = MeterConfig(feed=("127.0.0.1", 0), feed_token="mine")
-    meter = Metering(config)
+    meter = MeterSockets(config)
     said = feed_advice(meter, config)
     meter.close()
     assert said is not None and "mine" not in said
@@ -301,19 +301,19 @@ def test_a_given_token_is_not_left_anywhere(runtime: Path) -> None:
 def test_a_folder_that_others_can_write_is_not_trusted(runtime: Path) -> None:
     runtime.mkdir()
     os.chmod(runtime, 0o777)
-    assert leave_token(5, "x") is None
+    assert store_token(5, "x") is None
     (runtime / "feed-5.token").write_text("planted")
-    assert left_token(5) is None
+    assert stored_token(5) is None
     os.chmod(runtime, 0o700)
-    assert left_token(5) == "planted"
-    assert leave_token(5, "ours") == metering.token_file(5)
-    assert left_token(5) == "ours"
+    assert stored_token(5) == "planted"
+    assert store_token(5, "ours") == metering.token_file(5)
+    assert stored_token(5) == "ours"
 
 
 def test_a_link_in_place_of_the_folder_is_not_followed(runtime: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir(mode=0o700)
     runtime.symlink_to(tmp_path / "elsewhere")
-    assert leave_token(5, "x") is None
+    assert store_token(5, "x") is None
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
