@@ -9,6 +9,7 @@ from typing import Any
 from barnabas import decoder
 from barnabas.captures import Recorder, open_capture
 from barnabas.decoder import Direction, records
+from barnabas.proxy.events import show
 from confluent_kafka import Producer
 from google.protobuf import descriptor_pb2
 from harness.proxies import Proxy
@@ -44,7 +45,7 @@ class Fed(Proxy):
 
     def _produce(self) -> None:
         producer = Producer(
-            {"bootstrap.servers": "{}:{}".format(*self.address), "retry.backoff.ms": 10, "retry.backoff.max.ms": 50}
+            {"bootstrap.servers": show(self.address), "retry.backoff.ms": 10, "retry.backoff.max.ms": 50}
         )
         while not self._over.wait(PAUSE_SECONDS):
             producer.produce("orders", b"one")

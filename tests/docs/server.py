@@ -46,21 +46,21 @@ def _run(words: list[str], directory: str, given: str, out: str, err: str) -> No
 def main() -> None:
     """Serve until standard input ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    say = threading.Lock()
+    lock = threading.Lock()
 
-    def tell(*what: int) -> None:
-        with say:
+    def answer(*what: int) -> None:
+        with lock:
             print(json.dumps(what), flush=True)
 
     def wait(number: int, process: int) -> None:
-        tell(number, process, os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]))
+        answer(number, process, os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]))
 
     for line in sys.stdin:
         number, *task = json.loads(line)
         process = os.fork()
         if not process:
             _run(*task)
-        tell(number, process)
+        answer(number, process)
         threading.Thread(target=wait, args=(number, process), daemon=True).start()
 
 

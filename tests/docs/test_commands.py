@@ -17,7 +17,7 @@ from docs.world import World
 ROOT: Any = typer.main.get_command(cli.app)
 COMMANDS = commands()
 GO_ON = ("proxy", "serve", "sniff")
-"""They run until they are told to stop."""
+"""They run until Ctrl-C."""
 MAY_FAIL = ("--fail-on", "diff")
 
 

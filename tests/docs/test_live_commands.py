@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from barnabas.proxy.events import show
 from confluent_kafka import Producer
 from docs.kinds import ELSEWHERE, kind
 from docs.pages import Command, commands
@@ -48,21 +49,19 @@ def live(world: World) -> Iterator[Live]:
     (world.folder / "refusals.yaml").write_text(REFUSALS)
     words = ["proxy", "--broker", "kafka:9092", "--feed", "127.0.0.1:0", "--control", "127.0.0.1:0", "--record", "live"]
     with world.running([*words, "--rules", "refusals.yaml", "--json"]) as proxy:
-        told: dict[str, Any] = {}
+        events: dict[str, Any] = {}
 
         def ready() -> bool:
-            told.update((each["event"], each) for each in map(json.loads, proxy.out.read_text().splitlines()))
-            return {"Listening", "MeterListening", "ControlListening"} <= told.keys()
+            events.update((each["event"], each) for each in map(json.loads, proxy.out.read_text().splitlines()))
+            return {"Listening", "MeterListening", "ControlListening"} <= events.keys()
 
         until(ready, proxy.err.read_text)
-        bootstrap, feed = (
-            "{}:{}".format(*told[event][field]) for event, field in (("Listening", "address"), ("MeterListening", "feed"))
-        )
+        bootstrap, feed = (show(tuple(events[name][field])) for name, field in (("Listening", "address"), ("MeterListening", "feed")))
         over = threading.Event()
         producing = threading.Thread(target=produce, args=(bootstrap, over))
         producing.start()
         try:
-            yield Live(feed, told["ControlListening"]["url"])
+            yield Live(feed, events["ControlListening"]["url"])
         finally:
             over.set()
             producing.join()
@@ -105,7 +104,7 @@ def of_a_flight_recorder(words: list[str], world: World) -> Done:
     """The command at the newest proxy, which has one."""
     flying = ["proxy", "--broker", "kafka:9092", "--control", "127.0.0.1:0", "--flight", "incidents", "--json"]
     with world.running(flying) as proxy:
-        until(lambda: proxy.said("ControlListening"), proxy.err.read_text)
+        until(lambda: proxy.wrote("ControlListening"), proxy.err.read_text)
         return world.run(words)
 
 

@@ -111,17 +111,7 @@ def test_tests_pass(world: World, tmp_path: Path) -> None:
     for number, block in enumerate(shown):
         text = block.text.replace("recordings/checkout", str(world.folder / "recordings" / "checkout"))
         (tmp_path / f"test_{number}.py").write_text(SEND_ORDERS + text)
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "--rootdir",
-        str(tmp_path),
-        str(tmp_path),
-    ]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=PATIENCE)
     assert f"{len(shown)} passed" in done.stdout, done.stdout
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from barnabas.proxy import ProxyConfig
+from barnabas.proxy.events import show
 from confluent_kafka import Consumer, Producer
 from docs.pages import blocks
 from harness.peers.certificates import make
@@ -44,7 +45,7 @@ class World:
 
     def __init__(self, folder: Path, broker: tuple[str, int]) -> None:
         self.folder = folder
-        self._broker = "{}:{}".format(*broker)
+        self._broker = show(broker)
         self._furnish(broker)
         self.own = {"HOME": str(folder), "XDG_RUNTIME_DIR": str(folder), "NO_COLOR": "1", "COLUMNS": "100"}
         settings = os.environ | self.own
@@ -55,8 +56,8 @@ class World:
         )  # fmt: skip
         self._processes: dict[int, int] = {}
         self._ended: dict[int, int] = {}
-        self._heard = threading.Condition()
-        threading.Thread(target=self._hear, daemon=True).start()
+        self._answered = threading.Condition()
+        threading.Thread(target=self._read_answers, daemon=True).start()
         self._number = 0
         self._fill()
 
@@ -66,15 +67,15 @@ class World:
         assert not done.status, done.err
         self.run(["config", "example"], "barnabas.toml")
 
-    def _hear(self) -> None:
+    def _read_answers(self) -> None:
         assert self._server.stdout
         for line in self._server.stdout:
             number, process, *status = json.loads(line)
-            with self._heard:
+            with self._answered:
                 self._processes[number] = process
                 if status:
                     self._ended[number] = status[0]
-                self._heard.notify_all()
+                self._answered.notify_all()
 
     def close(self) -> None:
         """End what runs commands."""
@@ -86,14 +87,12 @@ class World:
         today = self.folder / "recordings" / "today"
         today.parent.mkdir()
         with Proxy(ProxyConfig(upstream=address, record=today)) as proxy:
-            bootstrap = "{}:{}".format(*proxy.address)
+            bootstrap = show(proxy.address)
             producer = Producer({"bootstrap.servers": bootstrap, "client.id": "shop"})
             for _ in range(EXCHANGES):
                 producer.produce("orders", b"one", b"key")
                 assert producer.flush(PATIENCE) == 0
-            consumer = Consumer(
-                {"bootstrap.servers": bootstrap, "group.id": "billing", "auto.offset.reset": "earliest"}
-            )
+            consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "billing", "auto.offset.reset": "earliest"})
             consumer.subscribe(["orders"])
             assert consumer.poll(PATIENCE) is not None
             consumer.close()
@@ -149,8 +148,8 @@ class World:
         task = [number, self.words(words), str(self.folder), str(stdin), str(out), str(err)]
         self._server.stdin.write(json.dumps(task) + "\n")
         self._server.stdin.flush()
-        with self._heard:
-            assert self._heard.wait_for(lambda: number in self._processes, PATIENCE), "no process was made"
+        with self._answered:
+            assert self._answered.wait_for(lambda: number in self._processes, PATIENCE), "no process was made"
         running = Running(self, number, self._processes[number], out, err)
         try:
             yield running
@@ -161,8 +160,8 @@ class World:
 
     def ended(self, number: int, seconds: float = PATIENCE) -> int | None:
         """The exit status of a command by its number; None if it does not end in time."""
-        with self._heard:
-            self._heard.wait_for(lambda: number in self._ended, seconds)
+        with self._answered:
+            self._answered.wait_for(lambda: number in self._ended, seconds)
         return self._ended.get(number)
 
     def run(self, words: list[str], into: str = "", stdin: Path = Path(os.devnull)) -> Done:
@@ -180,12 +179,12 @@ class World:
                 (self.folder / into).write_text(text)
             return done
 
-    def stopped(self, words: list[str], said: str = "") -> Done:
-        """A command that goes on until Ctrl-C, which it is given once it has said this, or anything."""
+    def stopped(self, words: list[str], output: str = "") -> Done:
+        """A command that goes on until Ctrl-C, which it gets once it has written this, or anything."""
         with self.running(words) as running:
-            until(lambda: running.number in self._ended or (running.said(said) and running.rests()))
+            until(lambda: running.number in self._ended or (running.wrote(output) and running.rests()))
             if running.number not in self._ended:
-                with suppress(ProcessLookupError):  # its status and what it said tell more
+                with suppress(ProcessLookupError):  # its status and output are judged
                     os.kill(running.process, signal.SIGINT)
             return running.done()
 
@@ -199,13 +198,13 @@ class Running(NamedTuple):
     out: Path
     err: Path
 
-    def said(self, words: str = "") -> bool:
+    def wrote(self, words: str = "") -> bool:
         """Whether it has written this, or anything."""
-        said = self.out.read_text() + self.err.read_text()
-        return bool(said) and words in said
+        output = self.out.read_text() + self.err.read_text()
+        return bool(output) and words in output
 
     def rests(self) -> bool:
-        """Whether it waits for something, for some moments: most say what they do just before they do it."""
+        """Whether it waits for something, for some moments: most print what they do just before they do it."""
         stat = Path(f"/proc/{self.process}/stat")
         for _ in range(4):
             if not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "R":

@@ -33,7 +33,7 @@ def main() -> int:
         done += len(commands) - len(todo)
         if not todo:
             continue
-        tell(f"{broker.name}: starting Kafka {broker.release}")
+        log(f"{broker.name}: starting Kafka {broker.release}")
         try:
             with broker.running() as address:
                 results.keep("brokers", broker.name, {"java": results.java()})
@@ -41,35 +41,35 @@ def main() -> int:
                 def one(name: str, broker: Broker = broker, address: Address = address) -> None:
                     try:
                         result = run_pair(commands[name], address, patience=arguments.patience)
-                    except TimeoutError as reason:  # before it began: that says nothing of the client
+                    except TimeoutError as reason:  # before it began: no result of the client
                         results.drop(broker.name, name)
                         untried.append(f"{name} on {broker.name}: not tried: {reason}")
-                        tell(untried[-1])
+                        log(untried[-1])
                         return
                     results.keep(broker.name, name, result)
                     lines = [f"[{time.monotonic() - began:.0f} s] {name} on {broker.name}: {page.cell(result)}"]
-                    tell("\n    ".join([*lines, *faults.of(result)]))
+                    log("\n    ".join([*lines, *faults.of(result)]))
 
                 with ThreadPoolExecutor(arguments.pairs) as together:
                     list(together.map(one, todo))
                 done += len(todo)
-                tell(f"{done} of {total} pairs")
+                log(f"{done} of {total} pairs")
         except BrokerFailed as reason:
             done += len(todo)
-            tell(f"{broker.name}: does not start: {reason}")
+            log(f"{broker.name}: does not start: {reason}")
             results.keep("brokers", broker.name, {"failed": str(reason), "java": results.java()})
     seen = results.everything()
     if arguments.json:
         print(json.dumps(seen, indent=1))
     if not arguments.only or arguments.write:
         DOCUMENT.write_text(page.document(seen))
-        tell(f"wrote {DOCUMENT.relative_to(REPOSITORY)}")
+        log(f"wrote {DOCUMENT.relative_to(REPOSITORY)}")
     wrong = [f"{pair}: {line}" for pair, result in seen["pairs"].items() for line in faults.of(result)]
     for line in wrong + untried:
-        tell(line)
-    tell(f"{len(seen['pairs'])} pairs, {len(wrong)} faults")
+        log(line)
+    log(f"{len(seen['pairs'])} pairs, {len(wrong)} faults")
     if untried:
-        tell(f"{len(untried)} not tried: the same command without --again tries those that have no result yet")
+        log(f"{len(untried)} not tried: the same command without --again tries those that have no result yet")
     return 1 if wrong or untried else 0
 
 
@@ -77,12 +77,12 @@ def build(clients: list[Client]) -> dict[str, list[str]]:
     """The commands of those that can be had here."""
     commands = {}
     for client in clients:
-        tell(f"{client.name}: building")
+        log(f"{client.name}: building")
         try:
             commands[client.name] = client.build()
             results.keep("clients", client.name, {})
         except (Missing, OSError, subprocess.TimeoutExpired) as reason:
-            tell(f"{client.name}: left out: {reason}")
+            log(f"{client.name}: left out: {reason}")
             results.keep("clients", client.name, {"missing": str(reason)})
     return commands
 
@@ -113,7 +113,7 @@ def chosen(only: str) -> tuple[list[Client], list[Broker]]:
     return clients or CLIENTS, brokers or BROKERS
 
 
-def tell(line: str) -> None:
+def log(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 

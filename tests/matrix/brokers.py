@@ -59,7 +59,7 @@ class Broker:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Address]:
-        """Its address while it runs; BrokerFailed with what it said where it does not."""
+        """Its address while it runs; BrokerFailed with its log where it does not start."""
         jars = self.jars()
         if self.keeper:
             with old_broker.start_old(self.release, jars, SETTINGS) as old:

@@ -37,13 +37,13 @@ def needs(*tools: str) -> None:
 
 
 def step(command: Sequence[str], folder: Path) -> None:
-    """One step of a build; Missing with its last words where it fails."""
+    """One step of a build; Missing with its last lines of output where it fails."""
     done = subprocess.run(
         command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=BUILD_SECONDS
     )
     if done.returncode:
-        said = (done.stderr + done.stdout).strip().splitlines()[-3:]
-        raise Missing(f"`{' '.join(command[:3])}` failed: {' '.join(said)}")
+        lines = (done.stderr + done.stdout).strip().splitlines()[-3:]
+        raise Missing(f"`{' '.join(command[:3])}` failed: {' '.join(lines)}")
 
 
 def sources(name: str, *more: str) -> Path:

@@ -54,12 +54,8 @@ def document(everything: dict[str, Any]) -> str:
     """The page as Markdown."""
     pairs: dict[str, Result] = everything["pairs"]
     shown = [broker for broker in BROKERS if broker.name in everything["brokers"]]
-    lines = [
-        HEAD,
-        "",
-        "| client | " + " | ".join(broker.name for broker in shown) + " |",
-        "|---" * (len(shown) + 1) + "|",
-    ]
+    header = " | ".join(broker.name for broker in shown)
+    lines = [HEAD, "", f"| client | {header} |", "|---" * (len(shown) + 1) + "|"]
     missing = []
     for client in CLIENTS:
         found = [pairs.get(f"{client.name} on {broker.name}") for broker in shown]
@@ -71,48 +67,26 @@ def document(everything: dict[str, Any]) -> str:
     lines += ["", totals(list(pairs.values())), ""]
     if missing:
         lines += [f"Left out here: {'; '.join(missing)}.", ""]
-    lines += [
-        "## Brokers",
-        "",
-        *(f"- {start(broker, everything['brokers'])}" for broker in BROKERS),
-        "",
-        ON_TODAYS_JAVA,
-        "",
-    ]
+    lines += ["## Brokers", "", *(f"- {start(broker, everything['brokers'])}" for broker in BROKERS), "", ON_TODAYS_JAVA, ""]
     lines += ["## Versions", "", "API versions of the requests, on all brokers together, without translation.", ""]
     for client in CLIENTS:
         if versions := united(pairs, client.name):
             seen = sorted(versions.items(), key=lambda each: facts.api_key(each[0]) or 0)
             lines.append(f"- **{client.name}**: " + "; ".join(f"{api} {ranges(of)}" for api, of in seen))
-    lines += [
-        "",
-        "## What does not work",
-        "",
-        "What the clients say themselves, directly at the broker.",
-        "",
-        *failures({pair: result["direct"] for pair, result in pairs.items()}),
-        "",
-        "What does not work with translation, either, though the broker has all of these APIs: "
-        + "; ".join(f"{stage} takes {' and '.join(apis)}" for stage, apis in TAKES.items())
-        + ".",
-        "",
-        *failures(
-            {
-                pair: possible(pair, result["translated"]["said"])
-                for pair, result in pairs.items()
-                if result["translated"]
-            }
-        ),
-        "",
-    ]
+    needed = "; ".join(f"{stage} takes {' and '.join(apis)}" for stage, apis in TAKES.items())
+    translated = {pair: possible(pair, found["translated"]["said"]) for pair, found in pairs.items() if found["translated"]}
+    lines += ["", "## What does not work", "", "What the clients say themselves, directly at the broker.", ""]
+    lines += [*failures({pair: result["direct"] for pair, result in pairs.items()}), ""]
+    lines += [f"What does not work with translation, either, though the broker has all of these APIs: {needed}.", ""]
+    lines += [*failures(translated), ""]
     lines += ["## Findings", "", "What `barnabas findings` says of these conversations, above information.", ""]
     lines += findings(pairs.values())
     return "\n".join(lines).rstrip() + "\n"
 
 
-def letters(said: Result) -> str:
+def letters(outcomes: Result) -> str:
     """The stages that gave what they must."""
-    return "".join(LETTERS[stage] for stage, good in succeeded(said).items() if good) or NOTHING
+    return "".join(LETTERS[stage] for stage, good in succeeded(outcomes).items() if good) or NOTHING
 
 
 def cell(result: Result) -> str:
@@ -129,11 +103,7 @@ def totals(results: list[Result]) -> str:
     foreign = sum(each.endswith(OF_VERSION_0) for side in sides for each in side["undecoded"])
     other = sum(bool(differences(result["direct"], result["proxied"]["said"])) for result in results)
     versions = {(api, version) for side in sides for api, seen in side["versions"].items() for version in seen}
-    answers = (
-        f" (but for {foreign} answers in another version than they were asked for in: see the findings)"
-        if foreign
-        else ""
-    )
+    answers = f" (but for {foreign} answers in another version than they were asked for in: see the findings)" if foreign else ""
     return (
         f"{len(results)} pairs, {other} of them with another outcome through the proxy than without it; {exchanges:,} "
         f"exchanges recorded, {undecoded - foreign} of them not decoded{answers}; {len({api for api, _ in versions})} APIs in "
@@ -149,8 +119,8 @@ def start(broker: Broker, brokers: dict[str, Any]) -> str:
     known = brokers[broker.name]
     if "failed" not in known:
         return f"{how}, on Java {known['java']}"
-    said = "\n  ".join(anonymous(line)[:150] for line in known["failed"].splitlines()[:5])
-    return f"{how} does not start on Java {known['java']}:\n\n  ```\n  {said}\n  ```\n"
+    log = "\n  ".join(anonymous(line)[:150] for line in known["failed"].splitlines()[:5])
+    return f"{how} does not start on Java {known['java']}:\n\n  ```\n  {log}\n  ```\n"
 
 
 def united(pairs: dict[str, Result], client: str) -> dict[str, set[int]]:
@@ -174,18 +144,18 @@ def ranges(versions: Iterable[int]) -> str:
     return ", ".join(str(a) if a == b else f"{a}–{b}" for a, b in runs)
 
 
-def possible(pair: str, said: Result) -> Result:
-    """Of what a client said, the stages whose APIs the broker has."""
+def possible(pair: str, outcomes: Result) -> Result:
+    """The outcomes of stages whose APIs the broker has."""
     (broker,) = (broker for broker in BROKERS if pair.endswith(f" on {broker.name}"))
     release = releases.release(broker.release.rpartition(".")[0])
     lacking = {stage for stage, apis in TAKES.items() if any(release.range(facts.api_key(api)) is None for api in apis)}
-    return {stage: outcome for stage, outcome in said.items() if stage not in lacking}
+    return {stage: outcome for stage, outcome in outcomes.items() if stage not in lacking}
 
 
-def failures(said: dict[str, Result]) -> list[str]:
-    """By client and its words, on which brokers; from what it said in each pair."""
+def failures(outcomes: dict[str, Result]) -> list[str]:
+    """By client and its words, on which brokers; from the outcomes of each pair."""
     where: dict[tuple[str, str], dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-    for pair, stages in said.items():
+    for pair, stages in outcomes.items():
         client, _, broker = pair.partition(" on ")
         if "broken" in stages:
             where[client, anonymous(stages["broken"])][broker].append("everything")
@@ -193,11 +163,11 @@ def failures(said: dict[str, Result]) -> list[str]:
             if not good:
                 words = ": ".join((stages[stage].get("error", "another result"), stages[stage].get("text", "")))
                 where[client, anonymous(words)][broker].append(stage)
-    told = []
+    lines = []
     for (client, words), places in where.items():
         on = ", ".join(f"{broker} ({', '.join(stages)})" for broker, stages in places.items())
-        told.append(f"- **{client}** on {on}: `{words}`")
-    return told or ["Nothing."]
+        lines.append(f"- **{client}** on {on}: `{words}`")
+    return lines or ["Nothing."]
 
 
 def anonymous(text: str) -> str:
@@ -215,8 +185,8 @@ def findings(results: Iterable[Result]) -> list[str]:
     for result in results:
         for found in result["proxied"]["findings"]:
             seen[found["id"]].append(found)
-    told = []
+    lines = []
     for name, of in sorted(seen.items()):
         why = faults.reason(of[0]) or "Not explained."
-        told.append(f"- `{name}`, {len(of)} times, such as: {anonymous(of[0]['seen'])}. {why}")
-    return told or ["None."]
+        lines.append(f"- `{name}`, {len(of)} times, such as: {anonymous(of[0]['seen'])}. {why}")
+    return lines or ["None."]

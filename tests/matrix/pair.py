@@ -26,27 +26,20 @@ from matrix.brokers import Address
 from matrix.stages import EXPECTED, reached
 from real.brokers.broker import REPOSITORY
 
-Said = dict[str, Any]
+Outcomes = dict[str, Any]
 
 
-def run_program(command: Sequence[str], bootstrap: str, run: str, patience: float = PATIENCE) -> Said:
-    """What a client program says; `broken` where it ended otherwise than by its own will.
+def run_program(command: Sequence[str], bootstrap: str, run: str, patience: float = PATIENCE) -> Outcomes:
+    """What a client program reports of its stages; `broken` where it did not end by itself.
 
     `patience`: how long each of its stages may wait for something; one that never works may take as long.
     """
     seconds = 5 * patience
-    environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join([str(REPOSITORY / "tests"), *_python_path()]),
-        "BARNABAS_TEST_PATIENCE": str(patience),
-    }
+    path = os.pathsep.join(filter(None, [str(REPOSITORY / "tests"), os.environ.get("PYTHONPATH")]))
+    environment = os.environ | {"PYTHONPATH": path, "BARNABAS_TEST_PATIENCE": str(patience)}
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         process = subprocess.Popen(
-            [*command, bootstrap, run],
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=err,
-            env=environment,
-            start_new_session=True,
+            [*command, bootstrap, run], stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment, start_new_session=True
         )
         try:
             code = process.wait(seconds)
@@ -56,67 +49,63 @@ def run_program(command: Sequence[str], bootstrap: str, run: str, patience: floa
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         out.seek(0), err.seek(0)
-        said: Said = {}
+        outcomes: Outcomes = {}
         with contextlib.suppress(ValueError, IndexError):
-            said = dict(json.loads(out.read().splitlines()[-1]))
+            outcomes = dict(json.loads(out.read().splitlines()[-1]))
         if code is None:
-            said["broken"] = f"no result within {seconds:.0f} s"
-        elif code or not said:
-            said["broken"] = f"ended with {code}: {_last_words(err.read())}"
-        return said
+            outcomes["broken"] = f"no result within {seconds:.0f} s"
+        elif code or not outcomes:
+            outcomes["broken"] = f"ended with {code}: {_last_words(err.read())}"
+        return outcomes
 
 
 def _last_words(text: str) -> str:
     """The line that says why a program ended, of what it wrote to standard error."""
     lines = [line for line in text.splitlines() if line.strip()]
-    told = [line for line in lines if line.startswith(("panic:", "thread '", "Exception in"))]
-    return (told or lines[-1:] or ["nothing"])[0]
+    known = [line for line in lines if line.startswith(("panic:", "thread '", "Exception in"))]
+    return (known or lines[-1:] or ["nothing"])[0]
 
 
-def _python_path() -> list[str]:
-    return [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
-
-
-def through(command: Sequence[str], broker: Address, patience: float, translate: bool = False) -> Said:
-    """What the program says behind a proxy, and what the proxy's recording shows."""
+def through(command: Sequence[str], broker: Address, patience: float, translate: bool = False) -> Outcomes:
+    """What the program reports behind a proxy, and what the proxy's recording shows."""
     with tempfile.TemporaryDirectory(prefix="barnabas-matrix-") as folder:
         directory = Path(folder) / "recording"
         versions = VersionsConfig(translate=True) if translate else None
         with Proxy(ProxyConfig(upstream=broker, record=directory, lossless=True, versions=versions)) as proxy:
-            heard = accepting(proxy)
-            said = tried(command, broker, proxy.address, patience)
+            events = accepting(proxy)
+            outcomes = tried(command, broker, proxy.address, patience)
             own = proxy.address
-        return {"said": said, **recording.read(directory, own, [*heard, *proxy.events()])}
+        return {"said": outcomes, **recording.read(directory, own, [*events, *proxy.events()])}
 
 
 def accepting(proxy: Proxy) -> list[Event]:
     """Wait until the relay has taken a connection, and give the events until then: on a busy machine that may take longer
     than a client waits."""
-    heard: list[Event] = []
+    events: list[Event] = []
     with socket.create_connection(proxy.address):
-        while not (heard and isinstance(heard[-1], ConnectionOpened)):
-            heard.append(next_event(proxy, Event))
-    return heard
+        while not (events and isinstance(events[-1], ConnectionOpened)):
+            events.append(next_event(proxy, Event))
+    return events
 
 
-def tried(command: Sequence[str], broker: Address, at: Address, patience: float = PATIENCE) -> Said:
+def tried(command: Sequence[str], broker: Address, at: Address, patience: float = PATIENCE) -> Outcomes:
     """Make the topics of a run past the proxy, and run the program against that address."""
     run = f"m{uuid.uuid4().hex[:10]}"
     topics.make(broker, [f"{run}-orders", f"{run}-booked"])
     return run_program(command, f"{at[0]}:{at[1]}", run, patience)
 
 
-def succeeded(said: Said) -> dict[str, bool]:
+def succeeded(outcomes: Outcomes) -> dict[str, bool]:
     """Of each stage that the client has, whether it gave what it must."""
-    return {stage: reached(stage, said[stage]) for stage in EXPECTED if stage in said}
+    return {stage: reached(stage, outcomes[stage]) for stage in EXPECTED if stage in outcomes}
 
 
-def differences(direct: Said, proxied: Said) -> list[str]:
+def differences(direct: Outcomes, proxied: Outcomes) -> list[str]:
     """What is not the same with the proxy between. Of a failure only its name counts: texts hold addresses; and of what
     came too late only that."""
     found = []
     for stage in sorted({*direct, *proxied} - {"client", "broken"}):
-        one, other = (_outcome(said, stage) for said in (direct, proxied))
+        one, other = (_outcome(outcomes, stage) for outcomes in (direct, proxied))
         if one != other:
             found.append(f"{stage}: {one} directly, {other} through the proxy")
     return found
@@ -125,14 +114,14 @@ def differences(direct: Said, proxied: Said) -> list[str]:
 LATE = {"Timeout", "TimeoutError", "TimeoutException", "DeadlineExceeded", "_TIMED_OUT", "OperationTimedOut"}
 
 
-def _outcome(said: Said, stage: str) -> Any:
-    outcome = said.get(stage, {"error": "TimeoutError" if "no result" in said.get("broken", "") else "it ended before"})
+def _outcome(outcomes: Outcomes, stage: str) -> Any:
+    outcome = outcomes.get(stage, {"error": "TimeoutError" if "no result" in outcomes.get("broken", "") else "it ended before"})
     name = outcome.get("error", outcome)
     return "too late" if isinstance(name, str) and name in LATE else name
 
 
-def run_pair(command: Sequence[str], broker: Address, translate: bool = True, patience: float = PATIENCE) -> Said:
-    """Everything about a pair, as plain values. `translate`: also through translation, where a stage fails directly;
+def run_pair(command: Sequence[str], broker: Address, translate: bool = True, patience: float = PATIENCE) -> Outcomes:
+    """All results of a pair, as plain values. `translate`: also through translation, where a stage fails directly;
     `patience`: see `run_program`."""
     began = time.monotonic()
     with ThreadPoolExecutor(2) as both:

@@ -1,4 +1,4 @@
-"""What a recording of one program shows: versions, what was not understood, who was told which address, findings."""
+"""What a recording of one program shows: versions, what was not understood, which addresses clients got, findings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def read(directory: Path, own: Address, events: Sequence[Event]) -> dict[str, An
     `findings` above information, `warnings` of the proxy."""
     versions: dict[str, set[int]] = defaultdict(set)
     undecoded: list[str] = []
-    told: set[Address] = set()
+    named: set[Address] = set()
     count = 0
     with open_capture(directory) as capture:
         for exchange in capture.exchanges():
@@ -27,7 +27,7 @@ def read(directory: Path, own: Address, events: Sequence[Event]) -> dict[str, An
             versions[exchange.api].add(exchange.api_version)
             if exchange.undecoded:
                 undecoded.append(f"{exchange.api} v{exchange.api_version}: {exchange.undecoded}{of_another(exchange)}")
-            told |= set(addresses(exchange))
+            named |= set(addresses(exchange))
         lost = capture.lost
     inspector = Inspector()
     with open_capture(directory) as capture:
@@ -39,7 +39,7 @@ def read(directory: Path, own: Address, events: Sequence[Event]) -> dict[str, An
         "exchanges": count,
         "undecoded": undecoded,
         "lost": lost,
-        "astray": sorted(f"{host}:{port}" for host, port in told - listeners),
+        "astray": sorted(f"{host}:{port}" for host, port in named - listeners),
         "findings": [
             {"id": found.id, "severity": found.severity.name.lower(), "seen": found.seen}
             for found in inspector.findings()

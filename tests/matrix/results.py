@@ -62,6 +62,6 @@ def everything() -> dict[str, Any]:
 @cache
 def java() -> str:
     """The version of the Java on the PATH."""
-    said = subprocess.run(["java", "-version"], capture_output=True, text=True).stderr
-    found = re.search(r'version "([^"]+)"', said)
+    output = subprocess.run(["java", "-version"], capture_output=True, text=True).stderr
+    found = re.search(r'version "([^"]+)"', output)
     return found[1] if found else "?"

@@ -17,7 +17,7 @@ others:
 A stage that fails gives {"error": a name, "text": what the client said}; one that the client does not have is left out.
 `client` is the library with its version. Idempotence is off in `group`: brokers before 0.11 do not have it.
 
-How long a stage may wait for something says BARNABAS_TEST_PATIENCE, in seconds, in every language.
+BARNABAS_TEST_PATIENCE: the seconds that a stage may wait for something, in every language.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ def reached(stage: str, outcome: dict[str, Any]) -> bool:
 def main(client: str, **stages: Stage) -> None:
     """Run a Python client's stages."""
     bootstrap, run = sys.argv[1:3]
-    said: dict[str, Any] = {"client": client}
+    outcomes: dict[str, Any] = {"client": client}
     for name, stage in stages.items():
         try:
-            said[name] = stage(bootstrap, run)
+            outcomes[name] = stage(bootstrap, run)
         except Exception as error:
-            said[name] = {"error": name_of(error), "text": str(error)}
-    print(json.dumps(said), flush=True)
+            outcomes[name] = {"error": name_of(error), "text": str(error)}
+    print(json.dumps(outcomes), flush=True)
 
 
 def name_of(error: Exception) -> str:

@@ -82,8 +82,8 @@ def component(of: Distribution, kind: str, scope: str = "") -> Json:
         found["scope"] = scope
     if summary := of.metadata.get("Summary"):
         found["description"] = summary
-    if said := licenses(of):
-        found["licenses"] = said
+    if named := licenses(of):
+        found["licenses"] = named
     return found
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from barnabas.proxy import ProxyConfig
-from barnabas.proxy.events import Event
+from barnabas.proxy.events import Event, show
 from confluent_kafka.admin import (
     AdminClient,
     NewTopic,
@@ -69,7 +69,7 @@ class Running:
     def __init__(self, proxy: Proxy, ca: Path) -> None:
         self.proxy = proxy
         self.ca = str(ca)
-        self.bootstrap = "{}:{}".format(*proxy.address)
+        self.bootstrap = show(proxy.address)
         self._events: list[Event] = []
 
     def warnings(self) -> list[str]:

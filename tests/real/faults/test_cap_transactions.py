@@ -7,6 +7,7 @@ import uuid
 import pytest
 from barnabas.plugins.versions.profile import Profile
 from barnabas.proxy import ProxyConfig
+from barnabas.proxy.events import show
 from barnabas.proxy.negotiation.version_negotiation import VersionsConfig
 from harness.proxies import Proxy
 from real.brokers.broker import Cluster
@@ -21,6 +22,5 @@ def test_a_capped_producer_commits(broker: Cluster, cap: dict[str, int]) -> None
     topic = create_topic(broker.bootstrap, f"capped-{uuid.uuid4().hex[:8]}")
     versions = VersionsConfig(Profile.of("", cap))
     with Proxy(ProxyConfig(upstream=broker.addresses[0], versions=versions)) as proxy:
-        host, port = proxy.address
-        said = java_programs.run("OneTransaction", java_programs.broker_jars(), f"{host}:{port}", topic, 3)
+        said = java_programs.run("OneTransaction", java_programs.broker_jars(), show(proxy.address), topic, 3)
     assert said.split("\n")[0] == "committed"

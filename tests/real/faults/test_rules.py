@@ -8,7 +8,7 @@ import pytest
 from barnabas.captures import open_capture
 from barnabas.plugins.rules import rules
 from barnabas.proxy import ProxyConfig
-from barnabas.proxy.events import RuleHit
+from barnabas.proxy.events import RuleHit, show
 from confluent_kafka import Consumer, Producer, TopicPartition
 from harness.proxies import Proxy
 from harness.waiting import PATIENCE
@@ -32,9 +32,8 @@ def test_a_producer_retries_through_not_leader(broker: Cluster, tmp_path: Path, 
     )
     failed: list[object] = []
     with Proxy(config) as proxy:
-        host, port = proxy.address
         # idempotent: a batch that the broker wrote although the client was told otherwise must not be there twice
-        producer = Producer({"bootstrap.servers": f"{host}:{port}", "enable.idempotence": True, "linger.ms": 0})
+        producer = Producer({"bootstrap.servers": show(proxy.address), "enable.idempotence": True, "linger.ms": 0})
         for number in range(RECORDS):
             producer.produce(topic, str(number), on_delivery=lambda error, _: failed.append(error) if error else None)
             # one request for each record, however long the broker takes for the first producer id

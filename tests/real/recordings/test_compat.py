@@ -93,14 +93,13 @@ def test_current_clients_work_on_both(broker: Cluster, old_broker: OldBroker, tm
     for address, name in ((broker.addresses[0], "new"), (old_broker.address, "old")):
         recordings.append(tmp_path / name)
         with Proxy(ProxyConfig(upstream=address, record=recordings[-1])) as proxy:
-            host, port = proxy.address
             if name == "new":
-                admin = AdminClient({"bootstrap.servers": f"{host}:{port}", "client.id": f"admin-{name}"})
+                admin = AdminClient({"bootstrap.servers": show(proxy.address), "client.id": f"admin-{name}"})
                 admin.create_topics([NewTopic("healthy", 1, 1)])["healthy"].result(PATIENCE)
-            producer = Producer({"bootstrap.servers": f"{host}:{port}", "client.id": f"librdkafka-{name}"})
+            producer = Producer({"bootstrap.servers": show(proxy.address), "client.id": f"librdkafka-{name}"})
             producer.produce("healthy", b"one")
             flush(producer)
-            python = kafka.KafkaProducer(bootstrap_servers=f"{host}:{port}", client_id=f"python-{name}")
+            python = kafka.KafkaProducer(bootstrap_servers=show(proxy.address), client_id=f"python-{name}")
             python.send("healthy", b"two").get(PATIENCE)
             python.close()
     for against in ("4.0", "4.3", "0.10.2"):

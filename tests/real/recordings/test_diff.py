@@ -11,6 +11,7 @@ import pytest
 from barnabas.captures import open_capture
 from barnabas.captures.diff import Kind, Level, Report, compare
 from barnabas.proxy import ProxyConfig
+from barnabas.proxy.events import show
 from confluent_kafka import Consumer, Producer
 from harness.proxies import Proxy
 from harness.waiting import PATIENCE
@@ -21,8 +22,7 @@ from real.clients.workloads import WORKLOADS, expected, in_turn
 
 def record(broker: tuple[str, int], folder: Path, work: Callable[[str], Any]) -> Path:
     with Proxy(ProxyConfig(upstream=broker, record=folder)) as proxy:
-        host, port = proxy.address
-        work(f"{host}:{port}")
+        work(show(proxy.address))
     return folder
 
 

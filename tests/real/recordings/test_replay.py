@@ -15,6 +15,7 @@ from barnabas.captures.replay.mapping import Names
 from barnabas.captures.replay.policy import Policy
 from barnabas.captures.replay.report import Report
 from barnabas.proxy import ProxyConfig
+from barnabas.proxy.events import show
 from barnabas.proxy.replay.session import Replay
 from barnabas.proxy.replay.settings import Order, Pace, Settings
 from harness.proxies import Proxy
@@ -44,8 +45,7 @@ def target() -> Iterator[Cluster]:
 
 def record(address: tuple[str, int], directory: Path, work: Any, run: str) -> Any:
     with Proxy(ProxyConfig(upstream=address, record=directory)) as proxy:
-        host, port = proxy.address
-        return work(f"{host}:{port}", run)
+        return work(show(proxy.address), run)
 
 
 def contents(
@@ -195,8 +195,7 @@ def test_a_foreign_capture_by_the_command(broker: Cluster, target: Cluster, tmp_
             with PcapReader(str(segment)) as packets:
                 for packet in packets:
                     out.write(packet)
-    host, port = target.addresses[0]
-    command = [sys.executable, "-m", "barnabas", "replay", str(foreign), "--to", f"{host}:{port}", "--speed", "10x",
+    command = [sys.executable, "-m", "barnabas", "replay", str(foreign), "--to", show(target.addresses[0]), "--speed", "10x",
                "--report", str(document), "--fail-on", "differences", "--patience", str(PATIENCE)]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, timeout=2 * PATIENCE, stdin=subprocess.DEVNULL)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from barnabas.proxy import ProxyConfig
+from barnabas.proxy.events import show
 from barnabas.proxy.serve import OnMiss, Served
 from harness.proxies import Proxy
 from real.brokers.broker import start_cluster
@@ -36,8 +37,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
             start_cluster(brokers, settings if brokers > 1 else {}) as cluster,
             Proxy(ProxyConfig(upstream=cluster.addresses[0], record=folder)) as proxy,
         ):
-            host, port = proxy.address
-            assert WORKLOADS[work](f"{host}:{port}", run_name(work)) == expected(work)
+            assert WORKLOADS[work](show(proxy.address), run_name(work)) == expected(work)
         return folder
 
     @cache
@@ -48,8 +48,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
             for name in sorted(EVERY_DAY):
                 folders[name] = tmp_path_factory.mktemp("recorded")
                 with Proxy(ProxyConfig(upstream=cluster.addresses[0], record=folders[name])) as proxy:
-                    host, port = proxy.address
-                    assert WORKLOADS[name](f"{host}:{port}", run_name(name)) == expected(name)
+                    assert WORKLOADS[name](show(proxy.address), run_name(name)) == expected(name)
         return folders
 
     return lambda name: every()[name] if name in EVERY_DAY else record(name)

@@ -13,6 +13,7 @@ import kafka
 import pytest
 from barnabas.decoder.reference import releases
 from barnabas.proxy import ProxyConfig
+from barnabas.proxy.events import show
 from confluent_kafka import Consumer, Producer
 from harness import commands
 from harness.proxies import Proxy
@@ -36,8 +37,7 @@ def as_json(*arguments: object) -> dict[str, Any]:
 def recorded(address: tuple[str, int], directory: Path) -> Iterator[str]:
     """A recording proxy in front of a broker; its bootstrap address."""
     with Proxy(ProxyConfig(upstream=address, record=directory)) as proxy:
-        host, port = proxy.address
-        yield f"{host}:{port}"
+        yield show(proxy.address)
 
 
 def client(found: dict[str, Any], client_id: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from barnabas.decoder import decode_response, encode_request
 from barnabas.decoder.schema import facts
 from barnabas.plugins.versions.profile import Profile
 from barnabas.proxy import ProxyConfig
+from barnabas.proxy.events import show
 from barnabas.proxy.negotiation.version_negotiation import VersionsConfig
 from confluent_kafka import Producer
 from harness.proxies import Proxy
@@ -33,8 +34,7 @@ TRANSLATE = VersionsConfig(translate=True)
 def translated(broker: Cluster) -> Iterator[str]:
     """The address of a translating proxy."""
     with Proxy(ProxyConfig(upstream=broker.addresses[0], versions=TRANSLATE)) as proxy:
-        host, port = proxy.address
-        yield f"{host}:{port}"
+        yield show(proxy.address)
     told = list(proxy.events())
     assert [event.text for event in told if event.warning] == []
 
@@ -140,7 +140,7 @@ def test_a_new_client_at_what_an_old_broker_would_offer(broker, topic) -> None:
     name = topic("new-as-if-old")
     versions = VersionsConfig(Profile.of("0.10.2"), translate=True)
     with Proxy(ProxyConfig(upstream=broker.addresses[0], versions=versions)) as proxy:
-        assert librdkafka("{}:{}".format(*proxy.address), name, ALL, None) == expected(ALL, timestamps=True)
+        assert librdkafka(show(proxy.address), name, ALL, None) == expected(ALL, timestamps=True)
 
 
 @pytest.mark.slow

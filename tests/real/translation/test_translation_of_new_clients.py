@@ -11,6 +11,7 @@ import pytest
 from barnabas.captures import open_capture
 from barnabas.plugins.versions.profile import Profile
 from barnabas.proxy import ProxyConfig
+from barnabas.proxy.events import show
 from barnabas.proxy.negotiation.version_negotiation import VersionsConfig
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from harness.proxies import Proxy
@@ -32,7 +33,7 @@ ALL = ("none", "gzip", "snappy", "lz4")
 def translated(old_broker: OldBroker) -> Iterator[str]:
     """A translating proxy in front of 0.10.2."""
     with Proxy(ProxyConfig(upstream=old_broker.address, versions=TRANSLATE)) as proxy:
-        yield "{}:{}".format(*proxy.address)
+        yield show(proxy.address)
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +64,7 @@ def test_the_face_of_a_newer_release(old_broker: OldBroker, topic: Callable[[str
     name = topic("newer-face")
     versions = VersionsConfig(Profile.of("2.3"), translate=True)
     with Proxy(ProxyConfig(upstream=old_broker.address, versions=versions, record=tmp_path / "face")) as proxy:
-        assert librdkafka("{}:{}".format(*proxy.address), name, ("lz4",), None) == expected(("lz4",), timestamps=True)
+        assert librdkafka(show(proxy.address), name, ("lz4",), None) == expected(("lz4",), timestamps=True)
     with open_capture(tmp_path / "face") as capture:
         seen = {(e.api, e.api_version) for e in capture.exchanges()}
     assert {("Produce", 7), ("Fetch", 11), ("JoinGroup", 5), ("ListOffsets", 5)} <= seen
@@ -83,7 +84,7 @@ def test_idempotence_is_refused(translated, topic) -> None:
 def test_current_clients_of_the_oldest_broker(oldest_broker: OldBroker) -> None:
     """0.8.2 has neither ApiVersions nor groups: produce and fetch work, JoinGroup is no API of it."""
     with Proxy(ProxyConfig(upstream=oldest_broker.address, versions=TRANSLATE)) as proxy:
-        bootstrap = "{}:{}".format(*proxy.address)
+        bootstrap = show(proxy.address)
         # without any topic such a broker names no brokers either: a client of its time makes one
         first = KafkaProducer(bootstrap_servers=oldest_broker.bootstrap, api_version=(0, 8, 2))
         assert first.send("translated", b"zero").get(PATIENCE).offset == 0
@@ -117,7 +118,7 @@ def test_the_first_connection_to_a_broker_that_cannot_say_its_versions(of_the_ma
     address = of_the_matrix.address
     with Proxy(ProxyConfig(upstream=address, versions=TRANSLATE)) as proxy:
         program = [sys.executable, str(REPOSITORY / "tests" / "matrix" / "programs" / client / "program.py")]
-        said = tried(program, address, proxy.address)
-    assert reached("group", said["group"]), said
+        outcomes = tried(program, address, proxy.address)
+    assert reached("group", outcomes["group"]), outcomes
     # 0.9 has neither transactions nor CreateTopics: both are refused, and neither is waited for in vain
-    assert all("imed out" not in said[stage]["text"] for stage in ("transactions", "admin") if stage in said), said
+    assert all("imed out" not in outcomes[stage]["text"] for stage in ("transactions", "admin") if stage in outcomes), outcomes
