@@ -44,7 +44,7 @@ FILTERS = (
 
 
 def write(directory: Path, count: int) -> None:
-    """A recording of one tiny segment, and an index beside it that tells of `count` exchanges."""
+    """A recording of one tiny segment, and an index beside it with `count` exchanges."""
     recorder = Recorder(directory)
     recorder.opened(0, START_NS, client=("127.0.0.1", 50000), broker=("127.0.0.1", 9092))
     frame = decoder.encode_request(18, 0, {}, correlation_id=1, client_id="x")
@@ -57,7 +57,7 @@ def write(directory: Path, count: int) -> None:
     for number in range(64):
         client = f"10.0.0.{number}:5{number:04}" if number % 2 else f"192.168.1.{number}:5{number:04}"
         encoder.connection(number, START_NS, client, f"kafka-{number % 3}:9092")
-    ids = [encoder._string(f"{kind}-{i}") for kind in ("stock", "billing", "web") for i in range(20)]
+    ids = [encoder.string(f"{kind}-{i}") for kind in ("stock", "billing", "web") for i in range(20)]
     chosen = random.Random(7)
     files = IndexFiles(segment, head.recording, head.number)
     for number in range(count):

@@ -9,12 +9,8 @@ goal is missed: 50 MB/s without compression.
 
 from __future__ import annotations
 
-import argparse
-import gc
 import json
-import statistics
 import sys
-import time
 from collections.abc import Callable
 
 from barnabas import decoder
@@ -23,7 +19,7 @@ from barnabas.decoder.native import accelerator
 from barnabas.decoder.reference import releases
 from barnabas.decoder.schema import facts
 from barnabas.plugins.translation import Translated, Translator, served_by
-from run import GOAL_MB_S, rows
+from run import GOAL_MB_S, median_seconds, read_arguments, rows
 
 PRODUCE, FETCH = facts.api_key("Produce"), facts.api_key("Fetch")
 ASKED_AT = {0: 1, 1: 2}
@@ -52,13 +48,7 @@ def fetch(translator: Translator, made: list[R.Record], magic: int, codec: int) 
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", type=int, default=1024)
-    parser.add_argument("--batch", type=int, default=100_000)
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--check", action="store_true")
-    given = parser.parse_args()
+    given = read_arguments(__doc__)
     made = rows(given.size, given.batch)
     size = sum(len(r.key or b"") + len(r.value or b"") for r in made)
     translator = Translator(served_by(releases.release("4.3").offered))
@@ -68,15 +58,7 @@ def main() -> int:
         for magic in (1, 0)
         for codec in range(last)
     }
-    times: dict[tuple[str, int, int], list[float]] = {case: [] for case in cases}
-    gc.disable()
-    for _ in range(given.rounds + 1):
-        for case, run in cases.items():
-            began = time.process_time()
-            for _ in range(5):
-                run()
-            times[case].append((time.process_time() - began) / 5)
-    found = {case: size / statistics.median(taken[1:]) / 1e6 for case, taken in times.items()}
+    found = {case: size / taken / 1e6 for case, taken in median_seconds(cases, given.rounds).items()}
     if given.json:
         rates = [{"what": w, "magic": m, "codec": R.codecs.name(c), "mb_s": rate} for (w, m, c), rate in found.items()]
         print(json.dumps({"accelerator": accelerator.native is not None, "rates": rates}))

@@ -18,11 +18,13 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import TypeVar
 
 from barnabas.decoder import records as R
 from barnabas.decoder.native import accelerator
 from barnabas.plugins.translation.message_format import down, up
 
+K = TypeVar("K")
 GOAL_MB_S = 50.0
 TIME = 1_790_000_000_000
 CASES = [("up", magic, codec) for magic in (1, 0) for codec in range(4)]
@@ -73,9 +75,9 @@ def peer(way: str, magic: int, codec: int) -> Callable[[bytes], bytes] | None:
     return convert
 
 
-def median_seconds(works: dict[str, Callable[[], bytes]], rounds: int) -> dict[str, float]:
+def median_seconds(works: dict[K, Callable[[], object]], rounds: int) -> dict[K, float]:
     """CPU seconds of one call of each, interleaved; a round of a work is as many calls as take some 20 ms."""
-    times: dict[str, list[float]] = {name: [] for name in works}
+    times: dict[K, list[float]] = {name: [] for name in works}
     repeats = {}
     for name, work in works.items():
         began = time.process_time()
@@ -92,15 +94,19 @@ def median_seconds(works: dict[str, Callable[[], bytes]], rounds: int) -> dict[s
     return {name: statistics.median(taken) for name, taken in times.items()}
 
 
-def main() -> int:
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--size", type=int, default=1024)
-    arguments.add_argument("--batch", type=int, default=100_000)
-    arguments.add_argument("--rounds", type=int, default=15)
-    arguments.add_argument("--json", action="store_true")
-    arguments.add_argument("--check", action="store_true")
-    given = arguments.parse_args()
+def read_arguments(text: str | None) -> argparse.Namespace:
+    """The options that both programs of this folder have."""
+    parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", type=int, default=1024)
+    parser.add_argument("--batch", type=int, default=100_000)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--check", action="store_true")
+    return parser.parse_args()
 
+
+def main() -> int:
+    given = read_arguments(__doc__)
     records = rows(given.size, given.batch)
     payload = sum(len(record.key or b"") + len(record.value or b"") for record in records)
     table = []
@@ -116,13 +122,7 @@ def main() -> int:
         if other is not None:
             works["kafka-python"] = partial(other, data)
         seconds = median_seconds(works, given.rounds)
-        row = {
-            "way": way,
-            "magic": magic,
-            "codec": R.codecs.name(codec),
-            "bytes in": len(data),
-            "bytes out": len(ours()),
-        }
+        row = {"way": way, "magic": magic, "codec": R.codecs.name(codec), "bytes in": len(data), "bytes out": len(ours())}
         table.append(row | {name: payload / taken / 1e6 for name, taken in seconds.items()})
 
     conditions = {

@@ -64,7 +64,7 @@ class Bomb:
 
 @dataclass
 class Measure:
-    """What became of a bomb. `outcome`: the error's class, or ``read``; `limit`: it was cut off and says so."""
+    """What became of a bomb. `outcome`: the error's class, or ``read``; `limit`: it was cut off, and the error is one of limits."""
 
     name: str
     size: int

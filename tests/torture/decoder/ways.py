@@ -224,7 +224,7 @@ def _some_field(chance: random.Random, message: Message) -> tuple[str, FieldPlan
 
 
 def _new_value(chance: random.Random, field: FieldPlan | None) -> Any:
-    """Something for a field; whether it fits, `replace` has to say."""
+    """Something for a field; whether it fits, `replace` decides."""
     assert field is not None
     if chance.random() < 0.1:
         return None

@@ -36,7 +36,7 @@ if any(name in " ".join(sys.orig_argv) for name in WHO):
     from barnabas.decoder.connection import connection
     kept = []
     def broken(self, *_):
-        open({told!r}, "a").write(next(name for name in WHO if name in " ".join(sys.orig_argv)) + "\\n")
+        open({reached!r}, "a").write(next(name for name in WHO if name in " ".join(sys.orig_argv)) + "\\n")
         {fault}
     connection.Connection.receive_from_client = connection.Connection.receive_from_broker = broken
 """
@@ -61,8 +61,8 @@ def traffic(proxy: Proxy, count: int = 40) -> None:
 @pytest.mark.parametrize("record", [pytest.param(False, marks=pytest.mark.slow), True])
 @pytest.mark.parametrize("fault", thin(FAULTS, 1))
 def test_a_decoder_out_of_order(fault: str, record: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Traffic goes on, and it is told once at most per process."""
-    (tmp_path / "sitecustomize.py").write_text(SABOTAGE.format(fault=FAULTS[fault], told=str(tmp_path / "told")))
+    """Traffic goes on, and it is reported once at most per process."""
+    (tmp_path / "sitecustomize.py").write_text(SABOTAGE.format(fault=FAULTS[fault], reached=str(tmp_path / "reached")))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")])))
     config = {"record": tmp_path / "recording" if record else None, "findings": True}
     with Broker(echo) as broker:
@@ -72,14 +72,14 @@ def test_a_decoder_out_of_order(fault: str, record: bool, tmp_path: Path, monkey
             traffic(proxy)
             # those that decode have met the fault (without a recording the observer only counts)
             reached = {"observers.inspector"} | ({"observers.observer"} if record else set())
-            until(lambda: reached <= set(_lines(tmp_path / "told")), "the fault is met by nobody")
+            until(lambda: reached <= set(_lines(tmp_path / "reached")), "the fault is met by nobody")
             traffic(proxy)
             events = taken(proxy)
             kinds = Counter(type(event).__name__ for event in events)
             assert not kinds["RelayFault"]
-            # what an echo answers is no response of the API, which is told of frames that were held
-            told = [e.text for e in events if e.warning and not isinstance(e, (NotInspected, Undecoded))]
-            assert len(told) <= 2 + 8 * record, told
+            # what an echo answers is no response of the API, which is reported of held frames
+            warnings = [e.text for e in events if e.warning and not isinstance(e, (NotInspected, Undecoded))]
+            assert len(warnings) <= 2 + 8 * record, warnings
             assert proxy._children["relay"].poll() is None
         finally:
             for name in ("observer", "inspector"):
@@ -173,9 +173,9 @@ def test_sigterm_delivers_what_is_in_flight(tmp_path: Path) -> None:
         words = [sys.executable, "-m", "barnabas", "proxy", "--broker", address, "--listen", "127.0.0.1:0"]
         process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         try:
-            while "listening on" not in (said := line(process, "where it listens")):
+            while "listening on" not in (output := line(process, "where it listens")):
                 pass
-            port = int(said.split("listening on ")[1].split()[0].rpartition(":")[2])
+            port = int(output.split("listening on ")[1].split()[0].rpartition(":")[2])
             with connect(("127.0.0.1", port)) as sock:
                 sock.sendall(asked)
                 assert arrived.wait(PATIENCE)

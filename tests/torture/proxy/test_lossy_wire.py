@@ -58,7 +58,7 @@ def harmed(space: str) -> list[int]:
 
 def test_bytes_are_the_same(space: str, tmp_path: Path, scale: float) -> None:
     harm(space)
-    found = inside(space, lambda: volume.run(0.05 * scale, 5, print, record=tmp_path))
+    found = inside(space, lambda: volume.run(volume.Volume(5), 0.05 * scale, print, record=tmp_path))
     lost, twice = harmed(space)
     assert lost > 100 and twice > 100
     print(f"{found.moved / 1e6:.0f} MB on {found.connections} connections, {lost} packets lost, {twice} repeated")

@@ -34,7 +34,7 @@ EXCHANGES = {
 
 
 LATE = Rule.of("api in {Produce, Fetch, Heartbeat, SyncGroup} and err == DUPLICATE_RESOURCE", drop="response")
-"""Asks every one of these what its response says."""
+"""It reads the response to every one of these."""
 ASKING = {"none": RULES["none"], "elsewhere": RULES["elsewhere"], "idle": RULES["idle"], "late": [LATE]}
 
 

@@ -1,6 +1,6 @@
-"""Responses out of their order: what they say of the requests before them, and what must not happen whatever they say.
+"""Responses out of order: what follows for the requests before them, and what must never happen.
 
-Brokers answer in order. So a response whose request is not the next says that those before it get none; yet it may be
+Brokers answer in order. So where a response is not that of the next request, those before it get none; yet it may be
 a stray itself, and then theirs still come: a broker's address must not pass in any of them.
 """
 

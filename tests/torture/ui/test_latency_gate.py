@@ -31,8 +31,8 @@ def write(directory: Path) -> None:
     recorder = Recorder(directory)
     fields = {"group_id": "stock", "generation_id": 5, "member_id": "m-1"}
     asked = decoder.encode_request(12, 4, fields, correlation_id=0, client_id="stock-1")
-    told = decoder.encode_response(12, 4, {}, correlation_id=0)
-    request, response = (with_size(frame) for frame in (asked, told))
+    answered = decoder.encode_response(12, 4, {}, correlation_id=0)
+    request, response = (with_size(frame) for frame in (asked, answered))
     for connection in range(1, 20):
         recorder.opened(connection, 1, client=("10.0.0.5", 50000 + connection), broker=("10.0.1.1", 9092))
     for first in range(0, EXCHANGES, 100):

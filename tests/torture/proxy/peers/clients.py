@@ -119,7 +119,7 @@ class Consumption(threading.Thread):
         self.consumer.close()
 
     def until(self, wanted: set[int]) -> None:
-        """Read on until all of these have come, or for as long as anything may take (`check` says what is missing then)."""
+        """Read on until all of these have come, or for as long as anything may take (`check` reports what is missing then)."""
         for _ in attempts():
             if wanted <= self.read.keys():
                 return

@@ -1,8 +1,8 @@
 """The relay's own classes between sockets that are none: every cut, every partial send, in the order a test chooses.
 
 A `Desk` is a `Relay` whose loop does not run. `Desk.session()` gives a connection with a `FakeSocket` at either end;
-the test says which bytes arrive as one segment and how many the other side takes. What the ring says afterwards is
-read with a real `RingReader`.
+the test says which bytes arrive as one segment and how many the other side takes. The ring is read afterwards
+with a real `RingReader`.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Ports(AddressMap):
 
 
 class Desk(Relay):
-    """A relay with nothing but its classes; `events` keeps what it says."""
+    """A relay with nothing but its classes; `events` keeps what it reports."""
 
     def __init__(self, rules: list[Rule] | None = None, lossless: bool = False) -> None:
         self.shared = Ring.create()
@@ -150,7 +150,7 @@ class Desk(Relay):
         return Session(self, connection, client, broker)
 
     def read(self) -> list[Record | Lost]:
-        """What the observers have been told since the last call."""
+        """The records for observers since the last call."""
         found: list[Record | Lost] = []
         for _ in range(self.shared.slots // 512 + 1):
             found += self.reader.read()
@@ -222,7 +222,7 @@ class Session:
         assert self.connection.closed, "a connection that does not end"
 
     def check_ring(self) -> tuple[bytes, bytes]:
-        """Both streams of the client leg as observers hear them; every frame start that is told is one."""
+        """Both streams of the client leg as observers read them; every frame start in the records is one."""
         streams = bytearray(), bytearray()
         starts: tuple[set[int], set[int]] = (set(), set())
         ends: list[int] = []
@@ -239,9 +239,9 @@ class Session:
             elif record.kind == Kind.CLOSED:
                 ends = json.loads(record.data)["streams"]
         assert ends == [len(stream) for stream in streams]
-        for stream, told in zip(streams, starts, strict=True):
+        for stream, marked in zip(streams, starts, strict=True):
             if not any(isinstance(event, NotKafka) for event in self.desk.events):
-                assert told <= boundaries(bytes(stream)), "an observer is told of a frame where none begins"
+                assert marked <= boundaries(bytes(stream)), "a record marks a frame where none begins"
         return bytes(streams[0]), bytes(streams[1])
 
 

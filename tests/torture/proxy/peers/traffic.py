@@ -1,4 +1,4 @@
-"""Conversations of real frames: every API and version from the schema, and what a client may be told of brokers."""
+"""Conversations of real frames: every API and version from the schema, and the addresses of brokers that a client may get."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from torture.proxy.peers.desk import BROKER, OWN_HOST, Desk, Session
 
 
 class Wire(socket.socket):
-    """The relay's end: a stream socket of this machine that says it was TCP."""
+    """The relay's end: a Unix stream socket that passes for TCP."""
 
     peer: Address = ("", 0)
 
@@ -50,7 +50,7 @@ class End:
         for sock in (self.wire, self.far):
             sock.setblocking(False)
         self.inbox: deque[bytes] = deque()
-        self.ended = self._told = False
+        self.ended = self._half_closed = False
         self.room: float = float("inf")
         self.got = bytearray()
 
@@ -69,8 +69,8 @@ class End:
             sent = self.far.send(segment)
             if sent < len(segment):
                 self.inbox.appendleft(segment[sent:])
-        elif self.ended and not self._told:
-            self._told = True
+        elif self.ended and not self._half_closed:
+            self._half_closed = True
             self.far.shutdown(socket.SHUT_WR)
         else:
             return False
@@ -113,7 +113,7 @@ class WiredSession(Session):
 
 class WiredDesk(Desk):
     """Its relay moves bytes by the accelerator, as far as that goes; `moves=False`: Python receives and sends them, and the
-    accelerator says what may pass; `scans=False`: Python does everything, frame by frame."""
+    accelerator decides what may pass; `scans=False`: Python does everything, frame by frame."""
 
     def __init__(
         self, rules: list[Rule] | None = None, lossless: bool = False, moves: bool = True, scans: bool = True
