@@ -55,7 +55,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
-    """A failure says what the proxies and brokers of its test saw."""
+    """The report of a failure has what the proxies and brokers of its test saw."""
     report = yield
     if report.failed:
         if saw := proxies.what_they_saw():

@@ -66,7 +66,7 @@ class Cluster:
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
-        """(host, port) of every broker, as its Metadata responses say."""
+        """(host, port) of every broker, as in its Metadata responses."""
         return [node.address for node in self.nodes]
 
     def log_tail(self) -> str:
@@ -104,7 +104,7 @@ def start_cluster(
     """Start ``nodes`` brokers and wait until they answer.
 
     ``config`` adds to or replaces the broker settings; ``listeners`` are further ones, name to
-    security protocol; ``advertised``: of such a listener the port that clients are told, node by node. The first
+    security protocol; ``advertised``: the port of such a listener that clients get, node by node. The first
     ``controllers`` nodes are controllers, too; ``jars``: another release than that of ``make broker``, from 3.9 on;
     ``options`` of the JVMs stand instead of the archive of classes. Raises BrokerFailed.
     """
@@ -131,8 +131,8 @@ def start_cluster(
                 **(config or {}),
             }
             for name, own in further[number - 1].items():
-                told = (advertised or {}).get(name)
-                for setting, at in (("listeners", own), ("advertised.listeners", told[number - 1] if told else own)):
+                advertised_ports = (advertised or {}).get(name)
+                for setting, at in (("listeners", own), ("advertised.listeners", advertised_ports[number - 1] if advertised_ports else own)):
                     values[setting] = f"{values[setting]},{name}://{HOST}:{at}"
                 protocols = "listener.security.protocol.map"
                 values[protocols] = f"{values[protocols]},{name}:{more[name]}"

@@ -115,9 +115,7 @@ def jar_directory(release: str) -> Path:
     return folder
 
 
-def start_old(
-    release: str = OLDEST, jars: Path | None = None, config: Mapping[str, object] | None = None
-) -> OldBroker:
+def start_old(release: str = OLDEST, jars: Path | None = None, config: Mapping[str, object] | None = None) -> OldBroker:
     """Start ZooKeeper and a broker of `release`, and wait until it is known. Topics make themselves.
 
     `jars`: a folder with them, instead of what `make broker` fetched; `config` adds to the broker's settings.
@@ -128,7 +126,7 @@ def start_old(
     broker = OldBroker(release, (HOST, port), root, jars)
     settings: dict[str, object] = {
         "broker.id": 1,
-        # the second way to say it came with 0.9, and has been the only one since 3.0
+        # `listeners` came with 0.9, and has been the only one since 3.0
         "port": port,
         "listeners": f"PLAINTEXT://{HOST}:{port}",
         "host.name": HOST,
@@ -155,14 +153,14 @@ def start_old(
         deadline = time.monotonic() + PATIENCE
         data = root / "keeper" / "data"
         broker.run("keeper", "org.apache.zookeeper.server.ZooKeeperServerMain", str(keeper), str(data))
-        while broker.wait("keeper", _says(keeper, b"ruok", 4) == b"imok", deadline):
+        while broker.wait("keeper", _answer(keeper, b"ruok", 4) == b"imok", deadline):
             pass
         broker.run("broker", "kafka.Kafka", str(properties))
         metadata = struct.pack(">hhihi", 3, 0, 1, -1, 0)  # v0, no client id, all topics
         asking = struct.pack(">i", len(metadata)) + metadata
         # It answers before its controller knows it: Metadata without brokers, and a topic made then has no leaders, and
         # CreateTopics no answer, for long. 0.8 names no broker before there is a topic, but ZooKeeper knows it.
-        while broker.wait("broker", any(_says(port, asking, 12)[8:]) or _registered(release, keeper), deadline):
+        while broker.wait("broker", any(_answer(port, asking, 12)[8:]) or _registered(release, keeper), deadline):
             pass
     except BaseException:
         broker.stop()
@@ -171,17 +169,17 @@ def start_old(
 
 
 def _registered(release: str, keeper: int) -> bool:
-    return release.startswith("0.8.") and b"/brokers/ids/1\n" in _says(keeper, b"dump", 1 << 16)
+    return release.startswith("0.8.") and b"/brokers/ids/1\n" in _answer(keeper, b"dump", 1 << 16)
 
 
-def _says(port: int, words: bytes, size: int) -> bytes:
+def _answer(port: int, words: bytes, size: int) -> bytes:
     """The first `size` bytes of the answer, or all until its end; b"" if there is none."""
-    heard = b""
+    data = b""
     try:
         with socket.create_connection((HOST, port), timeout=2) as connection:
             connection.sendall(words)
-            while len(heard) < size and (more := connection.recv(size - len(heard))):
-                heard += more
+            while len(data) < size and (more := connection.recv(size - len(data))):
+                data += more
     except OSError:
         return b""
-    return heard
+    return data

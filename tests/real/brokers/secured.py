@@ -1,4 +1,4 @@
-"""A cluster with TLS and SASL listeners, proxies in front of it, and what these tell."""
+"""A cluster with TLS and SASL listeners, proxies in front of it, and their events."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Secured:
 
 
 class Running:
-    """A proxy and what it has told."""
+    """A proxy and its events."""
 
     def __init__(self, proxy: Proxy, ca: Path) -> None:
         self.proxy = proxy

@@ -84,6 +84,6 @@ def run(program: str, jars: Jars, *arguments: object, given: str = "", options: 
 
 def answers(program: str, jars: Jars, lines: list[str]) -> list[str]:
     """What it answers to each line of its input."""
-    said = run(program, jars, given="\n".join(lines)).split("\n")[:-1]
-    assert len(said) == len(lines), said[-3:]
-    return said
+    found = run(program, jars, given="\n".join(lines)).split("\n")[:-1]
+    assert len(found) == len(lines), found[-3:]
+    return found

@@ -190,6 +190,6 @@ def _retention(client: KafkaAdminClient, topic: str) -> str:
 
 
 def broker_addresses(bootstrap: str) -> list[tuple[str, int]]:
-    """Where this client would connect: (host, port) of every broker that its admin client was told of."""
+    """Where this client would connect: (host, port) of every broker that its admin client knows."""
     with _admin(bootstrap) as client:
         return sorted((broker["host"], broker["port"]) for broker in client.describe_cluster()["brokers"])

@@ -1,4 +1,4 @@
-"""A JVM with Kafka's own client that does what it is told, and tells what became of it (java/Reactions.java)."""
+"""A JVM with Kafka's own client that is sent orders and reports their results (java/Reactions.java)."""
 
 from __future__ import annotations
 
@@ -22,24 +22,19 @@ def reacting(bootstrap: str, directory: Path) -> Iterator[Java]:
     """`directory`: for what it logs."""
     log = directory / "log"
     with log.open("w") as errors:
-        process = subprocess.Popen(
-            java_programs.command("Reactions", java_programs.broker_jars()),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-        )
+        command = java_programs.command("Reactions", java_programs.broker_jars())
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True)
     assert process.stdin is not None and process.stdout is not None
-    said: queue.Queue[str] = queue.Queue()
+    answers: queue.Queue[str] = queue.Queue()
     lines = process.stdout
-    threading.Thread(target=lambda: [said.put(line) for line in lines], daemon=True).start()
+    threading.Thread(target=lambda: [answers.put(line) for line in lines], daemon=True).start()
     order = process.stdin
 
     def ask(what: str, topic: str, count: int, **settings: Any) -> list[str]:
         named = [f"{name.replace('_', '.')}={value}" for name, value in settings.items()]
         print(what, bootstrap, topic, count, *named, file=order, flush=True)
         try:
-            return said.get(timeout=3 * PATIENCE).rstrip("\n").split("\t")
+            return answers.get(timeout=3 * PATIENCE).rstrip("\n").split("\t")
         except queue.Empty:
             raise AssertionError(log.read_text()[-2000:]) from None
 
@@ -56,5 +51,5 @@ def reacting(bootstrap: str, directory: Path) -> Iterator[Java]:
 
 
 def sent(became: list[str]) -> list[str]:
-    """Without what is told about throttling."""
+    """Without the reports of throttling."""
     return [each for each in became if not each.startswith("throttled")]

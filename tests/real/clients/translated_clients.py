@@ -44,7 +44,7 @@ def expected(codecs: Sequence[str], timestamps: bool) -> list[Read]:
 
 
 def kafka_python(bootstrap: str, topic: str, codecs: Sequence[str], api_version: tuple[int, ...] | None) -> list[Read]:
-    """kafka-python as it is, told that brokers are of this version (None: it asks)."""
+    """kafka-python as it is, configured for brokers of this version (None: it asks)."""
     settings: dict[str, Any] = {"bootstrap_servers": bootstrap, "api_version": api_version}
     timed = api_version is None or api_version >= (0, 10)
     for codec in codecs:
@@ -68,7 +68,7 @@ def kafka_python(bootstrap: str, topic: str, codecs: Sequence[str], api_version:
             topic, **settings, group_id=f"group-of-{topic}", auto_offset_reset="earliest", enable_auto_commit=False
         )
         found += [
-            Read(r.partition, r.offset, _time(r.timestamp), r.key.decode(), r.value.decode())
+            Read(r.partition, r.offset, -1 if r.timestamp is None else r.timestamp, r.key.decode(), r.value.decode())
             for r in kafka_python_client.read(consumer, most)
         ]
         consumer.commit()
@@ -77,12 +77,8 @@ def kafka_python(bootstrap: str, topic: str, codecs: Sequence[str], api_version:
     return sorted(found)
 
 
-def _time(timestamp: int | None) -> int:
-    return -1 if timestamp is None else timestamp
-
-
 def librdkafka(bootstrap: str, topic: str, codecs: Sequence[str], fallback: str | None) -> list[Read]:
-    """librdkafka as it is, told that brokers are of this release (None: it asks)."""
+    """librdkafka as it is, configured for brokers of this release (None: it asks)."""
     settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "log_level": 0}
     if fallback is not None:
         settings |= {"api.version.request": "false", "broker.version.fallback": fallback}
@@ -94,9 +90,8 @@ def librdkafka(bootstrap: str, topic: str, codecs: Sequence[str], fallback: str 
     found: list[Read] = []
     half = len(codecs) * COUNT // 2
     for most in (half, len(codecs) * COUNT - half):
-        consumer = Consumer(
-            {**settings, "group.id": f"group-of-{topic}", "auto.offset.reset": "earliest", "enable.auto.commit": False}
-        )
+        group = {"group.id": f"group-of-{topic}", "auto.offset.reset": "earliest", "enable.auto.commit": False}
+        consumer = Consumer(settings | group)
         consumer.subscribe([topic])
         for message in confluent_client.read(consumer, most):
             kind, time = message.timestamp()
@@ -127,25 +122,21 @@ def _sarama(folder: Path) -> Path:
 
 def sarama(bootstrap: str, topic: str, version: str, folder: Path) -> list[Read]:
     """sarama with its Version at this; it chooses codecs by itself."""
-    done = subprocess.run(
-        [str(_sarama(folder)), bootstrap, version, topic, str(COUNT)],
-        capture_output=True,
-        text=True,
-        timeout=4 * PATIENCE,
-    )
+    command = [str(_sarama(folder)), bootstrap, version, topic, str(COUNT)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=4 * PATIENCE)
     assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
-    assert said["began"] == [-2, -2]  # nothing committed before
-    half = len(said["records"]) // 4
-    assert said["resumed"] == [half, half]
-    return sorted(Read(p, o, time if time > 0 else -1, key, value) for p, o, key, value, time in said["records"])
+    result = json.loads(done.stdout)
+    assert result["began"] == [-2, -2]  # nothing committed before
+    half = len(result["records"]) // 4
+    assert result["resumed"] == [half, half]
+    return sorted(Read(p, o, time if time > 0 else -1, key, value) for p, o, key, value, time in result["records"])
 
 
 def java(bootstrap: str, topic: str, codecs: Sequence[str], release: str, *more: str) -> list[Read]:
     """The Java client of this release."""
     jars = java_programs.jars_of(release)
-    said = java_programs.run("ClientOfAnyAge", jars, bootstrap, topic, COUNT, ",".join(codecs), *more)
-    lines = [line.split("\t") for line in said.splitlines()]
+    output = java_programs.run("ClientOfAnyAge", jars, bootstrap, topic, COUNT, ",".join(codecs), *more)
+    lines = [line.split("\t") for line in output.splitlines()]
     rows = [Read(int(p), int(o), int(time), key, value) for p, o, time, key, value in (x for x in lines if len(x) == 5)]
     committed = [int(line[1]) for line in lines if line[0] == "committed"]
     assert committed == [len(rows) // 2, len(rows)]

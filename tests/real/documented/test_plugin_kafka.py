@@ -98,8 +98,8 @@ def nothing_is_left(folder: Path) -> None:
 @pytest.mark.parametrize(("options", "workers"), [((), {"alone"}), (("-n", "2"), {"gw0", "gw1"})])
 def test_one_broker_for_all_tests_and_workers(folder: Path, options: tuple[str, ...], workers: set[str]) -> None:
     run = session(folder, *options)
-    said, _ = run.communicate(timeout=3 * PATIENCE)
-    assert run.returncode == 0, said
+    output, _ = run.communicate(timeout=3 * PATIENCE)
+    assert run.returncode == 0, output
     seen = [line.split() for line in (folder / "seen").read_text().splitlines()]
     assert {worker for worker, _, _ in seen} == workers
     assert len({cluster for _, cluster, _ in seen}) == len({broker for _, _, broker in seen}) == 1

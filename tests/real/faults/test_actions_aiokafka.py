@@ -1,4 +1,4 @@
-"""What aiokafka does about errors that a rule makes: what can be tried again is, anything else is told."""
+"""What aiokafka does about errors that a rule makes: what can be tried again is, anything else is raised."""
 
 from __future__ import annotations
 
@@ -26,16 +26,13 @@ def aiokafka(bootstrap: str, topic: str) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("error", "told", "requests"),
-    [
-        ("NOT_LEADER_OR_FOLLOWER", "sent", 2),
-        ("TOPIC_AUTHORIZATION_FAILED", "TopicAuthorizationFailedError", 1),
-    ],
+    ("error", "outcome", "requests"),
+    [("NOT_LEADER_OR_FOLLOWER", "sent", 2), ("TOPIC_AUTHORIZATION_FAILED", "TopicAuthorizationFailedError", 1)],
 )
-def test_produce(mock_bench: Barnabas, error: str, told: str, requests: int) -> None:
+def test_produce(mock_bench: Barnabas, error: str, outcome: str, requests: int) -> None:
     bench, topic = mock_bench, f"aiokafka-{requests}"
     before = cursor(bench)
     with injected(bench, api="Produce", error=error, topic=topic, times=1):
-        assert aiokafka(bench.bootstrap, topic) == told
+        assert aiokafka(bench.bootstrap, topic) == outcome
     found = [each["error"] for each in seen(bench, before, "api == Produce")]
     assert found == [error, None][:requests]

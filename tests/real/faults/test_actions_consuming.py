@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from barnabas.ui.testing.fixture import Barnabas
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from harness.run.slices import only, slow
 from harness.waiting import PATIENCE, until
 from real.brokers.fault_bench import cursor, injected, seen
 from real.clients.confluent_client import flush
@@ -43,7 +44,7 @@ def topic(bench: Barnabas) -> str:
 
 
 class Reader:
-    """A consumer, what it has read, and the errors it told its user."""
+    """A consumer, what it has read, and the errors it reported."""
 
     def __init__(self, bench: Barnabas, group: str, **config: Any) -> None:
         self.consumer = Consumer({"bootstrap.servers": bench.bootstrap, "group.id": group} | QUICK | config)
@@ -100,7 +101,7 @@ def test_a_fetch_is_refused_and_sent_again(bench: Barnabas, topic: str, error: s
 
 @pytest.mark.slow
 def test_an_offset_out_of_range_goes_where_the_setting_says(bench: Barnabas, topic: str) -> None:
-    """auto.offset.reset: earliest reads from the start again, error tells the user."""
+    """auto.offset.reset: earliest reads from the start again, error is reported."""
     out = {"api": "Fetch", "topic": topic, "error": "OFFSET_OUT_OF_RANGE", "times": 1}
     match = "any(req.topics[*].partitions[*].fetch_offset > 0)"
     with assigned(bench, topic) as reader:
@@ -115,7 +116,7 @@ def test_an_offset_out_of_range_goes_where_the_setting_says(bench: Barnabas, top
         assert reader.errors == [KafkaError._AUTO_OFFSET_RESET]
 
 
-def test_an_acl_that_is_missing_is_told(bench: Barnabas, topic: str) -> None:
+def test_a_missing_acl_is_reported(bench: Barnabas, topic: str) -> None:
     with (
         bench.inject(api="Fetch", topic=topic, error="TOPIC_AUTHORIZATION_FAILED"),
         assigned(bench, topic) as reader,
@@ -124,9 +125,9 @@ def test_an_acl_that_is_missing_is_told(bench: Barnabas, topic: str) -> None:
         assert reader.errors[0] == KafkaError.TOPIC_AUTHORIZATION_FAILED and reader.values == []
 
 
-@pytest.mark.parametrize("kind", ["crc", pytest.param("payload", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", only(["crc", "payload"], "crc"))
 def test_a_damaged_batch_is_not_given_out(bench: Barnabas, topic: str, kind: str) -> None:
-    """With check.crcs the consumer says what is wrong; no damaged record reaches its user."""
+    """With check.crcs the consumer reports the damage; no damaged record reaches its user."""
     wrong = {"corrupt": kind} | ({"crc": "kept"} if kind == "payload" else {})
     with (
         bench.inject("resp.throttle_time_ms >= 0", api="Fetch", topic=topic, do=wrong),
@@ -137,21 +138,16 @@ def test_a_damaged_batch_is_not_given_out(bench: Barnabas, topic: str, kind: str
 
 
 @pytest.mark.parametrize(
-    "kind",
-    ["torn", "bits"]
-    + [
-        pytest.param(kind, marks=pytest.mark.slow)
-        for kind in ("batch-length", "magic", "codec", "varint", "record-count")
-    ],
+    "kind", only(["torn", "bits", "batch-length", "magic", "codec", "varint", "record-count"], "torn", "bits")
 )
-def test_a_batch_that_makes_no_sense_is_told_or_left(bench: Barnabas, topic: str, kind: str) -> None:
+def test_an_unreadable_batch_is_reported_or_left(bench: Barnabas, topic: str, kind: str) -> None:
     """What cannot be read is never given out as a record; when it is mended the consumer has all."""
     wrong = {"corrupt": kind} | ({"count": 8} if kind == "bits" else {})
     with bench.inject("resp.throttle_time_ms >= 0", api="Fetch", topic=topic, do=wrong, times=2) as fault:
         reader = assigned(bench, topic, **{"check.crcs": kind == "bits"})
         fault.wait(2, PATIENCE)
     with reader:
-        # it goes on behind what it has told of, or reads it all again: in either way it comes to the last record
+        # it goes on behind what it has reported, or reads it all again: either way it comes to the last record
         reader.read_until(lambda: reader.values[-1:] == [COUNT - 1])
         assert reader.values == sorted(set(reader.values)) and set(reader.values) <= set(range(COUNT))
         assert reader.errors or reader.values == list(range(COUNT))
@@ -178,12 +174,12 @@ def joined(bench: Barnabas, topic: str, **config: Any) -> Reader:
 @pytest.mark.parametrize(
     ("api", "error", "asks"),
     [
-        pytest.param("Heartbeat", "ILLEGAL_GENERATION", "JoinGroup", marks=pytest.mark.slow),
-        pytest.param("Heartbeat", "UNKNOWN_MEMBER_ID", "JoinGroup", marks=pytest.mark.slow),
         ("Heartbeat", "NOT_COORDINATOR", "FindCoordinator"),
-        pytest.param("JoinGroup", "COORDINATOR_LOAD_IN_PROGRESS", "JoinGroup", marks=pytest.mark.slow),
-        pytest.param("OffsetFetch", "COORDINATOR_LOAD_IN_PROGRESS", "OffsetFetch", marks=pytest.mark.slow),
-        pytest.param("FindCoordinator", "COORDINATOR_NOT_AVAILABLE", "FindCoordinator", marks=pytest.mark.slow),
+        slow(("Heartbeat", "ILLEGAL_GENERATION", "JoinGroup")),
+        slow(("Heartbeat", "UNKNOWN_MEMBER_ID", "JoinGroup")),
+        slow(("JoinGroup", "COORDINATOR_LOAD_IN_PROGRESS", "JoinGroup")),
+        slow(("OffsetFetch", "COORDINATOR_LOAD_IN_PROGRESS", "OffsetFetch")),
+        slow(("FindCoordinator", "COORDINATOR_NOT_AVAILABLE", "FindCoordinator")),
     ],
 )
 def test_members_find_their_way_back(bench: Barnabas, topic: str, api: str, error: str, asks: str) -> None:

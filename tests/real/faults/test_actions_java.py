@@ -50,7 +50,7 @@ def test_what_is_fatal_is_raised(bench: Barnabas, java: Java, topic: str, error:
         assert sent(java("send", topic, 3, enable_idempotence="false")) == ["0", raised, "1"]
 
 
-def test_a_throttled_producer_tells_it_in_its_metrics(bench: Barnabas, java: Java, topic: str) -> None:
+def test_a_throttled_producer_counts_it_in_its_metrics(bench: Barnabas, java: Java, topic: str) -> None:
     with injected(bench, api="Produce", topic=topic, throttle="400ms", times=1):
         assert java("send", topic, 2) == ["0", "1", "throttled 400.0"]
     one, two = seen(bench, 0, f"api == Produce and topic == {topic}")

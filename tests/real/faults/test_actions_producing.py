@@ -1,11 +1,12 @@
 """What real producers do about every fault that a rule can make of their requests: as Kafka's documentation says.
 
-librdkafka's mock brokers answer; the proxy keeps one rule at a time. What clients then do is read off the wire, and off what
-they tell their users.
+librdkafka's mock brokers answer; the proxy keeps one rule at a time. What clients then do is read off the wire, and off their
+reports.
 """
 
 from __future__ import annotations
 
+import itertools
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,7 @@ import pytest
 from barnabas.ui.testing.fixture import Barnabas
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
+from harness.run.slices import only, slow
 from harness.waiting import PATIENCE, PATIENCE_MS, until
 from real.brokers.fault_bench import cursor, injected, seen
 from real.clients.confluent_client import flush
@@ -56,11 +58,11 @@ def send(bench: Barnabas, topic: str, count: int = 3, **config: Any) -> list[Kaf
 
 @dataclass(frozen=True)
 class Refused:
-    """An error code of a Produce. `told`: what the user is told in the end (None: it was sent again, and arrived); `asks`: what
+    """An error code of a Produce. `reported`: the error that the user gets in the end (None: it was sent again, and arrived); `asks`: what
     the client asks in between."""
 
     error: str
-    told: int | None = None
+    reported: int | None = None
     asks: str = ""
     config: dict[str, Any] = field(default_factory=dict)
 
@@ -91,29 +93,20 @@ def test_a_produce_is_refused(bench: Barnabas, topic: str, case: Refused) -> Non
     begin = cursor(bench)
     with injected(bench, api="Produce", topic=topic, error=case.error, after=1, times=1):
         became = send(bench, topic, **case.config)
-        last = case.told if case.told == KafkaError.TOPIC_AUTHORIZATION_FAILED else None
-        assert [error.code() if error else None for error in became] == [None, case.told, last]
+        last = case.reported if case.reported == KafkaError.TOPIC_AUTHORIZATION_FAILED else None
+        assert [error.code() if error else None for error in became] == [None, case.reported, last]
     apis = [(each["api"], each["error"]) for each in seen(bench, begin)]
     refused = apis.index(("Produce", case.error))
     assert not case.asks or case.asks in [api for api, _ in apis[refused:]]
-    again = -1 if last else 0 if case.told is not None or case.error == "DUPLICATE_SEQUENCE_NUMBER" else 1
+    again = -1 if last else 0 if case.reported is not None or case.error == "DUPLICATE_SEQUENCE_NUMBER" else 1
     assert [api for api, _ in apis].count("Produce") == 3 + again
 
 
 PLACES = ("before-request", "mid-request", "before-response", "mid-response", "after-response")
+EVERY_DAY = ("before-request", "rst"), ("mid-response", "fin"), ("after-response", "fin")
 
 
-EVERY_DAY = {("before-request", "rst"), ("mid-response", "fin"), ("after-response", "fin")}
-
-
-@pytest.mark.parametrize(
-    ("place", "how"),
-    [
-        pytest.param(place, how, marks=[pytest.mark.slow] * ((place, how) not in EVERY_DAY))
-        for place in PLACES
-        for how in ("fin", "rst")
-    ],
-)
+@pytest.mark.parametrize(("place", "how"), only(itertools.product(PLACES, ("fin", "rst")), *EVERY_DAY))
 def test_connections_end(bench: Barnabas, topic: str, place: str, how: str) -> None:
     """The client connects again and sends again; every record arrives."""
     with injected(bench, api="Produce", topic=topic, do={"disconnect": place, "how": how}, after=1, times=1):
@@ -127,12 +120,12 @@ def test_connections_end(bench: Barnabas, topic: str, place: str, how: str) -> N
     "do",
     [
         {"drop": "response"},
-        pytest.param({"drop": "request"}, marks=pytest.mark.slow),
         {"delay": "1500ms"},
-        pytest.param({"delay": "1500ms", "of": "request"}, marks=pytest.mark.slow),
-        pytest.param({"blackhole": "1500ms"}, marks=pytest.mark.slow),
         {"blackhole": "forever"},
-        pytest.param({"corrupt": "correlation"}, marks=pytest.mark.slow),
+        slow({"drop": "request"}),
+        slow({"delay": "1500ms", "of": "request"}),
+        slow({"blackhole": "1500ms"}),
+        slow({"corrupt": "correlation"}),
     ],
     ids=str,
 )
@@ -153,12 +146,12 @@ def test_a_short_delay_is_waited_for(bench: Barnabas, topic: str) -> None:
         assert time.monotonic() - begun > 3 * 0.13 and fault.hits == 3
 
 
-def test_a_throttled_producer_is_told(bench: Barnabas, topic: str) -> None:
-    """KIP-219: the client hears of it, and its next request waits."""
-    heard: list[Any] = []
+def test_a_throttled_producer_reports_it(bench: Barnabas, topic: str) -> None:
+    """KIP-219: the client reports it, and its next request waits."""
+    reports: list[Any] = []
     with bench.inject(api="Produce", topic=topic, throttle="400ms", times=1):
-        assert send(bench, topic, throttle_cb=heard.append) == [None] * 3
-    assert [round(event.throttle_time, 3) for event in heard][:1] == [0.4]
+        assert send(bench, topic, throttle_cb=reports.append) == [None] * 3
+    assert [round(event.throttle_time, 3) for event in reports][:1] == [0.4]
     one, two = seen(bench, 0, f"api == Produce and topic == {topic}")[:2]
     assert (two["time_ns"] - one["time_ns"]) / 1e6 > 380
 
@@ -253,8 +246,6 @@ def test_the_end_of_a_transaction_is_refused(bench: Barnabas, topic: str, error:
 def test_metadata_that_was_edited(bench: Barnabas, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": bench.bootstrap, "log_level": 0})
     with bench.inject(api="Metadata", topic=topic, do={"edit": {"topics.error_code": 29}}):
-        assert (
-            admin.list_topics(topic, timeout=PATIENCE).topics[topic].error.code()
-            == KafkaError.TOPIC_AUTHORIZATION_FAILED
-        )
+        error = admin.list_topics(topic, timeout=PATIENCE).topics[topic].error
+        assert error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
     assert admin.list_topics(topic, timeout=PATIENCE).topics[topic].error is None

@@ -22,5 +22,5 @@ def test_a_capped_producer_commits(broker: Cluster, cap: dict[str, int]) -> None
     topic = create_topic(broker.bootstrap, f"capped-{uuid.uuid4().hex[:8]}")
     versions = VersionsConfig(Profile.of("", cap))
     with Proxy(ProxyConfig(upstream=broker.addresses[0], versions=versions)) as proxy:
-        said = java_programs.run("OneTransaction", java_programs.broker_jars(), show(proxy.address), topic, 3)
-    assert said.split("\n")[0] == "committed"
+        output = java_programs.run("OneTransaction", java_programs.broker_jars(), show(proxy.address), topic, 3)
+    assert output.split("\n")[0] == "committed"

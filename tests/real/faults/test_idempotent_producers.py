@@ -40,8 +40,8 @@ def librdkafka(bootstrap: str, topic: str) -> set[int]:
 
 
 def java(bootstrap: str, topic: str) -> set[int]:
-    said = java_programs.run("Idempotent", java_programs.broker_jars(), bootstrap, topic, RECORDS, int(PATIENCE * 1000))
-    return {int(number) for number in said.strip().split(",") if number}
+    output = java_programs.run("Idempotent", java_programs.broker_jars(), bootstrap, topic, RECORDS, int(PATIENCE * 1000))
+    return {int(number) for number in output.strip().split(",") if number}
 
 
 def log(broker: Cluster, topic: str) -> Counter[bytes]:
@@ -67,7 +67,7 @@ def log(broker: Cluster, topic: str) -> Counter[bytes]:
         # broker remembers later batches only: then it is the broker itself that answers OUT_OF_ORDER_SEQUENCE_NUMBER.)
         (librdkafka, {"error": "REQUEST_TIMED_OUT", "broker": "executed"}, False),
         (librdkafka, {"disconnect": "before-response"}, False),
-        # These say that the broker has lost the producer's state, so that the client begins a new one.
+        # By these the broker has lost the producer's state, so that the client begins a new one.
         (librdkafka, {"error": "UNKNOWN_PRODUCER_ID", "broker": "executed"}, True),
         (java, {"error": "OUT_OF_ORDER_SEQUENCE_NUMBER", "broker": "executed"}, True),
         (librdkafka, {"error": "UNKNOWN_PRODUCER_ID"}, False),

@@ -32,7 +32,7 @@ def test_nothing_is_wrong_but_what_was_injected(mock_bench: Barnabas, fault: dic
     producer = Producer({"bootstrap.servers": mock_bench.bootstrap, "retry.backoff.ms": 20, "log_level": 0, "client.id": topic})
     with mock_bench.inject(**fault, client=topic, times=times) as injected:
         for _ in range(5):
-            with suppress(KafkaException):  # what may not be tried again is told, also by the next call
+            with suppress(KafkaException):  # what may not be tried again is raised, also by the next call
                 producer.produce(topic, b"x")
             flush(producer)
         assert injected.hits == times

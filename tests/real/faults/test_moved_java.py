@@ -1,4 +1,4 @@
-"""What Kafka's own Java client does when it is told another broker than the right one: that takes a cluster of two."""
+"""What Kafka's own Java client does when it is sent to another broker than the right one: that takes a cluster of two."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def answers(bench: Barnabas, since: int, filter: str) -> list[tuple[str, str]]:
 
 
 def moved_once(found: list[tuple[str, str]], error: str) -> bool:
-    """Whether the wrong broker was asked first, said so, and the right one was asked after that."""
-    wrong = [broker for broker, said in found if said == error]
+    """Whether the wrong broker was asked first and refused, and the right one was asked after that."""
+    wrong = [broker for broker, answered in found if answered == error]
     return found[0][1] == error and len(set(wrong)) == 1 and found[-1][0] not in wrong and found[-1][1] == "NONE"
 
 

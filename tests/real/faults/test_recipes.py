@@ -52,12 +52,7 @@ class Traffic:
 
     def consume(self) -> None:
         group = {"group.id": self.name, "auto.offset.reset": "earliest", "heartbeat.interval.ms": 50}
-        often = {
-            "auto.commit.interval.ms": 50,
-            "fetch.wait.max.ms": 20,
-            "fetch.error.backoff.ms": 10,
-            "check.crcs": True,
-        }
+        often = {"auto.commit.interval.ms": 50, "fetch.wait.max.ms": 20, "fetch.error.backoff.ms": 10, "check.crcs": True}
         while not self.over.is_set():
             consumer = Consumer(self.settings | group | often)
             consumer.subscribe([self.name])

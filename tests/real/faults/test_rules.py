@@ -32,7 +32,7 @@ def test_a_producer_retries_through_not_leader(broker: Cluster, tmp_path: Path, 
     )
     failed: list[object] = []
     with Proxy(config) as proxy:
-        # idempotent: a batch that the broker wrote although the client was told otherwise must not be there twice
+        # idempotent: a batch that the broker wrote although the client got an error must not be there twice
         producer = Producer({"bootstrap.servers": show(proxy.address), "enable.idempotence": True, "linger.ms": 0})
         for number in range(RECORDS):
             producer.produce(topic, str(number), on_delivery=lambda error, _: failed.append(error) if error else None)

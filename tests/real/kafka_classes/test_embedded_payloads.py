@@ -1,4 +1,4 @@
-"""What a real broker writes into its own topics, read from its log, and what a real group tells it."""
+"""What a real broker writes into its own topics, read from its log, and what a real group sends it."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def logged(broker: Cluster, topic: str, pattern: str = "*.log") -> list[bytes]:
     return [data for data in found if data]
 
 
-def told(broker: Cluster, topic: str, pattern: str = "*.log") -> list[embedded.Payload]:
-    """All that `of` says about the segments, each wrapped into a Fetch response."""
+def payloads_of(broker: Cluster, topic: str, pattern: str = "*.log") -> list[embedded.Payload]:
+    """All that `of` finds in the segments, each wrapped into a Fetch response."""
     fetch = facts.api_key("Fetch")
     found: list[embedded.Payload] = []
     for data in logged(broker, topic, pattern):
@@ -77,12 +77,8 @@ def clean(payloads: list[embedded.Payload]) -> Counter[str]:
 
 def eventually(broker: Cluster, topic: str, wanted: set[str]) -> list[embedded.Payload]:
     """The payloads of a topic's log, as soon as all wanted types are in it."""
-    until(
-        lambda: wanted <= set(clean(told(broker, topic))),
-        lambda: (topic, wanted, clean(told(broker, topic))),
-        pause=0.2,
-    )
-    return told(broker, topic)
+    until(lambda: wanted <= set(clean(payloads_of(broker, topic))), lambda: clean(payloads_of(broker, topic)), pause=0.2)
+    return payloads_of(broker, topic)
 
 
 def test_consumer_offsets(busy: Cluster) -> None:
@@ -103,7 +99,7 @@ def test_transactions(busy: Cluster) -> None:
     payloads = eventually(busy, "__transaction_state", {"TransactionLog"})
     ours = [p.fields for p in payloads if p.fields["key"]["transactional_id"] == "embedded-tx"]
     assert len(ours) >= 6 and all(f["value"]["producer_id"] >= 0 for f in ours)
-    assert {"commit", "abort"} <= set(clean(told(busy, TOPIC)))
+    assert {"commit", "abort"} <= set(clean(payloads_of(busy, TOPIC)))
 
 
 def test_share_state(busy: Cluster) -> None:
@@ -112,13 +108,12 @@ def test_share_state(busy: Cluster) -> None:
 
 
 def test_metadata_log_and_snapshots(busy: Cluster) -> None:
-    types = clean(told(busy, "__cluster_metadata"))
-    assert {"TopicRecord", "PartitionRecord", "RegisterBrokerRecord", "FeatureLevelRecord", "leader_change"} <= set(
-        types
-    )
-    names = {p.fields["value"]["name"] for p in told(busy, "__cluster_metadata") if p.fields["type"] == "TopicRecord"}
+    payloads = payloads_of(busy, "__cluster_metadata")
+    types = {"TopicRecord", "PartitionRecord", "RegisterBrokerRecord", "FeatureLevelRecord", "leader_change"}
+    assert types <= set(clean(payloads))
+    names = {p.fields["value"]["name"] for p in payloads if p.fields["type"] == "TopicRecord"}
     assert {TOPIC, "__consumer_offsets"} <= names
-    snapshots = set(clean(told(busy, "__cluster_metadata", "*.checkpoint")))
+    snapshots = set(clean(payloads_of(busy, "__cluster_metadata", "*.checkpoint")))
     assert {"snapshot_header", "kraft_version", "kraft_voters", "snapshot_footer"} <= snapshots
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 import pytest
 from barnabas import decoder
 from barnabas.decoder.codec.message import Message, is_error_code
-from barnabas.decoder.codec.plan import plan
 from barnabas.decoder.schema import facts
 from barnabas.plugins import responses
 from barnabas.plugins.actions.leaves import leaves, pattern
@@ -18,17 +16,16 @@ from barnabas.plugins.rules.rule_engine import RuleEngine, exchange_of
 from barnabas.plugins.rules.rules import Rule
 from harness.waiting import until
 from real.brokers.broker import Cluster
-from real.clients import java_programs
 from real.clients.confluent_client import create_topic
 from real.clients.raw_client import RawClient
-from real.kafka_classes.test_error_answers import sample
+from real.kafka_classes.test_error_answers import RELEASES, answered_by_kafka, answered_here
 
 WHOLE = ("CLUSTER_AUTHORIZATION_FAILED", "UNKNOWN_SERVER_ERROR", "REBOOTSTRAP_REQUIRED")
 """Errors of a whole request."""
 
 
 def places(message: Message) -> dict[str, set[int]]:
-    """What the error codes of a response say, by their paths without indexes."""
+    """The error codes of a response, by their paths without indexes."""
     found: dict[str, set[int]] = {}
     for leaf in leaves(message):
         if is_error_code(leaf.field):
@@ -41,29 +38,13 @@ def request(key: int, version: int, fields: dict[str, Any]) -> Message:
 
 
 @pytest.mark.real
-@pytest.mark.parametrize(("release", "least"), [pytest.param("3.9.1", 310, marks=pytest.mark.slow), ("4.3.1", 285)])
+@pytest.mark.parametrize(("release", "least"), RELEASES)
 def test_errors_of_the_whole_stand_where_kafka_puts_them(release: str, least: int) -> None:
-    chance = random.Random(1)
-    asked, lines = [], []
-    for key in facts.api_keys():
-        for version in facts.api(key).versions.every():
-            one = request(key, version, sample(plan("request", key, version).root, chance))
-            for code in map(facts.error_code, WHOLE):
-                asked.append((one, code))
-                lines.append(f"{key} {version} {code} {one.frame[one.body_start :].hex() or '-'}")
-    said = java_programs.answers("ErrorAnswers", java_programs.jars_of(release), lines)
     wrong, compared = [], 0
-    for (one, code), line in zip(asked, said, strict=True):
-        if line in ("-", "null") or line.startswith("! "):
-            continue
-        try:
-            theirs = decoder.decode_body("response", one.api_key, one.api_version, bytes.fromhex(line.rstrip("x")))
-        except decoder.DecodeError:
-            continue
+    for one, code, theirs in answered_by_kafka(release, [*map(facts.error_code, WHOLE)]):
         if not list(theirs.errors()) or next(theirs.errors())[1] != code:
-            continue  # this release says nothing, or does not know the error
-        made = responses.error_response(one, code, 7)
-        ours = decoder.decode_response(made, api_key=one.api_key, api_version=one.api_version)
+            continue  # this release has no place for an error, or does not know this one
+        ours = answered_here(one, code)
         compared += 1
         if places(ours) != places(theirs):
             wrong.append(f"{one.api} v{one.api_version} {facts.error_name(code)}: {places(ours)}, Kafka {places(theirs)}")
@@ -167,14 +148,13 @@ def test_errors_stand_where_a_broker_puts_them(broker: Cluster, client: RawClien
     for api, version, fields in REFUSED:
         one = request(facts.api_key(api), version, named(fields, topic))
         theirs = decoder.decode_response(client.frame(one.frame), api_key=one.api_key, api_version=version)
-        said = errors(theirs)
-        if not said:
-            wrong.append(f"{api} v{version}: the broker says no error")
-        for code in {code for _, code in said}:
-            want = {(path, each) for path, each in said if each == code}
+        found = errors(theirs)
+        if not found:
+            wrong.append(f"{api} v{version}: the broker refuses nothing")
+        for code in {code for _, code in found}:
+            want = {(path, each) for path, each in found if each == code}
             where = f"{api} v{version} {facts.error_name(code)}"
-            made = responses.error_response(one, code, 7)
-            skipped = decoder.decode_response(made, api_key=one.api_key, api_version=version)
+            skipped = answered_here(one, code)
             if errors(skipped) != want:
                 wrong.append(f"{where} skipped: {errors(skipped)}, the broker {want}")
             fine = theirs.replace({path: 0 for path, _ in theirs.errors()})
@@ -200,4 +180,4 @@ def test_a_version_that_is_refused_is_answered_as_by_a_broker(client: RawClient,
     assert len(ours) == len(theirs)
     assert ours[:-2] == theirs[:-2]  # all but the highest version that is served
     served = int.from_bytes(ours[-2:], "big")
-    assert served == 3  # not the one that it says it does not serve
+    assert served == 3  # not the one that it does not serve

@@ -35,8 +35,8 @@ def text(data: bytes | None) -> str:
     return "null" if data is None else data.hex()
 
 
-def told(records: list[Record]) -> str:
-    """Records as the Java programs tell them; a time that is not there is -1."""
+def as_java(records: list[Record]) -> str:
+    """Records as the Java programs print them; a time that is not there is -1."""
     return " ".join(
         f"{r.offset}:{-1 if r.timestamp is None else r.timestamp}:{text(r.key)}:{text(r.value)}" for r in records
     )
@@ -82,14 +82,9 @@ def fetched() -> list[tuple[bytes, int]]:
             elif kind == "empty":
                 data += R.encode_batch([], base_offset=offset, last_offset_delta=part[-1].offset - offset, codec=codec)
             else:
-                data += R.encode_batch(
-                    part,
-                    codec=codec,
-                    transactional=kind == "transaction",
-                    producer_id=5 if kind == "transaction" else -1,
-                    log_append=kind == "appended",
-                    max_timestamp=TIME + 9999 if kind == "appended" else None,
-                )
+                more = {"transactional": True, "producer_id": 5} if kind == "transaction" else {}
+                more |= {"log_append": True, "max_timestamp": TIME + 9999} if kind == "appended" else {}
+                data += R.encode_batch(part, codec=codec, **more)
             offset = part[-1].offset
         if number % 4 == 0:
             data += R.encode_batch(rows(random_, offset, 3))[: random_.randrange(1, 90)]
@@ -125,12 +120,12 @@ def wrapper(inner: bytes) -> bytes:
 
 @dataclass
 class Trial:
-    """What is asked of each release, and after one run of its classes what they say; a JVM takes a while to start."""
+    """What is asked of each release, and its answers, all of one run of its classes: a JVM takes a while to start."""
 
     fetched: list[tuple[int, int, bytes, bytes]]
     """(magic, asked offset, what was fetched, what we make of it)"""
     read: dict[str, list[bytes]]
-    told: dict[str, list[str]]
+    answers: dict[str, list[str]]
     downs: list[str]
     produced: list[bytes]
     damaged: list[bytes]
@@ -140,7 +135,7 @@ class Trial:
 @pytest.fixture(scope="module")
 def trial() -> Trial:
     cases = [(magic, at, data, down(data, magic=magic, first_offset=at)) for data, at in fetched() for magic in (0, 1)]
-    read_, told_, produced = {}, {}, written()
+    read_, answers_, produced = {}, {}, written()
     for release, most in (("0.8.2.2", 0), ("0.10.2.2", 1), ("3.9.1", 1)):
         given = [ours for magic, _, _, ours in cases if ours and magic <= most]
         # lz4 in magic 0 has a header checksum that only the oldest take; zstd comes as gzip
@@ -152,17 +147,15 @@ def trial() -> Trial:
             lines += [f"down {magic} {at} {data.hex()}" for magic, at, data, _ in cases]
         else:
             lines += [f"write {codec} {count} {TIME}" for codec in CODECS for count in (1, 30)]
-        answers = java_programs.answers(
-            "DownConversion" if release == "3.9.1" else "OldMessageSets", java_programs.jars_of(release), lines
-        )
-        read_[release], told_[release], more = given, answers[: len(given)], answers[len(given) :]
+        program = "DownConversion" if release == "3.9.1" else "OldMessageSets"
+        answers = java_programs.answers(program, java_programs.jars_of(release), lines)
+        read_[release], answers_[release], more = given, answers[: len(given)], answers[len(given) :]
         if release != "3.9.1":
             produced += [bytes.fromhex(answer.rstrip(".")) for answer in more]
-    pairs = [data for one in produced for data in (one, up(one))]
-    ups = java_programs.answers(
-        "UpConversion", java_programs.broker_jars(), [f"2 {data.hex()}" for data in pairs + damaged()]
-    )
-    return Trial(cases, read_, told_, more, produced, damaged(), ups)
+    lines = [f"2 {data.hex()}" for one in produced for data in (one, up(one))]
+    lines += [f"2 {data.hex()}" for data in damaged()]
+    ups = java_programs.answers("UpConversion", java_programs.broker_jars(), lines)
+    return Trial(cases, read_, answers_, more, produced, damaged(), ups)
 
 
 @pytest.mark.slow
@@ -180,7 +173,7 @@ def test_down_as_kafka_does(trial):
 @pytest.mark.parametrize("release", ["0.8.2.2", "0.10.2.2", "3.9.1"])
 def test_old_consumers_read_what_comes_down(trial, release):
     given = trial.read[release]
-    assert [answer.rstrip(".") for answer in trial.told[release]] == [told(read(data)) for data in given]
+    assert [answer.rstrip(".") for answer in trial.answers[release]] == [as_java(read(data)) for data in given]
     assert len(given) > 40
 
 
