@@ -24,8 +24,8 @@ def test_java_finds_brokers_by_name(secured: Secured, tmp_path: Path, release: s
         bootstrap = f"kafka.example:{running.proxy.address[1]}"
         jars = java_programs.jars_of(release)
         options = [f"-Djdk.net.hosts.file={hosts}"]
-        said = java_programs.run("ByName", jars, bootstrap, running.ca, "t", 4, options=options)
-        assert said.strip() == "java 0,java 1,java 2,java 3"
+        output = java_programs.run("ByName", jars, bootstrap, running.ca, "t", 4, options=options)
+        assert output.strip() == "java 0,java 1,java 2,java 3"
     reached = {event.broker[1] for event in running.events(ConnectionOpened)}
     assert reached == {node.listeners["TLS"] for node in secured.cluster.nodes}
     assert not running.warnings()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from barnabas.captures import open_capture
 from barnabas.decoder import Exchange
-from barnabas.proxy.events import BrokerFound
+from barnabas.proxy.events import BrokerFound, show
 from barnabas.proxy.negotiation.security import TlsConfig
 from confluent_kafka.admin import AdminClient, NewTopic
 from harness import commands
@@ -80,7 +80,7 @@ def test_the_keys_of_the_proxy(secured: Secured, topic: None, tmp_path: Path) ->
             if int(layers["tcp.dstport"][0]) in ports:
                 ids = zip(map(int, layers["kafka.api_key"]), map(int, layers["kafka.correlation_id"]), strict=False)
                 requests |= set(ids)
-        # several requests in one record are more than it tells apart in fields
+        # it does not separate the fields of several requests in one record
         assert requests >= {(e.api_key, e.correlation_id) for e in recorded if e.api in ("Produce", "ApiVersions")}
 
     # our own import: the same exchanges as the proxy saw
@@ -107,14 +107,9 @@ def test_the_keys_of_a_client(secured: Secured, topic: None, tmp_path: Path) -> 
     capture, keys, own = tmp_path / "tls.pcapng", tmp_path / "keys.log", tmp_path / "own"
     context = ssl.create_default_context(cafile=str(secured.ca.path))
     context.keylog_filename = str(keys)
-    where = {
-        "bootstrap_servers": "{}:{}".format(*secured.address("TLS")),
-        "security_protocol": "SSL",
-        "ssl_context": context,
-        "client_id": "over-tls",
-    }
+    where = {"bootstrap_servers": show(secured.address("TLS")), "security_protocol": "SSL", "ssl_context": context}
     with tap(capture, (node.listeners["TLS"] for node in secured.cluster.nodes)):
-        write_and_read(50, 700, **where)
+        write_and_read(50, 700, client_id="over-tls", **where)
     imported(capture, keys, own)
     with open_capture(own) as opened:
         rows = list(opened.rows())

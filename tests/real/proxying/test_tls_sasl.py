@@ -44,14 +44,13 @@ from real.clients.raw_client import RawClient
 def confluent(bootstrap: str, partition: int, **security: Any) -> None:
     common = {"bootstrap.servers": bootstrap, "log_level": 0} | security
     producer = Producer(common)
-    told: list[Any] = []
-    producer.produce(
-        "t", b"confluent", partition=partition, on_delivery=lambda error, record: told.append((error, record))
-    )
+    sent: list[Any] = []
+    producer.produce("t", b"confluent", partition=partition, on_delivery=lambda *outcome: sent.append(outcome))
     flush(producer)
-    assert told[0][0] is None
+    ((error, record),) = sent
+    assert error is None
     consumer = Consumer(common | {"group.id": "g"})
-    consumer.assign([TopicPartition("t", partition, told[0][1].offset())])
+    consumer.assign([TopicPartition("t", partition, record.offset())])
     assert [record.value() for record in read(consumer, 1)] == [b"confluent"]
     consumer.close()
 
@@ -119,9 +118,8 @@ def test_clients_that_end_at_once(secured: Secured) -> None:
 
 
 def test_a_certificate_for_the_broker(secured: Secured) -> None:
-    tls = TlsConfig(
-        broker_ca=secured.ca.path, broker_certificate=secured.client.path, broker_key=secured.client.key_path
-    )
+    client = {"broker_certificate": secured.client.path, "broker_key": secured.client.key_path}
+    tls = TlsConfig(broker_ca=secured.ca.path, **client)
     with secured.proxy("MTLS", tls=tls) as running:
         confluent(running.bootstrap, 0)
     with secured.proxy("MTLS", tls=TlsConfig(broker_ca=secured.ca.path)) as running:
@@ -157,13 +155,10 @@ def test_brokers_by_name_on_one_listener(secured: Secured, monkeypatch: pytest.M
 
 
 def librdkafka_login(mechanism: str) -> dict[str, Any]:
+    login = {"sasl.username": USER, "sasl.password": PASSWORD}
     if mechanism == "OAUTHBEARER":
-        return {
-            "sasl.mechanism": mechanism,
-            "enable.sasl.oauthbearer.unsecure.jwt": "true",
-            "sasl.oauthbearer.config": f"principal={USER}",
-        }
-    return {"sasl.mechanism": mechanism, "sasl.username": USER, "sasl.password": PASSWORD}
+        login = {"enable.sasl.oauthbearer.unsecure.jwt": "true", "sasl.oauthbearer.config": f"principal={USER}"}
+    return {"sasl.mechanism": mechanism, **login}
 
 
 def no_canary(folder: Path) -> None:
@@ -259,12 +254,11 @@ def test_the_proxy_logs_in(secured: Secured, tmp_path: Path, mechanism: str) -> 
 
 
 def finds_no_broker(bootstrap: str) -> None:
-    """A client that tries for as long as it lives, until it tells its user that no broker is left."""
-    heard: list[int] = []
-    client = Producer(
-        {"bootstrap.servers": bootstrap, "log_level": 0, "error_cb": lambda error: heard.append(error.code())}
-    )
-    until(lambda: client.poll(0.05) or KafkaError._ALL_BROKERS_DOWN in heard, lambda: heard)
+    """A client that tries for as long as it lives, until it reports that no broker is left."""
+    errors: list[int] = []
+    callback = {"error_cb": lambda error: errors.append(error.code())}
+    client = Producer({"bootstrap.servers": bootstrap, "log_level": 0} | callback)
+    until(lambda: client.poll(0.05) or KafkaError._ALL_BROKERS_DOWN in errors, lambda: errors)
 
 
 def refused(running: Running) -> str:
@@ -282,7 +276,7 @@ def test_a_login_that_is_refused(secured: Secured, mechanism: str) -> None:
 
 
 def test_a_login_where_none_is_wanted(secured: Secured) -> None:
-    """Listeners without SASL, and without what the proxy was told to speak."""
+    """Listeners without SASL, and without the TLS that the proxy would need."""
     with secured.proxy("TLS", tls=TlsConfig(broker_ca=secured.ca.path), sasl=SaslConfig("PLAIN", USER, "x")) as running:
         assert "SASL" in refused(running)
     with secured.proxy("TLSLOGIN", sasl=SaslConfig("PLAIN", USER, "x")) as running:
@@ -304,9 +298,7 @@ def test_sessions_are_renewed_between_frames(secured: Secured, tmp_path: Path) -
         for count, _ in enumerate(attempts()):
             if logins() >= 3 + 3:  # each of the three connections twice
                 break
-            producer.produce(
-                "t", b"x" * 100, partition=count % 4, on_delivery=lambda e, _: failed.append(e) if e else None
-            )
+            producer.produce("t", b"x" * 100, partition=count % 4, on_delivery=lambda e, _: e and failed.append(e))
             producer.poll(0)
         flush(producer)
         assert not failed and logins() >= 6
@@ -343,10 +335,7 @@ def test_an_own_request_has_the_clients_login(secured: Secured, tmp_path: Path) 
     tls = TlsConfig(ca=secured.proxy_ca, broker_ca=secured.ca.path)
     plugins = PluginsConfig((parse(str(tmp_path / "asks.py")),), budget=PATIENCE)
     with secured.proxy("TLSLOGIN", tls=tls, plugins=plugins) as running:
-        client = {
-            "security.protocol": "SASL_SSL", "ssl.ca.location": running.ca, "sasl.mechanism": "PLAIN",
-            "sasl.username": USER, "sasl.password": PASSWORD,
-        }  # fmt: skip
-        confluent(running.bootstrap, 0, **client)
+        security = {"security.protocol": "SASL_SSL", "ssl.ca.location": running.ca}
+        confluent(running.bootstrap, 0, **security, **librdkafka_login("PLAIN"))
     assert running.events(PluginSaid)[0].line == "error 0, brokers 2"
     assert not running.events(PluginFault)  # also where the client closes its connection while the plugin asks

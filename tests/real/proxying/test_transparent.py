@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from barnabas.captures import open_capture
 from barnabas.proxy import Proxy, ProxyConfig
 from barnabas.proxy.addressing.transparent import EVERYWHERE, TransparentConfig
 from harness.peers.namespaces import Namespaces, inside, missing, run_in
+from harness.run.slices import only
 from real.brokers.broker import Cluster, start_cluster
 from real.clients.workloads import WORKLOADS, expected
 
@@ -34,12 +36,10 @@ def machine() -> Iterator[tuple[str, Cluster]]:
 
 @pytest.mark.parametrize(
     ("mode", "workload"),
-    [
+    only(
+        itertools.product(("redirect", "tproxy"), ("kafka-python admin", "confluent-kafka produce_and_consume")),
         ("redirect", "kafka-python admin"),
-        pytest.param("redirect", "confluent-kafka produce_and_consume", marks=pytest.mark.slow),
-        pytest.param("tproxy", "confluent-kafka produce_and_consume", marks=pytest.mark.slow),
-        pytest.param("tproxy", "kafka-python admin", marks=pytest.mark.slow),
-    ],
+    ),
 )
 def test_clients_notice_nothing(machine: tuple[str, Cluster], tmp_path: Path, mode: str, workload: str) -> None:
     space, cluster = machine

@@ -48,7 +48,7 @@ def test_a_real_client_through_two_workers(cluster: list[tuple[str, int]], tmp_p
     events = list(proxy.events())
     assert [event.text for event in events if event.warning] == []
     found = [event.broker for event in events if isinstance(event, BrokerFound)]
-    assert sorted([cluster[0], *found]) == sorted(cluster), "each broker once, whoever heard of it first"
+    assert sorted([cluster[0], *found]) == sorted(cluster), "each broker once, whichever worker found it first"
     opened = [event.connection for event in events if isinstance(event, ConnectionOpened)]
     assert {number % 2 for number in opened} == {0, 1}
     counts = [event for event in events if isinstance(event, Counts)][-1]

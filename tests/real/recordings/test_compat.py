@@ -36,24 +36,18 @@ def verdicts(found: dict[str, Any]) -> dict[str, str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("told", "version", "negotiation", "foretold"),
-    # told 0.9, kafka-python asks for nothing; told 0.10, it asks, and takes no more than 0.10 had
+    ("api_version", "version", "negotiation", "verdict"),
+    # set to 0.9, kafka-python asks for nothing; set to 0.10, it asks, and takes no more than 0.10 had
     [((0, 9), 1, "never", "breaks"), pytest.param((0, 10, 2), 2, "asks", "may break", marks=pytest.mark.slow)],
 )
-def test_a_client_that_was_told_an_old_release(
-    broker: Cluster,
-    old_broker: OldBroker,
-    tmp_path: Path,
-    told: tuple[int, ...],
-    version: int,
-    negotiation: str,
-    foretold: str,
+def test_a_client_that_is_configured_for_an_old_release(
+    broker: Cluster, old_broker: OldBroker, tmp_path: Path, api_version: Any, version: int, negotiation: str, verdict: str
 ) -> None:
-    topic = f"told-{version}"
+    topic = f"set-to-{version}"
 
     def producer(proxy: Proxy) -> kafka.KafkaProducer:
-        """Without retries it tells of a connection that the broker closes, as soon as that happens."""
-        return kafka.KafkaProducer(bootstrap_servers=show(proxy.address), api_version=told, retries=0)
+        """Without retries it reports a connection that the broker closes, as soon as that happens."""
+        return kafka.KafkaProducer(bootstrap_servers=show(proxy.address), api_version=api_version, retries=0)
 
     def judged(against: str, recording: str) -> dict[str, Any]:
         (client,) = compat(against, tmp_path / recording)["clients"]
@@ -64,9 +58,9 @@ def test_a_client_that_was_told_an_old_release(
         of_old = producer(proxy)
         of_old.send(topic, b"one").get(PATIENCE)
         of_old.close(PATIENCE)
-    # what the old broker's traffic foretells ...
+    # what the old broker's traffic predicts ...
     client = judged("4.3", "before")
-    assert client["verdict"] == foretold
+    assert client["verdict"] == verdict
     (reason,) = [r for r in client["reasons"] if r["api"] == "Produce"]
     assert (reason["version"], reason["dropped_in"], reason["kip"]) == (version, "4.0", "KIP-896")
     assert sum(client["old_formats"].values()) == 1
@@ -83,9 +77,7 @@ def test_a_client_that_was_told_an_old_release(
         of_new.close(PATIENCE)
     after = judged("4.3", "after")
     (reason,) = [r for r in after["reasons"] if r["api"] == "Produce"]
-    assert (
-        after["verdict"] == "breaks" and reason["version"] == version and reason["refused"] >= (negotiation == "asks")
-    )
+    assert (after["verdict"], reason["version"]) == ("breaks", version) and reason["refused"] >= (negotiation == "asks")
 
 
 def test_current_clients_work_on_both(broker: Cluster, old_broker: OldBroker, tmp_path: Path) -> None:
@@ -105,17 +97,17 @@ def test_current_clients_work_on_both(broker: Cluster, old_broker: OldBroker, tm
     for against in ("4.0", "4.3", "0.10.2"):
         found = verdicts(compat(against, *recordings))
         assert {"librdkafka-new", "python-new", "librdkafka-old", "python-old", "admin-new"} == set(found)
-        # kafka-python is idempotent where the broker lets it: whether it does without, traffic does not tell
+        # kafka-python is idempotent where the broker lets it: traffic does not show whether it does without
         unsure = {"python-new"} if against == "0.10.2" else set()
         assert {name for name, verdict in found.items() if verdict != "works"} == unsure
 
 
 @pytest.mark.slow
-def test_librdkafka_that_was_told_the_brokers_release(broker: Cluster, tmp_path: Path) -> None:
+def test_librdkafka_that_is_configured_for_the_brokers_release(broker: Cluster, tmp_path: Path) -> None:
     """broker.version.fallback alone decides then; what it still sends on Kafka 4.3 is refused."""
     create_topic(broker.bootstrap, "fallback")
     failed: list[object] = []
-    with Proxy(ProxyConfig(upstream=broker.addresses[0], record=tmp_path / "told", findings=True)) as proxy:
+    with Proxy(ProxyConfig(upstream=broker.addresses[0], record=tmp_path / "fallback", findings=True)) as proxy:
         settings = {"api.version.request": False, "broker.version.fallback": "0.9.0", "log_level": 0}
         producer = Producer({"bootstrap.servers": show(proxy.address), **settings})
         producer.produce("fallback", b"one", on_delivery=lambda error, _: failed.append(error))
@@ -123,7 +115,7 @@ def test_librdkafka_that_was_told_the_brokers_release(broker: Cluster, tmp_path:
         producer.purge()
         flush(producer)
     assert failed and failed[0] is not None
-    found = compat("4.3", tmp_path / "told")
+    found = compat("4.3", tmp_path / "fallback")
     (client,) = found["clients"]
     assert client["software"] == "probably librdkafka" and client["negotiation"] == "never"
     produce = [r for r in client["reasons"] if r["api"] == "Produce"]

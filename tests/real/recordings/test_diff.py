@@ -57,14 +57,8 @@ def few_records(bootstrap: str, topic: str, **config: Any) -> None:
     for number in range(3):
         producer.send(topic, b"%d" % number, partition=0).get(PATIENCE)
     producer.close(PATIENCE)
-    consumer = KafkaConsumer(
-        topic,
-        bootstrap_servers=bootstrap,
-        group_id=topic,
-        auto_offset_reset="earliest",
-        enable_auto_commit=False,
-        **config,
-    )
+    group = {"group_id": topic, "auto_offset_reset": "earliest", "enable_auto_commit": False}
+    consumer = KafkaConsumer(topic, bootstrap_servers=bootstrap, **group, **config)
     kafka_python_client.read(consumer, 3)
     consumer.commit()
     consumer.close()
@@ -72,13 +66,12 @@ def few_records(bootstrap: str, topic: str, **config: Any) -> None:
 
 def librdkafka_records(bootstrap: str, topic: str) -> None:
     """The same with confluent-kafka."""
-    producer = Producer({"bootstrap.servers": bootstrap, "client.id": "till"})
+    settings = {"bootstrap.servers": bootstrap, "client.id": "till"}
+    producer = Producer(settings)
     for number in range(3):
         producer.produce(topic, b"%d" % number, partition=0)
         confluent_client.flush(producer)
-    consumer = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": topic, "auto.offset.reset": "earliest", "client.id": "till"}
-    )
+    consumer = Consumer(settings | {"group.id": topic, "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
     confluent_client.read(consumer, 3)
     consumer.close()

@@ -1,4 +1,4 @@
-"""The one command: a recording of a client in trouble, and the right finding comes first and says who, what, and what
+"""The one command: a recording of a client in trouble, and the right finding comes first, with who, what, and what
 to do. Real clients, real brokers of three ages, the whole way through the proxy and `barnabas findings`."""
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def findings(recording: Path, *options: str) -> tuple[int, list[dict[str, Any]]]
 
 @contextmanager
 def seen(address: tuple[str, int], folder: Path, id: str, run: Callable[[str], C]) -> Iterator[C]:
-    """What `run` gives, a client say, as soon as the proxy between has reported this finding."""
+    """What `run` gives, such as a client, as soon as the proxy between has reported this finding."""
     with Proxy(ProxyConfig(upstream=address, record=folder, findings=True)) as proxy:
         client = run(show(proxy.address))
         next_event(proxy, FindingSeen, lambda found: found.id == id)
@@ -91,8 +91,8 @@ def test_a_current_client_at_the_oldest_broker(oldest_broker: OldBroker, tmp_pat
 @pytest.mark.slow
 def test_a_current_java_client_at_an_old_broker(old_broker: OldBroker, tmp_path: Path) -> None:
     def produce(bootstrap: str) -> None:
-        said = java_programs.run("OneRecord", java_programs.broker_jars(), bootstrap, "t")
-        assert said.startswith("UnsupportedVersionException")
+        output = java_programs.run("OneRecord", java_programs.broker_jars(), bootstrap, "t")
+        assert output.startswith("UnsupportedVersionException")
 
     found = first(old_broker.address, tmp_path, produce)
     assert found["id"] == "client-too-new" and "apache-kafka-java" in found["seen"] and "is 0.10.2" in found["seen"]
@@ -112,13 +112,8 @@ def test_a_producer_that_asks_for_no_answer(broker: Cluster, tmp_path: Path) -> 
     assert found["id"] == "acks-0" and "Produce v" in found["seen"] and "acks=all" in found["remedy"]
 
 
-@pytest.mark.parametrize(
-    ("name", "api"),
-    [
-        pytest.param("throttled_consumer", "Fetch", marks=pytest.mark.slow),
-        pytest.param("throttled_producer", "Produce", marks=pytest.mark.slow),  # these wait out their quotas
-    ],
-)
+@pytest.mark.slow  # these wait out their quotas
+@pytest.mark.parametrize(("name", "api"), [("throttled_consumer", "Fetch"), ("throttled_producer", "Produce")])
 def test_a_client_throttled_by_quota(broker: Cluster, tmp_path: Path, name: str, api: str) -> None:
     topic = f"first-{name.replace('_', '-')}"
     versions.create(broker.bootstrap, topic)

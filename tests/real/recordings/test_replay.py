@@ -79,11 +79,11 @@ def committed(bootstrap: str, *only: str) -> dict[str, dict[tuple[str, int], int
         found = {}
         for group in sorted(only or (entry["group_id"] for entry in admin.list_groups())):
             offsets = admin.list_group_offsets({group: None})[group]
-            found[group] = {(place.topic, place.partition): told.offset for place, told in offsets.items()}
+            found[group] = {(place.topic, place.partition): at.offset for place, at in offsets.items()}
         return found
 
 
-def told(report: Report) -> str:
+def as_text(report: Report) -> str:
     document = report.to_dict()
     document.pop("latency")
     return json.dumps(document, indent=1, default=str)
@@ -94,13 +94,12 @@ def told(report: Report) -> str:
 def test_both_clusters_hold_the_same(name: str, alike: Cluster, target: Cluster, tmp_path: Path) -> None:
     run = "replayed-" + name.replace(" ", "-").replace("_", "-")
     assert record(alike.addresses[0], tmp_path / "rec", WORKLOADS[name], run) == expected(name)
-    report = Replay(
-        tmp_path / "rec", target.addresses[0], policy=Policy(admin=True), settings=Settings(patience=PATIENCE)
-    ).run()
-    assert report.count == 0, told(report)
+    patient = Settings(patience=PATIENCE)
+    report = Replay(tmp_path / "rec", target.addresses[0], policy=Policy(admin=True), settings=patient).run()
+    assert report.count == 0, as_text(report)
     with open_capture(tmp_path / "rec") as capture:
-        assert report.sent + sum(report.skipped.values()) == len(capture.rows()), told(report)
-    assert all("refused when recorded" in why for why in report.skipped) and not report.warnings, told(report)
+        assert report.sent + sum(report.skipped.values()) == len(capture.rows()), as_text(report)
+    assert all("refused when recorded" in why for why in report.skipped) and not report.warnings, as_text(report)
     assert contents(target.bootstrap) == contents(alike.bootstrap)
     assert contents(target.bootstrap, "read_committed") == contents(alike.bootstrap, "read_committed")
     assert committed(target.bootstrap) == committed(alike.bootstrap)
@@ -116,20 +115,16 @@ def test_as_fast_as_it_goes_under_other_names(broker: Cluster, target: Cluster, 
         transactional_ids={f"booker-{run}": "booker-b"},
     )
     report = Replay(tmp_path / "rec", target.addresses[0], names, settings=Settings(Pace(0.0), patience=PATIENCE)).run()
-    assert report.count == 0, told(report)
-    there, here = (
-        contents(target.bootstrap, "read_committed"),
-        contents(broker.bootstrap, "read_committed", [*names.topics]),
-    )
+    assert report.count == 0, as_text(report)
+    there = contents(target.bootstrap, "read_committed")
+    here = contents(broker.bootstrap, "read_committed", [*names.topics])
     for old, new in names.topics.items():
         assert [r[:2] + r[3:] for r in there[new]] == [r[:2] + r[3:] for r in here[old]] and there[new]
         assert old not in there
-    mine = {
-        (names.topic(topic), number): at
-        for (topic, number), at in committed(broker.bootstrap, f"booking-{run}")[f"booking-{run}"].items()
-    }
-    assert committed(target.bootstrap)["booking-b"] == mine
-    assert f"booking-{run}" not in committed(target.bootstrap)
+    group = f"booking-{run}"
+    mine = committed(broker.bootstrap, group)[group].items()
+    assert committed(target.bootstrap)["booking-b"] == {(names.topic(topic), number): at for (topic, number), at in mine}
+    assert group not in committed(target.bootstrap)
 
 
 @pytest.mark.slow
@@ -144,7 +139,7 @@ def test_twice_appends_twice(broker: Cluster, target: Cluster, tmp_path: Path) -
         admin.create_topics({"twice": {"num_partitions": 2, "replication_factor": 1}})
     record(broker.addresses[0], tmp_path / "rec", work, "")
     report = Replay(tmp_path / "rec", target.addresses[0], create_topics=True, rounds=2).run()
-    assert report.count == 0, told(report)
+    assert report.count == 0, as_text(report)
     found = sorted(r[4] for r in contents(target.bootstrap)["twice"])
     assert found == sorted([b"%d" % number for number in range(5)] * 2)
 
@@ -154,10 +149,8 @@ def old_client(bootstrap: str, run: str) -> list[bytes]:
     version = (0, 10, 2)
     for codec in (None, "gzip", "snappy"):
         producer = KafkaProducer(bootstrap_servers=bootstrap, api_version=version, compression_type=codec, acks=1)
-        futures = [
-            producer.send("old", f"{codec} {n}".encode(), b"key", timestamp_ms=1_600_000_000_000 + n) for n in range(4)
-        ]
-        for future in futures:
+        times = range(1_600_000_000_000, 1_600_000_000_004)
+        for future in [producer.send("old", f"{codec} {n}".encode(), b"key", timestamp_ms=n) for n in times]:
             future.get(PATIENCE)
         producer.close()
     consumer = KafkaConsumer(
@@ -173,13 +166,12 @@ def old_client(bootstrap: str, run: str) -> list[bytes]:
 @pytest.mark.slow
 def test_an_old_client_on_a_new_cluster(old_broker: OldBroker, target: Cluster, tmp_path: Path) -> None:
     read = record(old_broker.address, tmp_path / "rec", old_client, "")
-    report = Replay(
-        tmp_path / "rec", target.addresses[0], create_topics=True, settings=Settings(patience=PATIENCE)
-    ).run()
+    patient = Settings(patience=PATIENCE)
+    report = Replay(tmp_path / "rec", target.addresses[0], create_topics=True, settings=patient).run()
     changed = {text.split()[0] for text in report.versions}
-    assert {"Produce", "Fetch"} <= changed, told(report)
-    assert not report.failed and not report.skipped, told(report)
-    assert report.count == 0, told(report)
+    assert {"Produce", "Fetch"} <= changed, as_text(report)
+    assert not report.failed and not report.skipped, as_text(report)
+    assert report.count == 0, as_text(report)
     there = contents(target.bootstrap)["old"]
     assert sorted(r[4] for r in there) == sorted(read)
     assert {r[2] for r in there} == {1_600_000_000_000 + n for n in range(4)} and {r[3] for r in there} == {b"key"}
@@ -201,22 +193,20 @@ def test_a_foreign_capture_by_the_command(broker: Cluster, target: Cluster, tmp_
     assert done.returncode == 0, done.stdout + done.stderr
     assert json.loads(document.read_text())["differences"] == 0
     assert document.stat().st_mode & 0o777 == 0o600
-    topic = f"orders-{run}"
+    topic, group = f"orders-{run}", f"billing-{run}"
     assert contents(target.bootstrap)[topic] == contents(broker.bootstrap, only=[topic])[topic] != []
-    assert (
-        committed(target.bootstrap)[f"billing-{run}"] == committed(broker.bootstrap, f"billing-{run}")[f"billing-{run}"]
-    )
+    assert committed(target.bootstrap)[group] == committed(broker.bootstrap, group)[group]
 
 
-def test_a_difference_is_told(broker: Cluster, target: Cluster, tmp_path: Path) -> None:
+def test_a_difference_is_reported(broker: Cluster, target: Cluster, tmp_path: Path) -> None:
     def work(bootstrap: str, run: str) -> None:
         with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
-            admin.create_topics({"told": {"num_partitions": 1, "replication_factor": 1}})
+            admin.create_topics({"reported": {"num_partitions": 1, "replication_factor": 1}})
 
     record(broker.addresses[0], tmp_path / "rec", work, "")
     again = Replay(tmp_path / "rec", broker.addresses[0], settings=Settings(Pace(0.0), Order.CONNECTION)).run()
-    assert again.different == {"CreateTopics topics[*].error_code": 1}, told(again)
+    assert again.different == {"CreateTopics topics[*].error_code": 1}, as_text(again)
     (found,) = again.differences
     assert (found["recorded"], found["got"]) == ("NONE", "TOPIC_ALREADY_EXISTS")
     fresh = Replay(tmp_path / "rec", target.addresses[0], settings=Settings(Pace(0.0))).run()
-    assert fresh.count == 0, told(fresh)
+    assert fresh.count == 0, as_text(fresh)

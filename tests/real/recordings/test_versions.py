@@ -1,9 +1,8 @@
-"""What real brokers of three ages say they offer, and what current clients make of the old ones."""
+"""Which versions real brokers of three ages offer, and what current clients make of the old ones."""
 
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,12 +22,8 @@ from real.brokers.old_broker import OldBroker
 from real.clients.confluent_client import flush, read
 
 
-def barnabas(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return commands.run(*arguments)
-
-
 def as_json(*arguments: object) -> dict[str, Any]:
-    done = barnabas(*arguments, "--json")
+    done = commands.run(*arguments, "--json")
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -64,7 +59,7 @@ def test_the_old_broker_offers_what_its_table_says(old_broker: OldBroker) -> Non
 
 @pytest.mark.slow
 def test_the_oldest_broker_cannot_say(oldest_broker: OldBroker) -> None:
-    done = barnabas("versions", oldest_broker.bootstrap)
+    done = commands.run("versions", oldest_broker.bootstrap)
     assert done.returncode == 2 and "is a Kafka broker older than 0.10.0" in done.stderr
 
 
@@ -76,14 +71,8 @@ def test_current_clients_of_an_old_broker(old_broker: OldBroker, tmp_path: Path)
         python = kafka.KafkaProducer(bootstrap_servers=bootstrap, client_id="new-kafka-python")
         assert python.send("seen", b"two").get(PATIENCE).offset == 1
         python.close()
-        consumer = Consumer(
-            {
-                "bootstrap.servers": bootstrap,
-                "client.id": "new-reader",
-                "group.id": "g",
-                "auto.offset.reset": "earliest",
-            }
-        )
+        group = {"client.id": "new-reader", "group.id": "g", "auto.offset.reset": "earliest"}
+        consumer = Consumer({"bootstrap.servers": bootstrap} | group)
         consumer.subscribe(["seen"])
         values = [message.value() for message in read(consumer, 2)]
         consumer.close()
@@ -106,9 +95,9 @@ def test_current_clients_of_an_old_broker(old_broker: OldBroker, tmp_path: Path)
 @pytest.mark.slow
 def test_current_clients_of_the_oldest_broker(oldest_broker: OldBroker, tmp_path: Path) -> None:
     with recorded(oldest_broker.address, tmp_path / "oldest") as bootstrap:
-        python = kafka.KafkaProducer(bootstrap_servers=bootstrap, client_id="told-0.8", api_version=(0, 8, 2))
+        python = kafka.KafkaProducer(bootstrap_servers=bootstrap, client_id="set-to-0.8", api_version=(0, 8, 2))
         assert python.send("seen", b"one").get(PATIENCE).offset == 0
         python.close()
-    (told,) = as_json("versions", tmp_path / "oldest")["clients"]
-    assert told["negotiation"] == "never" and told["old_formats"] == {"0": 1} and told["software_name"] is None
-    assert versions(told) == {"Produce": [0], "Metadata": [0]}
+    (oldest,) = as_json("versions", tmp_path / "oldest")["clients"]
+    assert oldest["negotiation"] == "never" and oldest["old_formats"] == {"0": 1} and oldest["software_name"] is None
+    assert versions(oldest) == {"Produce": [0], "Metadata": [0]}

@@ -1,4 +1,4 @@
-"""Clients that are told of an old release behave as in front of one: the APIs and versions that they choose are the same.
+"""Clients in front of a pretended old release behave as in front of a real one: the APIs and versions that they choose are the same.
 
 The pretended release stands on Kafka 4.3, which does not serve most of those versions any more: `translate` bridges them.
 """
@@ -83,7 +83,7 @@ def chosen(recording: Path) -> set[tuple[str, int]]:
 CLIENTS = [librdkafka, kafka_python, aiokafka]
 
 
-def told(release: str) -> VersionsConfig:
+def pretending(release: str) -> VersionsConfig:
     return VersionsConfig(Profile.of(release), translate=True)
 
 
@@ -97,14 +97,14 @@ def proxied(address: tuple[str, int], **options: Any) -> Iterator[tuple[str, int
 def test_a_client_chooses_as_in_front_of_the_real_release(
     client: Client, broker: Cluster, old_broker: OldBroker, tmp_path: Path
 ) -> None:
-    topic = f"told-{client.__name__}"
+    topic = f"pretended-{client.__name__}"
     create_topic(broker.bootstrap, topic)
     for bootstrap in (broker.bootstrap, old_broker.bootstrap):
         before = Producer({"bootstrap.servers": bootstrap})
         before.produce(topic, b"before")
         flush(before)
     found = []
-    for address, versions in ((old_broker.address, None), (broker.addresses[0], told("0.10.2"))):
+    for address, versions in ((old_broker.address, None), (broker.addresses[0], pretending("0.10.2"))):
         with proxied(address, record=tmp_path / str(len(found)), versions=versions) as (host, port):
             assert client(f"{host}:{port}", topic) == b"before"
         found.append(chosen(tmp_path / str(len(found))))
@@ -122,7 +122,7 @@ def test_a_client_that_does_not_ask(
     real: OldBroker = request.getfixturevalue("broker_with_groups" if groups else "oldest_broker")
     create_topic(broker.bootstrap, topic)
     found = []
-    for address, versions in ((real.address, None), (broker.addresses[0], told(release))):
+    for address, versions in ((real.address, None), (broker.addresses[0], pretending(release))):
         with proxied(address, record=tmp_path / str(len(found)), versions=versions) as (host, port):
             producer = kafka.KafkaProducer(bootstrap_servers=f"{host}:{port}", api_version=version)
             assert producer.send(topic, b"one").get(PATIENCE).offset == 0
@@ -164,7 +164,7 @@ def test_what_the_release_does_not_know_ends_as_there(
 ) -> None:
     old: OldBroker = request.getfixturevalue(fixture)
     release = old.release.rpartition(".")[0]
-    with proxied(broker.addresses[0], versions=told(release)) as address:
+    with proxied(broker.addresses[0], versions=pretending(release)) as address:
         for name, version in REFUSED:
             frame = decoder.encode_request(facts.api_key(name), version, {}, correlation_id=5, client_id="t")
             real, pretended = outcome(old.address, frame), outcome(address, frame)
@@ -186,5 +186,5 @@ def test_the_newest_release_is_as_it_is(broker: Cluster) -> None:
     growing = "finalized_features_epoch"
     assert pretended.pop(growing) >= real.pop(growing)
     assert pretended == real
-    said = {each["name"]: (each["min_version"], each["max_version"]) for each in real["supported_features"]}
-    assert said == of_release(releases.release(match.name)).supported
+    features = {each["name"]: (each["min_version"], each["max_version"]) for each in real["supported_features"]}
+    assert features == of_release(releases.release(match.name)).supported

@@ -1,4 +1,4 @@
-"""Metadata versions 0 and 1 of a partition with a replica that is not there, as a broker of 0.10.2 says both itself."""
+"""Metadata versions 0 and 1 of a partition with a replica that is not there, as a broker of 0.10.2 gives both itself."""
 
 from __future__ import annotations
 
@@ -56,6 +56,6 @@ def test_a_replica_that_is_not_there(old_broker: OldBroker) -> None:
         translator = Translator({METADATA: (served, served)})
         translated = translator.request(frame)
         assert isinstance(translated, Translated)
-        told = partition(asked, translator.response(translated, [frames[served]]))
+        found = partition(asked, translator.response(translated, [frames[served]]))
         wanted = oldest if asked == 0 else newer | {"replica_nodes": [own], "isr_nodes": [own]}  # it cannot know of the other one
-        assert told == wanted
+        assert found == wanted

@@ -35,8 +35,7 @@ def translated(broker: Cluster) -> Iterator[str]:
     """The address of a translating proxy."""
     with Proxy(ProxyConfig(upstream=broker.addresses[0], versions=TRANSLATE)) as proxy:
         yield show(proxy.address)
-    told = list(proxy.events())
-    assert [event.text for event in told if event.warning] == []
+    assert [event.text for event in proxy.events() if event.warning] == []
 
 
 @pytest.fixture(scope="module")
@@ -78,10 +77,7 @@ def test_old_librdkafka(translated, broker, topic) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("release", "settings"),
-    [
-        pytest.param("0.10.2.2", (), id="0.10.2"),
-        pytest.param("0.11.0.3", ("true",), id="0.11 idempotent", marks=pytest.mark.slow),
-    ],
+    [pytest.param("0.10.2.2", (), id="0.10.2"), pytest.param("0.11.0.3", ("true",), id="0.11 idempotent")],
 )
 def test_old_java(release, settings, translated, broker, topic) -> None:
     """0.11 is the first client that writes record batches (magic 2) and has producer ids."""
@@ -107,9 +103,8 @@ def test_old_administration(translated) -> None:
         made = {"num_partitions": 2, "replication_factor": 1, "configs": {"retention.ms": "7200000"}}
         assert oldest.create_topics({"old-made": made}, wait_for_metadata=True)["topics"][0]["error_code"] == 0
     with KafkaAdminClient(**settings, api_version=(0, 11)) as old:
-        (found,) = old.describe_configs(
-            [ConfigResource(ConfigResourceType.TOPIC, "old-made")], config_filter="all"
-        ).values()
+        resource = ConfigResource(ConfigResourceType.TOPIC, "old-made")
+        (found,) = old.describe_configs([resource], config_filter="all").values()
         configs = found["old-made"]
         assert (configs["retention.ms"]["value"], configs["retention.ms"]["is_default"]) == ("7200000", False)
         assert configs["cleanup.policy"]["is_default"] is True
@@ -117,7 +112,7 @@ def test_old_administration(translated) -> None:
 
 
 def test_an_old_consumer_passes_transaction_markers(translated, broker, topic) -> None:
-    """What old formats have no words for is left out; the last thing in the log is a marker, and more comes behind it."""
+    """What old formats cannot express is left out; the last thing in the log is a marker, and more comes behind it."""
     name = topic("old-behind-transactions")
     consumer = KafkaConsumer(bootstrap_servers=translated, api_version=(0, 9), auto_offset_reset="earliest")
     consumer.assign([TopicPartition(name, 0)])
@@ -144,9 +139,7 @@ def test_a_new_client_at_what_an_old_broker_would_offer(broker, topic) -> None:
 
 
 @pytest.mark.slow
-def test_both_legs_are_recorded_and_what_cannot_be_said_is_refused(
-    broker: Cluster, topic: Makes, tmp_path: Path
-) -> None:
+def test_both_legs_are_recorded_and_what_has_no_translation_is_refused(broker: Cluster, topic: Makes, tmp_path: Path) -> None:
     name = topic("asked-by-hand")
     partition = {"partition_index": 1, "timestamp": -1, "max_num_offsets": 2}
     where = {"replica_id": -1, "topics": [{"name": name, "partitions": [partition]}]}
@@ -161,9 +154,7 @@ def test_both_legs_are_recorded_and_what_cannot_be_said_is_refused(
     assert answer["topics[0].partitions[0].old_style_offsets"] == [0]
     assert refusal["error_code"] == facts.error_code("UNSUPPORTED_VERSION")
     with open_capture(tmp_path / "both") as capture:
-        assert {(e.api, e.api_version, e.undecoded) for e in capture.exchanges()} == {
-            ("ListOffsets", 0, None),
-            ("ControlledShutdown", 1, None),
-        }
+        seen = {(e.api, e.api_version, e.undecoded) for e in capture.exchanges()}
+    assert seen == {("ListOffsets", 0, None), ("ControlledShutdown", 1, None)}
     (segment,) = (tmp_path / "both").glob("*.pcapng")
     assert b"translated from version 0 to 1" in segment.read_bytes()
