@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from barnabas.ui.testing.cluster import EmbeddedCluster
-from docs.world import World
+from docs.environment import World
 
 
 @pytest.fixture(scope="package")

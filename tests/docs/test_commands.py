@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import typer
 from barnabas.ui import cli
+from docs.environment import World
 from docs.kinds import kind
 from docs.pages import Command, commands
-from docs.world import World
 
 ROOT: Any = typer.main.get_command(cli.app)
 COMMANDS = commands()

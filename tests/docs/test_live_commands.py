@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import pytest
 from barnabas.proxy.events import show
 from confluent_kafka import Producer
+from docs.environment import Done, World
 from docs.kinds import ELSEWHERE, kind
 from docs.pages import Command, commands
-from docs.world import Done, World
 from harness.browsing.terminal import terminal
 from harness.waiting import until
 

@@ -13,9 +13,9 @@ import pytest
 from barnabas.proxy import ProxyConfig
 from barnabas.proxy.metrics.settings import MeterConfig
 from barnabas.ui.testing.cluster import EmbeddedCluster
-from docs.given import GIVEN, Fed, bytes_for
+from docs.environment import World
 from docs.pages import Block, blocks
-from docs.world import World
+from docs.preconditions import GIVEN, Fed, bytes_for
 from harness.run.slices import thin
 from harness.waiting import PATIENCE
 

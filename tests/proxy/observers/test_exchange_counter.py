@@ -10,7 +10,7 @@ from barnabas import decoder
 from barnabas.decoder.schema import facts
 from barnabas.proxy.observers.exchange_counter import ExchangeCounter
 from harness.wire import with_size
-from torture.proxy.peers.desk import cut
+from torture.proxy.peers.stepped_relay import cut
 from torture.proxy.peers.traffic import Author, Exchange, produce, produced
 
 PRODUCE, FETCH = facts.api_key("Produce"), facts.api_key("Fetch")

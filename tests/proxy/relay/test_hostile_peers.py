@@ -12,7 +12,7 @@ from barnabas.decoder.schema import facts
 from barnabas.plugins.rules.rules import Rule
 from barnabas.proxy.events import RelayFault
 from harness.wire import with_size
-from torture.proxy.peers.desk import Desk, Session, cut
+from torture.proxy.peers.stepped_relay import Desk, Session, cut
 from torture.proxy.test_correlation import heartbeat
 
 METADATA = facts.api_key("Metadata")

@@ -12,7 +12,7 @@ from barnabas.proxy.native.accelerator import native
 from barnabas.proxy.relay.connection import Connection
 from barnabas.proxy.relay.half_connection import MOVES, HalfConnection
 from barnabas.proxy.relay.states import FLOWING, TRANSITIONS, ConnectionState, HalfConnectionState, WrongState, follow
-from torture.proxy.peers.desk import BROKER, Desk
+from torture.proxy.peers.stepped_relay import BROKER, Desk
 
 ACCEPTED, CONNECTING, SECURING, OPEN, BREAKING, UNREACHED, CLOSED = ConnectionState
 

@@ -11,7 +11,7 @@ from barnabas.proxy.events import RuleHit
 from barnabas.proxy.ring.clock import CLOCK, FAR_NS, SLEW, Clock
 from barnabas.proxy.ring.reader import Record
 from barnabas.proxy.ring.ring import Kind
-from torture.proxy.peers.desk import Desk
+from torture.proxy.peers.stepped_relay import Desk
 from torture.proxy.test_correlation import heartbeat
 
 SECOND = 10**9

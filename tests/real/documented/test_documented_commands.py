@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
+from docs.environment import World
 from docs.kinds import kind
 from docs.pages import Command, commands
-from docs.world import World
 from harness.waiting import PATIENCE
 from real.brokers.broker import Cluster
 

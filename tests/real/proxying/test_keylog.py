@@ -19,7 +19,7 @@ from harness import commands
 from harness.waiting import PATIENCE, PATIENCE_MS
 from kafka import KafkaConsumer, KafkaProducer
 from real.brokers.secured import Secured
-from real.brokers.taps import missing, tap, tshark
+from real.brokers.wireshark import missing, tap, tshark
 
 pytestmark = pytest.mark.needs(why_not=missing)
 

@@ -23,7 +23,7 @@ from kafka import TopicPartition as KafkaTopicPartition
 from matrix.recording import addresses
 from real.brokers.broker import Cluster, start_cluster
 from real.brokers.secured import Secured
-from real.brokers.taps import tshark
+from real.brokers.wireshark import tshark
 from real.clients import confluent_client
 from real.clients.own_connections import OwnConnections
 from real.clients.workloads import CLIENTS, WORKLOADS, expected, in_turn

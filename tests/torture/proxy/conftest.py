@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from barnabas.plugins.rules.rules import Rule
-from torture.proxy.peers.desk import Desk
+from torture.proxy.peers.stepped_relay import Desk
 
 
 @pytest.fixture(scope="module")

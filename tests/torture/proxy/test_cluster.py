@@ -17,9 +17,9 @@ from barnabas.proxy import Proxy, ProxyConfig
 from barnabas.proxy.events import show
 from harness.waiting import until
 from real.brokers.broker import free_ports
-from real.brokers.taps import tshark
+from real.brokers.wireshark import tshark
 from torture.proxy.peers.clients import Consumption, check, make_topic, start, stop
-from torture.proxy.peers.cluster import NODES, Behind, plan, three_brokers
+from torture.proxy.peers.faulty_cluster import NODES, Behind, plan, three_brokers
 from torture.proxy.peers.plain_clients import descriptors, taken, unfaulted, warm
 
 pytestmark = [pytest.mark.real]

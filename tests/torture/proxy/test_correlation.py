@@ -16,7 +16,7 @@ from barnabas import decoder
 from barnabas.decoder.schema import facts
 from barnabas.plugins.rules.rules import Rule
 from harness.run.slices import only, thin
-from torture.proxy.peers.desk import Desk, Session, cut
+from torture.proxy.peers.stepped_relay import Desk, Session, cut
 from torture.proxy.peers.traffic import (
     FETCH,
     METADATA,

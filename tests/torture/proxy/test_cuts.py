@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from barnabas.decoder.schema import facts
 from harness.run.slices import only, thin
-from torture.proxy.peers.desk import BROKER, Desk, Session, cut
+from torture.proxy.peers.stepped_relay import BROKER, Desk, Session, cut
 from torture.proxy.peers.traffic import (
     ADDRESSED,
     FETCH,

@@ -17,9 +17,9 @@ from barnabas.proxy.relay.half_connection import MOVES, HalfConnection
 from barnabas.proxy.ring.reader import Record
 from barnabas.proxy.ring.ring import Kind
 from harness.run.slices import only, thin
-from torture.proxy.peers.desk import BROKER, cut
+from torture.proxy.peers.stepped_relay import BROKER, cut
 from torture.proxy.peers.traffic import ADDRESSED, Author, naming
-from torture.proxy.peers.wires import WiredDesk, WiredSession
+from torture.proxy.peers.wired_relay import WiredDesk, WiredSession
 from torture.proxy.test_correlation import RULES, heartbeat
 from torture.proxy.test_cuts import FETCH, PRODUCE, bulk, check_passed, run, schedule
 

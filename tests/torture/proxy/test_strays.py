@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 from barnabas.proxy.relay.correlation import LATE_REACH
-from torture.proxy.peers.desk import BROKER, Desk, Session, cut
+from torture.proxy.peers.stepped_relay import BROKER, Desk, Session, cut
 from torture.proxy.peers.traffic import FETCH, METADATA, Author, Exchange, naming, response
 from torture.proxy.test_correlation import RULES, heartbeat, list_offsets
 

@@ -18,7 +18,7 @@ from barnabas.decoder.schema import facts
 from barnabas.proxy.interception.frame_editor import ADDRESS_REQUESTS
 from harness.wire import with_size
 from torture.decoder.corpus import record_areas, struct_values
-from torture.proxy.peers.desk import BROKER, OWN_HOST, OWN_PORT
+from torture.proxy.peers.stepped_relay import BROKER, OWN_HOST, OWN_PORT
 
 PRODUCE, FETCH, METADATA = (facts.api_key(name) for name in ("Produce", "Fetch", "Metadata"))
 PRODUCE_VERSIONS = tuple(facts.api(PRODUCE).versions.every())

@@ -21,7 +21,7 @@ from harness import commands
 from harness.run.slices import only
 from harness.waiting import PATIENCE, until
 from harness.wire import with_size
-from real.brokers.taps import tap
+from real.brokers.wireshark import tap
 from traffic.packets import as_pcap, as_pcapng, traffic
 
 Run = Callable[..., subprocess.CompletedProcess[bytes]]

@@ -17,7 +17,7 @@ from kafka import KafkaAdminClient
 from kafka import TopicPartition as Place
 from real.brokers.broker import Cluster, Node, free_ports, start_cluster
 from torture.proxy.peers.clients import QUICK
-from torture.proxy.peers.unruly import Unruly
+from torture.proxy.peers.faulty_forwarder import Unruly
 
 WAY = "WAY"
 """The listener that is reached by the ways only; inter-broker traffic and admin clients take the other."""

@@ -19,7 +19,7 @@ from barnabas.proxy.native.accelerator import native
 from barnabas.proxy.relay.connection import Connection
 from barnabas.proxy.relay.half_connection import HalfConnection
 from barnabas.proxy.relay.states import ConnectionState
-from torture.proxy.peers.desk import BROKER, OWN_HOST, Desk, Session
+from torture.proxy.peers.stepped_relay import BROKER, OWN_HOST, Desk, Session
 
 
 class Wire(socket.socket):
