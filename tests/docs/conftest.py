@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from barnabas.ui.testing.cluster import EmbeddedCluster
-from docs.environment import World
+from docs.environment import Environment
 
 
 @pytest.fixture(scope="package")
@@ -20,10 +20,10 @@ def cluster() -> Iterator[EmbeddedCluster]:
 
 
 @pytest.fixture(scope="package")
-def world(cluster: EmbeddedCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def environment(cluster: EmbeddedCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
     """A folder with everything that the pages speak of."""
-    world = World(tmp_path_factory.mktemp("world"), cluster.address)
+    environment = Environment(tmp_path_factory.mktemp("world"), cluster.address)
     try:
-        yield world
+        yield environment
     finally:
-        world.close()
+        environment.close()

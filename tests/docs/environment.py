@@ -40,13 +40,13 @@ class Done(NamedTuple):
     err: str
 
 
-class World:
+class Environment:
     """A folder with everything in it, and a way to run commands there. `own`: the settings that make it their home."""
 
     def __init__(self, folder: Path, broker: tuple[str, int]) -> None:
         self.folder = folder
         self._broker = show(broker)
-        self._furnish(broker)
+        self._create_files(broker)
         self.own = {"HOME": str(folder), "XDG_RUNTIME_DIR": str(folder), "NO_COLOR": "1", "COLUMNS": "100"}
         settings = os.environ | self.own
         settings.pop("XDG_STATE_HOME", None)
@@ -83,7 +83,7 @@ class World:
         self._server.stdin.close()
         self._server.wait(PATIENCE)
 
-    def _furnish(self, address: tuple[str, int]) -> None:
+    def _create_files(self, address: tuple[str, int]) -> None:
         today = self.folder / "recordings" / "today"
         today.parent.mkdir()
         with Proxy(ProxyConfig(upstream=address, record=today)) as proxy:
@@ -110,7 +110,7 @@ class World:
             (self.folder / name).write_bytes(gzip.compress(theirs.read_bytes()))
         plugin = next(block for block in blocks() if block.page == "plugins.md" and block.language == "python")
         (self.folder / "sessions.py").write_text(plugin.text)
-        self._certify()
+        self._create_certificates()
         (self.folder / "rules.yaml").write_text(
             "rules:\n  - name: moved\n    match: api == Produce\n    do: {error: NOT_LEADER_OR_FOLLOWER}\n"
         )
@@ -118,7 +118,7 @@ class World:
         (self.folder / "secret.txt").write_text("open sesame\n")
         (self.folder / "secret.txt").chmod(0o600)
 
-    def _certify(self) -> None:
+    def _create_certificates(self) -> None:
         ca = make(self.folder, "ca", ca=True)
         make(self.folder, "me", issuer=ca)
         server = make(self.folder, "server", ("kafka.example",), ca)
@@ -192,7 +192,7 @@ class World:
 class Running(NamedTuple):
     """A command that runs, and the files with its output."""
 
-    world: World
+    environment: Environment
     number: int
     process: int
     out: Path
@@ -214,6 +214,6 @@ class Running(NamedTuple):
 
     def done(self) -> Done:
         """Wait for its end."""
-        status = self.world.ended(self.number)
+        status = self.environment.ended(self.number)
         assert status is not None, f"no end: {self.out.read_text()} {self.err.read_text()}"
         return Done(status, self.out.read_text(), self.err.read_text())

@@ -33,10 +33,10 @@ HEARTBEAT_RESPONSE = bytes.fromhex(
 )
 
 
-class Fed(Proxy):
+class ProxyWithTraffic(Proxy):
     """A proxy with a producer, for as long as both are needed."""
 
-    def __enter__(self) -> Fed:
+    def __enter__(self) -> ProxyWithTraffic:
         super().__enter__()
         self._over = threading.Event()
         self._producing = threading.Thread(target=self._produce)
@@ -125,7 +125,7 @@ def nothing() -> Names:
     return {}
 
 
-GIVEN = {
+PRECONDITIONS = {
     "README.md": nothing,
     "python.md": frames_and_a_recorder,
     "control.md": nothing,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import typer
 from barnabas.ui import cli
-from docs.environment import World
+from docs.environment import Environment
 from docs.kinds import kind
 from docs.pages import Command, commands
 
@@ -63,14 +63,14 @@ def _params() -> Iterator[Any]:
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("command", list(_params()))
-def test_it_does_its_work(command: Command, world: World) -> None:
+def test_it_does_its_work(command: Command, environment: Environment) -> None:
     if command.words[0] == "sniff" and os.geteuid():
         pytest.skip("only root may listen at an interface")
     text = " ".join(command.words)
     if command.words[0] in GO_ON or "--follow" in command.words:
-        done = world.stopped(command.words) if "--check" not in command.words else world.run(command.words)
+        done = environment.stopped(command.words) if "--check" not in command.words else environment.run(command.words)
     else:
-        done = world.run(command.words, command.into)
+        done = environment.run(command.words, command.into)
     allowed = {0, 1} if any(word in text for word in MAY_FAIL) else {0}
     assert done.status in allowed, f"{command.text}\n{done.out}\n{done.err}"
     assert "Traceback" not in done.out + done.err

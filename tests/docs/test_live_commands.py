@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 from barnabas.proxy.events import show
 from confluent_kafka import Producer
-from docs.environment import Done, World
+from docs.environment import Done, Environment
 from docs.kinds import ELSEWHERE, kind
 from docs.pages import Command, commands
 from harness.browsing.terminal import terminal
@@ -45,10 +45,10 @@ class Live(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def live(world: World) -> Iterator[Live]:
-    (world.folder / "refusals.yaml").write_text(REFUSALS)
+def live(environment: Environment) -> Iterator[Live]:
+    (environment.folder / "refusals.yaml").write_text(REFUSALS)
     words = ["proxy", "--broker", "kafka:9092", "--feed", "127.0.0.1:0", "--control", "127.0.0.1:0", "--record", "live"]
-    with world.running([*words, "--rules", "refusals.yaml", "--json"]) as proxy:
+    with environment.running([*words, "--rules", "refusals.yaml", "--json"]) as proxy:
         events: dict[str, Any] = {}
 
         def ready() -> bool:
@@ -83,39 +83,39 @@ def test_every_command_has_its_test(repository: Path) -> None:
 
 
 @pytest.mark.parametrize("command", of("live"))
-def test_on_a_proxy_that_runs(command: Command, world: World, live: Live) -> None:
+def test_on_a_proxy_that_runs(command: Command, environment: Environment, live: Live) -> None:
     words = live.words(command.words)
     if words[:2] == ["control", "rules"]:
-        done = world.run(words)
+        done = environment.run(words)
         assert not done.status and " hits " in done.out, done.err
     elif words[:2] == ["control", "flight"]:
-        done = of_a_flight_recorder(words, world)
+        done = of_a_flight_recorder(words, environment)
         assert not done.status, done.err
     elif words == ["control"]:
-        done = world.run(words)
+        done = environment.run(words)
         assert not done.status and "clients" in done.out, done.err
     else:
-        done = world.stopped(words, "Produce")
+        done = environment.stopped(words, "Produce")
         assert done.status in (0, 130) and "Produce" in done.out, done.err
     assert "Traceback" not in done.out + done.err
 
 
-def of_a_flight_recorder(words: list[str], world: World) -> Done:
+def of_a_flight_recorder(words: list[str], environment: Environment) -> Done:
     """The command at the newest proxy, which has one."""
     flying = ["proxy", "--broker", "kafka:9092", "--control", "127.0.0.1:0", "--flight", "incidents", "--json"]
-    with world.running(flying) as proxy:
+    with environment.running(flying) as proxy:
         until(lambda: proxy.wrote("ControlListening"), proxy.err.read_text)
-        return world.run(words)
+        return environment.run(words)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", of("screen"))
-def test_on_a_terminal(command: Command, world: World, live: Live) -> None:
+def test_on_a_terminal(command: Command, environment: Environment, live: Live) -> None:
     if "--record" in command.words:  # one at a time
-        assert not world.run(["control", "record", "--stop"]).status
+        assert not environment.run(["control", "record", "--stop"]).status
     # -P: the folder has one of the name barnabas in it, the proxies' own
-    words = [sys.executable, "-P", "-m", "barnabas", *world.words(live.words(command.words))]
-    with terminal(words, world.folder, (140, 40), **world.own) as screen:
+    words = [sys.executable, "-P", "-m", "barnabas", *environment.words(live.words(command.words))]
+    with terminal(words, environment.folder, (140, 40), **environment.own) as screen:
         screen.until("exchanges")
         screen.press("Q")
         assert screen.ends() == 0
@@ -123,32 +123,32 @@ def test_on_a_terminal(command: Command, world: World, live: Live) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", of("web"))
-def test_in_a_browser(command: Command, world: World, live: Live) -> None:
+def test_in_a_browser(command: Command, environment: Environment, live: Live) -> None:
     words = ["0" if word == "8123" else word for word in live.words(command.words)]
-    done = world.stopped(words)
+    done = environment.stopped(words)
     assert done.status in (0, 130) and "http://127.0.0.1:" in done.out, done.err
     assert "Traceback" not in done.out + done.err
 
 
 @pytest.mark.parametrize("command", of("input"))
-def test_from_another_program(command: Command, world: World) -> None:
-    done = world.run(command.words, stdin=world.folder / "capture.pcap")
+def test_from_another_program(command: Command, environment: Environment) -> None:
+    done = environment.run(command.words, stdin=environment.folder / "capture.pcap")
     assert not done.status and "Produce" in done.out, done.err
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", of("jar"))
-def test_of_a_release(command: Command, world: World, repository: Path) -> None:
+def test_of_a_release(command: Command, environment: Environment, repository: Path) -> None:
     jars = sorted((repository / ".cache" / "clients").glob("kafka-clients-*.jar"))
     if not jars:
         pytest.skip("the jars of Kafka's clients are fetched by: make broker")
-    (world.folder / "kafka-clients-X.jar").symlink_to(jars[-1])
-    done = world.run(command.words)
+    (environment.folder / "kafka-clients-X.jar").symlink_to(jars[-1])
+    done = environment.run(command.words)
     assert not done.status and "definitions" in done.out, done.err
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", of("spark"))
-def test_with_spark(command: Command, world: World) -> None:
-    done = world.stopped(command.words, "following") if "stream" in command.words else world.run(command.words)
+def test_with_spark(command: Command, environment: Environment) -> None:
+    done = environment.stopped(command.words, "following") if "stream" in command.words else environment.run(command.words)
     assert done.status in (0, 130), done.err

@@ -13,9 +13,9 @@ import pytest
 from barnabas.proxy import ProxyConfig
 from barnabas.proxy.metrics.settings import MeterConfig
 from barnabas.ui.testing.cluster import EmbeddedCluster
-from docs.environment import World
+from docs.environment import Environment
 from docs.pages import Block, blocks
-from docs.preconditions import GIVEN, Fed, bytes_for
+from docs.preconditions import PRECONDITIONS, ProxyWithTraffic, bytes_for
 from harness.run.slices import thin
 from harness.waiting import PATIENCE
 
@@ -34,7 +34,7 @@ def is_spark(block: Block) -> bool:
 PLAIN = [block for block in PYTHON if not (is_test(block) or is_spark(block) or block.page in ELSEWHERE)]
 
 
-class Enough(Exception):
+class FirstOutput(Exception):
     """What would go on for ever has shown something."""
 
 
@@ -49,20 +49,20 @@ def run(text: str, page: str, names: dict[str, Any]) -> None:
     for source, code in statements(text, page):
         names |= bytes_for(source)
         if "Proxy" in names:
-            names["Proxy"] = Fed
+            names["Proxy"] = ProxyWithTraffic
         exec(code, names)
 
 
 @pytest.mark.parametrize("page", thin(sorted({block.page for block in PLAIN}), 6))
 def test_it_runs(
     page: str,
-    world: World,
+    environment: Environment,
     cluster: EmbeddedCluster,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.chdir(world.folder)
-    given = GIVEN[page]()
+    monkeypatch.chdir(environment.folder)
+    given = PRECONDITIONS[page]()
     names: dict[str, Any] = {}
     for block in PLAIN:
         if block.page == page:
@@ -81,13 +81,13 @@ def endless(text: str, page: str, names: dict[str, Any], cluster: EmbeddedCluste
 
     def enough(*shown: Any) -> None:
         assert shown
-        raise Enough
+        raise FirstOutput
 
-    with Fed(ProxyConfig(upstream=cluster.address, meter=MeterConfig(feed=("127.0.0.1", 0)))) as proxy:
+    with ProxyWithTraffic(ProxyConfig(upstream=cluster.address, meter=MeterConfig(feed=("127.0.0.1", 0)))) as proxy:
         assert proxy.meter is not None and proxy.meter.feed is not None
         text = text.replace('("127.0.0.1", 19095)', repr(proxy.meter.feed))
         names |= {"token": proxy.meter.feed_token, "print": enough}
-        with pytest.raises(Enough):
+        with pytest.raises(FirstOutput):
             run(text, page, names)
 
 
@@ -105,11 +105,11 @@ def send_orders(bootstrap):
 """
 
 
-def test_tests_pass(world: World, tmp_path: Path) -> None:
+def test_tests_pass(environment: Environment, tmp_path: Path) -> None:
     """Each in a module of its own, in front of mock brokers or the recording."""
     shown = [block for block in PYTHON if is_test(block) and block.page not in ELSEWHERE]
     for number, block in enumerate(shown):
-        text = block.text.replace("recordings/checkout", str(world.folder / "recordings" / "checkout"))
+        text = block.text.replace("recordings/checkout", str(environment.folder / "recordings" / "checkout"))
         (tmp_path / f"test_{number}.py").write_text(SEND_ORDERS + text)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=PATIENCE)
@@ -117,11 +117,11 @@ def test_tests_pass(world: World, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_spark_reads(world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_spark_reads(environment: Environment, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     pyspark = pytest.importorskip("pyspark.sql")
     import pyarrow.dataset
 
-    monkeypatch.chdir(world.folder)
+    monkeypatch.chdir(environment.folder)
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     spark = pyspark.SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
     try:
@@ -139,9 +139,9 @@ def test_spark_reads(world: World, monkeypatch: pytest.MonkeyPatch, capsys: pyte
         spark.stop()
 
 
-def test_duckdb_reads(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_duckdb_reads(environment: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
     import duckdb
 
-    monkeypatch.chdir(world.folder)
+    monkeypatch.chdir(environment.folder)
     (query,) = (block.text for block in blocks() if block.language == "sql")
     assert ("shop",) in [row[:1] for row in duckdb.sql(query).fetchall()]

@@ -11,7 +11,7 @@ from barnabas.decoder.schema import facts
 from barnabas.proxy.observers.exchange_counter import ExchangeCounter
 from harness.wire import with_size
 from torture.proxy.peers.stepped_relay import cut
-from torture.proxy.peers.traffic import Author, Exchange, produce, produced
+from torture.proxy.peers.traffic import Exchange, TrafficGenerator, produce, produced
 
 PRODUCE, FETCH = facts.api_key("Produce"), facts.api_key("Fetch")
 TOPIC = "00000000-0000-4000-8000-000000000001"
@@ -33,13 +33,13 @@ def streams(exchanges: list[Exchange]) -> tuple[bytes, bytes]:
 @pytest.mark.parametrize("kind", ["small", "mixed", "whole"])
 @pytest.mark.parametrize("seed", range(4))
 def test_counts_are_the_same_after_every_chunk(kind: str, seed: int) -> None:
-    author = Author(seed)
+    generator = TrafficGenerator(seed)
     size = 3000 if kind == "small" else 100_000
-    exchanges = author.conversation(60, first=author.chance.randrange(1 << 32), most=size)
+    exchanges = generator.conversation(60, first=generator.chance.randrange(1 << 32), most=size)
     tallies = two()
-    parts = [cut(stream, author.sizes(kind)) for stream in streams(exchanges)]
+    parts = [cut(stream, generator.sizes(kind)) for stream in streams(exchanges)]
     while any(parts):
-        side = 0 if parts[0] and (not parts[1] or author.chance.random() < 0.7) else 1
+        side = 0 if parts[0] and (not parts[1] or generator.chance.random() < 0.7) else 1
         part = parts[side].pop(0)
         for tally in tallies:
             tally.data(1, side, 5, part)

@@ -12,7 +12,7 @@ from barnabas.decoder.schema import facts
 from barnabas.plugins.rules.rules import Rule
 from barnabas.proxy.events import RelayFault
 from harness.wire import with_size
-from torture.proxy.peers.stepped_relay import Desk, Session, cut
+from torture.proxy.peers.stepped_relay import Session, SteppedRelay, cut
 from torture.proxy.test_correlation import heartbeat
 
 METADATA = facts.api_key("Metadata")
@@ -22,11 +22,11 @@ NO_FRAME = b"\x7f\xff\xff\xff" + bytes(20)
 
 
 @pytest.fixture
-def desk() -> Iterator[Callable[..., Desk]]:
-    made: list[Desk] = []
+def relay() -> Iterator[Callable[..., SteppedRelay]]:
+    made: list[SteppedRelay] = []
 
-    def give(rules: list[Rule] | None = None, lossless: bool = False) -> Desk:
-        made.append(Desk(rules, lossless))
+    def give(rules: list[Rule] | None = None, lossless: bool = False) -> SteppedRelay:
+        made.append(SteppedRelay(rules, lossless))
         return made[-1]
 
     yield give
@@ -42,14 +42,14 @@ def metadata(correlation: int) -> tuple[bytes, bytes]:
 
 
 def faults(session: Session) -> list[str]:
-    return [event.text for event in session.desk.events if isinstance(event, RelayFault)]
+    return [event.text for event in session.relay.events if isinstance(event, RelayFault)]
 
 
 @pytest.mark.parametrize("last", [NO_FRAME, b"", heartbeat(9).request], ids=["nonsense", "nothing", "a request"])
 @pytest.mark.parametrize("begun", [True, False])
-def test_a_client_that_is_gone_when_a_held_response_comes(desk: Callable[..., Desk], last: bytes, begun: bool) -> None:
+def test_a_client_that_is_gone_when_a_held_response_comes(relay: Callable[..., SteppedRelay], last: bytes, begun: bool) -> None:
     """What passes in front of the held response finds nobody; what the client said last is read then."""
-    session = desk().session()
+    session = relay().session()
     asked, answer = metadata(2)
     session.from_client(heartbeat(1).request + asked)
     if begun:
@@ -59,18 +59,18 @@ def test_a_client_that_is_gone_when_a_held_response_comes(desk: Callable[..., De
     session.client.closed = True
     session.from_broker(heartbeat(1).response[6 * begun :] + answer)
     assert faults(session) == []
-    assert session.connection.closed and session.desk.held == 0
+    assert session.connection.closed and session.relay.held == 0
 
 
-def test_a_broker_that_is_gone_when_a_held_request_comes(desk: Callable[..., Desk]) -> None:
+def test_a_broker_that_is_gone_when_a_held_request_comes(relay: Callable[..., SteppedRelay]) -> None:
     """The same the other way: no byte stays counted as held."""
-    session = desk([Rule.of("api == Heartbeat and group == none", error="UNKNOWN_MEMBER_ID", name="none")]).session()
+    session = relay([Rule.of("api == Heartbeat and group == none", error="UNKNOWN_MEMBER_ID", name="none")]).session()
     session.from_client(heartbeat(1).request)
     session.broker.closed = True
     session.from_client(metadata(2)[0] + heartbeat(3).request + heartbeat(4).request[:9])
     session.from_client(heartbeat(4).request[9:])
     assert faults(session) == []
-    assert session.connection.closed and session.desk.held == 0
+    assert session.connection.closed and session.relay.held == 0
 
 
 def produce(correlation: int, size: int) -> tuple[bytes, bytes]:
@@ -96,9 +96,9 @@ MIB = 1 << 20
 
 
 @pytest.mark.parametrize("rule", KEEPING)
-def test_requests_that_are_kept_for_a_broker_that_never_answers(desk: Callable[..., Desk], rule: str) -> None:
+def test_requests_that_are_kept_for_a_broker_that_never_answers(relay: Callable[..., SteppedRelay], rule: str) -> None:
     """They count as what is held does: then no more is read, and other connections go on. When answers come, all does."""
-    table = desk([Rule.of(KEEPING[rule], edit={"throttle_time_ms": 1}, name=rule)])
+    table = relay([Rule.of(KEEPING[rule], edit={"throttle_time_ms": 1}, name=rule)])
     table.hold_limit = MIB // 4
     session, other = table.session(), table.session()
     if rule == "without records":

@@ -12,7 +12,7 @@ from barnabas.proxy.native.accelerator import native
 from barnabas.proxy.relay.connection import Connection
 from barnabas.proxy.relay.half_connection import MOVES, HalfConnection
 from barnabas.proxy.relay.states import FLOWING, TRANSITIONS, ConnectionState, HalfConnectionState, WrongState, follow
-from torture.proxy.peers.stepped_relay import BROKER, Desk
+from torture.proxy.peers.stepped_relay import BROKER, SteppedRelay
 
 ACCEPTED, CONNECTING, SECURING, OPEN, BREAKING, UNREACHED, CLOSED = ConnectionState
 
@@ -40,8 +40,8 @@ EFFECTS = {
 
 
 @pytest.fixture
-def desk() -> Iterator[Desk]:
-    made = Desk()
+def relay() -> Iterator[SteppedRelay]:
+    made = SteppedRelay()
     yield made
     for connection in list(made.connections.values()):
         connection.close("rst")
@@ -56,12 +56,12 @@ def pair() -> tuple[socket.socket, socket.socket]:
     return near, far
 
 
-def brought(desk: Desk, state: ConnectionState, ends: list[socket.socket]) -> Connection:
+def brought(relay: SteppedRelay, state: ConnectionState, ends: list[socket.socket]) -> Connection:
     """A connection in this state, by the way that leads there."""
     (client, one), (upstream, other) = pair(), pair()
     ends += one, other
-    connection = Connection(desk, 1, client, ("127.0.0.1", 50000), BROKER)
-    desk.connections[1] = connection
+    connection = Connection(relay, 1, client, ("127.0.0.1", 50000), BROKER)
+    relay.connections[1] = connection
     if state is ACCEPTED:
         upstream.close()
         return connection
@@ -81,15 +81,15 @@ def brought(desk: Desk, state: ConnectionState, ends: list[socket.socket]) -> Co
 
 
 @pytest.mark.parametrize(("state", "event"), [(s, e) for s, e in product(ConnectionState, EVENTS)], ids=lambda v: getattr(v, "name", v))
-def test_what_happens_in_each_state(desk: Desk, state: ConnectionState, event: str) -> None:
+def test_what_happens_in_each_state(relay: SteppedRelay, state: ConnectionState, event: str) -> None:
     ends: list[socket.socket] = []
-    connection = brought(desk, state, ends)
+    connection = brought(relay, state, ends)
     assert connection.state is state
     EVENTS[event](connection)
     expected = CLOSED if event in ("closed", "reset") else EFFECTS[state].get(event, state)
     assert connection.state is expected
     assert connection.established == (expected in FLOWING)
-    assert (1 in desk.connections) == (expected is not CLOSED)
+    assert (1 in relay.connections) == (expected is not CLOSED)
     for end in ends:
         end.close()
 
@@ -119,10 +119,10 @@ HALF_EFFECTS = {
 
 @pytest.mark.parametrize("event", HALF_EVENTS)
 @pytest.mark.parametrize("state", HalfConnectionState, ids=lambda state: state.name)
-def test_what_happens_to_a_half(desk: Desk, state: HalfConnectionState, event: str) -> None:
+def test_what_happens_to_a_half(relay: SteppedRelay, state: HalfConnectionState, event: str) -> None:
     ends: list[socket.socket] = []
     waits = state is HalfConnectionState.WAITING
-    half = brought(desk, CONNECTING if waits else OPEN, ends).request
+    half = brought(relay, CONNECTING if waits else OPEN, ends).request
     for then in (HalfConnectionState.ENDED, HalfConnectionState.DONE):
         if state in (HalfConnectionState.ENDED, HalfConnectionState.DONE) and half.state < state:
             half.enter(then)

@@ -11,7 +11,7 @@ from barnabas.proxy.events import RuleHit
 from barnabas.proxy.ring.clock import CLOCK, FAR_NS, SLEW, Clock
 from barnabas.proxy.ring.reader import Record
 from barnabas.proxy.ring.ring import Kind
-from torture.proxy.peers.stepped_relay import Desk
+from torture.proxy.peers.stepped_relay import SteppedRelay
 from torture.proxy.test_correlation import heartbeat
 
 SECOND = 10**9
@@ -37,21 +37,21 @@ def hands(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hands]:
 @pytest.mark.parametrize("step", [-50 * SECOND, -SECOND, SECOND, 50 * SECOND])
 def test_a_clock_that_is_set_while_a_request_waits(hands: Hands, step: int) -> None:
     """No rule for late responses fires, and the recording is told times that are as far apart as they were."""
-    desk = Desk([Rule.of("api == Heartbeat and latency > 500ms", edit={"throttle_time_ms": 1}, name="late")])
+    relay = SteppedRelay([Rule.of("api == Heartbeat and latency > 500ms", edit={"throttle_time_ms": 1}, name="late")])
     try:
-        session = desk.session()
+        session = relay.session()
         session.from_client(heartbeat(1).request)
         hands.set += step
         hands.passed += 2 * SECOND  # the clock has looked at the other one by now
         session.from_client(heartbeat(2).request)
         session.from_broker(heartbeat(1).response)
         session.from_broker(heartbeat(2).response)
-        hits = [event.correlation_id for event in desk.events if isinstance(event, RuleHit)]
+        hits = [event.correlation_id for event in relay.events if isinstance(event, RuleHit)]
         assert hits == [1], "the first took 2 s, the second nothing"
-        times = [r.time_ns for r in desk.read() if isinstance(r, Record) and r.kind == Kind.DATA]
+        times = [r.time_ns for r in relay.read() if isinstance(r, Record) and r.kind == Kind.DATA]
         assert all(abs(each - times[0] - 2 * SECOND) < SECOND // 2 for each in times[1:]), times
     finally:
-        desk.shut()
+        relay.shut()
 
 
 def test_it_follows_slowly_or_goes_there(hands: Hands) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
-from docs.environment import World
+from docs.environment import Environment
 from docs.kinds import kind
 from docs.pages import Command, commands
 from harness.waiting import PATIENCE
@@ -17,15 +17,15 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def world(broker: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def environment(broker: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     for made in admin.create_topics([NewTopic(topic, 1) for topic in ("orders", "orders-b")]).values():
         made.exception(PATIENCE)  # another test may have made it
-    world = World(tmp_path_factory.mktemp("world"), broker.addresses[0])
+    environment = Environment(tmp_path_factory.mktemp("world"), broker.addresses[0])
     try:
-        yield world
+        yield environment
     finally:
-        world.close()
+        environment.close()
 
 
 def of_a_broker() -> list[Any]:
@@ -33,7 +33,7 @@ def of_a_broker() -> list[Any]:
 
 
 @pytest.mark.parametrize("command", of_a_broker())
-def test_it_does_its_work(command: Command, world: World) -> None:
-    done = world.run(command.words)
+def test_it_does_its_work(command: Command, environment: Environment) -> None:
+    done = environment.run(command.words)
     assert done.status in ({0, 1} if "--fail-on" in command.words else {0}), done.out + done.err
     assert "Traceback" not in done.out + done.err

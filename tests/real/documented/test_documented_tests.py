@@ -30,7 +30,7 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", (ROOT / "docs" / "testing.md").read_text(), re.DOTALL)
 
 
-class Beside:
+class RunningProxy:
     """A proxy beside the tests of another language."""
 
     def __init__(self, environment: dict[str, str]) -> None:
@@ -61,7 +61,7 @@ def two_ports() -> int:
 
 
 @pytest.fixture
-def beside(broker: Cluster, tmp_path: Path) -> Iterator[Beside]:
+def proxy(broker: Cluster, tmp_path: Path) -> Iterator[RunningProxy]:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     for made in admin.create_topics([NewTopic(topic, 1) for topic in TOPICS]).values():
         made.exception(PATIENCE)  # another test may have made it
@@ -86,9 +86,9 @@ def beside(broker: Cluster, tmp_path: Path) -> Iterator[Beside]:
                 found[name] = value
             elif not equals and not name and len(found) >= 3:
                 break
-        beside = Beside(found)
-        yield beside
-        stopped = beside.run(*BARNABAS.split(), "control", "stop", cwd=tmp_path)
+        proxy = RunningProxy(found)
+        yield proxy
+        stopped = proxy.run(*BARNABAS.split(), "control", "stop", cwd=tmp_path)
         assert stopped.returncode == 0, stopped.stderr
         assert shell.wait(PATIENCE) == 0
     finally:
@@ -99,7 +99,7 @@ def beside(broker: Cluster, tmp_path: Path) -> Iterator[Beside]:
 
 
 @pytest.mark.slow
-def test_java(beside: Beside, tmp_path: Path) -> None:
+def test_java(proxy: RunningProxy, tmp_path: Path) -> None:
     junit = next((ROOT / ".cache" / "junit").glob("junit-platform-console-standalone-*.jar"), None)
     clients = [
         jar
@@ -114,32 +114,32 @@ def test_java(beside: Beside, tmp_path: Path) -> None:
         name = re.findall(r"^(?:public )?(?:class|record) (\w+)", text, re.MULTILINE)[0]
         sources.append(tmp_path / f"{name}.java")
         sources[-1].write_text(text)
-    made = beside.run("javac", "-cp", jars, "-d", "classes", *map(str, sources), cwd=tmp_path)
+    made = proxy.run("javac", "-cp", jars, "-d", "classes", *map(str, sources), cwd=tmp_path)
     assert made.returncode == 0, made.stderr
-    done = beside.run(
+    done = proxy.run(
         "java", "-XX:TieredStopAtLevel=1", "-cp", f"classes:{jars}", "org.junit.platform.console.ConsoleLauncher",
         "execute", "--disable-banner", "--disable-ansi-colors", "--select-class=OrdersTest", cwd=tmp_path,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 tests successful" in done.stdout
-    assert beside.errors("orders") == ["NOT_LEADER_OR_FOLLOWER"] * 2 + [""]
-    assert beside.errors("secrets") == ["TOPIC_AUTHORIZATION_FAILED"]
-    assert beside.control.rules() == []
+    assert proxy.errors("orders") == ["NOT_LEADER_OR_FOLLOWER"] * 2 + [""]
+    assert proxy.errors("secrets") == ["TOPIC_AUTHORIZATION_FAILED"]
+    assert proxy.control.rules() == []
 
 
 @pytest.mark.slow
-def test_go(beside: Beside, tmp_path: Path) -> None:
+def test_go(proxy: RunningProxy, tmp_path: Path) -> None:
     if not shutil.which("go"):
         pytest.skip("no go")
     (text,) = blocks("go")
     (tmp_path / "orders_test.go").write_text(text)
-    beside.run("go", "mod", "init", "example.org/orders", cwd=tmp_path)
-    got = beside.run("go", "get", "github.com/twmb/franz-go/pkg/kgo@v1.18.1", cwd=tmp_path)
+    proxy.run("go", "mod", "init", "example.org/orders", cwd=tmp_path)
+    got = proxy.run("go", "get", "github.com/twmb/franz-go/pkg/kgo@v1.18.1", cwd=tmp_path)
     if got.returncode:
         pytest.skip(f"franz-go cannot be fetched: {got.stderr.strip().splitlines()[-1]}")
-    assert beside.run("gofmt", "-l", ".", cwd=tmp_path).stdout == ""
-    done = beside.run("go", "test", "-v", "./...", cwd=tmp_path)
+    assert proxy.run("gofmt", "-l", ".", cwd=tmp_path).stdout == ""
+    done = proxy.run("go", "test", "-v", "./...", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "--- PASS: TestOrdersSurviveALeaderElection" in done.stdout
-    assert beside.errors("orders") == ["NOT_LEADER_OR_FOLLOWER"] * 2 + [""]
-    assert beside.control.rules() == []
+    assert proxy.errors("orders") == ["NOT_LEADER_OR_FOLLOWER"] * 2 + [""]
+    assert proxy.control.rules() == []

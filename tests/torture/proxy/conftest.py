@@ -7,24 +7,24 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from barnabas.plugins.rules.rules import Rule
-from torture.proxy.peers.stepped_relay import Desk
+from torture.proxy.peers.stepped_relay import SteppedRelay
 
 
 @pytest.fixture(scope="module")
-def desks() -> Iterator[Callable[..., Desk]]:
+def relays() -> Iterator[Callable[..., SteppedRelay]]:
     """Gives the desk with these rules; each stands for a whole module."""
-    made: dict[tuple[tuple[str, ...], bool], Desk] = {}
+    made: dict[tuple[tuple[str, ...], bool], SteppedRelay] = {}
 
-    def give(rules: list[Rule] | None = None, lossless: bool = False) -> Desk:
+    def give(rules: list[Rule] | None = None, lossless: bool = False) -> SteppedRelay:
         key = tuple(rule.name for rule in rules or ()), lossless
         if key not in made:
-            made[key] = Desk(rules, lossless)
+            made[key] = SteppedRelay(rules, lossless)
         made[key].read()
         return made[key]
 
     yield give
-    for desk in made.values():
-        desk.shut()
+    for relay in made.values():
+        relay.shut()
 
 
 @pytest.fixture(scope="session")

@@ -19,36 +19,36 @@ from harness.waiting import until
 from real.brokers.broker import free_ports
 from real.brokers.wireshark import tshark
 from torture.proxy.peers.clients import Consumption, check, make_topic, start, stop
-from torture.proxy.peers.faulty_cluster import NODES, Behind, plan, three_brokers
+from torture.proxy.peers.faulty_cluster import NODES, FaultyCluster, plan, three_brokers
 from torture.proxy.peers.plain_clients import descriptors, taken, unfaulted, warm
 
 pytestmark = [pytest.mark.real]
 
 
 @pytest.fixture(scope="module")
-def behind() -> Iterator[Behind]:
-    with three_brokers() as behind:
-        yield behind
+def faulty() -> Iterator[FaultyCluster]:
+    with three_brokers() as faulty:
+        yield faulty
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(("idempotent", "count"), [(True, 16), (False, 50)])
-def test_faults_of_the_network_and_the_brokers(behind: Behind, idempotent: bool, count: int, scale: float) -> None:
+def test_faults_of_the_network_and_the_brokers(faulty: FaultyCluster, idempotent: bool, count: int, scale: float) -> None:
     """Every kind of `FAULTS`; with BARNABAS_TORTURE=20 200 of them."""
     topic = f"faults-{idempotent}"
-    make_topic(behind.cluster.bootstrap, topic, 3, NODES)
-    behind.settle()
-    behind.done.clear()
-    faults = plan(max(count, int(10 * scale)), behind.chance)
-    with Proxy(ProxyConfig(upstream=behind.address, probe=False, findings=True)) as proxy:
+    make_topic(faulty.cluster.bootstrap, topic, 3, NODES)
+    faulty.settle()
+    faulty.done.clear()
+    faults = plan(max(count, int(10 * scale)), faulty.chance)
+    with Proxy(ProxyConfig(upstream=faulty.address, probe=False, findings=True)) as proxy:
         relay = proxy._children["relay"]
         warm(proxy)
         before = descriptors(relay.pid)
         production, consumption = start(show(proxy.address), topic, idempotent)
         for fault in faults:
             production.goes_on()
-            behind.befall(fault, topic)
+            faulty.inject(fault, topic)
         production.goes_on()
         stop(production, consumption)
         check(production, consumption, idempotent)
@@ -56,7 +56,7 @@ def test_faults_of_the_network_and_the_brokers(behind: Behind, idempotent: bool,
         # the listeners of the two brokers that were found stay
         until(lambda: descriptors(relay.pid) < before + NODES, "connections that do not end")
         unfaulted(taken(proxy))
-    print(f"{dict(behind.done)}, {len(production.acknowledged)} of {len(production.sent)} acknowledged")
+    print(f"{dict(faulty.done)}, {len(production.acknowledged)} of {len(production.sent)} acknowledged")
 
 
 OF_RESTARTS = (
@@ -68,20 +68,20 @@ OF_RESTARTS = (
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("how", ["SIGTERM", "SIGKILL"])
-def test_all_brokers_restart_one_after_the_other(behind: Behind, how: str) -> None:
+def test_all_brokers_restart_one_after_the_other(faulty: FaultyCluster, how: str) -> None:
     """As in an upgrade. Clients beside the proxy do the same at the same time: the outcome is that of theirs."""
     topics = {name: f"roll-{name}-{how}" for name in ("direct", "through")}
     for topic in topics.values():
-        make_topic(behind.cluster.bootstrap, topic, 3, NODES)
-    with Proxy(ProxyConfig(upstream=behind.cluster.addresses[0], probe=False)) as proxy:
+        make_topic(faulty.cluster.bootstrap, topic, 3, NODES)
+    with Proxy(ProxyConfig(upstream=faulty.cluster.addresses[0], probe=False)) as proxy:
         warm(proxy)
-        bootstraps = {"direct": show(behind.cluster.addresses[0]), "through": show(proxy.address)}
+        bootstraps = {"direct": show(faulty.cluster.addresses[0]), "through": show(proxy.address)}
         running = {name: start(bootstrap, topics[name], log_level=6) for name, bootstrap in bootstraps.items()}
-        for node in behind.cluster.nodes:
+        for node in faulty.cluster.nodes:
             for production, _ in running.values():
                 production.goes_on(200)
-            behind.restart(node, signal.Signals[how])
-            behind.settle()
+            faulty.restart(node, signal.Signals[how])
+            faulty.settle()
         for production, _ in running.values():
             production.goes_on(200)
         for production, consumption in running.values():
@@ -126,27 +126,27 @@ class Command:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_the_proxy_is_killed_while_a_producer_sends(behind: Behind, tmp_path: Path, scale: float) -> None:
+def test_the_proxy_is_killed_while_a_producer_sends(faulty: FaultyCluster, tmp_path: Path, scale: float) -> None:
     """And started again on the same port: the same clients go on, nothing that was acknowledged is lost, nothing comes
     twice, and what had reached a recording can be read, here and by tshark."""
     topic = "killed"
-    make_topic(behind.cluster.bootstrap, topic, 3, NODES)
-    behind.settle()
+    make_topic(faulty.cluster.bootstrap, topic, 3, NODES)
+    faulty.settle()
     address = "127.0.0.1", free_ports(1)[0]
     production, through = start(show(address), topic)
     seen = []
     for round_ in range(max(2, int(scale))):
-        command = Command(behind.cluster.addresses[0], address, tmp_path / str(round_))
+        command = Command(faulty.cluster.addresses[0], address, tmp_path / str(round_))
         try:
             production.goes_on(50)
             until(lambda command=command: command.recorded() > 20, "nothing is recorded")  # type: ignore[misc]
             seen.append(command.recorded())
         finally:
             command.kill()
-    last = Command(behind.cluster.addresses[0], address, tmp_path / "last")
+    last = Command(faulty.cluster.addresses[0], address, tmp_path / "last")
     try:
         production.goes_on(50)
-        direct = Consumption(behind.cluster.bootstrap, topic)
+        direct = Consumption(faulty.cluster.bootstrap, topic)
         direct.start()
         stop(production, through, direct)
         for consumption in (through, direct):

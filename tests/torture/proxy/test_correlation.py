@@ -16,14 +16,14 @@ from barnabas import decoder
 from barnabas.decoder.schema import facts
 from barnabas.plugins.rules.rules import Rule
 from harness.run.slices import only, thin
-from torture.proxy.peers.stepped_relay import Desk, Session, cut
+from torture.proxy.peers.stepped_relay import Session, SteppedRelay, cut
 from torture.proxy.peers.traffic import (
     FETCH,
     METADATA,
     PRODUCE,
     PRODUCE_VERSIONS,
-    Author,
     Exchange,
+    TrafficGenerator,
     naming,
     produce,
     produced,
@@ -75,8 +75,8 @@ def acks_cases() -> list[Any]:
 
 def converse(session: Session, exchanges: list[Exchange], pieces: str, eager: bool, chance: random.Random) -> None:
     """The client sends all it has; the broker answers what has reached it, at once (`eager`) or at the end."""
-    author = Author(chance.randrange(1 << 30))
-    sizes = author.sizes(pieces)
+    generator = TrafficGenerator(chance.randrange(1 << 30))
+    sizes = generator.sizes(pieces)
     waiting = list(exchanges)
     for segment in cut(b"".join(e.request for e in exchanges), sizes):
         session.from_client(segment)
@@ -137,7 +137,7 @@ def list_offsets(correlation: int) -> Exchange:
 @pytest.mark.parametrize("rules", RULES)
 @pytest.mark.parametrize(("version", "client_id", "transactional_id", "tags"), thin(acks_cases(), 12))
 def test_acks_0_between_others(
-    desks: Callable[..., Desk],
+    relays: Callable[..., SteppedRelay],
     version: int,
     client_id: str | None,
     transactional_id: str | None,
@@ -147,7 +147,7 @@ def test_acks_0_between_others(
 ) -> None:
     """Every way of cutting, on connections of one desk; the last request of all gets no response either."""
     chance = random.Random(version)
-    desk = desks(RULES[rules])
+    relay = relays(RULES[rules])
     ways = ("whole", False), ("bytes", True), ("small", True), ("small", False), ("mixed", True)
     for pieces, eager in ways if scale > 1 else ways[1:4] if rules in ("none", "answers") else ways[2:3]:
         how = client_id, transactional_id, tags
@@ -164,7 +164,7 @@ def test_acks_0_between_others(
             asked(version, 10, *how),
             silent(version, 11, *how),
         ]
-        session = desk.session()
+        session = relay.session()
         converse(session, exchanges, pieces, eager, chance)
         check(session, exchanges, rules == "answers")
 
@@ -190,21 +190,21 @@ def ids(kind: str, count: int) -> list[int]:
     "kind", only(("wrap", "unsigned wrap", "same", "pairs", "negative", "falling", "any"), "wrap", "any")
 )
 @pytest.mark.parametrize("pieces", only(("whole", "small", "mixed"), "mixed"))
-def test_ids(desks: Callable[..., Desk], kind: str, rules: str, pieces: str) -> None:
+def test_ids(relays: Callable[..., SteppedRelay], kind: str, rules: str, pieces: str) -> None:
     """Wrapped, repeated, falling: the order of the responses is what counts."""
-    author = Author(3)
-    desk = desks(RULES[rules])
+    generator = TrafficGenerator(3)
+    relay = relays(RULES[rules])
     for eager in (False, True):
-        exchanges = renumbered(author.conversation(60), ids(kind, 60))
-        session = desk.session()
+        exchanges = renumbered(generator.conversation(60), ids(kind, 60))
+        session = relay.session()
         converse(session, exchanges, pieces, eager, random.Random(1))
         check(session, exchanges)
 
 
 @pytest.mark.parametrize("rules", ["none", "elsewhere", "idle", "answers"])
 @pytest.mark.parametrize("kind", only(("Metadata", "Produce", "Fetch", "Heartbeat", "mixture"), "mixture"))
-def test_a_thousand_in_flight(desks: Callable[..., Desk], kind: str, rules: str) -> None:
-    desk = desks(RULES[rules])
+def test_a_thousand_in_flight(relays: Callable[..., SteppedRelay], kind: str, rules: str) -> None:
+    relay = relays(RULES[rules])
     mixture = heartbeat, list_offsets, lambda n: silent(9, n, None, None, b"\0"), lambda n: naming(METADATA, 5, n)
     makers: dict[str, Callable[[int], Exchange]] = {
         "Metadata": lambda n: naming(METADATA, 12, n),
@@ -215,7 +215,7 @@ def test_a_thousand_in_flight(desks: Callable[..., Desk], kind: str, rules: str)
     }
     exchanges = [makers[kind](number) for number in range(1000)]
     for pieces in ("whole", "mixed"):
-        session = desk.session()
+        session = relay.session()
         converse(session, exchanges, pieces, False, random.Random(2))
         check(session, exchanges, rules == "answers")
 
@@ -228,14 +228,14 @@ def test_a_thousand_in_flight(desks: Callable[..., Desk], kind: str, rules: str)
         ("same id", "none"),  # with rules the order of answers would be at stake: the first match counts
     ],
 )
-def test_responses_that_nobody_asked_for(desks: Callable[..., Desk], where: str, pieces: str, rules: str) -> None:
-    desk = desks(RULES[rules])
-    author = Author(9)
+def test_responses_that_nobody_asked_for(relays: Callable[..., SteppedRelay], where: str, pieces: str, rules: str) -> None:
+    relay = relays(RULES[rules])
+    generator = TrafficGenerator(9)
     stray = [response(HEARTBEAT, 4, 990 + n, bytes(8)) for n in range(200 if where == "many" else 1)]
     exchanges = [heartbeat(1), naming(METADATA, 9, 2), asked(8, 3, "t", None, b""), naming(METADATA, 9, 4)]
     if where == "same id":
         stray = [response(HEARTBEAT, 4, 2, bytes(8))]
-    session = desk.session()
+    session = relay.session()
     if where == "first":
         session.from_broker(b"".join(stray))
     session.from_client(b"".join(e.request for e in exchanges))
@@ -244,7 +244,7 @@ def test_responses_that_nobody_asked_for(desks: Callable[..., Desk], where: str,
         answers[1:1] = delivered[1:1] = stray
     else:
         delivered[:0] = stray
-    for segment in cut(b"".join(answers), author.sizes(pieces)):
+    for segment in cut(b"".join(answers), generator.sizes(pieces)):
         session.from_broker(segment)
     awaited = list(session.connection.in_flight)
     session.finish()
@@ -255,14 +255,14 @@ def test_responses_that_nobody_asked_for(desks: Callable[..., Desk], where: str,
 @pytest.mark.parametrize("rules", ["none", "elsewhere", "idle", "answers"])
 @pytest.mark.parametrize("pieces", ["whole", "bytes", "small"])
 @pytest.mark.parametrize("version", thin(PRODUCE_VERSIONS, 2))
-def test_closed_right_after_acks_0(desks: Callable[..., Desk], version: int, pieces: str, rules: str) -> None:
+def test_closed_right_after_acks_0(relays: Callable[..., SteppedRelay], version: int, pieces: str, rules: str) -> None:
     """What the client sent before it closed reaches the broker, however slowly that reads."""
-    desk = desks(RULES[rules])
-    author = Author(version)
+    relay = relays(RULES[rules])
+    generator = TrafficGenerator(version)
     exchanges = [heartbeat(1), *(silent(version, n, "t", None, b"\0") for n in range(2, 30))]
-    session = desk.session()
+    session = relay.session()
     session.broker.room = 100
-    for segment in cut(b"".join(e.request for e in exchanges), author.sizes(pieces)):
+    for segment in cut(b"".join(e.request for e in exchanges), generator.sizes(pieces)):
         session.client.inbox.append(segment)
     session.client.ended = True
     session.pump()
@@ -279,11 +279,11 @@ def test_closed_right_after_acks_0(desks: Callable[..., Desk], version: int, pie
 
 @pytest.mark.parametrize("rules", ["none", "idle", "answers"])
 @pytest.mark.parametrize("lost", [1, 5, 50])
-def test_responses_that_never_come(desks: Callable[..., Desk], lost: int, rules: str) -> None:
+def test_responses_that_never_come(relays: Callable[..., SteppedRelay], lost: int, rules: str) -> None:
     """A broker that leaves requests out (it must not, but may die in between): later responses are still understood."""
-    desk = desks(RULES[rules])
+    relay = relays(RULES[rules])
     exchanges = [naming(METADATA, 12, n) for n in range(100)]
-    session = desk.session()
+    session = relay.session()
     session.from_client(b"".join(e.request for e in exchanges))
     for exchange in exchanges[lost:]:
         session.from_broker(exchange.response or b"")

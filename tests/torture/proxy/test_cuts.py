@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from barnabas.decoder.schema import facts
 from harness.run.slices import only, thin
-from torture.proxy.peers.stepped_relay import BROKER, Desk, Session, cut
+from torture.proxy.peers.stepped_relay import BROKER, Session, SteppedRelay, cut
 from torture.proxy.peers.traffic import (
     ADDRESSED,
     FETCH,
     PRODUCE,
-    Author,
     Exchange,
+    TrafficGenerator,
     fetched,
     naming,
     produce,
@@ -58,8 +58,8 @@ def frames() -> list[Any]:
     return found
 
 
-def run(desk: Desk, exchanges: list[Exchange], requests: list[bytes], responses: list[bytes]) -> Session:
-    session = desk.session()
+def run(relay: SteppedRelay, exchanges: list[Exchange], requests: list[bytes], responses: list[bytes]) -> Session:
+    session = relay.session()
     for segment in requests:
         session.from_client(segment)
     for segment in responses:
@@ -81,29 +81,29 @@ def check_passed(session: Session, exchanges: list[Exchange]) -> None:
 
 @pytest.mark.parametrize("rules", ["none", "idle"])
 @pytest.mark.parametrize("exchange", thin(frames(), 6))
-def test_every_split_position(desks: Callable[..., Desk], exchange: Exchange, rules: str, scale: float) -> None:
+def test_every_split_position(relays: Callable[..., SteppedRelay], exchange: Exchange, rules: str, scale: float) -> None:
     """Cut once, at every place of requests and of responses; then in pieces of every small size."""
-    desk = desks(RULES[rules])
+    relay = relays(RULES[rules])
     exchanges = [heartbeat(1), exchange, heartbeat(9)]
     asked = b"".join(e.request for e in exchanges)
     answer = b"".join(e.response or b"" for e in exchanges)
     step = 1 if rules == "none" or scale > 1 else 5
     for at in range(1, len(asked), step):
-        run(desk, exchanges, [asked[:at], asked[at:]], [answer])
+        run(relay, exchanges, [asked[:at], asked[at:]], [answer])
     for at in range(1, len(answer), step):
-        run(desk, exchanges, [asked], [answer[:at], answer[at:]])
+        run(relay, exchanges, [asked], [answer[:at], answer[at:]])
     for size in (1, 2, 3, 5, 7, 11, 13):
         session = run(
-            desk, exchanges, [asked[i : i + size] for i in range(0, len(asked), size)],
+            relay, exchanges, [asked[i : i + size] for i in range(0, len(asked), size)],
             [answer[i : i + size] for i in range(0, len(answer), size)],
         )  # fmt: skip
         assert BROKER[0].encode() not in session.client.got
 
 
-def schedule(session: Session, exchanges: list[Exchange], author: Author, kind: str) -> None:
+def schedule(session: Session, exchanges: list[Exchange], generator: TrafficGenerator, kind: str) -> None:
     """Client, broker and both readers in random order: pieces, stalls, partial sends."""
-    chance = author.chance
-    to_client = cut(b"".join(e.request for e in exchanges), author.sizes(kind))
+    chance = generator.chance
+    to_client = cut(b"".join(e.request for e in exchanges), generator.sizes(kind))
     waiting = list(exchanges)
     to_broker: list[bytes] = []
     parsed = 0
@@ -125,7 +125,7 @@ def schedule(session: Session, exchanges: list[Exchange], author: Author, kind: 
             exchange = waiting.pop(0)
             parsed += len(exchange.request)
             out += exchange.response or b""
-        to_broker += cut(out, author.sizes(kind))
+        to_broker += cut(out, generator.sizes(kind))
         if slow and not to_client and waiting and not to_broker:
             session.broker.room += 1 << 20
             session.pump()
@@ -133,35 +133,35 @@ def schedule(session: Session, exchanges: list[Exchange], author: Author, kind: 
 
 @pytest.mark.parametrize("rules", only(("none", "elsewhere", "idle"), "idle"))
 @pytest.mark.parametrize("kind", only(("whole", "bytes", "small", "mixed"), "small", "mixed"))
-def test_anything_cut_anywhere(desks: Callable[..., Desk], rules: str, kind: str, scale: float) -> None:
+def test_anything_cut_anywhere(relays: Callable[..., SteppedRelay], rules: str, kind: str, scale: float) -> None:
     """Every API and version in random bodies, with large frames between, read slowly or not."""
-    desk = desks(RULES[rules])
+    relay = relays(RULES[rules])
     for seed in range(int((4 if kind == "bytes" else 8) * scale)):
-        author = Author(seed)
+        generator = TrafficGenerator(seed)
         most = {"bytes": 3000, "small": 20_000}.get(kind, 600_000)
-        exchanges = author.conversation(60, first=author.chance.randrange(1 << 32), most=most)
+        exchanges = generator.conversation(60, first=generator.chance.randrange(1 << 32), most=most)
         for place in range(0, 60, 7):
-            exchanges[place] = naming(*author.chance.choice(ADDRESSED), exchanges[place].correlation)
-        session = desk.session()
-        schedule(session, exchanges, author, kind)
+            exchanges[place] = naming(*generator.chance.choice(ADDRESSED), exchanges[place].correlation)
+        session = relay.session()
+        schedule(session, exchanges, generator, kind)
         check_passed(session, exchanges)
 
 
 @pytest.mark.parametrize("rules", ["none", "idle"])
-def test_what_is_no_kafka_cut_anywhere(desks: Callable[..., Desk], rules: str, scale: float) -> None:
+def test_what_is_no_kafka_cut_anywhere(relays: Callable[..., SteppedRelay], rules: str, scale: float) -> None:
     """Garbage in front of, between and behind frames, both ways: it goes on as it came."""
-    desk = desks(RULES[rules])
+    relay = relays(RULES[rules])
     for seed in range(int(60 * scale)):
-        author = Author(seed)
-        chance: random.Random = author.chance
+        generator = TrafficGenerator(seed)
+        chance: random.Random = generator.chance
         streams = []
         for side in ("request", "response"):
-            conversation = author.conversation(chance.randrange(5))
+            conversation = generator.conversation(chance.randrange(5))
             good = b"".join((e.request if side == "request" else e.response) or b"" for e in conversation)
             other = chance.choice((b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\0\x01", b"\xff" * 9))
             streams.append(good + other + chance.randbytes(300))
-        session = desk.session()
-        parts = [cut(stream, author.sizes("small")) for stream in streams]
+        session = relay.session()
+        parts = [cut(stream, generator.sizes("small")) for stream in streams]
         order = [side for side in (0, 1) for _ in parts[side]]
         chance.shuffle(order)
         for side in order:
@@ -171,11 +171,11 @@ def test_what_is_no_kafka_cut_anywhere(desks: Callable[..., Desk], rules: str, s
         assert bytes(session.client.got) == streams[1]
 
 
-def test_a_rule_that_answers_is_the_only_thing_that_changes(desks: Callable[..., Desk]) -> None:
+def test_a_rule_that_answers_is_the_only_thing_that_changes(relays: Callable[..., SteppedRelay]) -> None:
     """With an answering rule, what it does not match stays byte for byte, in its order."""
-    desk = desks([error_rule("answers", facts.api_key("ListOffsets"), 6)])
-    author = Author(11)
-    exchanges = [e for e in author.conversation(300) if e.api_key != facts.api_key("ListOffsets")]
-    session = desk.session()
-    schedule(session, exchanges, author, "mixed")
+    relay = relays([error_rule("answers", facts.api_key("ListOffsets"), 6)])
+    generator = TrafficGenerator(11)
+    exchanges = [e for e in generator.conversation(300) if e.api_key != facts.api_key("ListOffsets")]
+    session = relay.session()
+    schedule(session, exchanges, generator, "mixed")
     check_passed(session, exchanges)

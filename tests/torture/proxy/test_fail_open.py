@@ -20,7 +20,7 @@ from harness.scripted import Broker
 from harness.waiting import PATIENCE, until
 from harness.wire import connect, exactly, read_frame
 from torture.proxy.peers.plain_clients import digest, echo, pid_of, taken
-from torture.proxy.peers.traffic import Author
+from torture.proxy.peers.traffic import TrafficGenerator
 
 FAULTS = {
     "raises": "raise RuntimeError('a decoder that raises')",
@@ -45,7 +45,7 @@ if any(name in " ".join(sys.orig_argv) for name in WHO):
 def traffic(proxy: Proxy, count: int = 40) -> None:
     """Frames of every kind there and back, compared."""
     for seed in range(4):
-        asked = b"".join(e.request for e in Author(seed).conversation(count, most=100_000))
+        asked = b"".join(e.request for e in TrafficGenerator(seed).conversation(count, most=100_000))
         with connect(proxy.address) as sock:
             sent = 0
             back = b""
@@ -124,7 +124,7 @@ def test_killed_at_any_time(who: str, rounds: int, tmp_path: Path, scale: float)
                 port, *pids = map(int, line(process, "the port and the processes").split())
                 named = dict(zip(("observer", "inspector", "relay"), pids, strict=False)) | {"supervisor": process.pid}
                 with connect(("127.0.0.1", port)) as sock:
-                    frame = Author(round_).conversation(1)[0].request
+                    frame = TrafficGenerator(round_).conversation(1)[0].request
                     sock.sendall(frame)
                     assert read_frame(sock)[8:] == frame
                     os.kill(named[who], signal.SIGKILL)
@@ -158,7 +158,7 @@ def test_sigterm_delivers_what_is_in_flight(tmp_path: Path) -> None:
     """A request is with the broker when the command gets SIGTERM, and is answered when it accepts no more connections: the
     response reaches the client, and the command ends with 0."""
     arrived, ending = threading.Event(), threading.Event()
-    asked = Author(1).conversation(1)[0].request
+    asked = TrafficGenerator(1).conversation(1)[0].request
 
     def script(sock: socket.socket) -> None:
         frame = read_frame(sock)

@@ -18,8 +18,8 @@ from barnabas.proxy.ring.reader import Record
 from barnabas.proxy.ring.ring import Kind
 from harness.run.slices import only, thin
 from torture.proxy.peers.stepped_relay import BROKER, cut
-from torture.proxy.peers.traffic import ADDRESSED, Author, naming
-from torture.proxy.peers.wired_relay import WiredDesk, WiredSession
+from torture.proxy.peers.traffic import ADDRESSED, TrafficGenerator, naming
+from torture.proxy.peers.wired_relay import WiredRelay, WiredSession
 from torture.proxy.test_correlation import RULES, heartbeat
 from torture.proxy.test_cuts import FETCH, PRODUCE, bulk, check_passed, run, schedule
 
@@ -39,32 +39,32 @@ ASKING = {"none": RULES["none"], "elsewhere": RULES["elsewhere"], "idle": RULES[
 
 
 @pytest.fixture
-def desks() -> Iterator[Any]:
-    made: list[WiredDesk] = []
+def relays() -> Iterator[Any]:
+    made: list[WiredRelay] = []
 
-    def give(*arguments: Any, **options: Any) -> WiredDesk:
-        made.append(WiredDesk(*arguments, **options))
+    def give(*arguments: Any, **options: Any) -> WiredRelay:
+        made.append(WiredRelay(*arguments, **options))
         return made[-1]
 
     yield give
-    for desk in made:
-        desk.tidy()
-        desk.shut()
+    for relay in made:
+        relay.tidy()
+        relay.shut()
 
 
 @pytest.mark.parametrize(("rules", "lossless"), thin([("late", False), ("none", False), ("none", True)], 1))
 @pytest.mark.parametrize("name", thin(EXCHANGES, 1))
-def test_every_split_position(desks: Any, name: str, rules: str, lossless: bool) -> None:
-    desk = desks(ASKING[rules], lossless)
+def test_every_split_position(relays: Any, name: str, rules: str, lossless: bool) -> None:
+    relay = relays(ASKING[rules], lossless)
     exchanges = [heartbeat(1), EXCHANGES[name], heartbeat(9)]
     asked = b"".join(e.request for e in exchanges)
     answer = b"".join(e.response or b"" for e in exchanges)
     for at in range(1, len(asked)):
-        run(desk, exchanges, [asked[:at], asked[at:]], [answer])
-        desk.tidy()
+        run(relay, exchanges, [asked[:at], asked[at:]], [answer])
+        relay.tidy()
     for at in range(1, len(answer)):
-        run(desk, exchanges, [asked], [answer[:at], answer[at:]])
-        desk.tidy()
+        run(relay, exchanges, [asked], [answer[:at], answer[at:]])
+        relay.tidy()
 
 
 def state(session: WiredSession) -> list[Any]:
@@ -79,12 +79,12 @@ def state(session: WiredSession) -> list[Any]:
     ]  # fmt: skip
 
 
-def in_ring(desk: WiredDesk) -> list[Any]:
+def in_ring(relay: WiredRelay) -> list[Any]:
     """The records of the ring without numbers of connections and times."""
     kinds = Kind.DATA, Kind.NOTE, Kind.BROKER_LEG, Kind.CLOSED
     return [
         (r.kind, r.direction, bytes(r.data), r.first_frame)
-        for r in desk.read()
+        for r in relay.read()
         if isinstance(r, Record) and r.kind in kinds
     ]
 
@@ -97,23 +97,23 @@ def joined(ring: list[Any]) -> list[Any]:
 
 @pytest.mark.parametrize("rules", only(ASKING, "none", "late"))
 @pytest.mark.parametrize("kind", only(("small", "mixed", "whole"), "mixed"))
-def test_the_same_as_in_python(desks: Any, kind: str, rules: str) -> None:
+def test_the_same_as_in_python(relays: Any, kind: str, rules: str) -> None:
     """Segment by segment, with large frames and brokers' addresses between."""
-    two = desks(ASKING[rules]), desks(ASKING[rules], moves=False)
-    plain = desks(ASKING[rules], scans=False)
+    two = relays(ASKING[rules]), relays(ASKING[rules], moves=False)
+    plain = relays(ASKING[rules], scans=False)
     for seed in range(3):
-        author = Author(seed)
+        generator = TrafficGenerator(seed)
         size = 10_000 if kind == "small" else 300_000
-        exchanges = author.conversation(40, first=author.chance.randrange(1 << 32), most=size)
+        exchanges = generator.conversation(40, first=generator.chance.randrange(1 << 32), most=size)
         for place in range(0, 40, 9):
-            exchanges[place] = naming(*author.chance.choice(ADDRESSED), exchanges[place].correlation)
+            exchanges[place] = naming(*generator.chance.choice(ADDRESSED), exchanges[place].correlation)
         exchanges += [bulk(PRODUCE, 11, size, False, None), bulk(FETCH, 16, size, seed == 1, "r1"), heartbeat(9)]
         streams = b"".join(e.request for e in exchanges), b"".join(e.response or b"" for e in exchanges)
-        sessions = [desk.session() for desk in (*two, plain)]
-        parts = [cut(stream, author.sizes(kind)) for stream in streams]
+        sessions = [relay.session() for relay in (*two, plain)]
+        parts = [cut(stream, generator.sizes(kind)) for stream in streams]
         while any(parts):
             # Requests first, more or less; a part of their answers may come too early, as strays do.
-            side = 0 if parts[0] and (not parts[1] or author.chance.random() < 0.8) else 1
+            side = 0 if parts[0] and (not parts[1] or generator.chance.random() < 0.8) else 1
             part = parts[side].pop(0)
             for session in sessions:
                 (session.from_broker if side else session.from_client)(part)
@@ -122,18 +122,18 @@ def test_the_same_as_in_python(desks: Any, kind: str, rules: str) -> None:
             session.finish()
         assert [bytes(s.broker.got) for s in sessions] == [streams[0]] * 3
         assert sessions[0].client.got == sessions[1].client.got == sessions[2].client.got
-        ring = [in_ring(desk) for desk in (*two, plain)]
+        ring = [in_ring(relay) for relay in (*two, plain)]
         assert ring[0] == ring[1] and len(ring[0]) > 20
         assert joined(ring[0]) == joined(ring[2])  # frame by frame the pieces are others
-        for desk in (*two, plain):
-            desk.tidy()
+        for relay in (*two, plain):
+            relay.tidy()
 
 
 @pytest.mark.parametrize("rules", ["none", "elsewhere", "late"])
-def test_the_accelerator_is_what_moves_them(desks: Any, rules: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_accelerator_is_what_moves_them(relays: Any, rules: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Or the tests above would compare Python with itself. What no rule is about is not even shown to Python."""
-    desk = desks(ASKING[rules])
-    session = desk.session()
+    relay = relays(ASKING[rules])
+    session = relay.session()
     for number in range(3):
         session.from_client(heartbeat(number).request)
         session.from_broker(heartbeat(number).response)
@@ -146,7 +146,7 @@ def test_the_accelerator_is_what_moves_them(desks: Any, rules: str, monkeypatch:
         for part in (data, data[:-3], data[-3:]):
             end.far.send(part)
             half.readable = True
-            assert desk.mover.pump(half) is False and not half.readable
+            assert relay.mover.pump(half) is False and not half.readable
         assert other.far.recv(1000).endswith(data + data)
     large = bulk(FETCH, 16, 300_000, False, None)
     before = len(session.client.got)
@@ -159,17 +159,17 @@ def test_the_accelerator_is_what_moves_them(desks: Any, rules: str, monkeypatch:
 
 @pytest.mark.parametrize("rules", ["none", "late"])
 @pytest.mark.parametrize("seed", thin(range(4), 1))
-def test_responses_that_are_followed(desks: Any, rules: str, seed: int) -> None:
+def test_responses_that_are_followed(relays: Any, rules: str, seed: int) -> None:
     """Several in one segment, or one in several; with and without endpoints; some not larger than what is held."""
-    two = desks(ASKING[rules]), desks(ASKING[rules], moves=False)
-    author = Author(seed)
-    chance = author.chance
+    two = relays(ASKING[rules]), relays(ASKING[rules], moves=False)
+    generator = TrafficGenerator(seed)
+    chance = generator.chance
     made = []
     for _ in range(40):
         version, size = chance.choice((16, 17)), chance.choice((40, 16_300, 17_000, 90_000))
         made.append(bulk(FETCH, version, size, chance.random() < 0.4, chance.choice((None, "r"))))
     streams = b"".join(e.request for e in made), b"".join(e.response or b"" for e in made)
-    sessions = [desk.session() for desk in two]
+    sessions = [relay.session() for relay in two]
     for session in sessions:
         session.from_client(heartbeat(1).request)
         session.from_broker(heartbeat(1).response)
@@ -192,35 +192,35 @@ def test_responses_that_are_followed(desks: Any, rules: str, seed: int) -> None:
             assert BROKER[0] not in [each["host"] for each in answer.get("node_endpoints", ())]
         got = got[size:]
     assert not got
-    ring = [in_ring(desk) for desk in two]
+    ring = [in_ring(relay) for relay in two]
     assert ring[0] == ring[1]
     noted = any(kind == Kind.NOTE and b"node endpoints" in data for kind, _, data, _ in ring[0])
     assert noted or rules != "none"  # with a rule about errors those with leaders are held
 
 
 @pytest.mark.parametrize("rules", ["none", "idle", "late"])
-def test_slow_peers(desks: Any, rules: str) -> None:
+def test_slow_peers(relays: Any, rules: str) -> None:
     """Sinks that take a part, or nothing for a while."""
-    desk = desks(ASKING[rules])
+    relay = relays(ASKING[rules])
     for seed in range(2):
-        author = Author(seed)
-        exchanges = author.conversation(40, most=200_000)
-        session = desk.session()
-        schedule(session, exchanges, author, "mixed")
+        generator = TrafficGenerator(seed)
+        exchanges = generator.conversation(40, most=200_000)
+        session = relay.session()
+        schedule(session, exchanges, generator, "mixed")
         check_passed(session, exchanges)
-        desk.tidy()
+        relay.tidy()
 
 
-def test_what_is_no_kafka(desks: Any) -> None:
-    two = desks(), desks(moves=False)
+def test_what_is_no_kafka(relays: Any) -> None:
+    two = relays(), relays(moves=False)
     for seed in range(10):
-        author = Author(seed)
-        good = author.conversation(3)
+        generator = TrafficGenerator(seed)
+        good = generator.conversation(3)
         frames = b"".join(e.request for e in good), b"".join(e.response or b"" for e in good)
-        streams = [side + b"\xff" * 9 + author.chance.randbytes(200) for side in frames]
-        sessions = [desk.session() for desk in two]
+        streams = [side + b"\xff" * 9 + generator.chance.randbytes(200) for side in frames]
+        sessions = [relay.session() for relay in two]
         for side in (0, 1):
-            for part in cut(streams[side], author.sizes("small")):
+            for part in cut(streams[side], generator.sizes("small")):
                 for session in sessions:
                     (session.from_broker if side else session.from_client)(part)
                 assert state(sessions[0]) == state(sessions[1])
@@ -230,16 +230,16 @@ def test_what_is_no_kafka(desks: Any) -> None:
         assert in_ring(two[0]) == in_ring(two[1])
 
 
-def test_a_client_that_is_gone(desks: Any) -> None:
+def test_a_client_that_is_gone(relays: Any) -> None:
     """A sink that cannot be written to ends the connection, with what came from it before."""
     for moves in (True, False):
-        desk = desks(moves=moves)
-        session = desk.session()
+        relay = relays(moves=moves)
+        session = relay.session()
         session.from_client(heartbeat(1).request)
         session.client.far.close()
         session.from_broker(heartbeat(1).response)
         assert session.connection.closed
-        assert [r[1] for r in in_ring(desk) if r[0] == Kind.DATA] == [0, 1]
+        assert [r[1] for r in in_ring(relay) if r[0] == Kind.DATA] == [0, 1]
 
 
 HERE = Path(__file__).parent

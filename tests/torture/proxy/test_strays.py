@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import pytest
 from barnabas.proxy.relay.correlation import LATE_REACH
-from torture.proxy.peers.stepped_relay import BROKER, Desk, Session, cut
-from torture.proxy.peers.traffic import FETCH, METADATA, Author, Exchange, naming, response
+from torture.proxy.peers.stepped_relay import BROKER, Session, SteppedRelay, cut
+from torture.proxy.peers.traffic import FETCH, METADATA, Exchange, TrafficGenerator, naming, response
 from torture.proxy.test_correlation import RULES, heartbeat, list_offsets
 
 EVERY = pytest.mark.parametrize("rules", RULES)
@@ -20,10 +20,10 @@ PIECES = pytest.mark.parametrize("pieces", ["whole", "bytes", "mixed"])
 
 def talk(session: Session, asked: list[Exchange], answers: list[bytes], pieces: str) -> None:
     """All requests, then these responses."""
-    author = Author(1)
-    for segment in cut(b"".join(e.request for e in asked), author.sizes(pieces)):
+    generator = TrafficGenerator(1)
+    for segment in cut(b"".join(e.request for e in asked), generator.sizes(pieces)):
         session.from_client(segment)
-    for segment in cut(b"".join(answers), author.sizes(pieces)):
+    for segment in cut(b"".join(answers), generator.sizes(pieces)):
         session.from_broker(segment)
 
 
@@ -39,9 +39,9 @@ def ended(session: Session) -> bytes:
 @EVERY
 @PIECES
 @pytest.mark.parametrize("key", [METADATA, FETCH])
-def test_a_stray_with_the_id_of_a_later_request(desks: Callable[..., Desk], key: int, pieces: str, rules: str) -> None:
+def test_a_stray_with_the_id_of_a_later_request(relays: Callable[..., SteppedRelay], key: int, pieces: str, rules: str) -> None:
     """Neither the one it was taken for nor those before it are handed on as they are."""
-    session = desks(RULES[rules]).session()
+    session = relays(RULES[rules]).session()
     version = 12 if key == METADATA else 16
     exchanges = [naming(key, version, number) for number in (1, 2, 3)]
     stray = response(key, version, 3, b"\xff" * 9)
@@ -53,8 +53,8 @@ def test_a_stray_with_the_id_of_a_later_request(desks: Callable[..., Desk], key:
 
 @EVERY
 @PIECES
-def test_a_stray_with_the_id_that_is_next(desks: Callable[..., Desk], pieces: str, rules: str) -> None:
-    session = desks(RULES[rules]).session()
+def test_a_stray_with_the_id_that_is_next(relays: Callable[..., SteppedRelay], pieces: str, rules: str) -> None:
+    session = relays(RULES[rules]).session()
     exchanges = [heartbeat(1), naming(METADATA, 12, 2), heartbeat(3), naming(METADATA, 9, 4)]
     stray = response(METADATA, 12, 2, b"\xff" * 9)
     answers = [e.response or b"" for e in exchanges]
@@ -64,8 +64,8 @@ def test_a_stray_with_the_id_that_is_next(desks: Callable[..., Desk], pieces: st
 
 @EVERY
 @PIECES
-def test_a_stray_that_nobody_waits_for(desks: Callable[..., Desk], pieces: str, rules: str) -> None:
-    session = desks(RULES[rules]).session()
+def test_a_stray_that_nobody_waits_for(relays: Callable[..., SteppedRelay], pieces: str, rules: str) -> None:
+    session = relays(RULES[rules]).session()
     exchanges = [naming(METADATA, 12, number) for number in (1, 2, 3)]
     stray = naming(METADATA, 12, 77).response or b""
     answers = [e.response or b"" for e in exchanges]
@@ -74,9 +74,9 @@ def test_a_stray_that_nobody_waits_for(desks: Callable[..., Desk], pieces: str, 
 
 
 @PIECES
-def test_answers_behind_a_request_that_gets_none(desks: Callable[..., Desk], pieces: str) -> None:
+def test_answers_behind_a_request_that_gets_none(relays: Callable[..., SteppedRelay], pieces: str) -> None:
     """A later response brings all answers before it, and is itself still known."""
-    session = desks(RULES["answers"]).session()
+    session = relays(RULES["answers"]).session()
     later = naming(METADATA, 12, 5)
     exchanges = [heartbeat(1), list_offsets(2), list_offsets(3), heartbeat(4), later]
     talk(session, exchanges, [later.response or b""], pieces)
@@ -90,9 +90,9 @@ def test_answers_behind_a_request_that_gets_none(desks: Callable[..., Desk], pie
 
 
 @pytest.mark.parametrize("rules", ["none", "elsewhere", "idle"])
-def test_it_is_not_waited_for_without_end(desks: Callable[..., Desk], rules: str) -> None:
+def test_it_is_not_waited_for_without_end(relays: Callable[..., SteppedRelay], rules: str) -> None:
     """Enough responses later nobody looks for what was left out, and nothing is looked at frame by frame for it."""
-    session = desks(RULES[rules]).session()
+    session = relays(RULES[rules]).session()
     left_out, later = naming(METADATA, 12, 1), naming(METADATA, 12, 2)
     talk(session, [left_out, later], [later.response or b""], "whole")
     assert session.connection.in_flight.out_of_order

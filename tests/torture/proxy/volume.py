@@ -27,7 +27,7 @@ from barnabas.proxy.observers.settings import RecordingConfig
 from harness.scripted import Broker
 from harness.wire import connect
 from torture.proxy.peers.plain_clients import reset
-from torture.proxy.peers.traffic import Author
+from torture.proxy.peers.traffic import TrafficGenerator
 
 AT_ONCE = 4
 """Connections at a time."""
@@ -82,7 +82,7 @@ class Volume:
         self.warnings: list[str] = []
         self.conversations = []
         for number in range(CONVERSATIONS):
-            talk = Author(seed + number).conversation(exchanges, first=number << 20, most=LARGEST)
+            talk = TrafficGenerator(seed + number).conversation(exchanges, first=number << 20, most=LARGEST)
             self.conversations.append((b"".join(e.request for e in talk), b"".join(e.expected for e in talk)))
         self.waiting: dict[int, Sides] = {}
         self.moved = self.connections = self.cuts = 0

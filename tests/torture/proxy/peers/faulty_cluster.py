@@ -17,17 +17,17 @@ from kafka import KafkaAdminClient
 from kafka import TopicPartition as Place
 from real.brokers.broker import Cluster, Node, free_ports, start_cluster
 from torture.proxy.peers.clients import QUICK
-from torture.proxy.peers.faulty_forwarder import Unruly
+from torture.proxy.peers.faulty_forwarder import FaultyForwarder
 
 WAY = "WAY"
 """The listener that is reached by the ways only; inter-broker traffic and admin clients take the other."""
 NODES = 3
 
 
-class Behind:
+class FaultyCluster:
     """The cluster, the ways to it, and every fault by its name in `FAULTS`."""
 
-    def __init__(self, cluster: Cluster, ways: list[Unruly], chance: random.Random) -> None:
+    def __init__(self, cluster: Cluster, ways: list[FaultyForwarder], chance: random.Random) -> None:
         self.cluster = cluster
         self.ways = ways
         self.chance = chance
@@ -39,7 +39,7 @@ class Behind:
         """A bootstrap broker, by its way."""
         return "127.0.0.1", self.ways[0].port
 
-    def befall(self, fault: str, topic: str) -> None:
+    def inject(self, fault: str, topic: str) -> None:
         """Do one; the ways are whole again afterwards. A broker that ended comes back while the next ones are done."""
         if fault not in ON_THE_WAY:
             self.settle()
@@ -118,13 +118,13 @@ def plan(count: int, chance: random.Random) -> list[str]:
 
 
 @contextmanager
-def three_brokers(seed: int = 1) -> Iterator[Behind]:
+def three_brokers(seed: int = 1) -> Iterator[FaultyCluster]:
     ports = free_ports(NODES)
     config = {"controlled.shutdown.enable": "true", "broker.session.timeout.ms": 6000}
     cluster = start_cluster(NODES, config, {WAY: "PLAINTEXT"}, controllers=NODES, advertised={WAY: ports})
-    ways = [Unruly(port, ("127.0.0.1", node.listeners[WAY])) for port, node in zip(ports, cluster.nodes, strict=True)]
+    ways = [FaultyForwarder(port, ("127.0.0.1", node.listeners[WAY])) for port, node in zip(ports, cluster.nodes, strict=True)]
     try:
-        yield Behind(cluster, ways, random.Random(seed))
+        yield FaultyCluster(cluster, ways, random.Random(seed))
     finally:
         for way in ways:
             way.close()

@@ -10,7 +10,7 @@ import time
 from torture.proxy.peers.plain_clients import RESET
 
 
-class Unruly:
+class FaultyForwarder:
     """Forwards from its own port to `target`. Each of the faults counts in `faults`."""
 
     def __init__(self, port: int, target: tuple[str, int]) -> None:

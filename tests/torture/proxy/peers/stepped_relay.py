@@ -1,6 +1,6 @@
 """The relay's own classes between sockets that are none: every cut, every partial send, in the order a test chooses.
 
-A `Desk` is a `Relay` whose loop does not run. `Desk.session()` gives a connection with a `FakeSocket` at either end;
+A `SteppedRelay` is a `Relay` whose loop does not run. `SteppedRelay.session()` gives a connection with a `FakeSocket` at either end;
 the test says which bytes arrive as one segment and how many the other side takes. The ring is read afterwards
 with a real `RingReader`.
 """
@@ -102,7 +102,7 @@ class Ports(AddressMap):
         return OWN_PORT + broker[1] % 30000 if broker[0] and broker[1] > 0 else None
 
 
-class Desk(Relay):
+class SteppedRelay(Relay):
     """A relay with nothing but its classes; `events` keeps what it reports."""
 
     def __init__(self, rules: list[Rule] | None = None, lossless: bool = False) -> None:
@@ -169,8 +169,8 @@ class Desk(Relay):
 class Session:
     """One connection on the desk, and its two ends."""
 
-    def __init__(self, desk: Desk, connection: Connection, client: FakeSocket, broker: FakeSocket) -> None:
-        self.desk = desk
+    def __init__(self, relay: SteppedRelay, connection: Connection, client: FakeSocket, broker: FakeSocket) -> None:
+        self.relay = relay
         self.connection = connection
         self.client = client
         self.broker = broker
@@ -226,7 +226,7 @@ class Session:
         streams = bytearray(), bytearray()
         starts: tuple[set[int], set[int]] = (set(), set())
         ends: list[int] = []
-        for record in self.desk.read():
+        for record in self.relay.read():
             assert isinstance(record, Record), record
             if record.connection != self.connection.number:
                 continue
@@ -240,7 +240,7 @@ class Session:
                 ends = json.loads(record.data)["streams"]
         assert ends == [len(stream) for stream in streams]
         for stream, marked in zip(streams, starts, strict=True):
-            if not any(isinstance(event, NotKafka) for event in self.desk.events):
+            if not any(isinstance(event, NotKafka) for event in self.relay.events):
                 assert marked <= boundaries(bytes(stream)), "a record marks a frame where none begins"
         return bytes(streams[0]), bytes(streams[1])
 

@@ -133,7 +133,7 @@ def _answer(
     return response(key, version, correlation, fields)
 
 
-class Author:
+class TrafficGenerator:
     """Writes conversations; the same seed, the same bytes."""
 
     def __init__(self, seed: int) -> None:

@@ -19,7 +19,7 @@ from barnabas.proxy.native.accelerator import native
 from barnabas.proxy.relay.connection import Connection
 from barnabas.proxy.relay.half_connection import HalfConnection
 from barnabas.proxy.relay.states import ConnectionState
-from torture.proxy.peers.stepped_relay import BROKER, OWN_HOST, Desk, Session
+from torture.proxy.peers.stepped_relay import BROKER, OWN_HOST, Session, SteppedRelay
 
 
 class Wire(socket.socket):
@@ -111,7 +111,7 @@ class WiredSession(Session):
                 return
 
 
-class WiredDesk(Desk):
+class WiredRelay(SteppedRelay):
     """Its relay moves bytes by the accelerator, as far as that goes; `moves=False`: Python receives and sends them, and the
     accelerator decides what may pass; `scans=False`: Python does everything, frame by frame."""
 
