@@ -18,19 +18,19 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-for part in ("captures", "relay"):  # the `run` that passing.py imports is that of bench/relay
+for part in ("captures", "relay"):  # the `run` that relay_costs.py imports is that of bench/relay
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent / part))
 
-import passing  # noqa: E402
-import stored  # noqa: E402
-from stored import Row  # noqa: E402
+import capture_costs  # noqa: E402
+import relay_costs  # noqa: E402
+from capture_costs import Row  # noqa: E402
 
 Measure = Callable[[Path, argparse.Namespace], Iterator[Row]]
 PARTS: dict[str, Measure] = {
-    "connections": passing.connections,
-    "frames": passing.frames,
-    "partitions": passing.partitions,
-    "captures": stored.captures,
+    "connections": relay_costs.connections,
+    "frames": relay_costs.frames,
+    "partitions": relay_costs.partitions,
+    "captures": capture_costs.captures,
 }
 
 

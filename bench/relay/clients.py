@@ -33,7 +33,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "tests")]
 
-from others import PEERS  # noqa: E402
+from proxies import PEERS  # noqa: E402
 from real.brokers.broker import Cluster, free_ports, start_cluster  # noqa: E402
 
 PEERS_BIN = HERE.parents[1] / ".cache" / "peers" / "bin"

@@ -4,7 +4,7 @@
     python bench/relay/run.py [--hung-observer] [--connections 1000] [--stalled 50]      (see bounds.py)
 
 Builds `load.c` (client and sink) and `yardstick.c` (the C proxy) with cc. Peers are taken from the PATH where they
-are installed (see others.py) and otherwise left out, which is said. Every candidate
+are installed (see proxies.py) and otherwise left out, which is said. Every candidate
 moves the same frames between the same two programs; with --check every byte is compared (and nothing is timed well).
 """
 
@@ -34,7 +34,7 @@ sys.path.insert(0, str(HERE))
 import bounds  # noqa: E402
 from frames import Shape, shapes  # noqa: E402
 from load import Load, Started, build, children, cpu_seconds, free_port, process  # noqa: E402
-from others import PEERS  # noqa: E402
+from proxies import PEERS  # noqa: E402
 
 # --- candidates: each a function (port of the sink, scratch folder) -> context manager -------------------------
 

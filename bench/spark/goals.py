@@ -25,9 +25,9 @@ from typing import Any, NamedTuple
 from barnabas.captures import tables
 from barnabas.captures.spark.session import session
 from barnabas.captures.spark.source import BarnabasSource
+from readers import TupleSource, Ways, alone, own_rows, written_alone
 from tables import BODIES, BODY_FIELDS, FIELDS, HEADERS, tshark
 from traffic import mixed, record, written
-from ways import TupleSource, Ways, alone, own_rows, written_alone
 
 HOT = ("exchanges", "frames", "errors", "connections", "versions")
 _TWICE = 1000

@@ -1,4 +1,4 @@
-"""The world of the documentation, made once."""
+"""The environment of the documentation, made once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from docs.environment import Environment
 
 @pytest.fixture(scope="package")
 def cluster() -> Iterator[EmbeddedCluster]:
-    """The mock broker that the world is about."""
+    """The mock broker of the environment."""
     cluster = EmbeddedCluster(1)
     try:
         yield cluster
@@ -22,7 +22,7 @@ def cluster() -> Iterator[EmbeddedCluster]:
 @pytest.fixture(scope="package")
 def environment(cluster: EmbeddedCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
     """A folder with everything that the pages speak of."""
-    environment = Environment(tmp_path_factory.mktemp("world"), cluster.address)
+    environment = Environment(tmp_path_factory.mktemp("environment"), cluster.address)
     try:
         yield environment
     finally:

@@ -1,4 +1,4 @@
-"""What the commands of the documentation find: a cluster, recordings, rules, certificates under the names they use."""
+"""The environment of the documented commands: a cluster, recordings, rules, certificates under the names they use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each command of the documentation needs to be run, and which test runs those that need another world."""
+"""What each command of the documentation needs to be run, and which test runs those that need another environment."""
 
 from __future__ import annotations
 

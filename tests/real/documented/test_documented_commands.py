@@ -21,7 +21,7 @@ def environment(broker: Cluster, tmp_path_factory: pytest.TempPathFactory) -> It
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     for made in admin.create_topics([NewTopic(topic, 1) for topic in ("orders", "orders-b")]).values():
         made.exception(PATIENCE)  # another test may have made it
-    environment = Environment(tmp_path_factory.mktemp("world"), broker.addresses[0])
+    environment = Environment(tmp_path_factory.mktemp("environment"), broker.addresses[0])
     try:
         yield environment
     finally:

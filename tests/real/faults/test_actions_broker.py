@@ -151,14 +151,6 @@ def test_a_batch_that_is_not_what_it_says_is_refused_for_good(
     assert [refused.name() for refused in failed] == [error]
 
 
-@pytest.mark.slow
-def test_a_batch_that_comes_twice(bench: Barnabas, topic: str) -> None:
-    """A duplicated acknowledgement-less retry: the broker writes an idempotent producer's batch once (KIP-98)."""
-    with injected(bench, api="Produce", topic=topic, disconnect="before-response", after=1, times=1):
-        send(bench, topic, range(4), **{"enable.idempotence": True})
-    assert read_all(bench, topic, 4) == [0, 1, 2, 3]
-
-
 def test_kafka_python_finds_the_damage(bench: Barnabas, topic: str, reader: Callable[..., KafkaConsumer]) -> None:
     send(bench, topic, range(3))
     consumer = reader(topic, check_crcs=True)

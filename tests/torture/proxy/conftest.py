@@ -1,4 +1,4 @@
-"""Desks for the tests that need no sockets."""
+"""Relays for the tests that need no sockets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torture.proxy.peers.stepped_relay import SteppedRelay
 
 @pytest.fixture(scope="module")
 def relays() -> Iterator[Callable[..., SteppedRelay]]:
-    """Gives the desk with these rules; each stands for a whole module."""
+    """Gives the relay with these rules; each serves a whole module."""
     made: dict[tuple[tuple[str, ...], bool], SteppedRelay] = {}
 
     def give(rules: list[Rule] | None = None, lossless: bool = False) -> SteppedRelay:

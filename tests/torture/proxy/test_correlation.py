@@ -145,7 +145,7 @@ def test_acks_0_between_others(
     rules: str,
     scale: float,
 ) -> None:
-    """Every way of cutting, on connections of one desk; the last request of all gets no response either."""
+    """Every way of cutting, on connections of one relay; the last request of all gets no response either."""
     chance = random.Random(version)
     relay = relays(RULES[rules])
     ways = ("whole", False), ("bytes", True), ("small", True), ("small", False), ("mixed", True)

@@ -1,6 +1,6 @@
 """Bytes in are bytes out, wherever the stream is cut and however little the other side takes.
 
-All on a desk: a cut is where the test puts it, not where the kernel happens to. Brokers' addresses in responses are the one
+All on a stepped relay: a cut is where the test puts it, not where the kernel happens to. Brokers' addresses in responses are the one
 exception: they are compared with an encoding of the test's own.
 """
 

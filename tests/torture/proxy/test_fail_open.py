@@ -19,7 +19,7 @@ from harness.run.slices import slow, thin
 from harness.scripted import Broker
 from harness.waiting import PATIENCE, until
 from harness.wire import connect, exactly, read_frame
-from torture.proxy.peers.plain_clients import digest, echo, pid_of, taken
+from torture.proxy.peers.plain_clients import digest, echo, taken
 from torture.proxy.peers.traffic import TrafficGenerator
 
 FAULTS = {
@@ -96,7 +96,7 @@ import sys, time
 from barnabas.proxy import Proxy, ProxyConfig
 with Proxy(ProxyConfig(upstream=("127.0.0.1", int(sys.argv[1])), listen=("127.0.0.1", int(sys.argv[2])), probe=False,
                        findings=True, record=__import__("pathlib").Path(sys.argv[3]))) as proxy:
-    print(proxy.address[1], *(child.pid for child in proxy._children.values()), flush=True)
+    print(proxy.address[1], *(f"{name}={child.pid}" for name, child in proxy._children.items()), flush=True)
     time.sleep(600)
 """
 
@@ -121,8 +121,9 @@ def test_killed_at_any_time(who: str, rounds: int, tmp_path: Path, scale: float)
             words = [sys.executable, "-c", SUPERVISOR, str(broker.address[1]), str(port), str(tmp_path / str(round_))]
             process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
             try:
-                port, *pids = map(int, line(process, "the port and the processes").split())
-                named = dict(zip(("observer", "inspector", "relay"), pids, strict=False)) | {"supervisor": process.pid}
+                first, *children = line(process, "the port and the processes").split()
+                port, named = int(first), {name: int(pid) for name, _, pid in (each.partition("=") for each in children)}
+                pids, named["supervisor"] = list(named.values()), process.pid
                 with connect(("127.0.0.1", port)) as sock:
                     frame = TrafficGenerator(round_).conversation(1)[0].request
                     sock.sendall(frame)
@@ -188,12 +189,3 @@ def test_sigterm_delivers_what_is_in_flight(tmp_path: Path) -> None:
         finally:
             process.kill()
             process.wait()
-
-
-@pytest.mark.slow
-def test_pids_are_those_of_the_children() -> None:
-    """`pid_of` and the order of children that the loops above rely on."""
-    with Broker(echo) as broker, Proxy(ProxyConfig(upstream=broker.address, probe=False, findings=True)) as proxy:
-        assert [pid_of(proxy, name) for name in ("observer", "inspector", "relay")] == [
-            child.pid for child in proxy._children.values()
-        ]

@@ -53,21 +53,14 @@ def test_a_stray_with_the_id_of_a_later_request(relays: Callable[..., SteppedRel
 
 @EVERY
 @PIECES
-def test_a_stray_with_the_id_that_is_next(relays: Callable[..., SteppedRelay], pieces: str, rules: str) -> None:
+@pytest.mark.parametrize(
+    "stray",
+    [response(METADATA, 12, 2, b"\xff" * 9), naming(METADATA, 12, 77).response],
+    ids=["with the id that is next", "that nobody waits for"],
+)
+def test_a_stray_between_responses(relays: Callable[..., SteppedRelay], stray: bytes, pieces: str, rules: str) -> None:
     session = relays(RULES[rules]).session()
     exchanges = [heartbeat(1), naming(METADATA, 12, 2), heartbeat(3), naming(METADATA, 9, 4)]
-    stray = response(METADATA, 12, 2, b"\xff" * 9)
-    answers = [e.response or b"" for e in exchanges]
-    talk(session, exchanges, [answers[0], stray, *answers[1:]], pieces)
-    assert ended(session) == b"".join([exchanges[0].expected, stray, *(e.expected for e in exchanges[1:])])
-
-
-@EVERY
-@PIECES
-def test_a_stray_that_nobody_waits_for(relays: Callable[..., SteppedRelay], pieces: str, rules: str) -> None:
-    session = relays(RULES[rules]).session()
-    exchanges = [naming(METADATA, 12, number) for number in (1, 2, 3)]
-    stray = naming(METADATA, 12, 77).response or b""
     answers = [e.response or b"" for e in exchanges]
     talk(session, exchanges, [answers[0], stray, *answers[1:]], pieces)
     assert ended(session) == b"".join([exchanges[0].expected, stray, *(e.expected for e in exchanges[1:])])

@@ -1,4 +1,4 @@
-"""Three brokers that are controllers, too, each behind an unruly way, and what can befall them."""
+"""Three brokers that are controllers, too, each behind a faulty forwarder, and the faults of both."""
 
 from __future__ import annotations
 
@@ -19,42 +19,42 @@ from real.brokers.broker import Cluster, Node, free_ports, start_cluster
 from torture.proxy.peers.clients import QUICK
 from torture.proxy.peers.faulty_forwarder import FaultyForwarder
 
-WAY = "WAY"
-"""The listener that is reached by the ways only; inter-broker traffic and admin clients take the other."""
+FORWARDED = "FORWARDED"
+"""The listener that only the forwarders reach; inter-broker traffic and admin clients take the other."""
 NODES = 3
 
 
 class FaultyCluster:
-    """The cluster, the ways to it, and every fault by its name in `FAULTS`."""
+    """The cluster, the forwarders to it, and every fault by its name in `FAULTS`."""
 
-    def __init__(self, cluster: Cluster, ways: list[FaultyForwarder], chance: random.Random) -> None:
+    def __init__(self, cluster: Cluster, forwarders: list[FaultyForwarder], chance: random.Random) -> None:
         self.cluster = cluster
-        self.ways = ways
+        self.forwarders = forwarders
         self.chance = chance
         self.done: Counter[str] = Counter()
         self.admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUICK})
 
     @property
     def address(self) -> tuple[str, int]:
-        """A bootstrap broker, by its way."""
-        return "127.0.0.1", self.ways[0].port
+        """A bootstrap broker, through its forwarder."""
+        return "127.0.0.1", self.forwarders[0].port
 
     def inject(self, fault: str, topic: str) -> None:
-        """Do one; the ways are whole again afterwards. A broker that ended comes back while the next ones are done."""
-        if fault not in ON_THE_WAY:
+        """Do one; the forwarders work again afterwards. A broker that ended comes back while the next ones are done."""
+        if fault not in OF_THE_FORWARDER:
             self.settle()
-        way = self.chance.choice(self.ways)
+        forwarder = self.chance.choice(self.forwarders)
         self.done[fault] += 1
         if fault in ("near", "far", "half"):
-            way.break_all(fault)
+            forwarder.break_all(fault)
         elif fault in ("silent", "bytes", "bursts"):
-            way.be(fault, 0.2)
+            forwarder.be(fault, 0.2)
         elif fault == "refuse":
-            way.refuse(0.3)
+            forwarder.refuse(0.3)
         elif fault == "lost":
-            way.lose()
+            forwarder.lose()
             time.sleep(5)  # longer than a request of the clients may take
-            way.find()
+            forwarder.find()
         elif fault == "leader":
             self.move_leader(topic)
         elif fault == "frozen":
@@ -104,15 +104,15 @@ class FaultyCluster:
         until(moved, f"{topic}/{number} does not move to broker {leader}")
 
 
-ON_THE_WAY = ("near", "far", "half", "silent", "bytes", "bursts", "refuse")
+OF_THE_FORWARDER = ("near", "far", "half", "silent", "bytes", "bursts", "refuse")
 """Between the proxy and a broker."""
-FAULTS = (*ON_THE_WAY, "leader", "kill", "stop", "lost", "frozen")
+FAULTS = (*OF_THE_FORWARDER, "leader", "kill", "stop", "lost", "frozen")
 
 
 def plan(count: int, chance: random.Random) -> list[str]:
     """So many faults. Those that take long come once in 25, but the death of a broker and a new leader in every plan."""
-    rare = ["kill", "leader"] if count < 25 else [kind for kind in FAULTS if kind not in ON_THE_WAY] * (count // 25)
-    found = [*rare, *(ON_THE_WAY[n % len(ON_THE_WAY)] for n in range(count - len(rare)))]
+    rare = ["kill", "leader"] if count < 25 else [kind for kind in FAULTS if kind not in OF_THE_FORWARDER] * (count // 25)
+    found = [*rare, *(OF_THE_FORWARDER[n % len(OF_THE_FORWARDER)] for n in range(count - len(rare)))]
     chance.shuffle(found)
     return found
 
@@ -121,13 +121,13 @@ def plan(count: int, chance: random.Random) -> list[str]:
 def three_brokers(seed: int = 1) -> Iterator[FaultyCluster]:
     ports = free_ports(NODES)
     config = {"controlled.shutdown.enable": "true", "broker.session.timeout.ms": 6000}
-    cluster = start_cluster(NODES, config, {WAY: "PLAINTEXT"}, controllers=NODES, advertised={WAY: ports})
-    ways = [FaultyForwarder(port, ("127.0.0.1", node.listeners[WAY])) for port, node in zip(ports, cluster.nodes, strict=True)]
+    cluster = start_cluster(NODES, config, {FORWARDED: "PLAINTEXT"}, controllers=NODES, advertised={FORWARDED: ports})
+    forwarders = [FaultyForwarder(port, ("127.0.0.1", node.listeners[FORWARDED])) for port, node in zip(ports, cluster.nodes, strict=True)]
     try:
-        yield FaultyCluster(cluster, ways, random.Random(seed))
+        yield FaultyCluster(cluster, forwarders, random.Random(seed))
     finally:
-        for way in ways:
-            way.close()
+        for forwarder in forwarders:
+            forwarder.close()
         for node in cluster.nodes:
             if node.process is not None and node.process.poll() is None:
                 node.end()  # the last controllers would wait for a quorum

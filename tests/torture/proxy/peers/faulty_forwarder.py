@@ -1,4 +1,4 @@
-"""A way to a broker that breaks on request: resets, half-closes, silence, refusal, segments of one byte, bursts."""
+"""A TCP forwarder to a broker that breaks on request: resets, half-closes, silence, refusal, segments of one byte, bursts."""
 
 from __future__ import annotations
 

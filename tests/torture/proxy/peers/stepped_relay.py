@@ -1,4 +1,4 @@
-"""The relay's own classes between sockets that are none: every cut, every partial send, in the order a test chooses.
+"""The relay's own classes between fake sockets: every cut, every partial send, in the order a test chooses.
 
 A `SteppedRelay` is a `Relay` whose loop does not run. `SteppedRelay.session()` gives a connection with a `FakeSocket` at either end;
 the test says which bytes arrive as one segment and how many the other side takes. The ring is read afterwards
@@ -167,7 +167,7 @@ class SteppedRelay(Relay):
 
 
 class Session:
-    """One connection on the desk, and its two ends."""
+    """One connection of the relay, and its two ends."""
 
     def __init__(self, relay: SteppedRelay, connection: Connection, client: FakeSocket, broker: FakeSocket) -> None:
         self.relay = relay

@@ -1,6 +1,6 @@
-"""A desk whose connections have real sockets, so that the accelerator moves their bytes (proxy/relay/native.py).
+"""A stepped relay whose connections have real sockets, so that the accelerator moves their bytes (proxy/relay/native.py).
 
-A session is used as one of `desk`: a segment is put into the socket when its turn has come, so each `recv` gets one at
+A session is used as one of `stepped_relay`: a segment is put into the socket when its turn has come, so each `recv` gets one at
 most; `room` is what the other side reads, behind a socket that takes no more than a few thousand bytes at a time.
 """
 
@@ -40,7 +40,7 @@ class Wire(socket.socket):
 
 
 class End:
-    """The other end, as `desk.FakeSocket` has it."""
+    """The other end, as `stepped_relay.FakeSocket` has it."""
 
     def __init__(self, peer: Address) -> None:
         ours, self.far = socket.socketpair()

@@ -17,10 +17,10 @@ from typing import Any
 
 from barnabas import decoder
 from barnabas.decoder.schema import facts
+from capture_costs import Row
 from frames import Shape, fetch, heartbeat, pair, produce
 from load import Load, build, cpu_seconds
 from run import barnabas
-from stored import Row
 
 WARM = 1.25
 """The load counts frames after a quarter of its time."""
