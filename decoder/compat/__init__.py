@@ -1,4 +1,4 @@
-"""Who speaks which versions, and what breaks on which release: pure functions over what was seen on connections."""
+"""Which client uses which versions, and what breaks on which release: pure functions over observed requests."""
 
 from __future__ import annotations
 

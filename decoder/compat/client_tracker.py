@@ -1,7 +1,7 @@
-"""Clients as observed on connections: the versions they used, how often and when, what they were offered and refused.
+"""Clients as observed on connections: the versions they used, how often and when, what brokers offered and refused.
 
-`ClientTracker` is fed with requests as an index lists them. Only ApiVersions exchanges, and Produce requests of versions
-that may carry old message formats, have to be decoded.
+`ClientTracker` takes requests as an index lists them. Only ApiVersions exchanges, and Produce requests of versions that may have
+old message formats, have to be decoded.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Range = tuple[int, int]
 
 
 class Request(NamedTuple):
-    """One request as an index knows it; `client` and `broker` are ``host:port``, `error` the response's first code."""
+    """One request as an index has it. `client` and `broker` are ``host:port``, `error` is the response's first error code."""
 
     connection: int
     client: str
@@ -44,21 +44,21 @@ class Request(NamedTuple):
 
 
 class Negotiation(StrEnum):
-    """Whether a client asked what the broker offers (KIP-35)."""
+    """Whether a client asks which versions the broker offers (KIP-35)."""
 
     ASKS = "asks"
     UNANSWERED = "unanswered"
-    """it asked, and no broker answered: brokers before 0.10.0 do not know ApiVersions"""
+    """It asked, and no broker answered: brokers before 0.10.0 do not know ApiVersions."""
     NEVER = "never"
-    """it speaks the versions that it was built or configured for"""
+    """It uses the versions that it was built or configured for."""
     UNKNOWN = "unknown"
-    """its connections began before the capture"""
+    """Its connections began before the capture."""
 
 
 @dataclass(slots=True)
 class VersionUse:
-    """One version of one API in use. `refused`: answered with UNSUPPORTED_VERSION, or with the connection's end where
-    the broker does not offer it. `unanswered`: no answer, for whatever reason. Times in ns since the epoch."""
+    """One version of one API in use. `refused`: answered with UNSUPPORTED_VERSION, or by closing the connection if the broker
+    does not offer it. `unanswered`: no response for another reason. Times are ns since the epoch."""
 
     api_key: int
     version: int
@@ -74,7 +74,7 @@ class VersionUse:
         return facts.api_name(self.api_key)
 
     def add(self, other: VersionUse) -> None:
-        """Count another's as one's own."""
+        """Add the counts of another one."""
         self.first_ns = min(self.first_ns, other.first_ns) if self.count else other.first_ns
         self.last_ns = max(self.last_ns, other.last_ns)
         self.count += other.count
@@ -87,8 +87,6 @@ VersionUses = dict[tuple[int, int], VersionUse]
 
 @dataclass(slots=True)
 class _Connection:
-    """One connection."""
-
     host: str
     broker: str
     began: bool
@@ -105,8 +103,8 @@ class _Connection:
 
     @property
     def may_be_unnamed(self) -> bool:
-        """The connection could not name its software: it began before the capture, or its broker takes no ApiVersions that
-        names any. Other connections may name it."""
+        """Whether the connection could not name its software: it began before the capture, or its broker's ApiVersions is too
+        old for it. Other connections may name it."""
         offered = self.about.range(API_VERSIONS)
         return not (self.began or self.asked) or (offered is not None and offered[1] < _FIRST_WITH_NAME)
 
@@ -115,8 +113,8 @@ class _Connection:
 class ObservedClient:
     """One client: connections of one host with one client id and one software.
 
-    `offered` is by broker (as it told this client, or another one). `formats` counts the messages of old formats that
-    it produced, by magic (0 or 1; magic 2 is not counted).
+    `offered`: by broker, as it answered this or another client. `formats`: how many messages of old formats it produced, by
+    magic (0 or 1; magic 2 is not counted).
     """
 
     host: str
@@ -131,7 +129,7 @@ class ObservedClient:
 
     @property
     def software_label(self) -> str:
-        """Name and version of the software as the client sends them; "" if it does not."""
+        """Name and version of the software as the client sends them, or ""."""
         return f"{self.software_name} {self.software_version}".strip()
 
     @property
@@ -155,7 +153,7 @@ class ObservedClient:
         return sum(use.count for use in self.uses.values())
 
     def ranges(self, api_key: int) -> list[Range]:
-        """The different ranges of an API that its brokers offer, ascending; [] if none is known."""
+        """The different ranges of an API that its brokers offer, ascending; empty if none is known."""
         return sorted({offer[api_key] for offer in self.offered.values() if api_key in offer})
 
     def versions(self, api_key: int) -> dict[int, VersionUse]:
@@ -172,7 +170,7 @@ class ClientTracker:
         self._connections: dict[tuple[int, int], _Connection] = {}
 
     def capture(self, own: bool) -> None:
-        """Another capture begins; its connection numbers are its own. `own`: it has every connection from the start."""
+        """Begin another capture, with connection numbers of its own. `own`: it has every connection from the start."""
         self._capture += 1
         self._own = own
 
@@ -194,13 +192,13 @@ class ClientTracker:
             use.unanswered += 1
 
     def api_versions(self, seen: Request, exchange: Exchange) -> None:
-        """Learn from an ApiVersions exchange; call it besides `request`."""
+        """Learn from an ApiVersions exchange, after `request` was called for it."""
         connection = self._connection(seen)
         connection.asked = True
         connection.about.learn(exchange)
 
     def produced(self, seen: Request, exchange: Exchange) -> None:
-        """Count the old message formats of a Produce request; call it besides `request`."""
+        """Count the old message formats of a Produce request, after `request` was called for it."""
         connection, message = self._connection(seen), exchange.request_view
         if message is None or seen.api_version > NEWEST_OLD_FORMAT:
             return
@@ -212,8 +210,7 @@ class ClientTracker:
         key = self._capture, seen.connection
         connection = self._connections.get(key)
         if connection is None:
-            # Elsewhere than in recordings of our own a connection may have begun before the capture. Most clients
-            # count from 0 or 1 on each connection.
+            # In other captures than our own a connection may have begun before. Most clients count from 0 or 1.
             began = self._own or seen.correlation_id in (0, 1)
             host = seen.client.rpartition(":")[0].strip("[]")
             connection = self._connections[key] = _Connection(host, seen.broker, began)
@@ -228,12 +225,12 @@ class ClientTracker:
                 key = connection.host, connection.client_id, about.software_name, about.software_version
                 groups.setdefault(key, []).append(connection)
         for key in [k for k in groups if not k[2]]:
-            named = [other for other in groups if other[:2] == key[:2] and other[2]]
-            if len(named) != 1:
+            candidates = [other for other in groups if other[:2] == key[:2] and other[2]]
+            if len(candidates) != 1:
                 continue
-            theirs, rest = groups[named[0]], list[_Connection]()
-            known = clients.software(*named[0][2:])
-            # For unknown software one client too few is better than a client reported as never asking.
+            theirs, rest = groups[candidates[0]], list[_Connection]()
+            known = clients.software(*candidates[0][2:])
+            # Of unknown software, one client too few is better than a client reported as never asking.
             once = known is None or known.client.asks == "once"
             asked_ns = min(connection.first_ns for connection in theirs)
             for connection in groups.pop(key):
@@ -277,12 +274,12 @@ def _client(
 
 
 def _with_refusals(use: VersionUse, offered: dict[int, Range] | None) -> VersionUse:
-    """The use with missing responses counted as refusals where the broker does not serve the version."""
+    """The use with missing responses counted as refusals if the broker does not serve the version."""
     if not use.unanswered:
         return use
     if offered is not None and use.api_key != API_VERSIONS:
         ends = offered.get(use.api_key)
         if ends is None or not served_from(use.api_key, ends) <= use.version <= ends[1]:
             return replace(use, refused=use.refused + use.unanswered, unanswered=0)
-    # With acks=0 no answer is due, and nothing is wrong.
+    # With acks=0 there is no response.
     return replace(use, unanswered=0) if use.api_key == PRODUCE else use

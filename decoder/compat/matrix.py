@@ -1,4 +1,4 @@
-"""The version matrix: per client and API what was used, what the broker offers, and whose limit it is."""
+"""The version matrix: per client and API, which versions were used, what the broker offers, and what the limit is."""
 
 from __future__ import annotations
 
@@ -12,21 +12,19 @@ from .client_tracker import API_VERSIONS, ObservedClient, Range, VersionUse
 
 
 class Limit(StrEnum):
-    """Why a client used no higher version than it did."""
+    """Why a client used no higher version."""
 
     BROKER = "broker"
-    """the broker offers no higher one: the client may do more"""
+    """The broker offers no higher one; the client may know more."""
     CLIENT = "client"
-    """the broker offers more: the client does not want or know it"""
+    """The broker offers more, which the client does not know or use."""
     UNKNOWN = "unknown"
-    """nobody said what the broker offers"""
+    """What the broker offers was not seen."""
 
 
 @dataclass(frozen=True, slots=True)
 class MatrixRow:
-    """One API of one client. `offered`: the ranges of the brokers it spoke to; `known`: what can be decoded here.
-    `highest`: the highest version that every one of these brokers offers and that is known here; whether the client
-    could speak it is known only where it did."""
+    """One API of one client. `offered`: the ranges of its brokers. `known`: the versions that can be decoded here."""
 
     api_key: int
     uses: tuple[VersionUse, ...]
@@ -41,7 +39,8 @@ class MatrixRow:
 
     @property
     def highest(self) -> int | None:
-        """See above; None when nobody said what is offered."""
+        """The highest version that all its brokers offer and that is known here; None if what they offer was not seen. Whether
+        the client knows it is open, unless it used it."""
         if not self.offered or self.known is None:
             return None
         return min(self.known[1], *(high for _, high in self.offered))
@@ -54,7 +53,7 @@ class MatrixRow:
 
 @dataclass(frozen=True, slots=True)
 class ObservedBroker:
-    """A broker as it describes itself. `releases`: what it may be, see `releases.release_of`."""
+    """A broker and what it offers. `releases`: which ones it may be, see `releases.release_of`."""
 
     address: str
     offered: dict[int, Range]
@@ -62,7 +61,7 @@ class ObservedBroker:
 
     @property
     def guess(self) -> str:
-        """``"4.3"``, ``"3.3 or 3.4"``, ``"nearest to 4.3 (5 APIs differ)"``, "" when it said too little."""
+        """``"4.3"``, ``"3.3 or 3.4"``, ``"nearest to 4.3 (5 APIs differ)"``, or "" if too little is known."""
         if not self.releases:
             return ""
         names = " or ".join(match.name for match in self.releases)
@@ -71,7 +70,7 @@ class ObservedBroker:
 
 
 def matrix(client: ObservedClient) -> list[MatrixRow]:
-    """The APIs that a client used, by api key."""
+    """The APIs that a client used, by API key."""
     return [_row(client, key) for key in sorted({key for key, _ in client.uses})]
 
 
@@ -88,7 +87,7 @@ def _row(client: ObservedClient, key: int) -> MatrixRow:
 
 
 def brokers(clients: Iterable[ObservedClient]) -> list[ObservedBroker]:
-    """The brokers that said what they offer, by address."""
+    """The brokers whose offer was seen, by address."""
     offered: dict[str, dict[int, Range]] = {}
     for client in clients:
         for address, ranges in client.offered.items():
@@ -97,7 +96,7 @@ def brokers(clients: Iterable[ObservedClient]) -> list[ObservedBroker]:
 
 
 def broker(address: str, offered: dict[int, Range]) -> ObservedBroker:
-    """A broker, with the releases it may be."""
-    # An answer with ApiVersions alone is a refusal (KIP-511), and says nothing of the rest.
+    """A broker with the releases that it may be."""
+    # A response with ApiVersions alone is a refusal (KIP-511): the other APIs are unknown.
     others = {key for key in offered if key != API_VERSIONS}
     return ObservedBroker(address, dict(sorted(offered.items())), tuple(releases.release_of(offered)) if others else ())

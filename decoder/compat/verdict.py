@@ -1,8 +1,8 @@
-"""The compatibility report: which of the clients that were seen would work with brokers of another release.
+"""The compatibility report: which of the observed clients would work with brokers of another release.
 
-A capture shows what a client used with the brokers that were there. A client that asks (ApiVersions) takes the
-highest version that both know, so what it used may be the broker's limit and not its own; what is known of the
-software, and what the broker offered besides, decide as far as they can. Every reason says how sure it is.
+A client that asks (ApiVersions) takes the highest version that both sides know, so that what it used may be the broker's
+limit and not its own. What is known of the software, and what the broker offered, decide as far as possible. Every reason
+has its certainty.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .client_tracker import API_VERSIONS, Negotiation, ObservedClient, Range, Ve
 
 
 class Verdict(IntEnum):
-    """How a client would fare, best first."""
+    """Whether a client would work, best first."""
 
     WORKS = 0
     MAY_BREAK = 1
@@ -32,8 +32,8 @@ class Verdict(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a client breaks or may break. `use` is None where it is not about one version; `served`: the release's range
-    of that API, None if it has none; `dropped_in` or `came_with`: the release that dropped or brought the version."""
+    """Why a client breaks or may break. `use`: None if it is not about one version. `served`: the release's range of that API,
+    None if it has none. `dropped_in`, `came_with`: the release that dropped or introduced the version."""
 
     verdict: Verdict
     text: str
@@ -46,7 +46,7 @@ class Reason:
 
 @dataclass(slots=True)
 class ClientReport:
-    """One client's verdict, and how sure it is; `remedies` are sentences, the smallest change first."""
+    """One client's verdict and its certainty. `remedies` are sentences, the smallest change first."""
 
     client: ObservedClient
     verdict: Verdict
@@ -65,7 +65,7 @@ class Report:
 
     @property
     def worst(self) -> Verdict:
-        """The worst verdict of all."""
+        """The worst verdict of all clients."""
         return max((client.verdict for client in self.clients), default=Verdict.WORKS)
 
     def count(self, verdict: Verdict) -> int:
@@ -74,7 +74,7 @@ class Report:
 
 
 def report(clients: Iterable[ObservedClient], against: str) -> Report:
-    """Judge clients against brokers of a release (``"4.0"``, ``"3.5-zk"``). KeyError if there is no such release."""
+    """Judge clients against brokers of a release (``"4.0"``, ``"3.5-zk"``). Raises KeyError if there is no such release."""
     release = releases.release(against)
     found = [_Assessment(client, release).report() for client in clients]
     found.sort(key=lambda r: (-r.verdict, r.client.client_id, r.client.host, r.client.software_label))
@@ -98,19 +98,19 @@ class _Assessment:
 
     @property
     def new_enough(self) -> bool:
-        """The software is known to work with this release."""
+        """Whether the software is known to work with this release."""
         version = parse_version(self.software.version) if self.software else ()
         return bool(version and self.needed and version >= parse_version(self.needed.version))
 
     @property
     def too_old(self) -> bool:
-        """The software is older than the oldest version known to work with this release."""
+        """Whether the software is older than the oldest version known to work with this release."""
         version = parse_version(self.software.version) if self.software else ()
         return bool(version and self.needed and version < parse_version(self.needed.version))
 
     @property
     def reaches_down(self) -> bool | None:
-        """Whether the software works with brokers as old as this release; None when nothing is known."""
+        """Whether the software works with brokers as old as this release; None if nothing is known."""
         if self.reaches is None:
             return None
         return release_order(self.reaches.release) <= release_order(self.release.number)
@@ -277,6 +277,6 @@ class _Assessment:
         return releases.removed(use.api_key, use.version, self.release.number)
 
     def _made_for(self, dropped: list[Reason]) -> str:
-        """The release that brought the lowest versions which are still served."""
+        """The release that introduced the lowest versions which are still served."""
         came = [releases.since(r.use.api_key, r.served[0]) for r in dropped if r.use and r.served]
         return max((release for release in came if release), key=release_order)

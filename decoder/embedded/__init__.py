@@ -1,4 +1,4 @@
-"""Payloads inside payloads: what groups, internal topics, SASL, Envelope and telemetry carry as plain bytes.
+"""Payloads inside messages: groups, internal topics, SASL, Envelope and telemetry carry them as plain bytes.
 
     for path, kind, fields in embedded.of(message):      # every payload of a decoded request or response
         ...
@@ -7,7 +7,7 @@
     embedded.sasl_step(token)                             # one SASL token, masked
     embedded.decode("OffsetCommitValue", 3, data)         # any definition by its name; embedded.encode writes it
 
-Bytes in, facts out; nothing but `DecodeError` is raised for bytes that do not fit.
+Bytes that do not fit raise a `DecodeError` and nothing else.
 """
 
 from __future__ import annotations

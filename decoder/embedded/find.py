@@ -1,7 +1,7 @@
-"""Find and open every embedded payload of a decoded message.
+"""Find and decode every payload inside a decoded message.
 
-Each kind of message that carries some has one generator here. Payloads that do not fit what they should be are
-given as ``{"unreadable": text}``: that is a finding, not an end. Nothing is opened before it is asked for.
+Each kind of message with payloads has a generator here. A payload that does not fit its definition becomes
+``{"unreadable": text}``. Nothing is decoded before it is asked for.
 """
 
 from __future__ import annotations
@@ -24,18 +24,17 @@ TopicNames = Mapping[uuid.UUID, str]
 
 
 def of(message: Message, request: Message | None = None, topic_names: TopicNames | None = None) -> Iterator[Payload]:
-    """Every payload inside of `message`, in order, nested ones after the one they are in.
+    """Every payload inside `message`, in order; nested payloads come after the one they are in.
 
-    `request`: the request that a response answers; without it a group's protocol type may have to be guessed, and
-    Envelope's inner response stays closed. `topic_names`: names of topic ids, for the records of Fetch from
-    version 13 on. Raises nothing for bytes of any kind. It is lazy, and a small compressed batch may hold a million
-    records: take as many as you can show (`itertools.islice`).
+    `request`: of a response; without it a group's protocol type may have to be guessed, and Envelope's inner response is not
+    decoded. `topic_names`: names by topic id, for the records of Fetch from version 13 on. Raises nothing, whatever the bytes
+    are. The iterator is lazy, and a small compressed batch may have a million records: limit it with `itertools.islice`.
     """
     read = _READERS.get((message.plan.kind, message.api_key))
     return iter(()) if read is None else read(message, request, topic_names or {})
 
 
-def _opened(path: str, kind: str, read: Callable[[], Fields | None]) -> Iterator[Payload]:
+def _decoded(path: str, kind: str, read: Callable[[], Fields | None]) -> Iterator[Payload]:
     try:
         fields = read()
     except DecodeError as fault:
@@ -149,7 +148,7 @@ def _topic_name(topic: Fields, names: TopicNames) -> str:
 
 
 def _area(path: str, topic: str, data: bytes | None) -> Iterator[Payload]:
-    """The control records of any topic, and all records of internal ones; ``[n]`` counts all records of the area."""
+    """The control records of any topic, and all records of internal topics; ``[n]`` counts all records of the area."""
     number = 0
     try:
         for entry in records.batches(data or b""):
@@ -166,15 +165,15 @@ def _area(path: str, topic: str, data: bytes | None) -> Iterator[Payload]:
 
 def _record(path: str, topic: str, control: bool, record: records.Record) -> Iterator[Payload]:
     if control:
-        yield from _opened(path, "control record", lambda: topics.of_control(record.key, record.value))
+        yield from _decoded(path, "control record", lambda: topics.of_control(record.key, record.value))
         return
-    for payload in _opened(path, topic, lambda: topics.of_record(topic, record.key, record.value)):
+    for payload in _decoded(path, topic, lambda: topics.of_record(topic, record.key, record.value)):
         yield payload
         yield from _members(payload)
 
 
 def _members(payload: Payload) -> Iterator[Payload]:
-    """The subscriptions and assignments that a group's records keep."""
+    """The subscriptions and assignments in the records of a group."""
     path, value = f"{payload.path}.value", payload.fields.get("value")
     if not value:
         return
@@ -202,10 +201,10 @@ def _authenticate(message: Message, _: Message | None, __: TopicNames) -> Iterat
 def _envelope_request(message: Message, _: Message | None, __: TopicNames) -> Iterator[Payload]:
     fields = message.to_dict()
     inner = fields["request_data"] or b""
-    yield from _opened("request_data", "request", lambda: _message(read_request(inner)))
+    yield from _decoded("request_data", "request", lambda: _message(read_request(inner)))
     who = fields["request_principal"]
     if who:
-        yield from _opened("request_principal", "principal", lambda: _principal(who))
+        yield from _decoded("request_principal", "principal", lambda: _principal(who))
     address = fields["client_host_address"] or b""
     if len(address) in (4, 16):
         yield Payload("client_host_address", "address", {"address": str(ipaddress.ip_address(address))})
@@ -218,9 +217,9 @@ def _envelope_response(message: Message, request: Message | None, _: TopicNames)
     try:
         asked = read_request(request["request_data"] or b"")
     except DecodeError:
-        return  # the request's own payload says so
+        return  # reported as the request's own payload
     key, version = asked.api_key, asked.api_version
-    yield from _opened("response_data", "response", lambda: _message(read_response(data, api_key=key, api_version=version)))
+    yield from _decoded("response_data", "response", lambda: _message(read_response(data, api_key=key, api_version=version)))
 
 
 def _message(message: Message) -> Fields:
@@ -235,7 +234,7 @@ def _message(message: Message) -> Fields:
 
 
 def _principal(data: bytes) -> Fields:
-    """Who sent the forwarded request; DecodeError if a principal builder other than Kafka's own wrote it.
+    """The sender of a forwarded request. Raises `DecodeError` if another principal builder than Kafka's own wrote it.
     Source: Kafka's DefaultKafkaPrincipalBuilder (int16 version, DefaultPrincipalData)."""
     version = leading_int16(data, "DefaultPrincipalData")
     return {"version": version, **fields_of(decode("DefaultPrincipalData", version, data, 2))}
@@ -244,7 +243,7 @@ def _principal(data: bytes) -> Fields:
 def _telemetry(message: Message, _: Message | None, __: TopicNames) -> Iterator[Payload]:
     data, codec = message["metrics"], message["compression_type"]
     if data:
-        yield from _opened("metrics", "OTLP metrics", lambda: telemetry.metrics(data, codec))
+        yield from _decoded("metrics", "OTLP metrics", lambda: telemetry.metrics(data, codec))
 
 
 _Reader = Callable[[Message, Message | None, TopicNames], Iterator[Payload]]

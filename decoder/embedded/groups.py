@@ -1,7 +1,7 @@
-"""What group members tell each other through the coordinator: subscriptions and assignments.
+"""The bytes that members of a group exchange through the coordinator: subscriptions and assignments.
 
-The bytes mean something to the members alone. They are distinguished by the group's protocol type (``consumer``,
-``connect``) and, for the assignor's own ``user_data``, by the protocol's name.
+Their layout depends on the group's protocol type (``consumer``, ``connect``), that of an assignor's ``user_data`` on the
+protocol's name.
 Sources: Kafka's ConsumerProtocol, ConnectProtocol, IncrementalCooperativeConnectProtocol, AbstractStickyAssignor,
 SubscriptionInfo and AssignmentInfo of Kafka Streams.
 """
@@ -22,12 +22,12 @@ STREAMS_ASSIGNOR = "stream"
 
 
 def subscription(data: bytes, protocol_type: str = "consumer") -> Fields:
-    """What a member asks for: JoinGroup's metadata. ``version`` is the number it leads with.
+    """A member's subscription: the metadata in JoinGroup. ``version`` is the number at its beginning.
 
-    A version newer than those known is read as the newest known one, as Kafka does. Some clients (KafkaJS, older
-    Sarama) lead with 1 and write the fields of 0: bytes that end just where a later version's fields would start
-    are read as the older one, and ``layout_version`` says so. DecodeError otherwise; KeyError for a protocol type
-    that is not ``consumer`` or ``connect``.
+    A version newer than the known ones is read as the newest known one, as Kafka does. Some clients (KafkaJS, older Sarama)
+    write 1 and the fields of 0: bytes that end where a later version's fields would begin are read as the older one,
+    which is then in ``layout_version``. Raises `DecodeError`, and KeyError for a protocol type that is not ``consumer`` or
+    ``connect``.
     """
     fields = _versioned(_SUBSCRIPTION[protocol_type], data)
     if fields.get("allocation"):
@@ -36,7 +36,7 @@ def subscription(data: bytes, protocol_type: str = "consumer") -> Fields:
 
 
 def assignment(data: bytes, protocol_type: str = "consumer") -> Fields:
-    """What a member gets: SyncGroup's assignment. Errors as for `subscription`."""
+    """A member's assignment, as in SyncGroup. Raises the errors of `subscription`."""
     return _versioned(_ASSIGNMENT[protocol_type], data)
 
 
@@ -49,20 +49,20 @@ def _versioned(name: str, data: bytes) -> Fields:
         try:
             fields = fields_of(decode(name, layout, data, 2))
         except Truncated as fault:
-            # Fields are only ever added after the others, so a cut between two of them is an older layout.
+            # New fields come after the others, so that a cut between two of them means an older layout.
             if layout == 0 or fault.offset != len(data) or "." in fault.path:
                 raise
             layout -= 1
             continue
-        told = {"version": version} if layout == top else {"version": version, "layout_version": layout}
-        return {**told, **fields}
+        versions = {"version": version} if layout == top else {"version": version, "layout_version": layout}
+        return {**versions, **fields}
 
 
 def guess(data: bytes, which: str, protocol_type: str | None = None) -> tuple[str, Fields] | None:
-    """``(protocol type, fields)`` of a ``"subscription"`` or ``"assignment"`` whose group's type may be unknown.
+    """``(protocol type, fields)`` of a ``"subscription"`` or ``"assignment"`` whose protocol type may be unknown.
 
-    Without a type, both are tried and only an exact fit counts. None where nothing fits; DecodeError where the
-    type is known and the bytes do not fit it.
+    Without a type, both are tried and only an exact fit counts; None if neither fits. Raises `DecodeError` if the type is
+    known and the bytes do not fit it.
     """
     read = subscription if which == "subscription" else assignment
     if protocol_type in _SUBSCRIPTION:
@@ -80,8 +80,8 @@ def guess(data: bytes, which: str, protocol_type: str | None = None) -> tuple[st
 
 
 def user_data(data: bytes, which: str, protocol: str | None) -> tuple[str, Fields] | None:
-    """``(kind, fields)`` of an assignor's own bytes in a consumer subscription or assignment, or None if the
-    assignor is not known to write any. Raises DecodeError for damaged bytes of a known one."""
+    """``(kind, fields)`` of an assignor's bytes in a consumer subscription or assignment; None for an assignor that is not
+    known to write any. Raises `DecodeError`."""
     if protocol == STREAMS_ASSIGNOR:
         return f"streams {which}", (streams_subscription if which == "subscription" else streams_assignment)(data)
     if which == "subscription" and protocol == "sticky":
@@ -92,7 +92,7 @@ def user_data(data: bytes, which: str, protocol: str | None) -> tuple[str, Field
 
 
 def sticky(data: bytes) -> Fields:
-    """The sticky assignor's memory. Nothing says whether it is version 1 (with a generation) or 0: 1 is tried first."""
+    """The sticky assignor's earlier assignment. The bytes have no version: 1, with a generation, is tried before 0."""
     name = "StickyAssignorUserData"
     try:
         return fields_of(decode(name, 1, data))
@@ -101,7 +101,7 @@ def sticky(data: bytes) -> Fields:
 
 
 def streams_subscription(data: bytes) -> Fields:
-    """Kafka Streams' SubscriptionInfo, version 1 to 11; of newer ones the two leading versions only."""
+    """Kafka Streams' SubscriptionInfo, version 1 to 11; of newer ones only the two leading versions."""
     name = "SubscriptionInfoData"
     version = _leading_int32(data, name)
     if version > newest(name, version):
@@ -116,7 +116,7 @@ def streams_subscription(data: bytes) -> Fields:
 
 
 def streams_assignment(data: bytes) -> Fields:
-    """Kafka Streams' AssignmentInfo, version 1 to 11, with the topics' names put in where it has their indexes."""
+    """Kafka Streams' AssignmentInfo, version 1 to 11, with names of topics instead of their indexes."""
     name = "AssignmentInfo"
     fields = fields_of(decode(name, _leading_int32(data, name), data))
     for task in [*(fields["active_tasks"] or ()), *(fields["standby_tasks"] or ())]:

@@ -1,6 +1,6 @@
-"""Credentials in KRaft's metadata log (``__cluster_metadata``), as Fetch and FetchSnapshot carry it between controllers and
-brokers: keys of SCRAM users, and settings. They are masked in place and the CRC of their batch is made anew, so that
-everything else still reads as it was.
+"""Credentials in KRaft's metadata log (``__cluster_metadata``), which Fetch and FetchSnapshot carry between controllers and
+brokers: keys of SCRAM users, and settings. They are masked in place, and the CRC of their batch is computed again, so that
+everything else reads as before.
 
 Sources: Kafka's UserScramCredentialRecord.json, ConfigRecord.json, AbstractApiMessageSerde.
 """
@@ -25,7 +25,7 @@ from .payload import HIDDEN
 
 TOPIC = "__cluster_metadata"
 TOPIC_ID = uuid.UUID(int=1)
-"""Its topic id in every cluster."""
+"""The metadata log's topic id in every cluster."""
 _FILE = f"embedded/{TOPIC.strip('_')}"
 _FRAME_VERSION = 1
 _CRC_AT = 17
@@ -34,13 +34,13 @@ SECRET_FIELDS = {
     "UserScramCredentialRecord": ("salt", "stored_key", "server_key"),
     "ConfigRecord": ("value",),
 }
-"""Records with credentials, or with settings that may be some."""
+"""Fields that are credentials or, of settings, may be."""
 
 _MASK = b"*"
 
 
 def secret_setting(name: object, value: object) -> bool:
-    """Whether the setting of a ConfigRecord may be a credential."""
+    """Whether a setting in a ConfigRecord may be a credential."""
     return not holds_no_credentials(str(name)) or holds_credentials(str(value))
 
 
@@ -59,7 +59,7 @@ def types(file: str = _FILE) -> dict[int, Definition]:
 
 
 def record_head(value: bytes, of: dict[int, Definition], topic: str = TOPIC) -> tuple[str, int, int]:
-    """Of a metadata record's value its name, its version, and where its body begins. Raises DecodeError."""
+    """Name, version and start of the body of a metadata record's value. Raises `DecodeError`."""
     position = 0
     numbers = []
     for what in ("frame version", "record type", "record version"):
@@ -79,12 +79,12 @@ def record_head(value: bytes, of: dict[int, Definition], topic: str = TOPIC) -> 
 
 
 def may_be_in(frame: bytes, by_id: bool) -> bool:
-    """Whether the response of a fetch names the metadata log, by its id or its name. It may do so by chance."""
+    """Whether the response of a fetch may have the metadata log: its topic id or name occurs in the bytes."""
     return (TOPIC_ID.bytes if by_id else TOPIC.encode()) in frame
 
 
 def masked(area: bytes) -> bytes:
-    """A record area of the metadata log without credentials; its length stays. What cannot be read is masked."""
+    """A record area of the metadata log with credentials masked. What cannot be read is masked too."""
     out = bytearray(area)
     at = 0
     try:
@@ -92,7 +92,7 @@ def masked(area: bytes) -> bytes:
             at = entry.end
             if isinstance(entry, Batch):
                 _mask_batch(entry, out)
-            else:  # KRaft has no other magic; of an unfinished batch nothing is read
+            else:  # KRaft has no other magic, and an unfinished batch is not read
                 start = entry.start + (HEADER_SIZE if isinstance(entry, Partial) else CRC_FROM)
                 out[start : entry.end] = _MASK * max(entry.end - start, 0)
     except RecordsError:
@@ -112,9 +112,9 @@ def _mask_batch(batch: Batch, out: bytearray) -> None:
 
 
 def _secrets(batch: Batch) -> Iterator[tuple[int, int]]:
-    """Where secrets are in a batch's data."""
+    """(start, end) of the secrets in a batch's data."""
     body = batch.start + HEADER_SIZE
-    if batch.codec:  # KRaft compresses nothing
+    if batch.codec:  # KRaft does not compress
         yield body, batch.end
         return
     at = body
@@ -122,7 +122,7 @@ def _secrets(batch: Batch) -> Iterator[tuple[int, int]]:
         for record in batch.records():
             if not record.value:
                 continue
-            # Records stand one after another: the next place with these bytes is in front of them or theirs.
+            # Records follow one another: the next occurrence of these bytes is theirs or before it.
             start = batch.data.index(record.value, at, batch.end)
             at = start + len(record.value)
             if not batch.control:
@@ -133,7 +133,7 @@ def _secrets(batch: Batch) -> Iterator[tuple[int, int]]:
 
 
 def secret_spans(value: bytes) -> Iterator[tuple[int, int]]:
-    """Where credentials are in the value of a metadata record; all of it where it cannot be read."""
+    """(start, end) of the credentials in the value of a metadata record; all of it if it cannot be read."""
     try:
         name, version, body = record_head(value, types())
         fields = SECRET_FIELDS.get(name)

@@ -1,7 +1,7 @@
-"""One step of a SASL exchange, told from its bytes, with every secret hidden.
+"""Recognise a SASL token, and show it with every secret hidden.
 
-Nothing is verified or computed: names, nonce lengths and iteration counts are shown; passwords, tokens, salts,
-proofs and signatures are not. Sources: RFC 4616 (PLAIN), RFC 5802 and 7677 (SCRAM), RFC 7628 (OAUTHBEARER),
+Nothing is verified or computed. Names, nonce lengths and iteration counts are shown; passwords, tokens, salts, proofs and
+signatures are not. Sources: RFC 4616 (PLAIN), RFC 5802 and 7677 (SCRAM), RFC 7628 (OAUTHBEARER),
 RFC 4121 and 2743 (GSSAPI); KIP-48 and KIP-342 for Kafka's extensions.
 """
 
@@ -34,10 +34,10 @@ _KRB5_TOKENS = {b"\x01\x00": "AP-REQ", b"\x02\x00": "AP-REP", b"\x03\x00": "KRB-
 
 
 def step(data: bytes) -> Fields:
-    """What a token is: ``mechanism`` (None if it cannot be told), ``step``, and the fields that may be shown.
+    """What a SASL token is: ``mechanism`` (None if it is unknown), ``step``, and the fields that may be shown.
 
-    Never raises. SCRAM's mechanism is None until a proof or signature shows which hash is used. A token that was
-    masked when it was recorded says ``masked``.
+    Never raises. SCRAM's mechanism is None until a proof or signature shows which hash is used. The step of a token that was
+    masked when it was recorded is ``masked``.
     """
     if not data:
         return {"mechanism": None, "step": "empty"}
@@ -153,7 +153,7 @@ def _hash_of(encoded: str) -> str | None:
 def _gssapi(data: bytes) -> Fields | None:
     out: Fields = {"mechanism": "GSSAPI", "step": "", "length": len(data)}
     if data[0] == 0x60:
-        # [APPLICATION 0], a DER length of 1 to 5 bytes, then the mechanism's object identifier.
+        # [APPLICATION 0], a DER length of 1 to 5 bytes, and the mechanism's object identifier.
         at = 2 + (data[1] & 0x7F if len(data) > 1 and data[1] & 0x80 else 0)
         out["step"] = "initial context token"
         for oid, name in _GSS_MECHANISMS.items():

@@ -1,7 +1,7 @@
-"""Metrics that clients push (KIP-714): OpenTelemetry's MetricsData in protobuf, perhaps compressed.
+"""Metrics that clients push (KIP-714): OpenTelemetry's MetricsData in Protobuf, which may be compressed.
 
-The reader is a table of messages and a wire reader under it. It keeps OTLP's field names; attributes become plain
-dicts, and the arm of a metric's ``data`` that is set is named by its key (``gauge``, ``sum``, ``histogram`` ...).
+A reader of Protobuf's wire format and a table of messages. Fields keep OTLP's names; attributes become plain dicts, and a
+metric has its ``data`` under the name of its kind (``gauge``, ``sum``, ``histogram`` ...).
 Sources: opentelemetry/proto/metrics/v1, common/v1 and resource/v1; the protobuf encoding guide.
 """
 
@@ -16,13 +16,13 @@ from ..errors import BadLength, BadUtf8, DecodeError, Truncated
 from ..wire.varint import VarintCut, VarintTooLong, read_uvarint, zigzag
 
 LIMIT = 8 << 20
-"""Most bytes a push may decompress to; brokers refuse more than 1 MiB by default."""
+"""Bytes that a push may decompress to; brokers refuse more than 1 MiB by default."""
 
 MAX_FIELDS = 40_000
-"""Most protobuf fields of one push: each becomes an object many times its size on the wire."""
+"""Protobuf fields of one push: each becomes an object many times its size on the wire."""
 
 MAX_DEPTH = 16
-"""Attribute values may hold lists and maps of values."""
+"""Levels of lists and maps in attribute values."""
 
 _API = "MetricsData"
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
@@ -154,9 +154,10 @@ _FIXED = {"double": _DOUBLE, "fixed64": _U64, "sfixed64": _I64}
 
 
 def metrics(data: bytes, compression: int = 0) -> Fields:
-    """What a push says; `compression` is PushTelemetry's ``compression_type`` (0 none, 1 gzip, 2 snappy, 3 lz4,
-    4 zstd). Unknown fields are ignored. DecodeError for anything that is no such message; offsets count in
-    the decompressed bytes."""
+    """The metrics of a PushTelemetry. `compression`: its ``compression_type`` (0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd).
+
+    Unknown fields are ignored. Raises `DecodeError` for anything else; offsets count in the decompressed bytes.
+    """
     try:
         data = records.decompress(compression, data, limit=LIMIT)
     except records.RecordsError as fault:
@@ -249,7 +250,7 @@ class _Reader:
         return value - (1 << 64) if kind == "int" and value >> 63 else value, at
 
     def skip(self, wire: int, at: int, end: int, path: str) -> int:
-        """Where a value ends."""
+        """The end of a value."""
         start = at
         if wire == _VARINT:
             _, at = self.varint(at, end, path)
@@ -275,7 +276,7 @@ class _Reader:
 
 
 def _plain(name: str, fields: Fields) -> Any:
-    """Values instead of the wrappers around them."""
+    """Values without the messages that wrap them."""
     if name == "AnyValue":
         return next(reversed(fields.values()), None)
     if name == "Values":

@@ -1,8 +1,8 @@
-"""Records of Kafka's own topics: coordinators' keys and values, metadata records, control records.
+"""Records of Kafka's own topics: keys and values of coordinators, metadata records, control records.
 
-Coordinators write a key that starts with its type and a value that starts with its version (both int16; until
-Kafka 3.9 the type was called the key's version, the bytes are the same). Metadata records have no key; their value
-is a frame: uvarint 1, uvarint type, uvarint version, body. Credentials in them are masked.
+Coordinators write a key that starts with its type and a value that starts with its version, both int16 (until Kafka 3.9 the
+type was called the key's version). Metadata records have no key; their value is a frame: uvarint 1, uvarint type, uvarint
+version, body. Credentials in them are masked.
 Sources: Kafka's CoordinatorRecordSerde, AbstractApiMessageSerde, ControlRecordType, ControlRecordUtils.
 """
 
@@ -33,11 +33,11 @@ def _types(topic: str, suffix: str) -> dict[int, Definition]:
 
 
 def of_record(topic: str, key: bytes | None, value: bytes | None) -> Fields | None:
-    """What a record of an internal topic says; None for other topics and for records without the bytes it takes.
+    """Decode a record of an internal topic. None for other topics, and for records without a key (coordinators) or value.
 
-    Coordinators: ``{"type": "OffsetCommit", "key": {...}, "value_version": 4, "value": {...}}``; the value of a
-    tombstone is None. Metadata: ``{"type": "TopicRecord", "version": 0, "value": {...}}``. Raises DecodeError; its
-    ``partial`` holds what was read.
+    Coordinators: ``{"type": "OffsetCommit", "key": {...}, "value_version": 4, "value": {...}}``; the value of a tombstone is
+    None. Metadata: ``{"type": "TopicRecord", "version": 0, "value": {...}}``. Raises `DecodeError`, whose ``partial`` has
+    what was read.
     """
     if topic in COORDINATORS:
         return None if key is None else _coordinator_record(topic, key, value)
@@ -72,10 +72,10 @@ def _metadata_record(topic: str, value: bytes) -> Fields:
 
 
 def of_control(key: bytes | None, value: bytes | None) -> Fields | None:
-    """What a control record of any topic says, as ``{"type": "commit", "key_version": 0, "value": {...}}``.
+    """Decode a control record of any topic: ``{"type": "commit", "key_version": 0, "value": {...}}``.
 
-    ``value`` is None where there is none or the type is newer than this table (then ``type`` is ``unknown(n)``).
-    None if the key is too short to be a control record's; DecodeError for a damaged value.
+    ``value`` is None if there is none or the type is unknown (``type`` is then ``unknown(n)``). Returns None for a key that is
+    too short. Raises `DecodeError` for a damaged value.
     """
     if key is None or len(key) < 4:
         return None
@@ -85,7 +85,7 @@ def of_control(key: bytes | None, value: bytes | None) -> Fields | None:
         return out
     out["type"], name = CONTROL_TYPES[number]
     if value is not None:
-        # All of them start with their version. Transaction markers have it in front of the definition's fields.
+        # All values start with their version; those of transaction markers have it before the definition's fields.
         version = leading_int16(value, name)
         if version < 0:
             raise UnknownVersion(f"version {version} cannot be", api=name)

@@ -1,14 +1,14 @@
-"""The one filter language, for everything that selects exchanges. docs/filter.md says what can be written.
+"""The filter language, for everything that selects exchanges. docs/filter.md describes it.
 
     from barnabas.decoder.filter import compile
     wanted = compile("api == Produce and topic == orders and err != 0")
     wanted(exchange)            # True or False
     wanted.needs, wanted.request_only, wanted.apis()
-    wanted.tree                 # what it means, typed and immutable (`tree`), for other back ends
+    wanted.tree                 # its meaning, typed and immutable (`tree`), for other back ends
 
 `language` turns text into tokens (`lexer`), a syntax tree (`parser`) and a tree of typed tests (`check`, `tree`; `fields` is the
-catalogue, `paths` and `entities` are derived from the schema). Back ends are `evaluate` for exchanges and `columns` for the
-index of a recording. `completion` helps while a filter is typed.
+catalogue, `paths` and `entities` come from the schema). Back ends are `evaluate` for exchanges and `columns` for the
+index of a recording. `completion` completes a filter while it is typed.
 """
 
 from .columns import Columns, ColumnTest, Layout

@@ -1,4 +1,4 @@
-"""What a filter's tree alone says: the APIs that it can match, whether the request decides it, and the part of it that index
+"""Facts about a filter, from its tree: the APIs that it can match, whether the request decides it, and the part that index
 columns decide."""
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from .predicates import predicate
 
 INDEX_ONLY = frozenset({Need.INDEX})
 COLUMNS = frozenset({Need.INDEX, Need.CONNECTION})
-"""What is known without reading an exchange: its record in the index, and the peer info of its connection."""
+"""Known without reading an exchange: its record in the index, and the peer info of its connection."""
 
 
 class Apis(NamedTuple):
-    """Some api keys (`outside` False), or all but some (`outside` True)."""
+    """These API keys (`outside` False), or all others (`outside` True)."""
 
     keys: frozenset[int]
     outside: bool = False
@@ -44,7 +44,7 @@ ALL = Apis(frozenset(), True)
 
 
 def apis(node: tree.Node, negated: bool = False) -> Apis:
-    """The api keys of exchanges that a filter (or its opposite) can be true of."""
+    """The API keys of exchanges that can match a filter, or its opposite."""
     if isinstance(node, tree.Not):
         return apis(node.term, not negated)
     if isinstance(node, tree.And | tree.Or):
@@ -77,7 +77,7 @@ def _of_api(test: Test, negated: bool) -> Apis:
 
 
 def _candidates(test: Test) -> set[int]:
-    """Keys that may pass: those known, and those that the test itself names."""
+    """Keys that may pass: the known ones, and those in the test."""
     items = test.value if isinstance(test.value, tuple) else (test.value,)
     found = set(facts.api_keys())
     for item in items:
@@ -109,7 +109,7 @@ def leaves(node: tree.Node) -> Iterator[Test | tree.Search]:
 
 
 def first_needing_response(node: tree.Node) -> Test | tree.Search | None:
-    """The first test that cannot be decided when only the request is known; None if there is none."""
+    """The first test that the request alone does not decide; None if there is none."""
     for leaf in sorted(leaves(node), key=lambda leaf: leaf.start):
         if isinstance(leaf, tree.Search) or not leaf.field.known_at_request:
             return leaf
@@ -119,7 +119,7 @@ def first_needing_response(node: tree.Node) -> Test | tree.Search | None:
 
 
 COMPLETED_ONLY = frozenset({"pending", "no_response", "orphan", "cut", "carried", "changed", "noted", "rule"})
-"""Fields of completed or recorded exchanges; of a message in transit they are not known."""
+"""Fields of completed or recorded exchanges, which messages in transit do not have."""
 
 
 def first_completed_only(node: tree.Node) -> str | None:
@@ -135,12 +135,12 @@ def first_completed_only(node: tree.Node) -> str | None:
 
 
 def names_topics(node: tree.Node) -> bool:
-    """Whether topic names are needed to decide it, where newer messages have ids alone."""
+    """Whether it needs topic names, which newer messages do not have: they have ids."""
     return any(isinstance(leaf, tree.Search) or leaf.field.name == "topic" for leaf in leaves(node))
 
 
 def needs_now(node: tree.Node) -> bool:
-    """Whether the current time is needed to decide it."""
+    """Whether it needs the current time."""
     return any(
         isinstance(leaf, Test)
         and leaf.op is not Op.TRUE
@@ -152,7 +152,7 @@ def needs_now(node: tree.Node) -> bool:
 
 
 def index_part(node: tree.Node, negated: bool = False) -> tree.Node | None:
-    """A filter for `Columns` alone that is true wherever `node` (or its opposite) is; None: nothing can be said.
+    """A filter for `Columns` alone that is true of every exchange for which `node`, or its opposite, is. None: there is none.
 
     If the filter needs no more than `COLUMNS`, this is the filter itself.
     """

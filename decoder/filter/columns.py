@@ -1,8 +1,8 @@
-"""The back end for the index of a recording: a filter over columns of numbers, nothing decoded.
+"""The back end for the index of a recording: a filter over columns of numbers. Nothing is decoded.
 
-Two forms of the same: with numpy a mask over whole columns, without it a generated function over unpacked records. Both
-write a `tree` down as an expression over column names; texts (client ids, addresses) become sets of ids first.
-The source that is generated holds names of columns and of constants only, never text of a filter.
+There are two forms: with numpy a mask over whole columns, without it a generated function over unpacked records. Both are an
+expression over column names; texts (client ids, addresses) become sets of ids. The generated source has names of columns
+and constants only, never text of the filter.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from .predicates import predicate, time_of_day
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How an index stores exchanges. `columns`: the names of a record's numbers, in order. `flags`: the bits of undecoded, cut, surplus, changed, noted,
-    carried in the column ``flags``; `states` by the number in ``flags & state_mask``."""
+    """How an index stores exchanges. `columns`: the names of a record's numbers, in order. `flags`: the bits of undecoded, cut,
+    surplus, changed, noted and carried in the column ``flags``. `states`: by the number in ``flags & state_mask``."""
 
     columns: tuple[str, ...]
     state_mask: int
@@ -35,7 +35,7 @@ class Layout:
 
 
 class Columns(Protocol):
-    """The records of an index: numbers by column name, as docs/formats.md names them, and what ids stand for."""
+    """The records of an index: numbers by column name, as in docs/formats.md, and the meaning of ids."""
 
     @property
     def layout(self) -> Layout:
@@ -51,14 +51,14 @@ class Columns(Protocol):
 
     @property
     def peer_infos(self) -> Mapping[int, PeerInfo]:
-        """The peer info of connections, as far as it is known, by the number in ``connection``."""
+        """The known peer info of connections, by the number in ``connection``."""
 
     def __len__(self) -> int: ...
     def array(self, start: int, stop: int) -> Any:
-        """The records as a numpy structured array; only called where numpy is."""
+        """The records as a numpy structured array; only called if numpy is installed."""
 
     def tuples(self, names: Sequence[str], start: int, stop: int) -> Iterable[tuple[int, ...]]:
-        """The values of these columns, which are in the order of the layout, record by record."""
+        """The values of these columns, record by record. `names` are in the order of the layout."""
 
 
 _VALUE = {
@@ -100,7 +100,7 @@ class _Expression:
         return expression
 
     def needs_now(self) -> bool:
-        """Make the name ``now`` known; False without a clock. Reading the time may take long."""
+        """Define the name ``now``; False without a clock. Reading the time may take long."""
         if self.now is not None and "now" not in self.names:
             self.names["now"] = self.now()
         return self.now is not None
@@ -155,7 +155,7 @@ class _Expression:
         return self.number(test)
 
     def flag(self, expression: str, test: Test) -> str:
-        """A flag alone, or compared with true and false."""
+        """A flag, alone or compared with true and false."""
         fits = predicate(test)
         truths = [truth for truth in (True, False) if fits(truth)]
         if len(truths) != 1:
@@ -193,7 +193,7 @@ class _Expression:
         return found if present is None or self.implied(test) else self.all_of([present, found])
 
     def implied(self, test: Test) -> bool:
-        """Whether no absent value (written as -1) can pass."""
+        """Whether no absent value, which is stored as -1, can pass."""
         if test.field.name not in ("api", "latency"):
             return False
         if test.op is Op.IN:
@@ -252,7 +252,7 @@ class _Expression:
             return self.member(expression, passing)
         import numpy
 
-        table: Any = numpy.zeros(len(strings) + 1, bool)  # the last one stands for ids that a damaged table lacks
+        table: Any = numpy.zeros(len(strings) + 1, bool)  # the last one is for ids that a damaged table lacks
         table[list(passing)] = True
         clip = self.constant(lambda ids: table[numpy.minimum(ids, len(strings))])
         return f"{clip}({expression})"
@@ -277,7 +277,7 @@ class _Expression:
         return bounds
 
     def connections(self, test: Test, every: bool = False, some: bool = False) -> str:
-        """Tests of addresses, ports and software: decided once for each connection."""
+        """Tests of addresses, ports and software, which are decided once per connection."""
         fits = predicate(test)
         passing = []
         known: Iterable[tuple[int, tuple[Any, ...]]]
@@ -315,7 +315,7 @@ _SOFTWARE: dict[str, Callable[[PeerInfo], str]] = {
 
 
 def _vector_clock(zone: tzinfo | None) -> Callable[[Any], Any]:
-    """`time_of_day` for arrays: the zone's offset is looked up once for each quarter of an hour that occurs."""
+    """`time_of_day` for arrays: the zone's offset is looked up once per quarter of an hour that occurs."""
     import numpy
 
     quarter = 900 * 10**9
@@ -329,7 +329,7 @@ def _vector_clock(zone: tzinfo | None) -> Callable[[Any], Any]:
 
 
 class ColumnTest:
-    """A filter ready for the records of one index. `node` must need the index only (see `analysis.index_part`)."""
+    """A filter for the records of one index. `node` must need the index only (see `analysis.index_part`)."""
 
     def __init__(self, node: tree.Node, columns: Columns, zone: tzinfo | None = None, now: Now | None = None) -> None:
         self._node, self._columns, self._zone, self._now = node, columns, zone, now
@@ -337,7 +337,7 @@ class ColumnTest:
         self._scalar: tuple[tuple[str, ...], Callable[..., Iterator[int]]] | None = None
 
     def mask(self, start: int, stop: int) -> Any:
-        """A numpy array of bool over records `start` to `stop`."""
+        """Which of the records `start` to `stop` pass, as a numpy array of bool."""
         if self._vector is None:
             expression = _Expression(self._columns, self._zone, self._now, vector=True)
             source = expression.node(self._node)
@@ -348,7 +348,7 @@ class ColumnTest:
         return eval(code, {"__builtins__": {}}, expression.names | names)  # names of columns and constants alone
 
     def rows(self, start: int, stop: int, base: int = 0) -> Iterator[int]:
-        """The numbers of the records `start` to `stop` that pass, one by one, without numpy; `base` is added."""
+        """The numbers of the records `start` to `stop` that pass, plus `base`, without numpy."""
         if self._scalar is None:
             expression = _Expression(self._columns, self._zone, self._now, vector=False)
             source = expression.node(self._node)

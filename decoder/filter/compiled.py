@@ -1,4 +1,4 @@
-"""A filter, compiled: what the rest of Barnabas uses."""
+"""Compiled filters, which the rest of Barnabas uses."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from .language.tree import Node, Test
 
 @dataclass(frozen=True)
 class Filter:
-    """A filter that was compiled once. Immutable, and a function: ``filter(exchange) -> bool``.
+    """A compiled filter. Immutable, and a function: ``filter(exchange) -> bool``.
 
-    `tree`: what it means, for back ends of other kinds. `needs`: what must be read to decide it. `now` gives the time
-    (nanoseconds since the epoch) for ``pending > 10s``; without it no exchange is known to have waited for long.
+    `tree`: its meaning, for other back ends. `now`: a function that gives the time, in nanoseconds since the epoch, for
+    ``pending > 10s``; without it, such a test is false.
     """
 
     text: str
@@ -43,32 +43,32 @@ class Filter:
         return evaluate.function(self.tree, self.zone, self.now)
 
     def part_test(self) -> Callable[[Exchange, MessagePart], bool]:
-        """A test whether it would be true of an exchange that held this part of a message alone."""
+        """A function that tests whether the filter would be true if an exchange had only this part of a message."""
         return evaluate.part_test(self.tree, self.zone, self.now)
 
     @cached_property
     def needs(self) -> frozenset[Need]:
-        """What must be read: the index, requests, responses, the peer info of the connection."""
+        """What must be read to decide it: the index, requests, responses, the peer info of the connection."""
         return needs(self.tree)
 
     @property
     def index_only(self) -> bool:
-        """Whether the index of a recording answers it, with nothing decoded."""
+        """Whether the index of a recording decides it."""
         return self.needs == analysis.INDEX_ONLY
 
     @property
     def columns_only(self) -> bool:
-        """Whether the index and the peer info of connections decide it: `columns` then needs nothing else."""
+        """Whether the index and the peer info of connections decide it: `columns` is then all of it."""
         return self.needs <= analysis.COLUMNS
 
     @cached_property
     def request_only(self) -> bool:
-        """Whether it can be decided as soon as the request is known. Fields that look into both sides then look into
-        the request: ``topic == orders`` is about the topics that the request names."""
+        """Whether the request decides it. Fields of both sides are then those of the request: ``topic == orders`` is about the
+        topics that the request names."""
         return analysis.first_needing_response(self.tree) is None
 
     def require_request_only(self) -> None:
-        """FilterError that points at the first test that cannot be decided before the response is there."""
+        """Raise a `FilterError` at the first test that needs the response, if there is one."""
         found = analysis.first_needing_response(self.tree)
         if found is not None:
             name = found.field.name if isinstance(found, Test) else "a search for a text"
@@ -76,8 +76,7 @@ class Filter:
 
     @cached_property
     def completed_only(self) -> str | None:
-        """Its first field that is only known of completed or recorded exchanges, not of messages in transit (`pending`, `changed`,
-        `rule` ...); None if there is none."""
+        """Its first field that messages in transit do not have (`pending`, `changed`, `rule` ...); None if there is none."""
         return analysis.first_completed_only(self.tree)
 
     @cached_property
@@ -85,45 +84,45 @@ class Filter:
         return analysis.apis(self.tree)
 
     def apis(self) -> frozenset[int] | None:
-        """The api keys that it can be true for; None: any, or all but some."""
+        """The API keys of exchanges that can match; None: any, or all but some."""
         return None if self._apis.outside else self._apis.keys
 
     @cached_property
     def fast_reject(self) -> FastReject | None:
-        """The condition under which it is false whatever else is in request and response; None if there is no simple one."""
+        """The condition under which it is false, whatever else is in request and response; None if there is no simple one."""
         return fast_reject(self.tree)
 
     @cached_property
     def names_topics(self) -> bool:
-        """Whether it compares names of topics: exchanges that name them by id need their `topics`."""
+        """Whether it compares names of topics: exchanges with topic ids then need their `topics`."""
         return analysis.names_topics(self.tree)
 
     @cached_property
     def needs_now(self) -> bool:
-        """Whether `now` is needed to decide it."""
+        """Whether it needs `now`."""
         return analysis.needs_now(self.tree)
 
     @cached_property
     def index_part(self) -> Node | None:
-        """The part that index columns decide: true wherever the filter is. None: no part. See `columns_only`."""
+        """The part that index columns decide, which is true of every match. None: no part. See `columns_only`."""
         return analysis.index_part(self.tree)
 
     def columns(self, columns: Columns) -> ColumnTest | None:
-        """The test of an index's records for `index_part`; None where that is None, and all records pass."""
+        """The test of an index's records for `index_part`; None if that is None, and all records pass."""
         part = self.index_part
         return None if part is None else ColumnTest(part, columns, self.zone, self.now)
 
     def at(self, now: Callable[[], int] | int) -> Filter:
-        """The same filter at another time."""
+        """The same filter with another time, or clock."""
         return Filter(self.text, self.tree, self.zone, _stopped(now) if isinstance(now, int) else now)
 
 
 def named_zone(name: str) -> tzinfo:
-    """The time zone of a name in the IANA database, such as ``Europe/Berlin``, and UTC also where there is no database.
-    ValueError if there is no such zone."""
+    """The time zone of a name in the IANA database, such as ``Europe/Berlin``; UTC even without a database. Raises ValueError if
+    there is no such zone."""
     if name == "UTC":
         return UTC
-    from zoneinfo import ZoneInfo  # milliseconds that most need not spend
+    from zoneinfo import ZoneInfo  # its import takes milliseconds
 
     try:
         return ZoneInfo(name)
@@ -136,10 +135,10 @@ def _stopped(now: int) -> Callable[[], int]:
 
 
 def compile(text: str, now: Callable[[], int] | int | None = None, zone: tzinfo | None = UTC) -> Filter:
-    """Compile a filter; FilterError says what is wrong where.
+    """Compile a filter. Raises `FilterError` with what is wrong and where.
 
-    `now`: the time for ``pending``, in nanoseconds since the epoch. `zone`: of times that are written without an
-    offset, UTC if none is given; None is the local zone.
+    `now`: the time for ``pending``, in nanoseconds since the epoch, or a function that gives it. `zone`: of times without an
+    offset in the filter; None is the local zone.
     """
     found = Filter(text, check(parse(text), text, zone), zone)
     return found if now is None else found.at(now)

@@ -1,4 +1,4 @@
-"""Help while a filter is typed: what may stand where the cursor is."""
+"""Completion while a filter is typed."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from .language.parser import KEYWORDS, SIGNS, WORDS
 from .language.paths import Path
 
 MAX_CANDIDATES = 200
-"""More candidates than these are of no help."""
+"""More candidates are of no help."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """`text` may replace ``[start:end]`` of the filter. `kind`: field, path, operator, word, API, error, state, codec,
-    flag or unit. `meaning`: a few words about it."""
+    """`text` may replace ``[start:end]`` of the filter. `kind`: field, path, operator, word, API, error, state, codec, flag or
+    unit. `meaning`: a short description."""
 
     text: str
     start: int
@@ -41,7 +41,7 @@ class _Expect(StrEnum):
 
 @dataclass(slots=True)
 class _Context:
-    """What is expected after some tokens, and what stands open."""
+    """What is expected after some tokens, and what is not closed yet."""
 
     expect: _Expect = _Expect.TEST
     field: Field | Path | None = None
@@ -62,7 +62,7 @@ _NAMES = ("==", "!=", "in", "not in", "~", "!~", "contains", "startswith", "ends
 
 
 def complete(text: str, cursor: int | None = None) -> list[Candidate]:
-    """What may stand at the cursor (the end, if left out), the best first; empty where anything may, as in a text."""
+    """What may come at the cursor, by default the end, the best first. Empty if anything may, as inside quotes."""
     at = len(text) if cursor is None else max(0, min(cursor, len(text)))
     try:
         found = tokens(text[:at])[:-1]
@@ -206,7 +206,7 @@ def _values(context: _Context, part: str) -> Iterator[Offer]:
 
 
 def _steps(part: str, text: str) -> Iterator[Offer]:
-    """The next steps of a path, in the APIs that the filter names."""
+    """The next steps of a path, of the APIs that the filter names."""
     plain = re.sub(r"\[[*\d]*\]", "", part)
     side, _, steps = plain.partition(".")
     head = steps.rpartition(".")[0]
@@ -226,7 +226,7 @@ def _steps(part: str, text: str) -> Iterator[Offer]:
 
 
 def _best(part: str, offers: Iterable[Offer]) -> list[Offer]:
-    """Those that begin with what is there, then those that have it within."""
+    """The offers that begin with `part`, then those that contain it."""
     if not part:
         return list(offers)
     wanted = part.lower()

@@ -1,7 +1,7 @@
-"""Where every request and response names groups, topics, partitions and the like, derived from the schema.
+"""Where requests and responses have groups, topics, partitions and other entities, derived from the schema.
 
-Kafka's definitions state what a field names (``@topicName``, ``@groupId``, ``@transactionalId``, ``@producerId``); where they
-do not, the field's name does. Nothing is listed by API except the coordinator keys, whose meaning depends on another field.
+Kafka's definitions mark fields with entities (``@topicName``, ``@groupId``, ``@transactionalId``, ``@producerId``); unmarked
+fields are recognised by their names. Nothing is listed by API except coordinator keys, whose meaning depends on another field.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ NAMES = {
     "acks": frozenset({"acks"}),
     "throttle": frozenset({"throttle_time_ms"}),
 }
-"""By field of the catalogue: the names of fields that hold it without being marked in Kafka's definitions."""
+"""By field of the catalogue: the names of fields that have it without a mark in Kafka's definitions."""
 PARTITION = frozenset({"partition", "partition_index", "partition_id", "index"})
 PARTITIONS = frozenset({"partitions", "partition_indexes"})
 TOPIC_FIELDS = frozenset({"topic", "topic.id", "partition", "partition.err", "topic.err"})
 RECORD_FIELDS = frozenset({"codec", "magic", "records"})
 COORDINATOR_KEYS = {0: "group", 1: "txn"}
-"""What a FindCoordinator asks for, by its key type (KIP-98)."""
+"""What FindCoordinator asks for, by its key type (KIP-98)."""
 FIND_COORDINATOR = facts.api_key("FindCoordinator")
 
 
@@ -49,7 +49,7 @@ class TopicPartition(NamedTuple):
 class MessagePart:
     """An entry of an array of a message, with the values that filters can test.
 
-    `around`: the structs around it, outermost (the message) first, and itself: path without indexes, plan, values. `side`:
+    `around`: (path without indexes, plan, values) of the structs around it, beginning with the message, and of itself. `side`:
     ``"request"`` or ``"response"``.
     """
 
@@ -58,7 +58,7 @@ class MessagePart:
     around: tuple[tuple[str, StructPlan, Values], ...]
 
     def named(self, name: str) -> list[Any] | None:
-        """Its values of a catalogue field; None if it has no such field."""
+        """Its values of a field of the catalogue; None if it has no such field."""
         found = [
             values[at] for _, struct, values in self.around[1:] for at in _catalogued(struct, name) if values[at] is not None
         ]
@@ -66,8 +66,8 @@ class MessagePart:
         return found if known else None
 
     def at(self, side: str, steps: str, field: FieldPlan) -> list[Any] | None:
-        """Its values of a path, whose end is this field; None if it has none. What the other side's path names is what
-        means the same here."""
+        """Its values at a path that ends at `field`; None if it has none. A path of the other side gives the field that means
+        the same here."""
         for prefix, struct, values in self.around[1:]:
             for own, value in zip(struct.fields, values, strict=False):
                 if own.struct is not None or own.array:
@@ -79,7 +79,7 @@ class MessagePart:
 
 @cache
 def _catalogued(struct: StructPlan, name: str) -> tuple[int, ...]:
-    """Where the plain fields of a struct itself hold a catalogue field."""
+    """The positions of a struct's own plain fields that have a field of the catalogue."""
     entity, names = ENTITIES.get(name), NAMES.get(name, frozenset())
     return tuple(
         at
@@ -89,7 +89,7 @@ def _catalogued(struct: StructPlan, name: str) -> tuple[int, ...]:
 
 
 def _same(own: FieldPlan, other: FieldPlan) -> bool:
-    """Whether a field of one side names what a field of the other side names."""
+    """Whether a field of one side means the same as a field of the other side."""
     if own.type != other.type:
         return False
     if own.entity is not None or other.entity is not None:
@@ -108,7 +108,7 @@ def _walk(struct: StructPlan, prefix: str = "") -> Iterator[tuple[str, FieldPlan
 
 @cache
 def paths_of(of: Plan, name: str) -> tuple[str, ...]:
-    """The paths of a plan that hold the values of the catalogue's field `name`."""
+    """The paths of a plan that have values of the catalogue's field `name`."""
     entity, names = ENTITIES.get(name), NAMES.get(name, frozenset())
     if name == "errors":
         return tuple(path for path, field in _walk(of.root) if is_error_code(field))
@@ -123,7 +123,7 @@ def paths_of(of: Plan, name: str) -> tuple[str, ...]:
 
 @cache
 def apis(side: str, name: str) -> frozenset[int]:
-    """The api keys of which some version holds values of the catalogue's field `name` in ``"request"``/``"response"``."""
+    """The API keys that in some version have values of the catalogue's field `name` in their ``"request"`` or ``"response"``."""
     return frozenset(
         key
         for key in facts.api_keys()
@@ -143,7 +143,7 @@ def _holds(of: Plan, name: str) -> bool:
 
 @cache
 def topic_partitions_of(of: Plan) -> Callable[[Values], Iterator[TopicPartition]] | None:
-    """A function from a body's values to its topic-partitions; None if a body of this plan names no topics."""
+    """A function from a body's values to its topic-partitions; None if bodies of this plan have no topics."""
     return _struct(of.root, False)
 
 

@@ -1,4 +1,4 @@
-"""The back end for exchanges: a filter becomes one function, built of closures, the cheapest test first."""
+"""The back end for exchanges: a filter becomes one function of closures, with the cheapest test first."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def cost(node: tree.Node) -> int:
 
 
 def function(node: tree.Node, zone: tzinfo | None = None, now: Now | None = None) -> Decide:
-    """The function from an exchange to whether the filter is true of it. `now`: nanoseconds since the epoch."""
+    """The function from an exchange to whether it matches. `now`: gives nanoseconds since the epoch."""
     return _Builder(zone, now, values.pairs).build(node)
 
 
 def part_test(node: tree.Node, zone: tzinfo | None = None, now: Now | None = None) -> Callable[[Exchange, MessagePart], bool]:
-    """The function from an exchange and a part of one of its messages to whether the filter would be true with this part alone:
+    """The function from an exchange and a part of one of its messages to whether the exchange would match with this part alone:
     the only topic-partition, group, member, resource. Fields that the part does not have come from the exchange."""
     only: list[MessagePart] = []
 
@@ -136,7 +136,7 @@ class _Builder:
         return decide
 
     def pending(self, test: Test) -> Decide:
-        """How long a request is pending needs the time; that it is pending does not."""
+        """``pending`` alone needs no time; how long a request is pending does."""
         if test.op is Op.TRUE:
             return lambda exchange: exchange.state is State.PENDING
         now = self.now
@@ -191,9 +191,9 @@ def _some(get: values.Many, fits: Predicate) -> Decide:
 
 
 def searcher(text: str) -> Callable[[Exchange], bool]:
-    """A function that tells whether a text occurs in a name or value of an exchange, in any case of letters.
+    """A function that tests whether a text occurs in a name or value of an exchange, in any case of letters.
 
-    Secrets are masked, keys and values of records are left out: it finds what is shown.
+    It searches what is shown: secrets are masked, keys and values of records are left out.
     """
     wanted = text.casefold()
 
@@ -204,7 +204,7 @@ def searcher(text: str) -> Callable[[Exchange], bool]:
 
 
 def _searched(exchange: Exchange) -> Iterator[str]:
-    """The names and values that are searched, cheap ones first."""
+    """The names and values to search, cheap ones first."""
     yield exchange.client_id or ""
     yield exchange.api
     yield exchange.client

@@ -1,8 +1,7 @@
-"""Responses that a filter cannot match, found without decoding them.
+"""Find responses that a filter cannot match, without decoding them.
 
-A filter over responses mostly looks for something unusual: an error, a throttle time, a long latency. So the filter is
-evaluated once for a response without any of these. If it is false whatever else is in the exchange, those few fields reject
-most responses.
+Most filters over responses look for something unusual: an error, a throttle time, a long latency. The filter is evaluated once
+for a response without any of these. If it is false, whatever else is in the exchange, those few fields reject most responses.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ _CODES = frozenset({"err", "errors", "partition.err", "topic.err"})
 
 @dataclass
 class FastReject:
-    """A condition under which a filter is false: with `errors` every error code is 0, with `throttle` the throttle time is 0,
-    the latency is at most `latency` (nanoseconds) and the response's size at most `size` (bytes)."""
+    """A condition under which a filter is false: every error code is 0 (if `errors`), the throttle time is 0 (if `throttle`), the
+    latency is at most `latency` (nanoseconds) and the response's size at most `size` (bytes)."""
 
     errors: bool = False
     throttle: bool = False
@@ -42,14 +41,14 @@ class FastReject:
 
 
 def fast_reject(node: tree.Node) -> FastReject | None:
-    """The condition under which a filter is false; None if there is no such simple one."""
+    """The condition under which a filter is false; None if there is no simple one."""
     found = _Evaluation()
     return found.condition if found.value(node) is False else None
 
 
 @dataclass
 class _Evaluation:
-    """Evaluates a filter for ordinary responses (None: it depends) and collects what makes a response ordinary."""
+    """Evaluates a filter for ordinary responses (None: it depends), and collects what makes a response ordinary."""
 
     condition: FastReject = field(default_factory=FastReject)
 
@@ -93,7 +92,7 @@ class _Evaluation:
         return False if passes is not None and passes is term.negated else None
 
     def zero(self, test: Test) -> bool | None:
-        """Whether 0 passes a test of an error code or a throttle time, which is to be 0 then; None for other fields."""
+        """Whether 0 passes a test of an error code or a throttle time, which the condition then requires; None for other fields."""
         if isinstance(test.value, FieldValue) or not self.is_read(test.field):
             return None
         found: Any = predicate(test)(False if test.field.kind is Kind.FLAG else 0)
@@ -112,7 +111,7 @@ class _Evaluation:
         return False
 
     def bound(self, test: Test) -> bool | None:
-        """A test that only values above some bound pass is false below it."""
+        """A test that only values from some bound on pass is false below it."""
         least = None if test.negated else _least(test)
         if least is None or least <= 0:
             return None

@@ -1,4 +1,4 @@
-"""Whether one value passes a test: what the back ends share that look at values one by one."""
+"""Test one value, for the back ends that look at values one by one."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def time_of_day(zone: tzinfo | None) -> Callable[[int], int]:
 
 
 def predicate(test: Test, zone: tzinfo | None = None) -> Predicate:
-    """The function from one value to whether it passes; `negated` is left to the caller. Not for `FieldValue`."""
+    """The function from one value to whether it passes; `negated` is the caller's. Not for `FieldValue`."""
     assert not isinstance(test.value, FieldValue)
     return of_value(test.field.kind, test.op, test.value, zone)
 
 
 def of_value(kind: Kind, op: Op, value: Any, zone: tzinfo | None = None) -> Predicate:
-    """As `predicate`, by the kind of the values, the operator and what they are compared with."""
+    """As `predicate`, for values of a kind, an operator, and what to compare them with."""
     if op is Op.TRUE:
         return _true(kind)
     if op is Op.IN:
@@ -62,7 +62,7 @@ _COMPARE: dict[Op, Callable[[Any, Any], bool]] = {
 
 
 def compare(op: Op, left: Any, right: Any) -> bool:
-    """Two values in order; for tests of a field against another field."""
+    """Compare two values, in tests of a field against another field."""
     return _COMPARE[op](left, right)
 
 

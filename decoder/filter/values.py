@@ -1,4 +1,4 @@
-"""Functions from an exchange to the values of each field, decoding as little as needed."""
+"""Functions from an exchange to the values of each field. They decode as little as possible."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .language.literals import split_endpoint
 from .language.paths import Path, kind_of
 
 MAX_CLIENT_ID = 1000
-"""Characters of a client id that filters see: a recording's index keeps no more."""
+"""Characters of a client id that filters see, as many as a recording's index keeps."""
 
 One = Callable[[Exchange], Any]
 Many = Callable[[Exchange], Iterable[Any]]
@@ -52,12 +52,12 @@ def _state(state: State) -> One:
 
 @lru_cache(4096)
 def end_of(text: str) -> tuple[str, int] | None:
-    """(host, port) of one end of a connection; None where it is not known."""
+    """(host, port) of one end of a connection; None if it is unknown."""
     return split_endpoint(text) if text else None
 
 
 def port_of(text: str) -> int | None:
-    """The port of ``host:port``; None where it is not known."""
+    """The port of ``host:port``; None if it is unknown."""
     end = end_of(text)
     return end[1] if end is not None and end[1] >= 0 else None
 
@@ -111,11 +111,11 @@ ONE: dict[str, One] = {
     "throttle": lambda e: next(_flat("response", "throttle", e), None),
     "records": lambda e: _record_count(e),
 }
-"""Fields with one value; None: it has none. (`pending` depends on the time it is; see `evaluate`.)"""
+"""Fields with one value or None. (`pending` depends on the time: see `evaluate`.)"""
 
 
 def _sizes(exchange: Exchange) -> tuple[int | None, int | None]:
-    """Of request and response; from `marks` where the frames are not all there."""
+    """Sizes of request and response, from `marks` if the frames are not complete."""
     return exchange.marks.sizes or (exchange.request_size, exchange.response_size)
 
 
@@ -146,7 +146,7 @@ def _flat(side: str, name: str, exchange: Exchange) -> Iterator[Any]:
 
 
 def _coordinator_keys(exchange: Exchange, side: str, name: str) -> Iterator[str]:
-    """The keys of a FindCoordinator that name groups, or transactional ids: the request says which."""
+    """The keys of a FindCoordinator that are groups or transactional ids, which its request decides."""
     asked = exchange.request_message
     if asked is None:
         return
@@ -239,7 +239,7 @@ MANY: dict[str, Many] = {
 
 
 def at_path(path: Path) -> Many:
-    """The values at a path; none where the API or version does not have it, or has something else there."""
+    """The values at a path; none if the API or version does not have it, or has a struct there."""
     steps = path.steps
     side = path.side
 
@@ -278,7 +278,7 @@ def of_part(exchange: Exchange, part: MessagePart, field: Field | Path) -> list[
 
 
 def _of_coordinator(exchange: Exchange, part: MessagePart, field: Field | Path) -> list[Any] | None:
-    """Of the entry of a FindCoordinator response: its key, where a filter asks for keys."""
+    """The key in an entry of a FindCoordinator response, if the field is about keys."""
     own = [
         value
         for _, struct, values in part.around[1:]

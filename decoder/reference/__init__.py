@@ -1,1 +1,1 @@
-"""What is known of Kafka beside its messages: releases, clients, settings, and explanations of errors and APIs."""
+"""Knowledge of Kafka beyond its messages: releases, clients, settings, and explanations of errors and APIs."""

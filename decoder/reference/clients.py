@@ -1,6 +1,6 @@
-"""What is known of client software: the names it sends, what it wraps, which releases it is known to work with.
+"""Known client software: the names it sends, what it wraps, which releases it works with.
 
-The facts are in ``schema/definitions/clients.txt``, each with its source. Little is known, and what is not there is not known.
+The facts are in ``schema/definitions/clients.txt``, each with its source.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Version = tuple[int, ...]
 
 
 class KnownVersion(NamedTuple):
-    """`version` of the client and `release` of Kafka belong together; `source` says who says so."""
+    """A `version` of the client that belongs to a `release` of Kafka, and the `source` of that."""
 
     release: str
     version: str
@@ -26,7 +26,7 @@ class KnownVersion(NamedTuple):
 
 
 class Note(NamedTuple):
-    """A hint, and where it is from."""
+    """A hint and its source."""
 
     text: str
     source: str
@@ -34,8 +34,8 @@ class Note(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """One client software. `works`: from `version` on it works with brokers of `release` and newer (until the next
-    entry). `asks`: "always", or "once" for all its connections. `brokers`: from `version` on it needs brokers of `release` or newer."""
+    """One client software. `works`: from `version` on it works with brokers of `release` and newer, until the next entry.
+    `asks`: "always", or "once" for all its connections. `brokers`: from `version` on it needs brokers of `release` or newer."""
 
     name: str
     called: str
@@ -49,21 +49,21 @@ class Client:
     notes: tuple[Note, ...]
 
     def needed_for(self, release: str) -> KnownVersion | None:
-        """The oldest version known to work with a release; None when nothing is known."""
+        """The oldest version known to work with a release; None if nothing is known."""
         fitting = [k for k in self.works if release_order(k.release) <= release_order(release)]
         return max(fitting, key=lambda k: release_order(k.release), default=None)
 
     def oldest_broker(self, version: str) -> KnownVersion | None:
-        """The oldest brokers that this version is known to work with; None when nothing is known."""
+        """The oldest brokers that this version is known to work with; None if nothing is known."""
         mine = parse_version(version)
         fitting = [k for k in self.brokers if mine and parse_version(k.version) <= mine]
         return max(fitting, key=lambda k: parse_version(k.version), default=None)
 
 
 class Software(NamedTuple):
-    """A client as it was met: who it is, and the version that the facts speak of (that of the wrapped library).
+    """A recognised client and its version, of a wrapper that of the wrapped library.
 
-    `guessed`: nobody said so; a client id looks like it. `version` is then "".
+    `guessed`: by its client id; `version` is then "".
     """
 
     client: Client
@@ -82,7 +82,7 @@ def clients() -> dict[str, Client]:
 
 
 def software(name: str, version: str, client_id: str | None = None) -> Software | None:
-    """Who a client is, by what it says (KIP-511) or else by a client id that only it would choose; None if unknown."""
+    """Recognise a client by the name and version it sends (KIP-511), or else by its client id; None if it is unknown."""
     found = _clients().get(name)
     if found is None:
         if name or not client_id:
@@ -109,7 +109,7 @@ def _clients() -> dict[str, Client]:
 
 
 def read(text: str) -> dict[str, Client]:
-    """The clients of ``clients.txt`` by name. ValueError names the line that is wrong."""
+    """The clients of ``clients.txt`` by name. Raises ValueError with the line that is wrong."""
     found: dict[str, dict[str, list[tuple[str, str]]]] = {}
     block: dict[str, list[tuple[str, str]]] | None = None
     for number, line in enumerate(text.splitlines(), 1):

@@ -1,7 +1,7 @@
-"""What an error, API, KIP or setting is, for people who have just met it: ``find("UNSUPPORTED_VERSION")``.
+"""Explain errors, APIs, KIPs and settings: ``find("UNSUPPORTED_VERSION")``.
 
-The texts are in ``explanations/``; numbers, names, versions, fields, releases and what may be retried come from the
-schema and its tables, so that nothing is stated twice.
+The texts are in ``explanations/``. Numbers, names, versions, fields, releases and what may be retried come from the schema and
+its tables.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from ..schema.notation import NO_VERSIONS, Definition, Field, Versions
 from . import releases
 from .explanations import texts
 
-_LIKE = 0.75  # of difflib's ratio: what is less like it is no suggestion
+_LIKE = 0.75  # of difflib's ratio: words that are less alike are not suggested
 _LIBRDKAFKA = ("RD_KAFKA_RESP_ERR_", "ERR_")
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why an error comes; `api` when it is so for that API alone."""
+    """A cause of an error; `api`: of that API alone."""
 
     api: str | None
     text: str
@@ -34,7 +34,7 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class ErrorText:
-    """An error code explained. `apis`: whose responses can hold it; () with `every` means all of them."""
+    """An error code explained. `apis`: whose responses can have it; `every`: all of them, and `apis` is empty."""
 
     code: int
     name: str
@@ -51,7 +51,7 @@ class ErrorText:
 
 @dataclass(frozen=True, slots=True)
 class VersionFact:
-    """A version of an API: the first release with it, and the one that dropped it (None while it is there)."""
+    """A version of an API, the first release with it, and the release that dropped it (None if none has)."""
 
     version: int
     since: str | None
@@ -60,7 +60,7 @@ class VersionFact:
 
 @dataclass(frozen=True, slots=True)
 class FieldFact:
-    """A field over all versions. `versions` is "" when all have it; `depth` counts from 0."""
+    """A field over all versions. `versions` is "" if all have it; `depth` counts from 0."""
 
     name: str
     type: str
@@ -70,7 +70,7 @@ class FieldFact:
 
 @dataclass(frozen=True, slots=True)
 class ApiText:
-    """An API explained. `errors`: those that its responses can hold, besides those of every API."""
+    """An API explained. `errors`: those that its responses can have, besides those of every API."""
 
     key: int
     name: str
@@ -120,7 +120,7 @@ Explanation = ErrorText | ApiText | KipText | SettingText
 
 
 class UnknownTerm(DecoderError, KeyError):
-    """Nothing is known by that name; `near` holds the nearest names."""
+    """Nothing has that name; `near` has the nearest names."""
 
     def __init__(self, word: str, near: tuple[str, ...]) -> None:
         super().__init__(word)
@@ -131,10 +131,7 @@ class UnknownTerm(DecoderError, KeyError):
 
 
 def find(word: str) -> list[Explanation]:
-    """Everything that `word` may mean: a number is an error code and an api key, or else a KIP.
-
-    UnknownTerm if it is nothing.
-    """
+    """Everything that `word` may mean; a number is an error code and an API key, or else a KIP. Raises `UnknownTerm`."""
     word = word.strip()
     if re.fullmatch(r"-?\d+", word):
         number = int(word)
@@ -161,7 +158,7 @@ def _explained(kind: str, key: object) -> Explanation:
 
 
 def _folded(word: str) -> str:
-    """Letters and digits alone, so that NotLeaderOrFollower, NOT_LEADER_OR_FOLLOWER and kip 896 are found."""
+    """Letters and digits only, so that NotLeaderOrFollower, NOT_LEADER_OR_FOLLOWER and kip 896 are found."""
     for prefix in _LIBRDKAFKA:
         word = word.removeprefix(prefix)
     return re.sub(r"[^a-z0-9]", "", word.lower())
@@ -169,7 +166,7 @@ def _folded(word: str) -> str:
 
 @cache
 def _names() -> dict[str, tuple[tuple[str, object], ...]]:
-    """Every name that is understood, folded, and what it stands for."""
+    """Every known name, folded, and its meanings: (kind, key)."""
     out: dict[str, list[tuple[str, object]]] = {}
 
     def add(name: str, kind: str, key: object) -> None:
@@ -194,13 +191,13 @@ def _names() -> dict[str, tuple[tuple[str, object], ...]]:
 
 
 def names() -> list[str]:
-    """The proper name of everything that is explained, for completion and suggestions."""
+    """The names of everything that is explained, for completion and suggestions."""
     errors = [fact.name for fact in facts.errors().values()]
     return [*errors, *map(facts.api_name, facts.api_keys()), *texts.kips(), *texts.settings()]
 
 
 def _near(word: str) -> tuple[str, ...]:
-    """The names most like a word, or like its beginning (``NOT_LEDER``), and those that hold it."""
+    """The names most like a word, or whose beginning is (``NOT_LEDER``), and those that contain it."""
     folded = _folded(word)
     ranked = []
     for name in names():
@@ -218,7 +215,7 @@ def _near(word: str) -> tuple[str, ...]:
 
 @cache
 def error(code: int) -> ErrorText:
-    """The explanation of an error code; KeyError if there is no such code."""
+    """The explanation of an error code. Raises KeyError if there is none."""
     fact = facts.errors()[code]
     block = texts.errors()[fact.name]
     apis, every = texts.carriers(block)
@@ -239,7 +236,7 @@ def error(code: int) -> ErrorText:
 
 @cache
 def api(key: int) -> ApiText:
-    """The explanation of an API; KeyError if there is no such key."""
+    """The explanation of an API. Raises KeyError if there is none."""
     known = facts.api(key)
     block = texts.apis()[known.name]
     return ApiText(
@@ -262,7 +259,7 @@ def api(key: int) -> ApiText:
 
 @cache
 def kip(name: str) -> KipText:
-    """The explanation of ``"KIP-848"``; KeyError if none is kept."""
+    """The explanation of a KIP by its name, ``"KIP-848"``. Raises KeyError if there is none."""
     block = texts.kips()[name]
     return KipText(
         number=int(name[4:]),
@@ -278,7 +275,7 @@ def kip(name: str) -> KipText:
 
 @cache
 def setting(name: str) -> SettingText:
-    """The explanation of a setting by its full name; KeyError if none is kept."""
+    """The explanation of a setting by its full name. Raises KeyError if there is none."""
     block = texts.settings()[name]
     return SettingText(
         name=name,
@@ -293,7 +290,7 @@ def setting(name: str) -> SettingText:
 
 
 def meaning(api_name: str, field: str, value: object) -> str:
-    """The word for a number in the field `field` of an API's message, or an empty string."""
+    """The word for a number in the field `field` of an API's message, or ""."""
     if not isinstance(value, int):
         return ""
     if field in ("api_key", "request_api_key"):
@@ -322,7 +319,7 @@ def _fields(of: Definition) -> Iterator[FieldFact]:
 
 
 def check() -> None:
-    """Read everything, references too. BlockError says what is wrong where; silence that all is well."""
+    """Read all explanations and check their references. Raises `BlockError`."""
     known = set(names())
     for blocks in (texts.errors(), texts.apis(), texts.kips(), texts.settings()):
         for block in blocks.values():

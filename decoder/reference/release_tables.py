@@ -1,7 +1,7 @@
-"""A release's table (see ``releases.py``) from the message definitions of its kafka-clients jar.
+"""Make a release's table (see ``releases.py``) from the message definitions of its kafka-clients jar.
 
-The definitions say nearly all: valid versions, listeners, and whether the newest version is unstable. What Kafka's
-code decides besides is written down here.
+The definitions have valid versions, listeners, and whether the newest version is unstable. What Kafka's code decides is
+written down here.
 """
 
 from __future__ import annotations
@@ -27,10 +27,8 @@ _RAFT_OFF = (2, 7)
 
 
 def tables_of(definitions: Mapping[str, Definition], number: str) -> dict[tuple[str, str], Release]:
-    """The tables of a release, by (number, role), from its definitions by name; {} if these are not of kafka-clients.
-
-    `number` is the release's, ``"4.4"`` or ``"4.0.1"``.
-    """
+    """The tables of release `number`, ``"4.4"`` or ``"4.0.1"``, by (number, role), from its definitions by name. Empty if these
+    are not from kafka-clients."""
     if "ApiVersionsRequest" not in definitions:
         return {}
     order = release_order(number)
@@ -48,8 +46,8 @@ def tables_of(definitions: Mapping[str, Definition], number: str) -> dict[tuple[
             role = _LISTENERS.get(listener)
             if role is None:
                 continue
-            says = 0 if key == _PRODUCE and order >= _OFFERED_FROM_0 else low
-            offers.setdefault(role, {})[key] = Offer(says, high, low, key in _OPTIONAL and role == "kraft")
+            offered = 0 if key == _PRODUCE and order >= _OFFERED_FROM_0 else low
+            offers.setdefault(role, {})[key] = Offer(offered, high, low, key in _OPTIONAL and role == "kraft")
     return {
         (number, role): Release(number, role, dict(sorted(offers[role].items()))) for role in ROLES if role in offers
     }
@@ -58,10 +56,10 @@ def tables_of(definitions: Mapping[str, Definition], number: str) -> dict[tuple[
 def merge_release(
     known: Mapping[tuple[str, str], Release], definitions: Mapping[str, Definition], full: str
 ) -> tuple[dict[tuple[str, str], Release], list[str]]:
-    """`known` with the tables of release `full` (``"4.4.0"``), and a line for each difference it makes.
+    """`known` with the tables of release `full` (``"4.4.0"``), and a line for each difference.
 
-    A minor release that is not known is taken in under its minor number; a patch release that differs from what is
-    known of its minor release, under its full number.
+    An unknown minor release is added under its minor number; a patch release that differs from its minor release, under its
+    full number.
     """
     order = release_order(full)
     minor = ".".join(map(str, order[: 3 if order[0] == 0 else 2]))

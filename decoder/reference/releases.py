@@ -1,6 +1,6 @@
-"""Kafka's releases: which versions of which API a broker of each release serves, and when a version came and went.
+"""Kafka's releases: which versions of which API their brokers serve, and when a version was introduced and dropped.
 
-The tables are facts in ``schema/definitions/releases.txt``; its head says how to read them and where they are from.
+The tables are in ``schema/definitions/releases.txt``; the comments at its beginning explain them and have their sources.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _WIDTH = 118
 
 
 class Offer(NamedTuple):
-    """One API of a release: the range that ApiVersions names, the lowest version that is really served (4.x says
-    Produce 0 and serves 3 and up, KAFKA-18659), and whether only some settings make a broker offer it."""
+    """One API of a release: the range in ApiVersions, the lowest version that is really served (4.x offers Produce 0 and
+    serves 3 and up, KAFKA-18659), and whether brokers offer it only with certain settings."""
 
     low: int
     high: int
@@ -32,7 +32,7 @@ class Offer(NamedTuple):
 
 
 class Removal(NamedTuple):
-    """`release` dropped it, `last` is the newest that has it, `kip` says why ("" where no KIP is known)."""
+    """`release` dropped a version, `last` is the newest that has it, `kip` the reason ("" if no KIP is known)."""
 
     release: str
     last: str
@@ -47,31 +47,31 @@ class Release:
     role: str
     offers: Mapping[int, Offer]
     reasons: Mapping[int, str] = field(default_factory=dict)
-    """Why an api lost versions in this release: KIP by api key, -1 for all others."""
+    """Why APIs lost versions in this release: KIP by API key, -1 for all others."""
 
     @property
     def name(self) -> str:
-        """``"3.9"`` for what brokers of it usually are, ``"3.9-zk"``, ``"3.9-controller"`` for the others."""
+        """``"3.9"`` for the usual role of its brokers, ``"3.9-zk"``, ``"3.9-controller"`` for the others."""
         return self.number if self.role == usual_role(self.number) else f"{self.number}-{self.role}"
 
     @property
     def offered(self) -> dict[int, tuple[int, int]]:
-        """What ApiVersions says with default settings: (min, max) by api key. Before 0.10.0, which had no
-        ApiVersions, what the broker reads."""
+        """The response to ApiVersions with default settings: (min, max) by API key. Before 0.10.0, which had no ApiVersions, what
+        the broker serves."""
         return {key: (offer.low, offer.high) for key, offer in self.offers.items() if not offer.optional}
 
     def range(self, api_key: int) -> tuple[int, int] | None:
-        """(min, max) as offered, also where only some settings make a broker offer it; None if it has no such API."""
+        """(min, max) as offered, also if that takes certain settings; None if it has no such API."""
         offer = self.offers.get(api_key)
         return None if offer is None else (offer.low, offer.high)
 
     def served(self, api_key: int) -> tuple[int, int] | None:
-        """(min, max) that a request may have; differs from `range` for Produce of 4.x alone."""
+        """(min, max) of the versions that are served; differs from `range` for Produce of 4.x alone."""
         offer = self.offers.get(api_key)
         return None if offer is None else (offer.served_from, offer.high)
 
     def serves(self, api_key: int, version: int) -> bool:
-        """Whether a request of this version is understood."""
+        """Whether a request of this version is served."""
         offer = self.offers.get(api_key)
         return offer is not None and offer.served_from <= version <= offer.high
 
@@ -82,7 +82,7 @@ class Release:
 
 
 class Match(NamedTuple):
-    """How well a release fits what a broker offers. `differs`: api key -> (offered, of the release), None if absent."""
+    """How well a release fits what a broker offers. `differs`: API key -> (offered, of the release), None if absent."""
 
     name: str
     differs: dict[int, tuple[tuple[int, int] | None, tuple[int, int] | None]]
@@ -94,12 +94,12 @@ class Match(NamedTuple):
 
 
 def release_order(name: str) -> tuple[int, ...]:
-    """For comparing releases by age: ``(0, 10, 2)`` of "0.10.2", ``(3, 9)`` of "3.9-zk"."""
+    """A sort key by age: ``(0, 10, 2)`` of "0.10.2", ``(3, 9)`` of "3.9-zk"."""
     return _order(name.partition("-")[0])
 
 
 def usual_role(number: str) -> str:
-    """What a broker of this release usually is: ``"zk"`` up to 3.2, ``"kraft"`` since."""
+    """The usual role of a broker of this release: ``"zk"`` up to 3.2, then ``"kraft"``."""
     return "kraft" if _order(number) >= _FIRST_KRAFT else "zk"
 
 
@@ -109,10 +109,10 @@ def releases(roles: bool = False) -> list[str]:
 
 
 def release(name: str) -> Release:
-    """``release("3.9")``, ``release("3.9-zk")``, ``release("0.10.2.1")``: a patch release is as the last one before it
-    that is known to differ, mostly the first of its minor release.
+    """The table of a release: ``release("3.9")``, ``release("3.9-zk")``, ``release("0.10.2.1")``. A patch release has the table of
+    the newest one up to it that is known to differ, mostly the first of its minor release.
 
-    KeyError with the nearest name if there is none.
+    Raises KeyError with the nearest name.
     """
     number, _, role = name.strip().lower().partition("-")
     if re.fullmatch(r"\d+(\.\d+)+", number):
@@ -134,19 +134,19 @@ def release(name: str) -> Release:
 
 
 def since(api_key: int, version: int) -> str | None:
-    """The release that brought a version, in whatever role; None if none has it."""
+    """The release that introduced a version, in any role; None if none has it."""
     return next((number for number, served in _served().items() if version in served.get(api_key, ())), None)
 
 
 def introduced(api_key: int) -> str | None:
-    """The release that brought an API, in whatever role; None if none has it."""
+    """The release that introduced an API, in any role; None if none has it."""
     return next((number for number, served in _served().items() if api_key in served), None)
 
 
 def removed(api_key: int, version: int, by: str | None = None) -> Removal | None:
-    """Which release dropped a version for good; with `by` (a release's name), which dropped it so that `by` lacks it.
+    """Which release dropped a version for good, or, with the name of a release, so that `by` lacks it.
 
-    None if it is still there, or never was. (JoinGroup 0 and 1 are missing in 4.0.0 alone, KAFKA-19444.)
+    None if it is still served, or never was. (JoinGroup 0 and 1 are missing in 4.0.0 alone, KAFKA-19444.)
     """
     numbers = list(_served())
     if by is not None:
@@ -164,10 +164,10 @@ def removed(api_key: int, version: int, by: str | None = None) -> Removal | None
 
 
 def release_of(offered: Mapping[int, tuple[int, int]]) -> list[Match]:
-    """The releases whose tables are nearest to what a broker offered, oldest first; all equally near.
+    """The releases whose tables are nearest to what a broker offers, all equally near, oldest first.
 
-    One match that is `exact` is as good as certain. Without an exact one the broker is patched, configured otherwise,
-    no Apache Kafka, or something between has changed its answer.
+    A single match that is `exact` is nearly certain. Without an exact match the broker is patched, configured differently, no
+    Apache Kafka, or a proxy has changed its response.
     """
     found = [Match(r.name, _differences(offered, r)) for r in _tables().values() if r.negotiates]
     best = min(len(match.differs) for match in found)
@@ -175,7 +175,7 @@ def release_of(offered: Mapping[int, tuple[int, int]]) -> list[Match]:
 
 
 def served_from(api_key: int, offered: tuple[int, int]) -> int:
-    """The lowest version that a broker serves which offers this range: as offered, but for 4.x and Produce."""
+    """The lowest version that a broker with this offer serves: the offered one, except for Produce of 4.x."""
     for table in reversed(_tables().values()):
         offer = table.offers.get(api_key)
         if offer is not None and (offer.low, offer.high) == offered:
@@ -219,7 +219,7 @@ def _served() -> dict[str, dict[int, set[int]]]:
 
 
 def read(text: str) -> dict[tuple[str, str], Release]:
-    """The tables of ``releases.txt`` by (number, role), oldest first. ValueError names the line that is wrong."""
+    """The tables of ``releases.txt`` by (number, role), oldest first. Raises ValueError with the line that is wrong."""
     tables: dict[tuple[str, str], Release] = {}
     offers: dict[int, Offer] = {}
     reasons: dict[int, str] = {}
@@ -248,16 +248,16 @@ def _apply(entry: str, offers: dict[int, Offer], line: int) -> None:
     parts = _ENTRY.fullmatch(entry)
     if parts is None:
         raise ValueError(f"releases.txt line {line}: {entry!r} is no 'Api 0-5', 'Api 0/3-13', 'Api? 0' or 'Api gone'")
-    name, optional, says, low, high = parts.groups()
+    name, optional, offered, low, high = parts.groups()
     key = facts.api_key(name)
     if low is None:
         del offers[key]
     else:
-        offers[key] = Offer(int(says or low), int(high or low), int(low), bool(optional))
+        offers[key] = Offer(int(offered or low), int(high or low), int(low), bool(optional))
 
 
 def write(tables: Mapping[tuple[str, str], Release], head: str) -> str:
-    """The text of ``releases.txt`` under `head` (its comment lines): of each release what it changes."""
+    """The text of ``releases.txt``: the comments `head`, and what each release changes."""
     out = [head.rstrip("\n")]
     previous: dict[str, Mapping[int, Offer]] = {}
     for (number, role), table in sorted(tables.items(), key=lambda item: (_order(item[0][0]), ROLES.index(item[0][1]))):

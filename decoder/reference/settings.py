@@ -1,4 +1,4 @@
-"""Settings of brokers and topics: which of them are credentials, and which hold some without saying so."""
+"""Settings of brokers and topics: which are credentials by their names, and which have credentials in their values."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ SENSITIVE = re.compile(
     r"|(access|api|encryption|account)[._-]?key|basic\.auth|pwd|connection[._-]?string|user[._-]?info",
     re.I,
 )
-"""Names of settings that are credentials. Searched in names of at most `MOST_NAME` characters."""
+"""Matches names of credentials. Used for names of at most `MOST_NAME` characters."""
 MOST_NAME, MOST_VALUE = 1024, 4096
-"""Characters of a setting's name and value that are searched. Longer ones are taken for secrets: no hostile value costs
-more, and Kafka's own names and nearly all values are far shorter."""
+"""Characters of a setting's name and value that are searched. Longer ones count as secrets: hostile values cost no more, and
+Kafka's own names and nearly all values are far shorter."""
 _OF_A_LISTENER = re.compile(r"listener\.name\.[^.]+\.(?:(?:plain|gssapi|oauthbearer|scram-sha-(?:256|512))\.)?")
 _WORD = re.compile(r"(\w++)([\"']?\s*+[=:])?", re.A)
-"""A word, and whether ``=`` or ``:`` follows. What it takes it never gives back: going through any text takes linear time."""
+"""A word, and whether ``=`` or ``:`` follows. Its repeats are possessive, so that it takes linear time."""
 _CREDENTIAL_WORDS = re.compile(r"passw|secret|pwd|credential|(?:access|account|api|shared)_?key|(?:passphrase|token)$", re.I)
 
 
@@ -28,20 +28,20 @@ def _in_clear() -> frozenset[str]:
 
 
 def holds_no_credentials(name: str) -> bool:
-    """Whether a setting is one of Kafka's own whose type says that it holds no credentials, also for one listener."""
+    """Whether a setting is one of Kafka's own, also for a single listener, whose type has no credentials."""
     return len(name) <= MOST_NAME and _OF_A_LISTENER.sub("", name, count=1) in _in_clear()
 
 
 def holds_credentials(text: str) -> bool:
-    """Whether a value, whatever its setting's name says, holds credentials: ``password=…``, ``user:password@host``, a
-    private key; or is longer than what is searched."""
+    """Whether a value has credentials, whatever its setting's name is: ``password=…``, ``user:password@host``, a private key. A
+    value that is too long to be searched counts as if it has."""
     return len(text) > MOST_VALUE or "PRIVATE KEY-----" in text or _has_user_info(text) or any(
         word[2] and _CREDENTIAL_WORDS.search(word[1]) for word in _WORD.finditer(text)
     )  # fmt: skip
 
 
 def _has_user_info(text: str) -> bool:
-    """Whether there is a ``user:password`` in front of an ``@``, as in URLs and connection strings."""
+    """Whether there is a ``user:password`` before an ``@``, as in URLs and connection strings."""
     for before in text.split("@")[:-1]:
         user, separator, password = re.split(r"[\s/,;\"']", before)[-1].partition(":")
         if user and separator and password:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
+from ...diagnostics import contained
 from .errors import SchemaError, SchemaMismatch
 from .plain import DecodedValue, Json, read_json
 from .schema import Schema, SchemaSource
@@ -86,7 +87,8 @@ def _decode(schema: Schema, data: bytes, framed: bool) -> DecodedValue:
         return schema.decode(data, framed=framed)
     except SchemaMismatch:
         raise
-    except Exception as error:  # whatever a library raises for a strange schema or value: it must not end a listing
+    except Exception as error:  # a schema's own code, which may be another program's: it must not end a listing
+        contained("decoding a value by its schema", error, reported=True)
         raise SchemaMismatch(f"{type(error).__name__}: {error}") from None
 
 

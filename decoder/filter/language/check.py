@@ -1,4 +1,4 @@
-"""From the syntax tree to the tree of typed tests: names are looked up, values get types, tests about topic-partitions are joined."""
+"""From the syntax tree to typed tests: look up names, convert values, join tests about topic-partitions."""
 
 from __future__ import annotations
 
@@ -18,18 +18,15 @@ from .tree import Op, Test
 CODECS: dict[str, int] = {codecs.name(number): number for number in range(5)}
 _BOOLEANS = {"true": True, "false": False}
 _NAMED = frozenset({Kind.API, Kind.ERROR, Kind.CODEC})
-"""Kinds of numbers that have names."""
+"""Kinds of numbers with names."""
 _TEXTS = frozenset({Kind.TEXT, Kind.BYTES, Kind.STATE, *_NAMED})
-"""Kinds that ~, contains, startswith and endswith work on; on the names of numbers that have them."""
+"""Kinds that ~, contains, startswith and endswith work on; of numbers, on their names."""
 _WHOLE = re.compile(r"[+-]?\d{1,20}")
 _I64 = 1 << 63
 
 
 def check(node: tree.SyntaxNode, text: str, zone: tzinfo | None = None) -> tree.Node:
-    """The meaning of a filter; FilterError for names and values that do not fit.
-
-    `zone`: of times without an offset; None: the local zone.
-    """
+    """The meaning of a filter. `zone`: of times without an offset; None: the local zone. Raises `FilterError`."""
     return _Checker(text, zone).node(node)
 
 
@@ -98,7 +95,7 @@ class _Checker:
         raise self.error(f"no field is called {word.text[:60]!r}{near}{search}", word)
 
     def no_path(self, name: str) -> str:
-        """A path that nothing has: name its first wrong step and the nearest one."""
+        """The error text for an unknown path, with its first wrong step and the nearest one."""
         plain = re.sub(r"\[[*\d]*\]", "", name)
         side, _, steps = plain.partition(".")
         known = [path.steps for path in paths.known(paths.SIDES[side.lower()])]
@@ -108,7 +105,7 @@ class _Checker:
                 wrong = step
                 break
             good += step + "."
-        # What may stand there; of another place with that name if there is none near.
+        # The nearest step at this place, or else another place with that name.
         here = {steps[len(good) :].partition(".")[0] for steps in known if steps.startswith(good)}
         near = nearest(wrong, here)
         if not near:
@@ -133,7 +130,7 @@ class _Checker:
         return Test(field, op, value, negated, node.start, node.end)
 
     def check_operator(self, field: Field | Path, op: Op, node: tree.Comparison) -> None:
-        """Whether a field's kind has this operator."""
+        """Raise a `FilterError` if a field's kind does not have this operator."""
         kind = field.kind
         if kind is Kind.STRUCT:
             raise self.error(
@@ -281,7 +278,7 @@ def _is_positive(node: tree.Node) -> bool:
 
 
 def _conjunction(terms: Iterable[tree.Node], node: tree.And[tree.SyntaxNode]) -> tree.Node:
-    """A conjunction, its tests about topic-partitions joined so that one topic-partition must pass all of them."""
+    """A conjunction whose tests about topic-partitions are joined, so that one topic-partition must pass all of them."""
     flat: list[tree.Node] = []
     for term in terms:
         if isinstance(term, tree.And):

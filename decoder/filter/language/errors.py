@@ -1,4 +1,4 @@
-"""What is wrong with a filter, where in its text, and what was perhaps meant."""
+"""The errors of filters, with their place and suggestions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MARGIN = 50
 
 
 class FilterError(DecoderError):
-    """`message` says what is wrong and what is possible; it concerns ``text[start:end]``."""
+    """A filter is wrong. `message`: what is wrong, and what is possible instead. It is about ``text[start:end]``."""
 
     def __init__(self, message: str, text: str, start: int, end: int | None = None) -> None:
         super().__init__(message)
@@ -24,7 +24,7 @@ class FilterError(DecoderError):
         return f"{self.message} (at character {self.start + 1})"
 
     def pointer(self) -> str:
-        """Two lines: the filter, or a window of a long one, and carets below what the error concerns."""
+        """Two lines: the filter, or a window of a long one, and carets below the place of the error."""
         low = max(0, self.start - _MARGIN)
         high = min(len(self.text), max(self.start + _MARGIN, min(self.end, self.start + 2 * _MARGIN)))
         head, tail = "..." if low else "", "..." if high < len(self.text) else ""
@@ -36,7 +36,7 @@ class FilterError(DecoderError):
 
 
 def _cells(text: str) -> int:
-    """How many terminal cells a text takes, near enough: wide letters two, combining marks none."""
+    """How many terminal cells a text takes, approximately: wide letters two, combining marks none."""
     return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 

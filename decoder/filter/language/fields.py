@@ -1,6 +1,6 @@
-"""The catalogue: every field that a filter can name, its type, its meaning and what it takes to know it.
+"""The catalogue of fields: their types, meanings, and what must be read to know their values.
 
-Where a field's values stand in requests and responses is not written here: `entities` derives it from the schema.
+`entities` derives from the schema where the values are in requests and responses.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from ...connection.exchange import State
 
 
 class Kind(StrEnum):
-    """What the values of a field are, and with that which values it can be compared with."""
+    """What the values of a field are, and so what it can be compared with."""
 
     INTEGER = "number"
     FLOAT = "decimal number"
     DURATION = "duration"
-    """nanoseconds; a number needs a unit"""
+    """Nanoseconds; a number needs a unit."""
     MILLISECONDS = "milliseconds"
-    """a number in a body that is meant in milliseconds: takes numbers as they are, and durations"""
+    """A number of milliseconds in a body: takes plain numbers and durations."""
     SIZE = "size"
-    """bytes; a number may have a unit"""
+    """Bytes; a number may have a unit."""
     TIME = "time"
     TEXT = "text"
     BYTES = "bytes"
@@ -43,21 +43,21 @@ class Need(StrEnum):
     """What must be read to know a field's value."""
 
     INDEX = "index"
-    """the index of a recording: nothing is decoded"""
+    """The index of a recording: nothing is decoded."""
     CONNECTION = "connection"
-    """the peer info of the connection (see `decoder.connection.api_versions`)"""
+    """The peer info of the connection (see `decoder.connection.api_versions`)."""
     NOTES = "notes"
-    """what rules have noted on the exchange (see `decoder.connection.hit_notes`)"""
+    """The notes of rules on the exchange (see `decoder.connection.hit_notes`)."""
     REQUEST = "request"
     RESPONSE = "response"
 
 
 class Scope(StrEnum):
-    """Which things inside an exchange a many-valued field is about."""
+    """What in an exchange the values of a field belong to."""
 
     EXCHANGE = "exchange"
     PAIR = "topic-partition"
-    """tests of such fields in one conjunction are about the same topic-partition"""
+    """Tests of such fields in one conjunction are about the same topic-partition."""
 
 
 _INDEX = frozenset({Need.INDEX})
@@ -69,7 +69,8 @@ _BOTH = _REQUEST | _RESPONSE
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field. `known_at_request`: it is known as soon as the request is, though what the response adds may be missing."""
+    """One field of the catalogue. `many`: it may have several values. `known_at_request`: it has values as soon as the request
+    is known, though the response may add some."""
 
     name: str
     kind: Kind
@@ -83,7 +84,7 @@ class Field:
 
     @property
     def cost(self) -> int:
-        """Cheap tests come first."""
+        """The relative cost of knowing its values: cheap tests come first."""
         return 0 if self.needs == _INDEX else 1 if self.needs == _CONNECTION else 10 if self.needs == _REQUEST else 20
 
 

@@ -1,8 +1,8 @@
 """From text to tokens with positions.
 
-There is one kind of word for names, numbers with units, times, addresses and paths: what a word means depends on the
-field it is compared with, which the lexer does not know. A word ends at white space, at one of ``( ) { } , " '``, at
-an operator's character, and at two dots (the sign of a range).
+Names, numbers with units, times, addresses and paths are one kind of word: their meaning depends on the field, which the lexer
+does not know. A word ends at white space, at one of ``( ) { } , " '``, at an operator's character, and at two dots, the
+sign of a range.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class TokenKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """``text[start:end]`` of the filter; for a string `value` is what stands between the quotes, escapes resolved."""
+    """``text[start:end]`` of the filter. `value` of a string is the text between the quotes, escapes resolved."""
 
     kind: TokenKind
     value: str
@@ -56,7 +56,7 @@ _SINGLE = {"=": "==", "&": "&&", "|": "||"}
 
 
 def tokens(text: str) -> list[Token]:
-    """All tokens, the last one of kind END. FilterError for characters that begin none."""
+    """All tokens, the last one of kind END. Raises `FilterError`."""
     if len(text) > MAX_FILTER:
         raise FilterError(f"a filter may have {MAX_FILTER} characters, and this one has {len(text)}", text, MAX_FILTER)
     found: list[Token] = []
@@ -81,7 +81,7 @@ def _unescape(match: re.Match[str]) -> str:
         number = int(code[1:], 16)
         letter = chr(number) if number < 0x110000 else "."
         return match[0] if letter.isprintable() else letter  # as screens show what cannot be printed
-    # Any other backslash is kept, so that a regular expression can be written as it is.
+    # Any other backslash is kept, so that regular expressions need no escapes.
     return _ESCAPES.get(code, match[0])
 
 

@@ -1,6 +1,5 @@
-"""The values of the language: numbers with units, times, addresses, ids. Each function gives None for text that is
-no such value; the caller knows where it stood and says so.
-"""
+"""The values of the language: numbers with units, times, addresses, ids. Each function returns None for text that is no such
+value."""
 
 from __future__ import annotations
 
@@ -42,21 +41,21 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """A time of day, nanoseconds since midnight; the date is that of whatever it is compared with."""
+    """A time of day of any date, in nanoseconds since midnight."""
 
     ns: int
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Whom an address means: a host, a network, a port, or a host with its port."""
+    """An address in a filter: a host, a network, a port, or a host with its port."""
 
     host: str | None
     network: Network | None
     port: int | None
 
     def matches(self, host: str, port: int) -> bool:
-        """Whether ``host:port`` is it."""
+        """Whether ``host:port`` belongs to it."""
         if self.port is not None and port != self.port:
             return False
         if self.network is not None:
@@ -66,7 +65,7 @@ class Endpoint:
 
 
 def number(text: str, unit: str = "") -> Number | None:
-    """``50ms``, ``1.5MB``, ``-1``, ``0x1f``; whole numbers stay exact. A duration or size is whole ns or bytes."""
+    """``50ms``, ``1.5MB``, ``-1``, ``0x1f``. Whole numbers stay exact; durations and sizes become whole ns or bytes."""
     match = _NUMBER.fullmatch(text)
     if match is None or (match[3] and unit):
         return None
@@ -140,7 +139,7 @@ def ip(text: str) -> Host | None:
 
 
 def split_endpoint(text: str) -> tuple[str, int]:
-    """``host:port`` as connections are named, brackets around IPv6 taken off; the port is -1 if there is none."""
+    """(host, port) of ``host:port``, without brackets around IPv6; the port is -1 if there is none."""
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdecimal() or len(port) > 5 or (":" in host and not host.startswith("[")):
         return text.strip("[]"), -1
@@ -178,7 +177,7 @@ def topic_id(text: str) -> bytes | None:
 
 
 def seconds_of_offset(ns: int, zone: tzinfo | None) -> int:
-    """The zone's offset from UTC in seconds at a moment; 0 where the calendar does not reach."""
+    """The zone's offset from UTC in seconds at a moment; 0 beyond Python's calendar."""
     try:
         when = datetime.fromtimestamp(ns // _SECOND, UTC).astimezone(zone)
         offset = when.utcoffset()

@@ -15,7 +15,7 @@ from .literals import UNITS
 from .tree import And, Comparison, Not, Or, Quantified, Range, SyntaxNode, Text, ValueSet, Word
 
 MAX_DEPTH = 50
-"""How deep parentheses and ``not`` may stand within each other."""
+"""How deep parentheses and ``not`` may be nested."""
 
 SIGNS = {"==": "==", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "~": "~", "!~": "!~"}
 WORDS = {
@@ -27,7 +27,7 @@ KEYWORDS = frozenset({*WORDS, "and", "or", "not", "in", "any", "all"})
 
 
 def parse(text: str) -> SyntaxNode:
-    """The tree of a filter; FilterError says what is wrong where."""
+    """The syntax tree of a filter. Raises `FilterError` with what is wrong and where."""
     return _Parser(text).parse()
 
 
@@ -141,7 +141,7 @@ class _Parser:
         return Comparison(name, operator, negated, value, token.start, value.end)
 
     def operator(self) -> tuple[str, bool, Token]:
-        """The operator that stands here, taken: (its name or "", whether negated, its token)."""
+        """Take an operator: (its name or "", whether it is negated, its token)."""
         token = self.token
         name = SIGNS.get(token.value) if token.kind is TokenKind.SIGN else None
         if token.kind is TokenKind.WORD:
@@ -181,7 +181,7 @@ class _Parser:
         return Range(low, self.value(self.take()))
 
     def set_or_range(self, after: Token) -> Word | Range | ValueSet:
-        """What stands after ``in``."""
+        """The value after ``in``."""
         if not self.token.is_sign("{"):
             return self.item(after)
         opening = self.take()

@@ -1,4 +1,4 @@
-"""Paths into bodies: ``resp.topics[*].partitions[*].error_code``. Which APIs and versions have them is the schema's."""
+"""Paths into bodies: ``resp.topics[*].partitions[*].error_code``. The schema decides which APIs and versions have them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _INDEX = re.compile(r"\[[*\d]*\]")
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """All values at `steps` (joined by dots, without ``[*]``) of the request or the response (`side`).
+    """All values at `steps` (joined by dots, without ``[*]``) of the request or response (`side`).
 
-    `many`: an array lies on the way, in some version, or its end is one (`array`). `plans`: the (api key, version) that have it.
+    `many`: in some version it goes through an array, or ends at one (`array`). `plans`: the (API key, version) that have it.
     """
 
     side: str
@@ -56,7 +56,7 @@ class Path:
 
 
 def kind_of(field_plan: FieldPlan) -> Kind:
-    """What the values of a schema's field are."""
+    """The kind of a schema field's values."""
     if field_plan.struct is not None:
         return Kind.STRUCT
     if is_error_code(field_plan):
@@ -72,7 +72,7 @@ def kind_of(field_plan: FieldPlan) -> Kind:
 
 
 def is_path(name: str) -> bool:
-    """Whether a name is meant as a path."""
+    """Whether a name looks like a path."""
     return name.partition(".")[0].lower() in SIDES and "." in name
 
 

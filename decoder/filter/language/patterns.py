@@ -1,10 +1,9 @@
-"""Regular expressions that cannot run for ever.
+"""Regular expressions that take bounded time.
 
-Python's engine goes back over what it has matched, and some patterns let it do so without end on a text that a stranger
-chose. So a pattern is looked at before it is used: what could take exponential time is refused, and the more open
-repeats (``*``, ``+``, ``{2,}``) it has, the shorter is the part of a value that it sees, since each multiplies the time by
-the length, and so does that it is looked for everywhere, unless it begins with ``^`` or ``.*``. No search takes more than about
-`WORK` steps. Where traffic waits for the answer, all searches together have a deadline besides (`within`).
+Python's engine backtracks, which takes exponential time for some patterns on hostile text. Patterns that could are refused.
+Each open repeat (``*``, ``+``, ``{2,}``) multiplies the time by the length of the text, and so does a search that does not begin
+with ``^`` or ``.*``: the more of them a pattern has, the fewer characters of a value it sees. No search takes more than about
+`WORK` steps. When traffic waits for the result, all searches together have a deadline too (`within`).
 """
 
 from __future__ import annotations
@@ -24,29 +23,29 @@ MAX_PATTERN = 1000
 WORK = 1 << 24
 """Steps that one search may take: tens of milliseconds."""
 MOST_SEEN, LEAST_SEEN = 1 << 16, 16
-"""How many characters of a value a pattern sees; one that could see fewer than the least is refused."""
+"""How many characters of a value a pattern sees; a pattern that could see fewer than the least is refused."""
 MOST_REPEATS = 4
 _MOST_WAYS = 10_000
 _OPEN = 64  # a repeat with more choices than this counts as open
 
-# The tree that `re` compiles from. Nothing public gives it; its form has been the same since Python 2.
+# The parser of `re`. It is private; its trees have had the same form since Python 2.
 _parser: Any = importlib.import_module("re._parser")
 _REPEATS = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
 
 
 class PatternTimeout(Exception):
-    """The searches of one decision have taken too long; nothing is known of the rest."""
+    """The searches of one decision have taken too long."""
 
 
 class _Deadline:
     at = 0.0
     clock: Callable[[], float] | None = None
-    """What tells the time, and when searches have to be over; None: whenever they are."""
+    """The clock; None: searches have no deadline."""
 
 
 @contextmanager
 def within(seconds: float, clock: Callable[[], float]) -> Iterator[None]:
-    """Searches in here raise PatternTimeout once they have taken so long together, give or take the last one. One thread."""
+    """Searches in this block raise `PatternTimeout` after `seconds` altogether, plus the last one's. For one thread."""
     before = _Deadline.at, _Deadline.clock
     _Deadline.at, _Deadline.clock = clock() + seconds, clock
     try:
@@ -56,22 +55,22 @@ def within(seconds: float, clock: Callable[[], float]) -> Iterator[None]:
 
 
 class PatternError(DecoderError):
-    """A pattern that is none, or one that could take for ever."""
+    """A pattern that is no regular expression, or could take too long."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A pattern as it was written; `search` looks for it in the first `seen` characters of a text."""
+    """A pattern. `search` sees the first `seen` characters of a text."""
 
     text: str
     seen: int = field(compare=False)
     lines: bool = field(default=False, compare=False)
-    """It begins with ``.*``: whatever it matches, it matches from the beginning of a line."""
+    """It begins with ``.*``, so that every match begins at the start of a line."""
     whole: int = field(default=0, compare=False)
-    """How long a text may be that it is to match as a whole."""
+    """The longest text for `matches`."""
 
     def search(self, text: str) -> bool:
-        """Whether it is found anywhere. Upper and lower case differ; ``(?i)`` in front makes them equal."""
+        """Whether it matches anywhere. Upper and lower case differ unless it begins with ``(?i)``."""
         _check_deadline()
         compiled, seen = _compiled(self.text), self.seen
         if not self.lines:
@@ -84,7 +83,7 @@ class Pattern:
         return True
 
     def matches(self, text: str) -> bool:
-        """Whether it matches all of a text; one that is longer than `whole` is not matched."""
+        """Whether it matches all of a text; False for one longer than `whole`."""
         _check_deadline()
         return len(text) <= self.whole and _compiled(self.text).fullmatch(text) is not None
 
@@ -100,12 +99,12 @@ def _compiled(text: str) -> re.Pattern[str]:
 
 
 def pattern(text: str) -> Pattern:
-    """A pattern from its text; PatternError says why not."""
+    """The pattern of a text. Raises `PatternError`."""
     if len(text) > MAX_PATTERN:
         raise PatternError(f"a regular expression may have {MAX_PATTERN} characters, this one has {len(text)}")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # of signs that may mean something else one day
+            warnings.simplefilter("error")  # for signs whose meaning may change
             parsed = _parser.parse(text)
             _compiled(text)
     except re.error as error:
@@ -131,19 +130,19 @@ def pattern(text: str) -> Pattern:
 
 
 def _most(ways: int, power: int) -> int:
-    """The length whose power, times `ways`, is the work that may be done."""
+    """The length whose power, times `ways`, is `WORK`."""
     return min(int((WORK / ways) ** (1 / max(power, 1)) + 1e-6), MOST_SEEN)
 
 
 class _Cost:
-    """Counts the choices that matching can go back over."""
+    """Counts the choices that matching can backtrack over."""
 
     def __init__(self) -> None:
         self.repeats = 0
         self.ways = 1
 
     def add(self, parsed: Any, repeated: bool) -> None:
-        """`repeated`: it stands within an open repeat."""
+        """Add a part. `repeated`: it is inside an open repeat."""
         for operation, argument in parsed:
             name = str(operation)
             if name in _REPEATS:

@@ -1,7 +1,7 @@
-"""The two trees of a filter: as it was written (`SyntaxNode`, from the parser), and what it means (`Node`, from `check`): fields
-looked up, values typed. `Node` is the one that every back end reads; both have the same `Not`, `And` and `Or`.
+"""The two trees of a filter: its syntax (`SyntaxNode`, from the parser), and its meaning (`Node`, from `check`), with fields and
+typed values. Back ends read `Node`. Both share `Not`, `And` and `Or`.
 
-Immutable; nodes know their place. A `Test` is true of an exchange if any of the field's values passes (a single-valued field has one or none);
+Nodes are immutable and know their place in the text. A `Test` is true of an exchange if any of the field's values passes;
 `negated` is the opposite of that. Within `SameTopicPartition`, tests are about one topic-partition at a time.
 """
 
@@ -43,12 +43,12 @@ class Or(Generic[Term]):
     end: int
 
 
-# as it was written
+# --- syntax -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A name, a value or a text. `unit` is a unit that stood apart from its number, as in ``50 ms``."""
+    """A name, a value or a text. `unit`: of a number with a space before its unit, as in ``50 ms``."""
 
     text: str
     quoted: bool
@@ -59,7 +59,7 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """``low..high``, both ends within."""
+    """``low..high``, both included."""
 
     low: Word
     high: Word
@@ -107,7 +107,7 @@ class Quantified:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text alone: search for it everywhere."""
+    """A text alone, which is searched for everywhere."""
 
     word: Word
     start: int
@@ -117,14 +117,14 @@ class Text:
 SyntaxNode = Union[Comparison, Quantified, Text, "Not[SyntaxNode]", "And[SyntaxNode]", "Or[SyntaxNode]"]
 
 
-# what it means
+# --- meaning ------------------------------------------------------------------------------------------------
 
 
 class Op(StrEnum):
     """How a value is tested."""
 
     TRUE = "is there"
-    """the field alone: a flag is true, an error is not 0, anything else has a value that is not empty"""
+    """The field alone: a flag is true, an error is not 0, anything else has a value that is not empty."""
     EQUAL = "=="
     LESS = "<"
     LESS_EQUAL = "<="
@@ -141,12 +141,12 @@ ORDER = frozenset({Op.LESS, Op.LESS_EQUAL, Op.GREATER, Op.GREATER_EQUAL})
 ON_TEXT = frozenset({Op.MATCHES, Op.CONTAINS, Op.STARTS, Op.ENDS})
 
 Scalar = int | float | str | bool | bytes | Clock | Endpoint
-"""Whole numbers stand for everything that is counted: times and durations in ns, sizes in bytes, api keys, codes."""
+"""Times and durations are whole ns, sizes bytes, APIs, errors and codecs their numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """From `low` to `high`, both within."""
+    """From `low` to `high`, both included."""
 
     low: int | float | Clock
     high: int | float | Clock
@@ -154,7 +154,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class FieldValue:
-    """The value is that of another field."""
+    """The value of another field."""
 
     field: Field
 
@@ -164,7 +164,7 @@ Value = Scalar | Pattern | FieldValue | tuple[Scalar | Span, ...] | None
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """`field` is of the catalogue or a path into a body. `value` is a tuple for IN, None for TRUE."""
+    """A test of one field. `value` is a tuple for IN, None for TRUE."""
 
     field: Field | Path
     op: Op
@@ -176,7 +176,7 @@ class Test:
 
 @dataclass(frozen=True, slots=True)
 class Every:
-    """``all(...)``: there are values, and every one passes `test` (which is not negated outside, but per value)."""
+    """``all(...)``: there are values, and every one passes `test`, which is negated per value."""
 
     test: Test
     start: int
@@ -185,7 +185,7 @@ class Every:
 
 @dataclass(frozen=True, slots=True)
 class Some:
-    """``any(... != v)``: some value fails `test`. (``any`` of a test that is not negated is that test.)"""
+    """``any(... != v)``: some value fails `test`. (``any`` of a test that is not negated is the test.)"""
 
     test: Test
     start: int
@@ -194,7 +194,7 @@ class Some:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """`text` occurs, in any case of letters, in a name or value of what was decoded."""
+    """`text` occurs in a name or value of what was decoded, in any case of letters."""
 
     text: str
     start: int
@@ -203,7 +203,7 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class SameTopicPartition:
-    """There is one topic-partition of which `term` is true; in `term` are only And, Or and Test."""
+    """`term`, which consists of And, Or and Test, is true of one topic-partition."""
 
     term: Node
     start: int

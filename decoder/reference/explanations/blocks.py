@@ -1,4 +1,4 @@
-"""The notation of this folder's files: blocks of named texts, read strictly, every fault with its place.
+"""The notation of this folder's files: blocks of named texts. The parser is strict, and every error has its place.
 
     # a comment
     NAME                         a block's head, at the line's start
@@ -23,7 +23,7 @@ _FIELD = re.compile(r"  ([a-z]+)(?: ([A-Za-z0-9_-]+))?:(?: (\S.*))?")
 
 
 class BlockError(DecoderError):
-    """A file of explanations cannot be read; `line` and `column` count from 1."""
+    """A file of explanations is wrong; `line` and `column` count from 1."""
 
     def __init__(self, source: str, line: int, column: int, text: str) -> None:
         super().__init__(f"{source}:{line}:{column}: {text}")
@@ -31,7 +31,7 @@ class BlockError(DecoderError):
 
 
 class Rule(NamedTuple):
-    """What a field may be: `needed` once at least, `many` times, with an `argument` ("no", "may", "must")."""
+    """The rule of a field: `needed` at least once, allowed `many` times, with an `argument` ("no", "may", "must")."""
 
     needed: bool = False
     many: bool = False
@@ -77,7 +77,7 @@ class Block:
 
 
 def parse(text: str, source: str, rules: Mapping[str, Rule], repeated_names: bool = False) -> list[Block]:
-    """The blocks of a file. BlockError for whatever is not as the notation and `rules` have it."""
+    """The blocks of a file. Raises `BlockError` for whatever breaks the notation or `rules`."""
     blocks: list[Block] = []
     seen: dict[str, int] = {}
     for start, lines in _groups(text, source):

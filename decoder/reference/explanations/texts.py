@@ -1,4 +1,4 @@
-"""The files of this folder, read and checked: every name that they use has to be known."""
+"""Read and check the files of this folder: every name that they use must be known."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _read(name: str, rules: dict[str, Rule], repeated: bool = False) -> list[Blo
 @cache
 def _error_file() -> tuple[dict[str, Block], dict[str, Block]]:
     """The blocks of errors, and those of sets of APIs."""
-    # Sets of APIs have less than errors, so what is needed is checked here.
+    # Sets of APIs have fewer fields than errors, so needed fields are checked here.
     blocks = {block.name: block for block in _read("errors", {n: r._replace(needed=False) for n, r in _ERRORS.items()})}
     sets = {name: block for name, block in blocks.items() if name.startswith("@")}
     errors = {name: block for name, block in blocks.items() if name not in sets}
@@ -60,7 +60,7 @@ def errors() -> dict[str, Block]:
 
 
 def carriers(block: Block) -> tuple[tuple[str, ...], bool]:
-    """The APIs that an error's block names, in the order of their keys, and whether it says "every"."""
+    """The APIs that an error's block names, in the order of their keys, and whether it names "every" API."""
     words = block.words("apis")
     if words in (["every"], ["none"]):
         return (), words == ["every"]
