@@ -1,9 +1,8 @@
-"""Two other implementations as judges, kio and kafka-python: what is written here they read, and the other way round.
+"""Two other implementations as judges, kio and kafka-python: they read what is written here, and the other way round.
 
-For every message and version that a judge has, generated values are encoded here and decoded there, and compared
-field by field; what the judge then encodes is decoded here to the same values and encoded again to the same bytes.
-
-What a judge cannot hold is left out by generating other values, one rule each, in its class.
+For every message and version that a judge has, generated values are encoded here and decoded there, and compared field by
+field. What the judge then encodes is decoded here to the same values and encoded again to the same bytes. Values that a judge
+does not support are not generated; its class has the rules.
 """
 
 from __future__ import annotations
@@ -169,7 +168,7 @@ class KafkaPython:
         return self.classes()[kind, key][version]
 
     def decode(self, cls: Any, data: bytes) -> tuple[Any, int]:
-        return cls.decode(data), len(data)  # it does not say where it stopped
+        return cls.decode(data), len(data)  # it does not return where it stopped
 
     def encode(self, cls: Any, entity: Any) -> bytes:
         entity._header = None  # decoding leaves it out, and the encoders of some classes look at it
@@ -213,7 +212,7 @@ def _value_of_kafka_python(field: FieldPlan, value: Any) -> Any:
 
 
 class Maker:
-    """Values for a plan, inside of what a judge can hold."""
+    """Values for a plan that a judge supports."""
 
     def __init__(self, judge: Any, triple: Triple, chance: random.Random):
         self.judge, self.triple, self.chance = judge, triple, chance

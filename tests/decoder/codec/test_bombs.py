@@ -1,4 +1,4 @@
-"""Few bytes that announce or unfold to very many: each is refused, in 32 MiB at most, whatever it says.
+"""Few bytes that announce or decompress to very many: each is refused with at most 32 MiB of memory.
 
 The bombs are made and measured in a process of their own (torture/decoder/bombs.py prints the table). How long each takes is
 judged by torture/decoder/test_speed.py.
@@ -29,7 +29,7 @@ KINDS = ("classic", "compact", "tags", "tag")
 MOST_TIMES, MOST_MORE_KIB = 20, 16 << 10
 """Memory for what is all there: so many times its size, and so much more."""
 
-# Cut off because it is too much, and so labelled; all other bombs are plain lies and are told as such.
+# Refused by a limit; all other bombs contradict the bytes that are there.
 LIMITED = {
     "5 million 2-byte tags, 10 MB",
     "5 million 2-byte tags in the request header",
@@ -112,7 +112,7 @@ def test_every_advisory_has_its_bomb(measured):
     assert {m.name.split(":")[0] for m in measured if m.name.startswith("CVE-")} == ADVISORIES
 
 
-def test_the_limit_lies_at_the_same_item_in_both():
+def test_both_decoders_have_the_same_limit():
     of = plan("request", 3, 1)
     readers = {compiled(of), python_decoder(of)}
     most = next(n for n in range(FREE_ITEMS, 2 * FREE_ITEMS) if n + 1 > most_items(4 + 2 * (n + 1)))
@@ -164,7 +164,7 @@ def message(name: str, size: int) -> bytes:
 
 
 @pytest.mark.parametrize("name", OFTEN)
-def test_a_message_of_small_things_costs_so_many_times_its_size(name: str) -> None:
+def test_the_memory_of_a_message_is_bounded_by_its_size(name: str) -> None:
     api, version = OFTEN[name][:2]
     read = 0
     for size in (1 << 14, 1 << 17, 1 << 19):
@@ -182,7 +182,7 @@ def test_a_message_of_small_things_costs_so_many_times_its_size(name: str) -> No
 
 
 @pytest.mark.parametrize(("count", "length"), [(256, 2), (60_000, 4), pytest.param(400_000, 8, marks=pytest.mark.slow)])
-def test_names_that_may_be_are_read(count: int, length: int) -> None:
+def test_many_short_names_are_read(count: int, length: int) -> None:
     """Names of so many letters, all different, in the array with the least around each."""
     names = [f"{number:0{length}x}" for number in range(min(count, 16**length))]
     body = decoder.encode_body("request", facts.api_key("DeleteGroups"), 2, {"groups_names": names})

@@ -56,7 +56,7 @@ def test_an_edit_changes_its_field_and_nothing_else(metadata):
 
 
 @pytest.mark.parametrize(
-    ("edit", "says"),
+    ("edit", "message"),
     [
         ({"throttle": 1}, "no field 'throttle'"),
         ({"brokers[7].host": "x"}, r"no item \[7\]"),
@@ -67,12 +67,12 @@ def test_an_edit_changes_its_field_and_nothing_else(metadata):
         ({"cluster_id.x": 1}, "has no fields"),
     ],
 )
-def test_an_edit_that_cannot_be_is_refused_with_its_path(metadata, edit, says):
-    with pytest.raises(decoder.EncodeError, match=says):
+def test_impossible_edits_are_refused_with_their_path(metadata, edit, message):
+    with pytest.raises(decoder.EncodeError, match=message):
         metadata.replace(edit)
 
 
-def test_the_map_gives_each_fields_bytes(metadata):
+def test_the_map_has_the_bytes_of_each_field(metadata):
     where = {path: (start, end) for path, start, end in metadata.map()}
     start, end = where["brokers[1].host"]
     assert metadata.frame[start:end] == b"\x04two"
@@ -81,7 +81,7 @@ def test_the_map_gives_each_fields_bytes(metadata):
     assert where["brokers[1]"][0] <= where["brokers[1].node_id"][0]
 
 
-def test_errors_are_found_wherever_they_stand(metadata):
+def test_error_codes_are_found_at_any_depth(metadata):
     assert error_names(metadata) == [("topics[0].partitions[0].error_code", "LEADER_NOT_AVAILABLE")]
 
 
@@ -124,7 +124,7 @@ def test_faults_have_type_path_offset_and_what_was_read(metadata):
     assert more.message.to_dict() == metadata.to_dict() and more.message.trailing == b"zz"
 
 
-def test_a_null_where_none_is_allowed_is_read_told_and_kept(metadata):
+def test_a_forbidden_null_is_read_reported_and_kept(metadata):
     at = next(start for path, start, _ in metadata.map() if path == "brokers[0].host")
     frame = metadata.frame[:at] + b"\x00" + metadata.frame[at + 4 :]
     message = decoder.decode_response(frame, api_key=3, api_version=12)
@@ -133,7 +133,7 @@ def test_a_null_where_none_is_allowed_is_read_told_and_kept(metadata):
     assert list(metadata.forbidden_nulls()) == []
 
 
-def test_unknown_api_and_version_say_so():
+def test_unknown_apis_and_versions_are_errors():
     with pytest.raises(decoder.UnknownApi, match="api key 999"):
         decoder.decode_request(bytes.fromhex("03e7 0000 00000001 ffff"))
     with pytest.raises(decoder.UnknownVersion, match="only 0-13") as caught:

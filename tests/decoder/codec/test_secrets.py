@@ -57,7 +57,7 @@ def test_other_frames_are_untouched():
     assert secrets.mask(Direction.REQUEST, 33, 2, plain) == plain
 
 
-def test_a_request_inside_of_an_envelope_keeps_all_but_its_secrets():
+def test_only_the_secrets_of_a_request_inside_an_envelope_are_masked():
     inner = decoder.encode_request(
         33, 2, {"resources": [{"configs": [{"name": "ssl.key.password", "value": CANARY.decode()}]}]}, client_id="c"
     )
@@ -82,7 +82,7 @@ def test_a_config_without_a_name_may_be_a_secret(key):
     assert CANARY.decode() not in str(secrets.shown(decoder.decode_request(frame)))
 
 
-def test_an_envelope_inside_of_an_envelope_is_hidden_whole():
+def test_an_envelope_inside_an_envelope_is_masked_completely():
     frame = decoder.encode_request(36, 2, {"auth_bytes": CANARY})
     for _ in range(3000):
         frame = decoder.encode_request(58, 0, {"request_data": frame})

@@ -1,4 +1,4 @@
-"""What `decode --json --show-values` shows of a message is what `encode` makes the same bytes of, records included."""
+"""`encode` makes the same bytes from what `decode --json --show-values` shows of a message, records included."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_recordings(name: str) -> None:
                 assert again(kind, message.api_key, message.api_version, body, message) == body
 
 
-def test_by_the_commands(tmp_path: Path) -> None:
+def test_with_the_commands(tmp_path: Path) -> None:
     path = CAPTURES / "fetching-throttled-producer.pcapng"
     done = commands.run("decode", path, "--json", "--show-values", "--filter", "api == Produce")
     shown = json.loads(done.stdout.splitlines()[0])
@@ -75,7 +75,7 @@ def test_by_the_commands(tmp_path: Path) -> None:
     assert message is not None and bytes.fromhex(made.stdout) == message.frame[message.body_start :]
 
 
-def test_records_whose_values_were_not_shown_are_refused_with_what_to_do() -> None:
+def test_records_without_their_values_are_refused_with_a_remedy() -> None:
     body = decoder.encode_body("request", PRODUCE, 7, {"topic_data": [{"name": "t", "partition_data": [{"records": encode_batch(RECORDS)}]}]})
     shown = present(decoder.decode_body("request", PRODUCE, 7, body))
     with pytest.raises(EncodeError, match="--show-values"):
@@ -85,7 +85,7 @@ def test_records_whose_values_were_not_shown_are_refused_with_what_to_do() -> No
 
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("values", [True, False])
-def test_messages_that_were_compressed_twice_are_shown_and_said_to_be_refused(magic: int, values: bool) -> None:
+def test_messages_that_were_compressed_twice_are_shown_and_marked(magic: int, values: bool) -> None:
     twice = wrapped(encode_messages(RECORDS, magic=magic, codec=GZIP), magic)
     body = decoder.encode_body("request", PRODUCE, 1, {"topic_data": [{"name": "t", "partition_data": [{"records": twice}]}]})
     message = decoder.decode_body("request", PRODUCE, 1, body)
@@ -97,7 +97,7 @@ def test_messages_that_were_compressed_twice_are_shown_and_said_to_be_refused(ma
 
 
 def wrapped(messages: bytes, magic: int) -> bytes:
-    """A message that holds others, whatever they are, compressed."""
+    """A message whose value is these messages, compressed."""
     out = bytearray(encode_messages([Record(offset=3, timestamp=1, key=None, value=gzip.compress(messages))], magic=magic))
     out[17] |= GZIP
     out[12:16] = zlib.crc32(out[16:]).to_bytes(4, "big")

@@ -59,7 +59,7 @@ def long_varint(value: int) -> bytes:
     return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, 0))
 
 
-def test_lengths_written_longer_than_needed_survive_beside_an_edit():
+def test_edits_keep_lengths_that_are_longer_than_needed():
     # Metadata v12 request: topics (compact array), each with an id, a name, tags; then two booleans and tags
     body = long_varint(3)
     for name in (b"one", b"two"):
@@ -72,7 +72,7 @@ def test_lengths_written_longer_than_needed_survive_beside_an_edit():
     assert flag.encode() == body[:-3] + b"\x00\x00\x00"
 
 
-def test_a_change_inside_a_tag_writes_the_sizes_around_it_and_nothing_else():
+def test_an_edit_inside_a_tag_changes_only_the_sizes_around_it():
     fields = {
         "responses": [
             {
@@ -95,7 +95,7 @@ def test_a_change_inside_a_tag_writes_the_sizes_around_it_and_nothing_else():
     assert b"keep" in added.encode()
 
 
-def test_tags_out_of_order_stay_where_they_are():
+def test_tags_out_of_order_keep_their_places():
     of = plan("response", 18, 3)
     body = bytearray(b"\x00\x00" + b"\x01" + bytes(4))
     write_uvarint(body, 3)
@@ -110,7 +110,7 @@ def test_tags_out_of_order_stay_where_they_are():
     assert of.root.flexible
 
 
-def test_arrays_and_nulls_can_be_exchanged_whole():
+def test_whole_arrays_and_nulls_can_be_replaced():
     message = decoder.decode_body("request", 3, 12, decoder.encode_body("request", 3, 12, {"topics": [{"name": "a"}]}))
     assert message.replace({"topics": None})["topics"] is None
     three = message.replace({"topics": [{"name": "a"}, {"name": "b"}, {"name": None}]})
@@ -118,7 +118,7 @@ def test_arrays_and_nulls_can_be_exchanged_whole():
     assert decoder.decode_body("request", 3, 12, three.encode()).to_dict() == three.to_dict()
 
 
-def test_surplus_bytes_stay():
+def test_surplus_bytes_are_kept():
     frame = decoder.encode_response(3, 12, {}, correlation_id=4) + b"\x00"
     with pytest.raises(decoder.TrailingBytes) as caught:
         decoder.decode_response(frame, api_key=3, api_version=12)
@@ -126,7 +126,7 @@ def test_surplus_bytes_stay():
     assert edited.encode().endswith(b"\x00") and len(edited.encode()) == len(frame) + 1
 
 
-def test_of_a_tag_that_stands_there_twice_the_last_one_counts():
+def test_the_last_of_repeated_tags_counts():
     # ApiVersions v3, finalized_features_epoch (tag 1) once as 5 and once as 6
     body = bytes.fromhex("0000 01 00000000 02 01 08 0000000000000005 01 08 0000000000000006")
     path = "finalized_features_epoch"

@@ -77,7 +77,7 @@ def test_a_fallback_answer_is_read_as_version_0(vectors):
     assert message["api_keys"] == [{"api_key": 18, "min_version": 0, "max_version": 3}]
 
 
-def test_wrong_answers_are_named_or_do_not_fit_their_question(vectors):
+def test_wrong_responses_are_reported(vectors):
     rows = vectors("codecrafters.jsonl")
     for request, answer in zip(rows[::2], rows[1::2], strict=True):
         conn = decoder.Connection()

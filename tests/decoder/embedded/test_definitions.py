@@ -41,7 +41,7 @@ def plans() -> Iterator[Plan]:
                 yield extra_plan(file, name, version)
 
 
-def test_what_there_is():
+def test_number_of_definitions():
     by_file = {file: len(facts.extra(file)) for file in FILES}
     # Kafka 3.9 has 34 data and 29 metadata definitions; these are the union with 4.3, and the three
     # group protocols (consumer, connect, streams) that no JSON describes.
@@ -64,7 +64,7 @@ def test_values_survive(generator):
     assert count >= 125
 
 
-def test_bytes_behind_the_end_are_kept_and_bytes_before_the_start_are_passed_over():
+def test_bytes_before_the_start_are_skipped_and_bytes_after_the_end_kept():
     data = embedded.encode("TransactionLogKey", 0, {"transactional_id": "tx"})
     message = embedded.decode("TransactionLogKey", 0, b"\0\0" + data + b"more", 2)
     assert message["transactional_id"] == "tx" and message.trailing == b"more"
@@ -72,15 +72,15 @@ def test_bytes_behind_the_end_are_kept_and_bytes_before_the_start_are_passed_ove
 
 
 @pytest.mark.parametrize(
-    ("name", "version", "says"),
+    ("name", "version", "message"),
     [
         ("NoSuchThing", 0, "no definition is called"),
         ("TopicRecord", 9, "version 9 is not known"),
         ("TopicRecord", 0, "wanted"),
     ],
 )
-def test_unknown_names_versions_and_cut_bytes(name, version, says):
-    with pytest.raises(DecodeError, match=says):
+def test_unknown_names_versions_and_cut_bytes(name, version, message):
+    with pytest.raises(DecodeError, match=message):
         embedded.decode(name, version, b"\x05ab")
 
 
@@ -122,7 +122,7 @@ def test_same_layouts_as_the_jars():
     assert len(newest) >= 92, "the jars are fetched by: make broker"
 
 
-def test_a_release_is_learned_again_without_a_difference():
+def test_importing_a_known_release_changes_nothing():
     for jar in jars():
         if jar.stem.endswith("4.3.1"):
             theirs = definitions_of(jar)

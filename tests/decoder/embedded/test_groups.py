@@ -48,7 +48,7 @@ def test_fields_of_version_0_under_the_number_1(group_payloads):
     ("data", "kind"),
     [(b"", Truncated), (b"\0", Truncated), (b"\xff\xff", UnknownVersion), (b"\0\0\0\0\0\5", BadLength)],
 )
-def test_what_is_no_subscription(data, kind):
+def test_bytes_that_are_no_subscription(data, kind):
     with pytest.raises(kind):
         embedded.subscription(data)
 
@@ -92,7 +92,7 @@ def test_streams_assignment(group_payloads, version):
     assert [t.get("named_topology") for t in fields["standby_tasks"]] == ["top" if version >= 10 else None]
 
 
-def test_streams_of_the_future_and_of_nowhere():
+def test_unknown_and_damaged_streams_payloads():
     newer = groups.streams_subscription((12).to_bytes(4, "big") + (13).to_bytes(4, "big") + b"??")
     assert newer == {"version": 12, "latest_supported_version": 13, "surplus_bytes": 2}
     with pytest.raises(UnknownVersion):
@@ -126,7 +126,7 @@ def test_connect(group_payloads, version):
         assert asked["allocation"] == got
 
 
-def test_sticky_assignors_memory():
+def test_user_data_of_sticky_assignors():
     fields = {"previous_assignment": OWNED, "generation": 4}
     newer = embedded.encode("StickyAssignorUserData", 1, fields)
     assert groups.user_data(newer, "subscription", "sticky") == ("sticky assignor", fields)
@@ -136,7 +136,7 @@ def test_sticky_assignors_memory():
     assert groups.user_data(b"\0\0\0\7", "subscription", "range") is None
 
 
-def test_the_kind_is_guessed_where_no_protocol_type_is_told(group_payloads):
+def test_the_kind_is_guessed_without_a_protocol_type(group_payloads):
     for (name, version), data in group_payloads.items():
         kind, _, which = name.partition("-")
         if kind in ("consumer", "connect"):
@@ -198,7 +198,7 @@ def test_sync_group(body, group_payloads):
         assert guessed == payload
 
 
-def test_describe_groups_and_what_cannot_be_read(body, group_payloads):
+def test_describe_groups_with_damaged_payloads(body, group_payloads):
     streams = embedded.encode("ConsumerProtocolAssignment", 0, {"user_data": group_payloads["streams-assignment", 11]})
     members = [
         {"member_metadata": group_payloads["consumer-subscription", 0], "member_assignment": b"\0\0" + streams},
@@ -218,7 +218,7 @@ def test_describe_groups_and_what_cannot_be_read(body, group_payloads):
     assert found[3].fields["active_tasks"][1]["partition"] == 2
 
 
-def test_payloads_of_other_authors(vectors):
+def test_payloads_recorded_by_kafkajs(vectors):
     count = 0
     for row in vectors("kafkajs_bodies.jsonl"):
         name = row["src"].rsplit("_", 1)[-1]

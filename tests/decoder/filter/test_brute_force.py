@@ -1,5 +1,4 @@
-"""The judge is a comprehension: every field beside what a walk over `Exchange.to_dict()` finds, guided by the text of
-Kafka's definitions (`notation`) and not by plans."""
+"""Every field against a walk over `Exchange.to_dict()` that follows the text of Kafka's definitions (`notation`), not plans."""
 
 from __future__ import annotations
 
@@ -98,7 +97,7 @@ HELD: dict[str, Callable[[Exchange], list[Any]]] = {
 
 
 def selected(text: str, exchanges: list[Exchange]) -> list[bool]:
-    """What a filter says of each."""
+    """Whether a filter matches each."""
     return list(map(compile(text), exchanges))
 
 
@@ -146,7 +145,7 @@ def shown(value: Any) -> str:
 
 
 def rows(exchange: Exchange) -> Iterator[Row]:
-    """Topic-partitions by hand: a dict that names a topic, and what below it names partitions."""
+    """Topic-partitions, found another way: a dict with a topic, and the partitions below it."""
     for side in ("request", "response"):
         message = exchange.request_message if side == "request" else exchange.response_message
         if message is not None:
@@ -184,7 +183,7 @@ def test_topic_and_partition_are_of_the_same_pair(sample: Sample) -> None:
     pairs = sorted({(r["topic"], r["partition"]) for each in found for r in each if r.get("topic")})
     assert len(pairs) > len(sample) // 7
     topics = [HELD["topic"](exchange) for exchange in sample]
-    # A topic with the partition of another one too: those are what a test on each field alone would get wrong.
+    # Also a topic with the partition of another one, which tests of each field alone would get wrong.
     crossed = [(a[0], b[1]) for each in found for a in topic_partitions_of(each) for b in topic_partitions_of(each) if a != b]
     for topic, partition in [*pairs[:: len(pairs) // 25], *crossed[:: max(1, len(crossed) // 25)]]:
         wanted = f"partition == {partition} and topic == {shown(topic)}"
@@ -271,19 +270,19 @@ def strings(value: Any) -> Iterator[str]:
         yield str(value)
 
 
-def test_a_search_finds_what_is_printed(sample: Sample) -> None:
+def test_a_search_finds_everything_that_is_printed(sample: Sample) -> None:
     some = Sample(sample[::9])
     printed = [[text.casefold() for text in strings(exchange.to_dict())] for exchange in some]
     words = sorted({text for each in printed for text in each if len(text) > 3})
     for word in [*words[:: len(words) // 40], "brokers", "strasse", "10.0.0.1", "joingroup"]:
         found = selected(shown(word.upper()), some)
         for hit, each in zip(found, printed, strict=True):
-            # Names that stand beside numbers (errors, APIs, topics) are found besides.
+            # Names of numbers (errors, APIs, topics) are found too.
             assert hit or not any(word.upper().casefold() in text for text in each)
     assert not any(selected('"no such thing anywhere"', some))
 
 
-def test_the_search_knows_names_of_errors() -> None:
+def test_the_search_finds_names_of_errors() -> None:
     frame = decoder.encode_response(12, 4, {"error_code": 27})
     exchange = Exchange(api_key=12, api_version=4, response=frame, state=State.PAIRED)
     assert compile('"rebalance_in"')(exchange)

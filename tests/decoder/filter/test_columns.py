@@ -55,8 +55,8 @@ def columns(sample: list[Exchange]) -> IndexColumns:
 
 
 @pytest.fixture(scope="module")
-def told(sample: Sample) -> tuple[Sample, IndexColumns]:
-    """Exchanges whose connections have said what they are, one and all."""
+def connected(sample: Sample) -> tuple[Sample, IndexColumns]:
+    """Exchanges of connections with known peer info."""
     columns = IndexColumns(indexed(sample), {})
     peer_infos: dict[int, PeerInfo] = {}
     for number in range(4):
@@ -72,8 +72,8 @@ def told(sample: Sample) -> tuple[Sample, IndexColumns]:
 
 @times(1.5)
 @given(filters(CONNECTION_TESTS))
-def test_what_connections_say(told: tuple[Sample, IndexColumns], text: str) -> None:
-    sample, columns = told
+def test_filters_of_connections(connected: tuple[Sample, IndexColumns], text: str) -> None:
+    sample, columns = connected
     wanted = compile(text)
     assert wanted.columns_only
     test = wanted.columns(columns)
@@ -105,9 +105,9 @@ def test_all_three_agree(sample: list[Exchange], columns: IndexColumns, text: st
 
 @times(1)
 @given(filters(ALL_TESTS))
-def test_the_index_part_loses_nothing(told: tuple[Sample, IndexColumns], text: str) -> None:
-    """What the columns rule out, the filter does not select; and it selects of the APIs only that it says."""
-    sample, columns = told
+def test_the_index_part_passes_every_match(connected: tuple[Sample, IndexColumns], text: str) -> None:
+    """A filter selects nothing that the columns exclude, and only exchanges of its `apis`."""
+    sample, columns = connected
     wanted = compile(text, now=NOW)
     test = wanted.columns(columns)
     passed = set(range(len(sample))) if test is None else set(test.rows(0, len(columns)))
@@ -117,7 +117,7 @@ def test_the_index_part_loses_nothing(told: tuple[Sample, IndexColumns], text: s
             assert not wanted(exchange)
 
 
-def test_only_what_can_be_true_is_left_to_decode(columns: IndexColumns) -> None:
+def test_the_index_part_selects_the_apis_of_a_filter(columns: IndexColumns) -> None:
     for text, key in (
         ("api == Produce and topic == orders", 0),
         ("topic == orders and (api eq fetch or api == 1)", 1),
@@ -133,7 +133,7 @@ def test_only_what_can_be_true_is_left_to_decode(columns: IndexColumns) -> None:
         assert set(array["api_key"][test.mask(0, len(columns))].tolist()) == {key}
 
 
-def test_what_an_or_leaves_open_is_read(columns: IndexColumns) -> None:
+def test_an_or_may_leave_all_records_to_decode(columns: IndexColumns) -> None:
     assert compile("err or not topic == a").columns(columns) is None
     assert compile("err or not topic == a").apis() is None
     part = compile("err or acks == 0").columns(columns)
@@ -151,7 +151,7 @@ def test_the_deepest_filter_runs_over_columns(sample: list[Exchange], columns: I
     assert test.mask(0, len(columns)).sum() == sum(map(wanted, sample))
 
 
-def test_ids_that_a_damaged_table_lacks(sample: list[Exchange]) -> None:
+def test_ids_missing_in_a_damaged_table(sample: list[Exchange]) -> None:
     index = indexed(sample)
     del index.strings[2:]
     index.connections.clear()

@@ -1,4 +1,4 @@
-"""What is offered while a filter is typed."""
+"""Completion while a filter is typed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/filter.md: every filter in it is one, and does what it says."""
+"""docs/filter.md: every filter in it compiles, and its limits are the real ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from barnabas.decoder.filter.language.parser import MAX_DEPTH
 from barnabas.decoder.filter.language.patterns import MOST_REPEATS, MOST_SEEN, pattern
 
 
-def test_every_filter_of_the_page_is_one(repository: Path) -> None:
+def test_every_filter_in_the_docs_compiles(repository: Path) -> None:
     page = (repository / "docs" / "filter.md").read_text("utf-8")
     blocks = re.findall(r"```\n(.*?)```", page, re.S)
     examples = [line for block in blocks for line in block.splitlines() if not line.startswith(("barnabas", " "))]
@@ -27,7 +27,7 @@ def test_every_filter_of_the_page_is_one(repository: Path) -> None:
         compile(text.replace("\n", " "))
 
 
-def test_the_limits_of_the_page_are_those(repository: Path) -> None:
+def test_the_limits_in_the_docs_are_right(repository: Path) -> None:
     page = (repository / "docs" / "filter.md").read_text("utf-8")
     assert f"{MAX_FILTER:,} characters and {MAX_DEPTH} levels" in page
     assert f"{MOST_SEEN:,} characters at most" in page and f"more than {MOST_REPEATS}\nopen repeats" in page

@@ -1,4 +1,4 @@
-"""What is said where a filter is wrong: the fault, its place, and what was perhaps meant."""
+"""Errors of filters: what is wrong, where, and suggestions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `quiet` says of a filter holds: it is false of every exchange whose response is quiet, however it is written."""
+"""A filter is false of every exchange that its `fast_reject` rejects."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ def holds(text: str, calm: Sample) -> bool:
 
 
 @given(filters(ALL_TESTS))
-def test_quiet_responses_pass_no_filter(calm: Sample, text: str) -> None:
+def test_ordinary_responses_are_rejected_rightly(calm: Sample, text: str) -> None:
     holds(text, calm)
 
 
-def test_what_is_quiet(calm: Sample) -> None:
-    """The filters that rules are made of are among those that can be said so; those that ask for the usual are not."""
+def test_filters_with_and_without_a_fast_reject(calm: Sample) -> None:
+    """Typical filters of rules have a fast reject; filters that match ordinary responses have none."""
     assert [text for text in UNUSUAL if not holds(text, calm)] == list(UNUSUAL[-9:])
     assert [name for name in ("latency", "size") if getattr(compile("latency > 1s and err").fast_reject, name) != ANY] == [
         "latency"

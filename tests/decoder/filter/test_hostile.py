@@ -1,4 +1,4 @@
-"""Whatever is given as a filter, and whatever it is tried on: a filter, or a FilterError that points at the fault."""
+"""Any text gives a filter that works on any exchange, or a FilterError with its place."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_depth_is_bounded() -> None:
 
 
 @pytest.mark.parametrize("text", ["err and " * 150_000 + "err", '"' + "x" * 1_000_000])
-def test_a_megabyte_is_refused_before_it_is_read(text: str) -> None:
+def test_a_megabyte_is_refused_without_being_parsed(text: str) -> None:
     assert steps(lambda: refused(text, f"{MAX_FILTER} characters")) < 200
 
 
@@ -120,8 +120,8 @@ def test_a_filter_takes_steps_for_its_terms_only(sample: list[Exchange], written
 
 
 @pytest.mark.parametrize("text", PATTERNS)
-def test_patterns_that_take_for_ever(text: str) -> None:
-    """Either refused, or its search ends, also on the worst text that it may see (others would for years)."""
+def test_expensive_patterns_are_refused_or_bounded(text: str) -> None:
+    """A pattern is refused, or its search ends even on the worst text that it sees."""
     try:
         found = pattern(text)
     except PatternError as error:
@@ -142,7 +142,7 @@ def test_the_search_of_every_accepted_pattern_ends(text: str) -> None:
         assert found.search(searched) in (True, False)
 
 
-def test_ordinary_patterns_are_taken() -> None:
+def test_ordinary_patterns_are_accepted() -> None:
     for text in (
         "^stock-", "stock-[0-9]+$", "(?i)ORDERS", r"^(orders|payments)-\d{1,3}$", "a.*b", r"\bv\d+\.\d+", "(ab)+",
         "x{2,5}", "^[^.]+\\.[^.]+$", "(?:prod|test)-.*-eu",

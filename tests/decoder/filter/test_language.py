@@ -1,4 +1,4 @@
-"""What can be written, and what it means."""
+"""The filter language and its meaning."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def test_false(produce: Exchange, text: str) -> None:
     assert compile(text)(produce) is False
 
 
-def test_what_depends_on_the_connection() -> None:
+def test_fields_of_the_connection() -> None:
     made = exchange(1, 12, {})
     assert not compile("ver > broker.max or ver <= broker.max")(made)
     made.about = PeerInfo()
@@ -206,7 +206,7 @@ def test_what_depends_on_the_connection() -> None:
     assert not compile("ver > broker.max or ver <= broker.max")(made)
 
 
-def test_waiting_takes_to_know_the_time() -> None:
+def test_pending_durations_need_the_time() -> None:
     made = exchange(11, 5, {"group_id": "stock"})
     assert compile("pending")(made) and not compile("pending > 10s")(made)
     assert compile("pending > 10s", now=NOON + 11 * SECOND)(made)
@@ -242,7 +242,7 @@ def test_errors_of_topics() -> None:
     assert compile("topic == orders and partition.err != 0")(exchange(3, 5, {}, metadata(orders={0: 5}))) is True
 
 
-def test_what_cannot_be_decoded_has_no_values() -> None:
+def test_undecodable_messages_have_no_values() -> None:
     made = Exchange(api_key=3, api_version=9, request=b"\0\3\0\t", request_time_ns=NOON)
     assert compile("undecoded and not topic and api == Metadata")(made)
     assert not compile("topic == a or any(req.topics.name == a) or group or records")(made)
@@ -250,7 +250,7 @@ def test_what_cannot_be_decoded_has_no_values() -> None:
     assert compile("api == 3000 and not api == Produce and undecoded")(unknown)
 
 
-def test_the_request_alone() -> None:
+def test_filters_that_the_request_decides() -> None:
     for text in ("api == Produce and topic == orders and partition == 3", "acks == 0", "req.group_id == a", "ver > broker.max",
                  "client ~ x or group == y", "addr == 10.0.0.1"):  # fmt: skip
         assert compile(text).request_only

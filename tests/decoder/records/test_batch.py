@@ -28,7 +28,7 @@ def only(data: bytes):
     return entry
 
 
-def test_every_header_field_has_its_place():
+def test_header_fields():
     batch = only(by_hand(PLAIN, count=1))
     assert (batch.base_offset, batch.partition_leader_epoch, batch.magic) == (100, 5, 2)
     assert batch.batch_length == len(batch.data) - 12
@@ -59,7 +59,7 @@ def test_attribute_bits(bits, codec, timestamp_type, transactional, control, hor
     assert (batch.transactional, batch.control, batch.delete_horizon) == (transactional, control, horizon)
 
 
-def test_records_read_from_their_bytes():
+def test_records_of_bytes_written_by_hand():
     first, second = only(by_hand(PLAIN + TWO_HEADERS, count=2)).records()
     assert first == Record(100, PRODUCE_TIME, None, b"hi", (), 2**31 - 2)
     headers = (("h", b"v"), (b"\xff", None))
@@ -76,7 +76,7 @@ def test_log_append_time_is_the_time_of_all_records():
     assert [record.timestamp for record in batch.records()] == [PRODUCE_TIME + 9] * 2
 
 
-def test_a_wrong_crc_is_shown_and_hides_nothing():
+def test_a_wrong_crc_does_not_prevent_reading():
     data = bytearray(by_hand(PLAIN, count=1))
     data[-2] ^= 1
     batch = only(bytes(data))
@@ -98,7 +98,7 @@ def test_a_wrong_crc_is_shown_and_hides_nothing():
         (7, "unknown(7)"),
     ],
 )
-def test_control_records_say_what_they_are(kind, name):
+def test_types_of_control_records(kind, name):
     key = struct.pack(">hh", 0, kind)
     data = R.encode_batch([Record(5, 1, key, struct.pack(">hi", 0, 42))], control=True)
     (record,) = only(data).records()
@@ -126,7 +126,7 @@ def test_a_last_batch_cut_at_any_byte_is_partial():
         assert list(partial.records()) == []
 
 
-def test_an_area_inside_a_frame_keeps_the_positions_of_the_frame():
+def test_positions_count_from_the_start_of_the_data():
     whole = by_hand(PLAIN, count=1)
     data = b"header" + whole + b"trailer"
     (batch,) = R.batches(data, 6, 6 + len(whole))
@@ -158,7 +158,7 @@ def test_unknown_magic(magic):
     assert caught.value.offset == 16
 
 
-def test_batches_before_a_damaged_one_are_given():
+def test_batches_before_a_damaged_one_are_read():
     good = by_hand(PLAIN, count=1)
     walk = R.batches(good + by_hand(PLAIN, count=1, length=3))
     assert next(walk).base_offset == 100
@@ -198,7 +198,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_damaged_records_are_named(name):
+def test_damaged_records_raise_errors(name):
     body, count, error, text = HOSTILE[name]
     batch = only(by_hand(body, count=count if count == 1 else 1))
     batch.record_count = count
@@ -242,14 +242,14 @@ def test_spans_cover_the_records_exactly():
         list(R.spans(data, 61, len(data) - 1, 2))
 
 
-def test_written_faults_are_kept():
+def test_given_header_values_are_written_as_they_are():
     data = R.encode_batch([Record(0, 1, None, b"x")], crc=1, record_count=9, last_offset_delta=-4, max_timestamp=3)
     batch = only(data)
     assert (batch.crc, batch.crc_ok) == (1, False)
     assert (batch.record_count, batch.last_offset_delta, batch.max_timestamp) == (9, -4, 3)
 
 
-def test_what_does_not_fit_is_refused():
+def test_values_that_do_not_fit_are_refused():
     with pytest.raises(R.RecordsError, match="cannot be written"):
         R.encode_batch([], producer_epoch=1 << 20)
     with pytest.raises(R.CodecError, match=r"unknown\(6\)"):
@@ -257,7 +257,7 @@ def test_what_does_not_fit_is_refused():
 
 
 @pytest.mark.parametrize("codec", range(5))
-def test_editing_keeps_the_rest_of_the_header(codec):
+def test_encode_like(codec):
     data = R.encode_batch(
         [Record(40 + i, 1000 + i, b"k", b"v%d" % i) for i in range(3)],
         codec=codec,

@@ -1,4 +1,4 @@
-"""The index of a batch gives the same records as reading it through, whatever its header says of them."""
+"""The index of a batch gives the same records as `Batch.records`, whatever the header."""
 
 import struct
 
@@ -27,13 +27,15 @@ def test_the_index_agrees_with_the_walk(name):
     walked = list(batch.records())
     assert [index[i] for i in range(len(index))] == walked == list(index)
     assert index[-1] == walked[-1] and index[1:3] == walked[1:3]
+    with pytest.raises(IndexError):
+        index[len(walked)]
     before = 0 if batch.codec else 61
     ends = [index.span(i) for i in range(len(index))]
     assert [start for start, _ in ends] == [before, *(end for _, end in ends[:-1])]
     assert ends[-1][1] == before + len(batch.payload())
 
 
-def test_a_marker_says_what_it_is():
+def test_the_index_reads_control_records():
     (batch,) = R.batches(BATCHES["control"])
     record = R.RecordIndex(batch)[0]
     assert (record.control.name, record.control.coordinator_epoch) == ("commit", 42)
@@ -73,7 +75,7 @@ def test_raw_snappy_in_a_batch():
 
 @pytest.mark.parametrize("announced", [-1, -(2**31), 1, 6, 2**31 - 1])
 @pytest.mark.parametrize("codec", [0, 1])
-def test_a_count_that_is_wrong_is_said_at_once(announced, codec):
+def test_a_wrong_count_is_an_error(announced, codec):
     """By the index as by the walk: a batch of 5 records that announces more, fewer, or less than none."""
     data = bytearray(R.encode_batch([Record(i, 1000 + i, b"k", b"v") for i in range(5)], codec=codec))
     struct.pack_into(">i", data, 57, announced)

@@ -73,7 +73,7 @@ def test_wrapper_of_magic_1_has_relative_offsets(codec, wrapper, offsets):
     assert [r.timestamp for r in entry.records()] == [100, 101, 104]
 
 
-def test_log_append_time_of_the_wrapper_is_that_of_all():
+def test_log_append_time_of_the_wrapper_is_the_time_of_all_records():
     inner = b"".join(message(offset, None, b"", magic=1, timestamp=offset) for offset in range(3))
     entry = only(message(2, None, R.compress(1, inner), magic=1, attributes=0x09, timestamp=555))
     assert [r.timestamp for r in entry.records()] == [555] * 3
@@ -115,7 +115,7 @@ def test_damaged_wrappers(data, error, text):
         (18, 6, "no room for the length of the value"),
     ],
 )
-def test_damaged_fields_do_not_stop_the_walk(at, value, text):
+def test_entries_after_damaged_fields_are_read(at, value, text):
     data = bytearray(message(0, b"k", b"abc"))
     struct.pack_into(">i", data, at, value)
     damaged, after = R.batches(bytes(data) + message(1, None, b"fine"))

@@ -58,7 +58,7 @@ def test_reads_what_they_build(peer, codec):
 
 
 @pytest.mark.parametrize(("peer", "codec"), [(peer, codec) for peer in BUILDERS for codec in CODECS[peer]])
-def test_they_read_what_we_write(peer, codec):
+def test_other_libraries_read_our_bytes(peer, codec):
     rows = [Record(50 + i, time, key, value, tuple(headers(n))) for i, (time, key, value, n) in enumerate(ROWS)]
     data = R.encode_batch(rows, codec=codec, producer_id=9, producer_epoch=1, base_sequence=3)
     batch = (aio.DefaultRecordBatch if peer == "aiokafka" else DefaultRecordBatch)(data)

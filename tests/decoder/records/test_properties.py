@@ -33,7 +33,7 @@ record_rows = st.lists(
     sequence=st.integers(-1, 2**31 - 1),
     transactional=st.booleans(),
 )
-def test_what_is_written_is_read(rows, base, codec, sequence, transactional):
+def test_written_records_are_read_back(rows, base, codec, sequence, transactional):
     rows = [Record(base + delta, *rest) for delta, *rest in rows]
     data = R.encode_batch(rows, codec=codec, base_offset=base, base_sequence=sequence, transactional=transactional)
     (batch,) = R.batches(data)

@@ -55,7 +55,7 @@ def without_times(rows, magic):
 
 @pytest.mark.parametrize("codec", range(4))
 @pytest.mark.parametrize("magic", [0, 1])
-def test_what_is_written_is_read(magic, codec):
+def test_written_records_are_read_back(magic, codec):
     data = R.encode_messages(ROWS, magic=magic, codec=codec)
     entries = list(R.batches(data))
     assert len(entries) == (1 if codec else len(ROWS))
@@ -71,7 +71,7 @@ def test_what_is_written_is_read(magic, codec):
     ("magic", "codec"),
     [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2), (1, 3)],  # lz4 in magic 0 is compared with Kafka's own below
 )
-def test_they_read_what_we_write(area, magic, codec):
+def test_other_libraries_read_our_bytes(area, magic, codec):
     data = R.encode_messages(ROWS, magic=magic, codec=codec)
     walk, found = area(data), []
     while walk.has_next():
@@ -92,7 +92,7 @@ def test_bytes_of_kafka_0_8(codec, theirs):
     assert read(ours) == OLD
 
 
-def test_the_old_lz4_checksum_is_that_of_kafka_0_8():
+def test_the_old_lz4_checksum_is_kafka_0_8s():
     (entry,) = R.batches(bytes.fromhex(OLD_LZ4))
     frame = entry.value
     assert old_lz4_header(frame) == frame
@@ -140,7 +140,7 @@ def test_log_append_time(codec):
 @pytest.mark.parametrize("codec", range(4))
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("log_append", [False, True])
-def test_editing_in_the_manner_of_another(magic, codec, log_append):
+def test_encode_messages_like(magic, codec, log_append):
     rows = ROWS if codec else ROWS[:1]
     data = R.encode_messages(rows, magic=magic, codec=codec, log_append=log_append, timestamp=9 if log_append else None)
     (entry,) = R.batches(data)
@@ -152,13 +152,13 @@ def test_editing_in_the_manner_of_another(magic, codec, log_append):
         assert read(R.encode_messages_like(entry, fewer)) == fewer
 
 
-def test_what_these_magics_lack_is_left_out():
+def test_fields_that_old_magics_lack_are_left_out():
     row = Record(3, None, b"k", b"v", (("h", b"x"),), 7)
     assert read(R.encode_messages([row])) == [Record(3, -1, b"k", b"v")]
     assert R.encode_messages([]) == R.encode_messages([], codec=1) == b""
 
 
-def test_written_faults_are_kept():
+def test_given_header_values_are_written_as_they_are():
     for codec in (0, 1):
         (entry,) = R.batches(R.encode_messages(ROWS[:1], codec=codec, crc=5))
         assert (entry.crc, entry.crc_ok) == (5, False)
@@ -175,7 +175,7 @@ def test_written_faults_are_kept():
         ({"codec": 1, "timestamp": 1 << 63}, R.RecordsError, "cannot be written"),
     ],
 )
-def test_what_does_not_fit_is_refused(how, error, text):
+def test_values_that_do_not_fit_are_refused(how, error, text):
     with pytest.raises(error, match=text):
         R.encode_messages(ROWS[:1], **how)
 

@@ -1,4 +1,4 @@
-"""What is known of client software, and from where."""
+"""Known client software and its sources."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_every_fact_has_a_source_and_names_a_release():
 
 
 @pytest.mark.parametrize(
-    ("name", "version", "client_id", "says"),
+    ("name", "version", "client_id", "text"),
     [
         ("librdkafka", "2.3.0", "x", "librdkafka 2.3.0"),
         ("confluent-kafka-python", "2.16.1-rdkafka-2.16.0", "x", "librdkafka 2.16.0"),
@@ -29,9 +29,9 @@ def test_every_fact_has_a_source_and_names_a_release():
         ("tea", "1", "rdkafka", None),
     ],
 )
-def test_who_it_is(name, version, client_id, says):
+def test_clients_are_recognised(name, version, client_id, text):
     found = clients.software(name, version, client_id)
-    assert (found and found.text) == says
+    assert (found and found.text) == text
 
 
 def test_which_version_works_with_which_release():
@@ -46,6 +46,6 @@ def test_versions_are_compared_by_number():
     assert clients.parse_version("(devel)") == ()
 
 
-def test_what_is_wrong_in_the_file_is_named():
+def test_errors_in_the_file_have_their_line():
     with pytest.raises(ValueError, match="line 2: '  likes tea' is no fact"):
         clients.read("client x\n  likes tea\n")

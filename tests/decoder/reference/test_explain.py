@@ -1,4 +1,4 @@
-"""What is explained, against the schema, the releases and Kafka's own definitions; and the notation's strictness."""
+"""Explanations against the schema, the releases and Kafka's own definitions; and the strictness of their notation."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_errors_are_of_apis_whose_responses_have_a_code():
 
 
 @pytest.mark.real
-def test_errors_that_kafkas_definitions_name_are_named_here():
+def test_errors_in_comments_of_kafkas_definitions_are_known():
     """Newer definitions list in comments what a response can hold; all of that must be known here."""
     names = {fact.name for fact in facts.errors().values()}
     (jar,) = jar_directory().glob("kafka-clients-*.jar")
@@ -58,8 +58,8 @@ def test_errors_that_kafkas_definitions_name_are_named_here():
             match = re.fullmatch(r"common/message/(\w+)Response\.json", entry)
             if not match:
                 continue
-            told = "\n".join(line for line in archive.read(entry).decode().splitlines() if "//" in line)
-            for name in set(re.findall(r"\b[A-Z]+(?:_[A-Z]+)+\b", told)) & names:
+            comments = "\n".join(line for line in archive.read(entry).decode().splitlines() if "//" in line)
+            for name in set(re.findall(r"\b[A-Z]+(?:_[A-Z]+)+\b", comments)) & names:
                 found = explain.error(facts.error_code(name))
                 assert found.every or match[1] in found.apis, (name, match[1])
                 checked += 1
@@ -76,7 +76,7 @@ def test_kips():
 
 
 def test_kips_agree_with_the_releases():
-    """A version that a KIP brought is no older than the release before it: KIPs come in parts, but not backwards."""
+    """The versions of a KIP were introduced in its release."""
     order = releases.releases()
     for name in ("KIP-35", "KIP-43", "KIP-152", "KIP-227", "KIP-320", "KIP-394", "KIP-511", "KIP-714", "KIP-951"):
         kip = explain.kip(name)
@@ -86,7 +86,7 @@ def test_kips_agree_with_the_releases():
                 assert since is not None and order.index(since) == order.index(kip.since), (name, api)
 
 
-def test_what_kip_896_took_away_is_gone():
+def test_versions_dropped_by_kip_896():
     for api, versions in explain.kip("KIP-896").apis:
         for version in Versions.parse(versions).every():
             removal = releases.removed(facts.api_key(api), version)
@@ -254,7 +254,7 @@ def test_references_are_checked(tmp_path, monkeypatch, name: str, old: str, new:
             each.cache_clear()
 
 
-def test_numbers_in_fields_have_words():
+def test_meanings_of_numbers():
     assert explain.meaning("Produce", "acks", -1) == "(all in-sync replicas)"
     assert explain.meaning("CreateAcls", "resource_type", 4) == "CLUSTER"
     assert explain.meaning("DescribeConfigs", "resource_type", 4) == "BROKER"

@@ -1,4 +1,4 @@
-"""What brokers of each release serve, held to others' tables and to Kafka's own definitions."""
+"""What brokers of each release serve, against other tables and Kafka's own definitions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CLIENTS = Path(__file__).parents[3] / ".cache" / "clients"
 REFERENCE = Path(__file__).parents[4] / "shared" / "reference" / "broker-versions.json"
 FILE = Path(str(facts.schema_folder())) / "releases.txt"
 
-# Of what Kafka's jars in .cache/clients say. 0.8.2.2 has no definitions.
+# Kafka's jars in .cache/clients with definitions; 0.8.2.2 has none.
 JARS = ["2.7.2", "3.5.2", "3.6.2", "3.7.2", "3.8.1", "3.9.1", "4.0.0", "4.1.0", "4.3.1", "4.4.0"]
 
 
@@ -28,7 +28,7 @@ def definitions(version: str):
 
 
 @pytest.mark.skipif(not REFERENCE.is_file(), reason="the reference table is not beside this checkout")
-def test_they_equal_the_reference():
+def test_offers_equal_the_reference():
     reference = json.loads(REFERENCE.read_text())
     reference.pop("_notes")
     assert len(reference) == 55
@@ -37,7 +37,7 @@ def test_they_equal_the_reference():
 
 
 @pytest.mark.parametrize("version", JARS)
-def test_they_equal_what_the_jars_say(version):
+def test_tables_equal_the_jars(version):
     found = release_tables.tables_of(definitions(version), version.rpartition(".")[0])
     roles = {"2": {"zk"}, "3": {"zk", "kraft", "controller"}, "4": {"kraft", "controller"}}[version[0]]
     assert {role for _, role in found} == roles
@@ -59,21 +59,21 @@ def test_a_release_that_is_not_known_gets_a_table_of_its_own():
     assert tables["4.4.7", "kraft"].offers == known["4.3", "kraft"].offers
 
 
-def test_the_file_is_as_it_would_be_written():
+def test_the_file_survives_reading_and_writing():
     text = FILE.read_text()
     assert releases.write(releases.read(text), text.partition("\n\n")[0]) == text
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("4.0 kraft\n  Metadata 0-\n", "line 2: 'Metadata 0-' is no"),
         ("  Metadata 0\n", "line 1: .* is neither a release nor"),
         ("4.0 tea\n", "line 1: '4.0 tea' is neither"),
     ],
 )
-def test_what_is_wrong_in_the_file_is_named(text, says):
-    with pytest.raises(ValueError, match=says):
+def test_errors_in_the_file_have_their_line(text, message):
+    with pytest.raises(ValueError, match=message):
         releases.read(text)
 
 
@@ -93,12 +93,12 @@ def test_names():
 @pytest.mark.parametrize(
     ("name", "hint"), [("0.10", "0.10.0 or 0.10.1 or 0.10.2"), ("3.10", "did you mean"), ("tea", "0.8.0 to 4.4")]
 )
-def test_a_name_that_is_none(name, hint):
+def test_unknown_releases(name, hint):
     with pytest.raises(KeyError, match=f"unknown Kafka release '{name}'.*{hint}"):
         release(name)
 
 
-def test_what_is_offered_and_not_served():
+def test_versions_that_are_offered_but_not_served():
     produce = facts.api_key("Produce")
     assert release("4.0").range(produce) == (0, 12) and release("4.0").served(produce) == (3, 12)
     assert not release("4.0").serves(produce, 2) and release("4.0").serves(produce, 3)
@@ -109,7 +109,7 @@ def test_what_is_offered_and_not_served():
     assert not release("0.9.0").negotiates and release("0.10.0").negotiates
 
 
-def test_when_a_version_came_and_went():
+def test_when_versions_were_introduced_and_removed():
     assert since(0, 3) == "0.11.0" and since(3, 0) == "0.8.0" and since(68, 0) == "3.7" and since(3, 99) is None
     assert releases.introduced(22) == "0.11.0" and releases.introduced(999) is None
     assert removed(1, 3) == ("4.0", "3.9", "KIP-896") and removed(0, 2).release == "4.0"
@@ -119,7 +119,7 @@ def test_when_a_version_came_and_went():
     assert removed(3, 99) is None
 
 
-def test_a_broker_tells_its_release_by_what_it_offers():
+def test_releases_are_recognised_by_their_offer():
     for name in releases.releases(roles=True):
         table = release(name)
         if table.negotiates:

@@ -11,7 +11,7 @@ from barnabas.decoder.reference.settings import MOST_VALUE, holds_credentials, h
     ["password=x", "my_password : x", '"secret"= x', "Server=db;Pwd=x", "AccountKey=x", "sas_token=x",
      "jdbc:postgresql://me:x@db/y", "me:x@db:5432", "-----BEGIN PRIVATE KEY-----", "x" * (MOST_VALUE + 1)],
 )  # fmt: skip
-def test_values_that_hold_credentials(value: str) -> None:
+def test_values_with_credentials(value: str) -> None:
     assert holds_credentials(value)
 
 
@@ -19,7 +19,7 @@ def test_values_that_hold_credentials(value: str) -> None:
     "value", ["", "8640000123", "0:1,1:2", "broker-1:9092,broker-2:9092", "SASL_SSL:SASL_SSL", "http://host:80/path",
               "delete", "TLSv1.3", "max tokens", "x" * MOST_VALUE],
 )  # fmt: skip
-def test_values_that_hold_none(value: str) -> None:
+def test_values_without_credentials(value: str) -> None:
     assert not holds_credentials(value)
 
 

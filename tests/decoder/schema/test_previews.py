@@ -145,7 +145,7 @@ IDS = [f"{kind}-{facts.api_name(key)}" for _, kind, key, _, _ in VECTORS]
 
 
 @pytest.mark.parametrize(("releases", "kind", "key", "data", "fields"), VECTORS, ids=IDS)
-def test_what_the_releases_wrote(releases, kind, key, data, fields):
+def test_bytes_of_the_releases(releases, kind, key, data, fields):
     body = bytes.fromhex(data)
     for release in releases:
         message = previews.decode_body(kind, key, 0, body, release=release)
@@ -158,7 +158,7 @@ def test_what_the_releases_wrote(releases, kind, key, data, fields):
 
 
 @pytest.mark.parametrize(("releases", "kind", "key", "data", "fields"), VECTORS, ids=IDS)
-def test_without_a_release_the_final_layout_holds(releases, kind, key, data, fields):
+def test_without_a_release_the_final_layout_is_used(releases, kind, key, data, fields):
     body = bytes.fromhex(data)
     for release in (None, "4.1", "0.9", "3.0"):
         try:
@@ -189,7 +189,7 @@ def test_whole_frames():
 
 
 @pytest.mark.parametrize(("releases", "kind", "key", "data", "fields"), VECTORS, ids=IDS)
-def test_cut_bytes_say_where(releases, kind, key, data, fields):
+def test_cut_bytes_raise_errors_with_a_place(releases, kind, key, data, fields):
     body = bytes.fromhex(data)
     for cut in range(len(body)):
         with pytest.raises(decoder.DecodeError) as caught:
@@ -200,7 +200,7 @@ def test_cut_bytes_say_where(releases, kind, key, data, fields):
     assert caught.value.message.to_dict() == fields and caught.value.message.trailing == b"more"
 
 
-def test_which_release_has_which():
+def test_which_previews_a_release_has():
     names = {
         release: {f"{o.definition.kind} {o.definition.key}" for o in previews.overlays(release)}
         for release in (
@@ -231,12 +231,12 @@ def test_which_release_has_which():
 
 
 @pytest.mark.parametrize("release", ["", "new", "3,6", "3.", "-1", "3.6 or 3.7"])
-def test_releases_that_are_none(release):
+def test_names_that_are_no_release(release):
     with pytest.raises(ValueError, match="no Kafka release"):
         previews.overlays(release)
 
 
-def test_every_overlay_differs_from_the_final_layout_and_is_written_as_it_is_kept():
+def test_every_overlay_differs_from_the_final_layout_and_survives_writing():
     for overlay in previews.every():
         of = overlay.definition
         for version in of.versions.every():
@@ -254,7 +254,7 @@ def jar(release: str) -> Path:
 
 
 @pytest.mark.parametrize("release", ["2.7.2", "3.5.2", "3.6.2", "3.7.2", "3.8.1", "3.9.1", "4.0.0", "4.1.0", "4.3.1"])
-def test_with_the_overlays_every_layout_is_the_releases_own(release):
+def test_layouts_with_overlays_are_those_of_the_release(release):
     with zipfile.ZipFile(jar(release)) as archive:
         names = importer.definition_files(archive.namelist())
         theirs = importer.read_definitions({name: archive.read(name).decode() for name in names})

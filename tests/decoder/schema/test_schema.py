@@ -86,7 +86,7 @@ def test_same_layouts_as_the_jars(release, least, renames):
     assert alarms == ({name for name, _ in CHANGED_PREVIEWS} if release == "3.9.1" else set())
 
 
-def test_notation_reads_what_it_writes():
+def test_the_notation_survives_writing_and_parsing():
     for definition in own_definitions().values():
         text = notation.write([definition])
         assert notation.parse(text) == [definition]
@@ -99,7 +99,7 @@ def test_the_schema_is_small():
 
 
 @pytest.mark.parametrize(
-    ("line", "says"),
+    ("line", "message"),
     [
         ("  Topics", "index out of range"),
         ("  Topics int32 7-", "not a version range"),
@@ -108,8 +108,8 @@ def test_the_schema_is_small():
         ("      Topics int32", "too deeply"),
     ],
 )
-def test_a_bad_line_is_named(line, says):
-    with pytest.raises(notation.NotationError, match=says) as caught:
+def test_a_bad_line_is_reported_with_its_number(line, message):
+    with pytest.raises(notation.NotationError, match=message) as caught:
         notation.parse(f"request XRequest key 1 versions 0 flex none\n  Fine int8\n{line}\n", "x.kafka")
     assert caught.value.line == 3 and str(caught.value).startswith("x.kafka:3: ")
 

@@ -177,7 +177,7 @@ def test_the_map_covers_every_byte(name: str, kind: str, version: int, text: str
     assert len({span.path for span in spans}) == len(spans)
 
 
-def test_an_optional_value_is_set_and_taken_away() -> None:
+def test_an_optional_value_is_set_and_removed() -> None:
     message = drafts.decode("kip-4.AlterTopic", "request", 0, bytes.fromhex("0001 74 00 00 00000000 00000000"))
     assert message["partitions"] is None
     more = message.replace({"partitions": 12})
@@ -187,7 +187,7 @@ def test_an_optional_value_is_set_and_taken_away() -> None:
     assert [span[1:] for span in more.map() if span.path == "partitions"] == [(3, 8)]
 
 
-def test_any_byte_but_zero_says_present() -> None:
+def test_any_byte_but_zero_means_present() -> None:
     data = bytes.fromhex("0000 ff 0001 78")
     message = drafts.decode("kip-4.DeleteTopic", "response", 0, data)
     assert message["error_description"] == "x"
@@ -218,7 +218,7 @@ def test_a_draft_is_not_what_shipped() -> None:
         ("kip-35.Metadata", "request", 0, UnknownVersion, "version 0 is not known, only 1"),
     ],
 )
-def test_what_there_is_not(name: str, kind: str, version: int, error: type[Exception], text: str) -> None:
+def test_unknown_drafts(name: str, kind: str, version: int, error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=".*" + text.replace("?", r"\?")):
         drafts.decode(name, kind, version, b"")
     with pytest.raises(error, match=".*" + text.replace("?", r"\?")):
@@ -230,7 +230,7 @@ def test_what_there_is_not(name: str, kind: str, version: int, error: type[Excep
     [({"nothing": 1}, "nothing"), ({"topic_name": None}, "topic_name"), ({"deleted_config[0]": "x"}, "deleted_config[0]"),
      ({"partitions": "six"}, "partitions"), ({"partitions": 1 << 31}, "partitions"), ({"topic_name.x": 1}, "topic_name.x")],
 )  # fmt: skip
-def test_an_edit_that_cannot_be(edits: dict[str, Any], path: str) -> None:
+def test_impossible_edits(edits: dict[str, Any], path: str) -> None:
     message = drafts.decode("kip-4.AlterTopic", "request", 0, bytes.fromhex("0001 74 00 00 00000000 00000000"))
     with pytest.raises(EncodeError) as caught:
         message.replace(edits)

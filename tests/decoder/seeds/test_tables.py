@@ -21,7 +21,7 @@ PAGES = {"002": (-1, 32, 17), "003": (-1, 55, 34)}  # first and last error code,
 
 
 class Change(NamedTuple):
-    """One thing about a code that differs between a page and now: what the page says, what holds now, why."""
+    """A difference between a page and today: what the page has, what holds now, why."""
 
     code: int
     theirs: str

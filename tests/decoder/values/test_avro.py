@@ -73,7 +73,7 @@ def test_every_kind_of_type():
     assert json.loads(found.text) == found.value
 
 
-def test_behind_a_schema_id():
+def test_after_a_schema_id():
     found = view(b"\0\0\0\0\x2a" + encoded(ORDER, order()), registry=source(ORDER, "orders"), topic="orders")
     assert (found.kind, found.schema_id, found.value["id"]) == ("confluent-avro", 42, -7)
 
@@ -87,7 +87,7 @@ def test_bare_bytes_that_begin_like_a_schema_id():
     assert view(data, registry=source(schema)).kind == "hex"
 
 
-def test_topics_and_keys_have_their_own():
+def test_topics_and_keys_have_their_own_schemas():
     files = source("long", "orders")
     files.add(avro_schema('"string"'), "orders", is_key=True)
     files.add(avro_schema('"boolean"'))
@@ -133,7 +133,7 @@ def test_logical_types_that_do_not_fit(schema, plain, value):
 
 
 @pytest.mark.parametrize(
-    ("schema", "data", "says"),
+    ("schema", "data", "message"),
     [
         ("long", b"\x02\x02", "1 bytes are left over at byte 1"),
         ("long", b"\x80", "end within a number at byte 0"),
@@ -150,10 +150,10 @@ def test_logical_types_that_do_not_fit(schema, plain, value):
         (ORDER, encoded(ORDER, order())[:-8], "does not fit shop.Order: lines.sku: "),
     ],
 )
-def test_what_does_not_fit_says_where(schema, data, says):
+def test_values_that_do_not_fit_have_a_place(schema, data, message):
     found = view(data, registry=source(schema))
     assert (found.kind, found.text, found.value) == ("hex", data.hex(), None)
-    assert says in found.note
+    assert message in found.note
 
 
 RING = {"type": "record", "name": "R", "fields": [{"name": "next", "type": ["null", "R"]}]}
@@ -221,7 +221,7 @@ WORDS = ["size", "items", "fields", "symbols", "type", "name", "Md5", "long", "n
 
 
 @given(st.sampled_from(WORDS), st.sampled_from(WORDS), st.integers(1, 9))
-def test_schemas_without_sense(word, other, how_many):
+def test_strange_schemas(word, other, how_many):
     text = json.dumps(ORDER).replace(word, other, how_many)
     try:
         schema = read_schema("a.avsc", text.encode())
@@ -250,7 +250,7 @@ VALUES = st.fixed_dictionaries(
 
 
 @given(VALUES)
-def test_what_fastavro_writes_is_read(value):
+def test_values_encoded_by_fastavro(value):
     found = view(encoded(ORDER, value), registry=source(ORDER))
     assert found.kind == "avro" and found.note == ""
     assert found.value["id"] == value["id"] and found.value["tags"] == value["tags"]
@@ -258,7 +258,7 @@ def test_what_fastavro_writes_is_read(value):
 
 
 @pytest.mark.parametrize(
-    ("name", "data", "says"),
+    ("name", "data", "message"),
     [
         ("a.avsc", b"{", "a.avsc: not an Avro schema"),
         ("a.avsc", b'{"type": "strin"}', "a.avsc: not an Avro schema"),
@@ -270,13 +270,13 @@ def test_what_fastavro_writes_is_read(value):
         ("a.proto", b"syntax", "protoc --include_imports --descriptor_set_out=a.desc a.proto"),
     ],
 )
-def test_files_that_are_no_schema(name, data, says):
+def test_bad_schema_files(name, data, message):
     with pytest.raises(SchemaError) as caught:
         read_schema(name, data)
-    assert says in str(caught.value)
+    assert message in str(caught.value)
 
 
-def test_without_the_library_the_extra_is_named(monkeypatch):
+def test_without_the_library_the_error_has_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "fastavro", None)
     with pytest.raises(MissingLibrary, match=r"pip install 'barnabas\[values\]'"):
         read_schema("a.avsc", b'"string"')
@@ -293,11 +293,11 @@ def test_without_the_library_the_extra_is_named(monkeypatch):
         ("a.desc=:key#shop.Order", "a.desc", Target(None, True, "shop.Order")),
     ],
 )
-def test_what_a_file_is_for(argument, file, target):
+def test_targets_of_schema_files(argument, file, target):
     assert Target.parse(argument) == (file, target)
 
 
 @pytest.mark.parametrize("argument", ["", "=orders", "a.avsc=orders:keys"])
-def test_arguments_that_are_none(argument):
+def test_bad_arguments(argument):
     with pytest.raises(SchemaError, match=r"FILE\[=TOPIC"):
         Target.parse(argument)

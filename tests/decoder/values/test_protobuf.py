@@ -86,7 +86,7 @@ def test_a_bare_value():
         (b"\x04\x02\0", "shop.Order.Note", {"text": "x"}),
     ],
 )
-def test_behind_a_schema_id_the_indexes_say_which_message(indexes, name, fields):
+def test_indexes_after_a_schema_id_choose_the_message(indexes, name, fields):
     data = b"\0\0\0\0\x05" + indexes + message(name, **fields).SerializeToString()
     found = view(data, registry=source(), topic="orders")
     assert (found.kind, found.schema_id, found.note, found.value) == ("confluent-protobuf", 5, name, fields)
@@ -98,7 +98,7 @@ def test_indexes_that_lead_nowhere(indexes):
     assert found.kind == "hex" and "shop/order.proto has no message at" in found.note
 
 
-def test_the_first_message_is_meant_when_none_is_named():
+def test_the_first_message_is_the_default():
     found = view(b"", registry=source(None), topic="orders")
     assert found.kind == "empty"
     found = view(order().SerializeToString(), registry=source(None), topic="orders")
@@ -117,7 +117,7 @@ def test_the_first_message_is_meant_when_none_is_named():
         b"\x2a\x04\x0a\x02/x",  # an Any of a type that is not there
     ],
 )
-def test_what_does_not_fit(data):
+def test_values_that_do_not_fit(data):
     found = view(data, registry=source(), topic="orders")
     assert (found.kind, found.text) == ("hex", data.hex())
     assert found.note.startswith("does not fit shop.Order: ")
@@ -140,7 +140,7 @@ def test_any_bytes(data):
 
 
 @given(st.integers(-(2**63), 2**63 - 1), st.text(max_size=9), st.lists(st.integers(-(2**31), 2**31 - 1), max_size=5))
-def test_what_protobuf_writes_is_read(number, text, counts):
+def test_values_encoded_by_protobuf(number, text, counts):
     data = message("shop.Order", id=number, customer_name=text, counts=counts, weight=float("inf")).SerializeToString()
     found = view(data, registry=source(), topic="orders").value
     assert int(found.get("id", 0)) == number and found.get("customer_name", "") == text
@@ -154,7 +154,7 @@ def test_files_in_any_order():
     assert file_descriptors([f.SerializeToString() for f in files()]).name == "shop/order.proto"
 
 
-def test_a_file_of_another_name_is_known_by_its_content():
+def test_a_descriptor_set_is_recognised_by_its_content():
     assert read_schema("orders.bin", a_set()).kind == "protobuf"
 
 
@@ -166,7 +166,7 @@ def test_two_schemas_may_define_the_same_name():
 
 
 @pytest.mark.parametrize(
-    ("data", "message", "says"),
+    ("data", "message", "text"),
     [
         (b"\xff\xff", None, "orders.desc: not a descriptor set"),
         (b"", None, "orders.desc: no message is defined there"),
@@ -184,10 +184,10 @@ def test_two_schemas_may_define_the_same_name():
         (a_set(descriptor_pb2.FileDescriptorProto(name="x.proto", dependency=["x.proto"])), None, "orders.desc: "),
     ],
 )
-def test_sets_that_are_none(data, message, says):
+def test_bad_descriptor_sets(data, message, text):
     with pytest.raises(SchemaError) as caught:
         read_schema("orders.desc", data, message)
-    assert says in str(caught.value)
+    assert text in str(caught.value)
 
 
 def test_a_message_is_chosen_in_protobuf_only():
@@ -195,7 +195,7 @@ def test_a_message_is_chosen_in_protobuf_only():
         read_schema("a.avsc", b'"string"', "shop.Order")
 
 
-def test_without_the_library_the_extra_is_named(monkeypatch):
+def test_without_the_library_the_error_has_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "google.protobuf.descriptor_pb2", None)
     with pytest.raises(MissingLibrary, match=r"protobuf: pip install 'barnabas\[values\]'"):
         read_schema("orders.desc", b"\x0a\x00")

@@ -33,7 +33,7 @@ from torture.decoder.worst_cases import VALUES
         (b"ab\0cd", "hex", "6162006364", None),
     ],
 )
-def test_what_bytes_are(data, kind, text, value):
+def test_kinds_of_bytes(data, kind, text, value):
     assert view(data) == View(kind, text, value)
 
 
@@ -53,7 +53,7 @@ def test_the_wire_format(data, parts):
     assert unframe(data) == parts
 
 
-def test_a_schema_id_is_seen_without_any_schema():
+def test_a_schema_id_is_recognised_without_a_schema():
     assert view(b"\0\0\0\1\2\x02hi") == View(
         "confluent", "00000001020268 69".replace(" ", ""), None, 258, "schema 258, no schema was given"
     )
@@ -75,7 +75,7 @@ def test_message_indexes(payload, indexes, behind):
 
 
 @pytest.mark.parametrize("payload", [b"", b"\x02", b"\x01", b"\xfe\xff\xff\xff\x0f", b"\xff" * 9, b"\x04\x02"])
-def test_message_indexes_that_are_none(payload):
+def test_damaged_message_indexes(payload):
     with pytest.raises(SchemaMismatch):
         wire.message_indexes(payload)
 
@@ -109,7 +109,7 @@ def test_a_long_number_is_no_fault():
         (b'{"a": 1}', 7, "text", '{"a": 1'),
     ],
 )
-def test_only_the_beginning_of_what_is_long(data, limit, kind, text):
+def test_only_the_beginning_of_long_values_is_shown(data, limit, kind, text):
     found = view(data, limit=limit)
     assert (found.kind, found.text, found.value) == (kind, text, None)
     assert found.note == f"only the first {limit} of {len(data)} bytes are shown"
@@ -124,7 +124,7 @@ def test_the_json_schema_of_a_topic():
     assert view(b"{", registry=files, topic="orders").kind == "hex"
 
 
-def test_a_source_that_fails_is_told_in_the_note():
+def test_an_error_of_a_source_becomes_the_note():
     class Failing(SchemaFiles):
         def for_topic(self, topic, is_key):
             raise SchemaError("no schema today")
@@ -132,7 +132,7 @@ def test_a_source_that_fails_is_told_in_the_note():
     assert view(b"abc", registry=Failing()) == View("text", "abc", None, None, "no schema today")
 
 
-def test_values_become_what_json_holds():
+def test_values_become_jsons_types():
     value = {1: [float("nan"), float("-inf"), 1.5], "b": b"\xff", "t": (1, True, None), "o": object}
     assert json.loads(json.dumps(plain(value), allow_nan=False))["1"] == ["nan", "-inf", 1.5]
     assert plain(value)["b"] == {"hex": "ff"} and plain(value)["t"] == [1, True, None]

@@ -1,4 +1,4 @@
-"""Captures that begin in the middle, bytes that went missing, topic ids, versions nobody knows."""
+"""Captures that begin in the middle, missing bytes, topic ids, unknown versions."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_capture_that_begins_anywhere_in_the_requests():
         assert [e.exchange.correlation_id for e in done if isinstance(e, ExchangeDone)] == list(range(first, 30))
 
 
-def test_responses_are_found_by_the_ids_that_wait():
+def test_responses_are_found_by_pending_correlation_ids():
     rng = random.Random(3)
     asked, answered = conversation(20, seed=4)
     stream = b"".join(answered)
@@ -77,7 +77,7 @@ def test_responses_are_found_by_the_ids_that_wait():
         assert paired == list(range(first, 20)) and missing == list(range(first))
 
 
-def test_a_response_that_comes_again_is_an_orphan():
+def test_a_repeated_response_is_an_orphan():
     asked, answered = conversation(3)
     conn = decoder.Connection()
     conn.receive_from_client(b"".join(asked))
@@ -95,7 +95,7 @@ def test_noise_is_no_frame_and_memory_stays_bounded():
     assert given >= 40 * 50_000 - (1 << 17)
 
 
-def test_topic_ids_get_the_names_that_were_seen():
+def test_topic_ids_get_the_names_of_metadata():
     topic = uuid.UUID(int=77)
     topics = Topics()
     one, other = decoder.Connection(topics=topics), decoder.Connection(topics=topics)
@@ -109,7 +109,7 @@ def test_topic_ids_get_the_names_that_were_seen():
     assert shown[0]["_topic_name"] == "orders" and "_topic_name" not in shown[1]
 
 
-def test_an_unknown_version_is_offered_as_a_marked_guess():
+def test_an_unknown_version_is_decoded_as_a_guess():
     frame = bytearray(decoder.encode_request(3, 13, {"topics": [{"name": "orders"}]}, correlation_id=5, client_id="c"))
     frame[2:4] = struct.pack(">h", 14)
     conn = decoder.Connection()
@@ -122,7 +122,7 @@ def test_an_unknown_version_is_offered_as_a_marked_guess():
 
 
 @pytest.mark.parametrize("client", ["", "a", "x" * 200, None])
-def test_the_quick_header_reading_equals_the_plan(client):
+def test_headers_are_read_as_by_their_plan(client):
     for key in decoder.facts.api_keys():
         for version in decoder.facts.api(key).versions.every():
             frame = decoder.encode_request(key, version, {}, correlation_id=-7, client_id=client)

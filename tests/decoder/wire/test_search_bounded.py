@@ -1,5 +1,4 @@
-"""The search for a frame in the middle of a stream: however bytes are made, few frames are decoded in vain, and real ones
-are still found."""
+"""The search for a frame in the middle of a stream: whatever the bytes, few false frames are decoded, and real ones are found."""
 
 from __future__ import annotations
 
@@ -17,11 +16,11 @@ from harness.wire import with_size
 
 SIZE = 1 << 20
 MOST = 36_000
-"""Frames that may be decoded in vain in so many bytes; nobody looks for what is wrong with them, which takes longest."""
+"""False frames that may be decoded in SIZE bytes; they are not walked for their error, which would take longest."""
 
 
 def heads(size: int, key: int, version: int, behind: bytes = b"") -> bytes:
-    """Nothing but heads of small frames, each of which has to be decoded to be seen through."""
+    """Headers of small frames, each of which has to be decoded to be rejected."""
     unit = struct.pack(">ihhih", size, key, version, 5, -1) + behind
     return (unit * (SIZE // len(unit) + 1))[:SIZE]
 
@@ -32,7 +31,7 @@ def heads(size: int, key: int, version: int, behind: bytes = b"") -> bytes:
     ids=["Metadata", "ApiVersions", "OffsetCommit", "Fetch"],
 )
 @pytest.mark.parametrize("piece", [pytest.param(SIZE, marks=pytest.mark.slow), 1 << 16])
-def test_few_frames_are_decoded_in_vain(data: bytes, piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_false_frames_are_decoded(data: bytes, piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
     tried = []
     monkeypatch.setattr(Walker, "explain", lambda walker: pytest.fail("it is explained what is wrong with a frame"))
     real = connection.is_request
@@ -43,8 +42,8 @@ def test_few_frames_are_decoded_in_vain(data: bytes, piece: int, monkeypatch: py
     assert 0 < len(tried) < MOST
 
 
-def test_an_answer_behind_many_small_numbers_is_found() -> None:
-    """Arrays of small numbers look like sizes of responses at every place, with ids that nobody asked with."""
+def test_a_response_after_many_small_numbers_is_found() -> None:
+    """Arrays of small numbers look like sizes of responses everywhere, with correlation ids of no request."""
     numbers = b"".join(struct.pack(">i", n % 60) for n in range(1 << 10))
     asked = decoder.encode_request(facts.api_key("Metadata"), 1, {"topics": None}, correlation_id=77, client_id="orders-service")
     answer = decoder.encode_response(facts.api_key("Metadata"), 1, {"brokers": [], "controller_id": 1, "topics": []}, correlation_id=77)
@@ -65,9 +64,8 @@ NUMBERS = {
 
 
 @pytest.mark.parametrize("name", thin(NUMBERS, 2))
-def test_frames_behind_many_small_numbers_are_found(name: str) -> None:
-    """Arrays of ids look like the sizes and heads of small requests. A request that names its client is found at once, one that
-    does not is found among the next ones."""
+def test_requests_after_many_small_numbers_are_found(name: str) -> None:
+    """Arrays of ids look like small requests. A request with a client id is found at once, one without among the next ones."""
     numbers = struct.pack(f">{len(NUMBERS[name])}i", *NUMBERS[name])
     numbers *= (1 << 17) // len(numbers)
     for client, most in (("orders-service", 1), (None, 20)):
@@ -77,7 +75,7 @@ def test_frames_behind_many_small_numbers_are_found(name: str) -> None:
         assert any(isinstance(event, RequestSeen) and event.exchange.request in asked for event in events)
 
 
-def test_answers_behind_small_numbers_that_are_awaited_are_found() -> None:
+def test_responses_after_pending_correlation_ids_are_found() -> None:
     numbers = struct.pack(">4i", 8, 6, 7, 9) * (1 << 13)
     asked = [decoder.encode_request(3, 1, {"topics": None}, correlation_id=n, client_id="orders") for n in range(200)]
     body = {"brokers": [], "controller_id": 1, "topics": []}
@@ -90,7 +88,7 @@ def test_answers_behind_small_numbers_that_are_awaited_are_found() -> None:
 
 
 @pytest.mark.parametrize("piece", [b"", b"\0"])
-def test_pieces_of_nothing_cost_the_same_however_many_requests_wait(piece: bytes) -> None:
+def test_empty_pieces_take_the_same_steps_however_many_requests_are_pending(piece: bytes) -> None:
     def looking(waiting: int) -> int:
         asked = [decoder.encode_request(3, 1, {"topics": None}, correlation_id=n, client_id="orders") for n in range(waiting)]
         found = Connection(mid_stream=True)
@@ -105,5 +103,5 @@ def test_empty_pieces_are_no_events() -> None:
     found = Connection(mid_stream=True)
     assert steps(lambda: [found.receive_from_client(b"") for _ in range(100)]) < 1000
     found = Connection()
-    assert found.receive_from_client(b"SSH-2.0-x") and found.receive_from_client(b"more")  # what is no Kafka is told
+    assert found.receive_from_client(b"SSH-2.0-x") and found.receive_from_client(b"more")  # other protocols give events
     assert found.receive_from_client(b"") == []
