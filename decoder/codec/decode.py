@@ -12,7 +12,6 @@ import struct as _struct
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from typing import Any
 
 from ..native.accelerator import description, native
 from ..wire.varint import VarintError, read_uvarint
@@ -121,7 +120,7 @@ class _Source:
         function: Callable[..., tuple[Values, int]] = self.names[name]
         return function
 
-    def constant(self, prefix: str, value: Any) -> str:
+    def constant(self, prefix: str, value: object) -> str:
         name = f"{prefix}{len(self.names)}"
         self.names[name] = value
         return name

@@ -7,12 +7,11 @@ import difflib
 import struct as _struct
 import uuid
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from ..errors import EncodeError
 from ..wire.varint import write_uvarint
 from .decode import FIXED, LENGTH_FORMAT
-from .plan import FieldPlan, StructPlan, Value, Values
+from .plan import FieldPlan, PlanValue, StructPlan, Value, Values
 
 _PACK = {name: _struct.Struct(">" + code).pack for name, code in FIXED.items()}
 _COUNT = _struct.Struct(">i").pack
@@ -40,7 +39,7 @@ def encode_struct(plan: StructPlan, values: Values, out: bytearray, path: str = 
         out += data
 
 
-def encode_field(field: FieldPlan, value: Any, out: bytearray, path: str = "") -> None:
+def encode_field(field: FieldPlan, value: PlanValue, out: bytearray, path: str = "") -> None:
     """Append one field's bytes, length and null mark included."""
     if field.array:
         _length(field, None if value is None else len(value), _COUNT, out)
@@ -54,7 +53,7 @@ def encode_field(field: FieldPlan, value: Any, out: bytearray, path: str = "") -
         _item(field, value, out, path)
 
 
-def _item(field: FieldPlan, value: Any, out: bytearray, path: str) -> None:
+def _item(field: FieldPlan, value: PlanValue, out: bytearray, path: str) -> None:
     if field.struct:
         encode_struct(field.struct, value, out, path)
     elif pack := _PACK.get(field.type):
@@ -109,7 +108,7 @@ TOPIC_NAME = "_topic_name"
 """The key of a topic's name that `present` adds beside a topic id. It is no field."""
 
 
-def value_from(field: FieldPlan, value: Value, path: str) -> Any:
+def value_from(field: FieldPlan, value: Value, path: str) -> PlanValue:
     """One field's value in plan form. Raises `EncodeError` with `path` for a value that does not fit."""
     if value is None:
         if field.nullable or field.type == "records":
@@ -122,7 +121,7 @@ def value_from(field: FieldPlan, value: Value, path: str) -> Any:
     return _one(field, value, path)
 
 
-def _one(field: FieldPlan, value: Any, path: str) -> Any:
+def _one(field: FieldPlan, value: Value, path: str) -> PlanValue:
     if field.struct:
         if not isinstance(value, Mapping):
             raise EncodeError(f"expected an object with fields, got {type(value).__name__}", path)
@@ -148,14 +147,14 @@ def _one(field: FieldPlan, value: Any, path: str) -> Any:
     return value
 
 
-def _shown_entry(entry: Any, path: str) -> bytes:
+def _shown_entry(entry: Value, path: str) -> bytes:
     """The bytes of a batch or message as `present` shows it."""
     if not isinstance(entry, Mapping) or "bytes" not in entry:
         raise EncodeError("expected bytes, or batches with their bytes, as `decode --json --show-values` shows them", path)
     return _bytes(entry["bytes"], f"{path}.bytes")
 
 
-def _bytes(value: Any, path: str) -> bytes:
+def _bytes(value: Value, path: str) -> bytes:
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
     if isinstance(value, str):
@@ -166,7 +165,7 @@ def _bytes(value: Any, path: str) -> bytes:
     raise EncodeError(f"expected bytes, got {type(value).__name__}", path)
 
 
-def _uuid(value: Any, path: str) -> bytes:
+def _uuid(value: Value, path: str) -> bytes:
     """From `uuid.UUID`, 16 bytes, 36 characters, or Kafka's own 22 characters of base64url."""
     if isinstance(value, uuid.UUID):
         return value.bytes

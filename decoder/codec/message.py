@@ -8,12 +8,12 @@ import uuid
 from collections.abc import Iterator, Mapping
 from functools import cache
 from operator import itemgetter
-from typing import Any, Protocol
+from typing import Protocol
 
 from ..errors import EncodeError
 from ..schema import facts
 from .encode import UNKNOWN_TAGS, value_from
-from .plan import FieldPlan, Fields, Plan, StructPlan, Value, Values
+from .plan import FieldPlan, Fields, Plan, PlanValue, StructPlan, Value, Values
 from .splice import Splicer
 from .walk import Span, Walker
 
@@ -83,7 +83,7 @@ class Message:
         Raises KeyError with the step that does not exist.
         """
         plan: StructPlan | None = self.plan.root
-        value: Any = self.values
+        value: PlanValue = self.values
         field: FieldPlan | None = None
         whole = True  # an array as a whole, not one of its items
         for step in steps(path):
@@ -161,7 +161,7 @@ def _shown_fields(plan: StructPlan) -> tuple[tuple[str, FieldPlan | None], ...]:
     return tuple((f.name, f if f.struct or f.array or f.type == "uuid" else None) for f in plan.fields)
 
 
-def shown_value(field: FieldPlan, value: Any, whole: bool = True) -> Value:
+def shown_value(field: FieldPlan, value: PlanValue, whole: bool = True) -> Value:
     """A value in plan form as `Message.to_dict` has it. `whole`: the array itself, not one of its items."""
     if value is None:
         return None
@@ -196,7 +196,7 @@ def _replaced(plan: StructPlan, values: Values, path: list[str | int], new: Valu
     return (*values[:index], _replaced_value(field, value, rest, new, whole), *values[index + 1 :])
 
 
-def _replaced_value(field: FieldPlan, value: Any, rest: list[str | int], new: Any, whole: str) -> Any:
+def _replaced_value(field: FieldPlan, value: PlanValue, rest: list[str | int], new: Value, whole: str) -> PlanValue:
     if not rest:
         return value_from(field, new, whole)
     step = rest[0]
@@ -211,7 +211,7 @@ def _replaced_value(field: FieldPlan, value: Any, rest: list[str | int], new: An
     return _replaced_in(field, value, rest, new, whole)
 
 
-def _replaced_in(field: FieldPlan, value: Any, rest: list[str | int], new: Any, whole: str) -> Any:
+def _replaced_in(field: FieldPlan, value: PlanValue, rest: list[str | int], new: Value, whole: str) -> PlanValue:
     if field.struct is None or value is None:
         raise EncodeError(f"{field.name} has no fields", whole)
     return _replaced(field.struct, value, rest, new, whole)

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import Any
 
 from .message import Message
-from .plan import ZERO_UUID, FieldPlan, StructPlan, Values
+from .plan import ZERO_UUID, FieldPlan, PlanValue, StructPlan, Values
 from .project import values_at
 
 _EMPTY = {"string": "", "uuid": ZERO_UUID}
@@ -38,7 +37,7 @@ class MessageView(Message):
     def forbidden_nulls(self) -> Iterator[str]:
         return iter(()) if self._sound else self._as_read.forbidden_nulls()
 
-    def lists_at(self, *paths: str) -> tuple[list[Any], ...]:
+    def lists_at(self, *paths: str) -> tuple[list[PlanValue], ...]:
         """All values at each path (``"topics.partitions.leader_id"``), in wire order; UUIDs as 16 bytes."""
         found = values_at(self.plan, self.frame, self.body_start, paths)
         if self._sound:
@@ -87,7 +86,7 @@ def _sound(plan: StructPlan, values: Values) -> Values:
     return (*found, ()) if plan.flexible else found
 
 
-def _value(field: FieldPlan, value: Any) -> Any:
+def _value(field: FieldPlan, value: PlanValue) -> PlanValue:
     if value is None:
         return None if field.nullable else () if field.array else _of_type(field)
     if field.struct is None:
@@ -95,7 +94,7 @@ def _value(field: FieldPlan, value: Any) -> Any:
     return tuple(_sound(field.struct, item) for item in value) if field.array else _sound(field.struct, value)
 
 
-def _of_type(field: FieldPlan) -> Any:
+def _of_type(field: FieldPlan) -> PlanValue:
     return field.struct.defaults() if field.struct is not None else _EMPTY.get(field.type, b"")
 
 

@@ -20,8 +20,10 @@ Value = Any
 """A decoded value. The schema decides its type: int, float, bool, str, bytes, `uuid.UUID`, None, or a dict or list of these."""
 Fields = dict[str, Value]
 """A decoded struct: values by Kafka's field names in snake_case."""
-Values = tuple[Any, ...]
-"""The values of a struct in plan order: numbers, bool, str, bytes (UUIDs too), None, tuples of items, `Values` of inner structs."""
+PlanValue = Any
+"""A value in plan form: a number, bool, str, bytes (also of UUIDs), None, a tuple of items, or the `Values` of a struct."""
+Values = tuple[PlanValue, ...]
+"""The values of a struct, in plan order."""
 
 ZERO_UUID = bytes(16)
 SIZES = {"bool": 1, "int8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "float64": 8, "uuid": 16}
@@ -38,7 +40,7 @@ class FieldPlan:
     nullable: bool
     compact: bool
     tag: int | None
-    default: Any
+    default: PlanValue
     struct: StructPlan | None
     entity: str | None
     map_key: bool
@@ -161,7 +163,7 @@ def _field(field: Field, of: Definition, version: int, flexible: bool) -> FieldP
     )
 
 
-def _default(field: Field, struct: StructPlan | None, nullable: bool) -> Any:
+def _default(field: Field, struct: StructPlan | None, nullable: bool) -> PlanValue:
     if field.default == "null":
         return None if nullable or field.array or struct else _zero(field.type)
     if field.array:
@@ -179,7 +181,7 @@ def _default(field: Field, struct: StructPlan | None, nullable: bool) -> Any:
     return int(field.default, 0)
 
 
-def _zero(type_name: str) -> Any:
+def _zero(type_name: str) -> PlanValue:
     return {"bool": False, "float64": 0.0, "string": "", "bytes": b"", "records": b"", "uuid": ZERO_UUID}.get(
         type_name, 0
     )

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..errors import DecodeError, EncodeError
 from ..native.accelerator import description, native
 from ..schema import facts
 from .decode import FAULTS, python_decoder
 from .message import Message, is_error_code, shown_value
-from .plan import FieldPlan, Plan, StructPlan, Value, plan
+from .plan import FieldPlan, Plan, PlanValue, StructPlan, Value, plan
 from .walk import Walker
 
 Projection = Callable[[bytes], dict[str, Value]]
-Reader = Callable[[bytes, int], tuple[tuple[list[Any], ...], int]]
+Reader = Callable[[bytes, int], tuple[tuple[list[PlanValue], ...], int]]
 
 
 @cache
@@ -36,7 +36,7 @@ def reader(of: Plan, paths: tuple[str, ...]) -> Reader:
     read = python_decoder(of)
     steps = [_steps(of.root, path) for path in plain]
 
-    def projected(data: bytes, position: int) -> tuple[tuple[list[Any], ...], int]:
+    def projected(data: bytes, position: int) -> tuple[tuple[list[PlanValue], ...], int]:
         values, end = read(data, position)
         return tuple(_collect(values, way) for way in steps), end
 
@@ -57,7 +57,7 @@ def _steps(plan_: StructPlan, path: str) -> list[tuple[int, bool]]:
     return way
 
 
-def _collect(values: Any, way: list[tuple[int, bool]]) -> list[Any]:
+def _collect(values: PlanValue, way: list[tuple[int, bool]]) -> list[PlanValue]:
     found = [values]
     for number, through in way:
         found = [v[number] for v in found if v is not None]
@@ -128,7 +128,7 @@ def project(kind: str, api_key: int, api_version: int, paths: Iterable[str]) -> 
     return read
 
 
-def values_at(of: Plan, data: bytes, position: int, paths: tuple[str, ...]) -> tuple[list[Any], ...]:
+def values_at(of: Plan, data: bytes, position: int, paths: tuple[str, ...]) -> tuple[list[PlanValue], ...]:
     """The values at each path, in plan form, a list per path. Raises `DecodeError`."""
     if not paths:
         return ()

@@ -10,12 +10,11 @@ edits copy the values along their path and share all others.
 from __future__ import annotations
 
 import struct as _struct
-from typing import Any
 
 from ..wire.varint import read_uvarint, write_uvarint
 from .decode import field_skipper
 from .encode import encode_field
-from .plan import FieldPlan, StructPlan, Values
+from .plan import FieldPlan, PlanValue, StructPlan, Values
 
 
 class Splicer:
@@ -45,7 +44,7 @@ class Splicer:
         if plan.flexible and (last is None or last >= plan.untagged):
             self.tags(plan, old, new)
 
-    def field(self, field: FieldPlan, old: Any, new: Any) -> None:
+    def field(self, field: FieldPlan, old: PlanValue, new: PlanValue) -> None:
         """One field, with its length and null marker."""
         end = None
         if old is new:
@@ -121,7 +120,7 @@ class Splicer:
             at = position + size
         return last
 
-    def _tag(self, start: int, position: int, field: FieldPlan, old: Any, new: Any) -> bytes:
+    def _tag(self, start: int, position: int, field: FieldPlan, old: PlanValue, new: PlanValue) -> bytes:
         outside, self.out = self.out, bytearray()
         self.at = position
         self.field(field, old, new)
@@ -131,7 +130,7 @@ class Splicer:
         return bytes(entry + value)
 
     @staticmethod
-    def _encoded(field: FieldPlan, value: Any) -> bytes:
+    def _encoded(field: FieldPlan, value: PlanValue) -> bytes:
         out = bytearray()
         encode_field(field, value, out)
         return bytes(out)

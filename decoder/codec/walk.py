@@ -7,13 +7,13 @@ the exact fault: what is wrong, at which path and offset, and what was read befo
 from __future__ import annotations
 
 import struct as _struct
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..errors import BadLength, BadUtf8, DecodeError, LimitExceeded, Truncated
 from ..wire.varint import VarintCut, VarintTooLong, read_uvarint
 from .decode import FAULTS, FIXED, FREE_ITEMS, LENGTH_FORMAT, item_skipper, most_items
 from .encode import UNKNOWN_TAGS
-from .plan import FieldPlan, Fields, Plan, StructPlan
+from .plan import FieldPlan, Fields, Plan, StructPlan, Value
 
 _KEPT = 1 << 14
 """Array items that `Walker.explain` keeps, so that a fault at the end of a large message takes no more memory than the message."""
@@ -107,10 +107,10 @@ class Walker:
                     at,
                 )
 
-    def _field(self, field: FieldPlan, path: str) -> Any:
+    def _field(self, field: FieldPlan, path: str) -> Value:
         start = self.position
         if field.struct is None and not field.array:
-            value: Any = self._item(field, path)
+            value: Value = self._item(field, path)
             self.spans.append(Span(path, start, self.position))
             return value
         into, name = self._place
@@ -122,7 +122,7 @@ class Walker:
                     raise self._fail(BadLength, f"{count} items do not fit in the bytes left", path, start)
                 if field.type not in FIXED:
                     self._count(count, path, start)
-                items: list[Any] = []
+                items: list[Value] = []
                 into[name] = value = items
                 for i in range(count):
                     self._kept += 1
@@ -171,7 +171,7 @@ class Walker:
             text = f"limit: {self._items} items announced, {size} bytes may hold {most}"
             raise self._fail(LimitExceeded, text, path, offset)
 
-    def _item(self, field: FieldPlan, path: str) -> Any:
+    def _item(self, field: FieldPlan, path: str) -> Value:
         layout = _LAYOUTS.get(field.type)
         if layout is not None:
             start = self.position

@@ -21,6 +21,7 @@ from . import groups, sasl, telemetry, topics
 from .payload import Payload, decode, fields_of, leading_int16
 
 TopicNames = Mapping[uuid.UUID, str]
+_Reader = Callable[[Message, Message | None, TopicNames], Iterator[Payload]]
 
 
 def of(message: Message, request: Message | None = None, topic_names: TopicNames | None = None) -> Iterator[Payload]:
@@ -117,27 +118,16 @@ def _described_groups(message: Message, _: Message | None, __: TopicNames) -> It
 # --- records -----------------------------------------------------------------------------------------------
 
 
-def _produced(message: Message, _: Message | None, names: TopicNames) -> Iterator[Payload]:
-    for i, topic in enumerate(message.to_dict()["topic_data"] or ()):
-        for j, partition in enumerate(topic["partition_data"] or ()):
-            path = f"topic_data[{i}].partition_data[{j}].records"
-            yield from _area(path, _topic_name(topic, names), partition["records"])
+def _areas(topics_field: str, partitions_field: str, records_field: str) -> _Reader:
+    def read(message: Message, _: Message | None, names: TopicNames) -> Iterator[Payload]:
+        for i, topic in enumerate(message.to_dict()[topics_field] or ()):
+            for j, partition in enumerate(topic[partitions_field] or ()):
+                # Later parts of a snapshot, which have a position, start anywhere inside a batch.
+                if not partition.get("position"):
+                    path = f"{topics_field}[{i}].{partitions_field}[{j}].{records_field}"
+                    yield from _area(path, _topic_name(topic, names), partition[records_field])
 
-
-def _fetched(message: Message, _: Message | None, names: TopicNames) -> Iterator[Payload]:
-    for i, topic in enumerate(message.to_dict()["responses"] or ()):
-        for j, partition in enumerate(topic["partitions"] or ()):
-            path = f"responses[{i}].partitions[{j}].records"
-            yield from _area(path, _topic_name(topic, names), partition["records"])
-
-
-def _snapshot(message: Message, _: Message | None, names: TopicNames) -> Iterator[Payload]:
-    for i, topic in enumerate(message.to_dict()["topics"] or ()):
-        for j, partition in enumerate(topic["partitions"] or ()):
-            # Later parts of a snapshot start anywhere inside a batch.
-            if partition["position"] == 0:
-                path = f"topics[{i}].partitions[{j}].unaligned_records"
-                yield from _area(path, topic["name"], partition["unaligned_records"])
+    return read
 
 
 def _topic_name(topic: Fields, names: TopicNames) -> str:
@@ -246,7 +236,6 @@ def _telemetry(message: Message, _: Message | None, __: TopicNames) -> Iterator[
         yield from _decoded("metrics", "OTLP metrics", lambda: telemetry.metrics(data, codec))
 
 
-_Reader = Callable[[Message, Message | None, TopicNames], Iterator[Payload]]
 _READERS: dict[tuple[str, int], _Reader] = {
     (kind, facts.api_key(name)): read
     for kind, name, read in (
@@ -255,10 +244,10 @@ _READERS: dict[tuple[str, int], _Reader] = {
         ("request", "SyncGroup", _sync_request),
         ("response", "SyncGroup", _sync_response),
         ("response", "DescribeGroups", _described_groups),
-        ("request", "Produce", _produced),
-        ("response", "Fetch", _fetched),
-        ("response", "ShareFetch", _fetched),
-        ("response", "FetchSnapshot", _snapshot),
+        ("request", "Produce", _areas("topic_data", "partition_data", "records")),
+        ("response", "Fetch", _areas("responses", "partitions", "records")),
+        ("response", "ShareFetch", _areas("responses", "partitions", "records")),
+        ("response", "FetchSnapshot", _areas("topics", "partitions", "unaligned_records")),
         ("request", "SaslAuthenticate", _authenticate),
         ("response", "SaslAuthenticate", _authenticate),
         ("request", "Envelope", _envelope_request),

@@ -8,9 +8,7 @@ SubscriptionInfo and AssignmentInfo of Kafka Streams.
 
 from __future__ import annotations
 
-from typing import Any
-
-from ..codec.plan import Fields
+from ..codec.plan import Fields, Value
 from ..errors import BadLength, DecodeError, Truncated, UnknownVersion
 from .payload import decode, fields_of, leading_int16, newest
 
@@ -144,7 +142,7 @@ def _leading_int32(data: bytes, what: str) -> int:
     return version
 
 
-def _text(data: Any) -> Any:
+def _text(data: Value) -> Value:
     try:
         return data.decode() if isinstance(data, bytes) else data
     except UnicodeDecodeError:

@@ -8,10 +8,10 @@ Sources: opentelemetry/proto/metrics/v1, common/v1 and resource/v1; the protobuf
 from __future__ import annotations
 
 import struct
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from .. import records
-from ..codec.plan import Fields
+from ..codec.plan import Fields, Value
 from ..errors import BadLength, BadUtf8, DecodeError, Truncated
 from ..wire.varint import VarintCut, VarintTooLong, read_uvarint, zigzag
 
@@ -177,7 +177,7 @@ class _Reader:
         self.data = data
         self.left = MAX_FIELDS
 
-    def message(self, name: str, at: int, end: int, path: str, depth: int) -> Any:
+    def message(self, name: str, at: int, end: int, path: str, depth: int) -> Value:
         if depth > MAX_DEPTH * 2:
             raise _fault(BadLength, f"values are nested more than {MAX_DEPTH} deep", path, at)
         fields = _MESSAGES[name]
@@ -205,7 +205,7 @@ class _Reader:
                 return
             if wire != _WIRE[field.type]:
                 raise _fault(BadLength, f"wire type {wire} for a {field.type}", path, at)
-            value: Any = self.scalar(field.type, at, end, path)[0]
+            value: Value = self.scalar(field.type, at, end, path)[0]
         elif wire != _BYTES:
             raise _fault(BadLength, f"wire type {wire} for a {field.type}", path, at)
         elif field.type == "bytes":
@@ -229,7 +229,7 @@ class _Reader:
         if self.left < 0:
             raise _fault(BadLength, f"more than {MAX_FIELDS} fields", path, at)
 
-    def packed(self, kind: str, at: int, end: int, path: str) -> list[Any]:
+    def packed(self, kind: str, at: int, end: int, path: str) -> list[Value]:
         values = []
         while at < end:
             self.count(1, path, at)
@@ -237,7 +237,7 @@ class _Reader:
             values.append(value)
         return values
 
-    def scalar(self, kind: str, at: int, end: int, path: str) -> tuple[Any, int]:
+    def scalar(self, kind: str, at: int, end: int, path: str) -> tuple[Value, int]:
         if layout := _FIXED.get(kind):
             if at + 8 > end:
                 raise _fault(Truncated, f"8 bytes wanted, {end - at} left", path, at)
@@ -275,7 +275,7 @@ class _Reader:
         return value & 0xFFFFFFFFFFFFFFFF, after
 
 
-def _plain(name: str, fields: Fields) -> Any:
+def _plain(name: str, fields: Fields) -> Value:
     """Values without the messages that wrap them."""
     if name == "AnyValue":
         return next(reversed(fields.values()), None)

@@ -22,6 +22,9 @@ from .language.literals import DAY, Clock, seconds_of_offset
 from .language.tree import FieldValue, Op, Span, Test
 from .predicates import predicate, time_of_day
 
+Array = Any
+"""A numpy array. numpy need not be installed."""
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
@@ -54,7 +57,7 @@ class Columns(Protocol):
         """The known peer info of connections, by the number in ``connection``."""
 
     def __len__(self) -> int: ...
-    def array(self, start: int, stop: int) -> Any:
+    def array(self, start: int, stop: int) -> Array:
         """The records as a numpy structured array; only called if numpy is installed."""
 
     def tuples(self, names: Sequence[str], start: int, stop: int) -> Iterable[tuple[int, ...]]:
@@ -85,7 +88,7 @@ class _Expression:
         self.names: dict[str, Any] = {}
         self.used: dict[str, None] = {}
 
-    def constant(self, value: Any) -> str:
+    def constant(self, value: object) -> str:
         name = f"k{len(self.names)}"
         self.names[name] = value
         return name
@@ -252,12 +255,12 @@ class _Expression:
             return self.member(expression, passing)
         import numpy
 
-        table: Any = numpy.zeros(len(strings) + 1, bool)  # the last one is for ids that a damaged table lacks
+        table: Array = numpy.zeros(len(strings) + 1, bool)  # the last one is for ids that a damaged table lacks
         table[list(passing)] = True
         clip = self.constant(lambda ids: table[numpy.minimum(ids, len(strings))])
         return f"{clip}({expression})"
 
-    def offered(self, which: int) -> Callable[[Any, Any], Any]:
+    def offered(self, which: int) -> Callable[[Array, Array], Array]:
         """A function from (connection, api key) to the lowest (0) or highest (1) version that the broker offers."""
         peer_infos = self.columns.peer_infos
 
@@ -270,7 +273,7 @@ class _Expression:
             return bound
         import numpy
 
-        def bounds(connections: Any, api_keys: Any) -> Any:
+        def bounds(connections: Array, api_keys: Array) -> Array:
             pairs, places = numpy.unique((connections << 16) + (api_keys + (1 << 15)), return_inverse=True)
             return numpy.array([bound(int(p) >> 16, (int(p) & 0xFFFF) - (1 << 15)) for p in pairs], "i8")[places]
 
@@ -314,13 +317,13 @@ _SOFTWARE: dict[str, Callable[[PeerInfo], str]] = {
 }
 
 
-def _vector_clock(zone: tzinfo | None) -> Callable[[Any], Any]:
+def _vector_clock(zone: tzinfo | None) -> Callable[[Array], Array]:
     """`time_of_day` for arrays: the zone's offset is looked up once per quarter of an hour that occurs."""
     import numpy
 
     quarter = 900 * 10**9
 
-    def of_day(times: Any) -> Any:
+    def of_day(times: Array) -> Array:
         found, places = numpy.unique(times // quarter, return_inverse=True)
         offsets = numpy.array([seconds_of_offset(int(q) * quarter, zone) * 10**9 for q in found], "i8")
         return (times + offsets[places]) % DAY
@@ -336,7 +339,7 @@ class ColumnTest:
         self._vector: tuple[_Expression, Any] | None = None
         self._scalar: tuple[tuple[str, ...], Callable[..., Iterator[int]]] | None = None
 
-    def mask(self, start: int, stop: int) -> Any:
+    def mask(self, start: int, stop: int) -> Array:
         """Which of the records `start` to `stop` pass, as a numpy array of bool."""
         if self._vector is None:
             expression = _Expression(self._columns, self._zone, self._now, vector=True)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from ..schema import facts
 from .language import fields, literals, paths
@@ -75,8 +76,8 @@ def complete(text: str, cursor: int | None = None) -> list[Candidate]:
     rest = _WORD_END.match(text, at)
     end = rest.end() if rest is not None else at
     context = _context(found)
-    matching = _best(part, _candidates(context, part, text))
-    return [Candidate(shown, start, end, kind, meaning) for shown, kind, meaning in matching][:MAX_CANDIDATES]
+    matching = _best(part, _candidates(context, part, text))[:MAX_CANDIDATES]
+    return [Candidate(offer.text, start, end, offer.kind, offer.meaning) for offer in matching]
 
 
 def _context(found: list[Token]) -> _Context:
@@ -119,7 +120,12 @@ def _test(context: _Context, token: Token, word: str) -> None:
         context.expect, context.negated = _Expect.OPERATOR, False
 
 
-Offer = tuple[str, str, str]
+class Offer(NamedTuple):
+    """A `Candidate` without its place."""
+
+    text: str
+    kind: str
+    meaning: str
 
 
 def _candidates(context: _Context, part: str, text: str) -> Iterator[Offer]:
@@ -128,37 +134,37 @@ def _candidates(context: _Context, part: str, text: str) -> Iterator[Offer]:
             yield from _steps(part, text)
             return
         for field in fields.FIELDS:
-            yield field.name, "field", f"{field.kind}: {field.meaning}"
-        yield "req.", "path", "a field of the request"
-        yield "resp.", "path", "a field of the response"
-        yield "not", "word", "the opposite"
-        yield "any(", "word", "some value at a path, such as any(resp.topics[*].error_code != 0)"
-        yield "all(", "word", "every value at a path"
+            yield Offer(field.name, "field", f"{field.kind}: {field.meaning}")
+        yield Offer("req.", "path", "a field of the request")
+        yield Offer("resp.", "path", "a field of the response")
+        yield Offer("not", "word", "the opposite")
+        yield Offer("any(", "word", "some value at a path, such as any(resp.topics[*].error_code != 0)")
+        yield Offer("all(", "word", "every value at a path")
         if part:
             for name, field in fields.BY_NAME.items():
                 if name != field.name:
-                    yield name, "field", f"the same as {field.name}"
+                    yield Offer(name, "field", f"the same as {field.name}")
     elif context.expect is _Expect.OPERATOR:
         if context.negated:
-            yield "in", "operator", _OPERATORS["in"]
+            yield Offer("in", "operator", _OPERATORS["in"])
             return
         for sign in _operators(context.field):
-            yield sign, "operator", _OPERATORS[sign]
+            yield Offer(sign, "operator", _OPERATORS[sign])
         yield from _after(context)
     elif context.expect is _Expect.VALUE:
         yield from _values(context, part)
     elif context.in_set:
-        yield ",", "operator", "another one"
-        yield "}", "operator", "the end of the set"
+        yield Offer(",", "operator", "another one")
+        yield Offer("}", "operator", "the end of the set")
     else:
         yield from _after(context)
 
 
 def _after(context: _Context) -> Iterator[Offer]:
     if context.parentheses:
-        yield ")", "operator", "the end of the parentheses"
-    yield "and", "word", "both"
-    yield "or", "word", "either"
+        yield Offer(")", "operator", "the end of the parentheses")
+    yield Offer("and", "word", "both")
+    yield Offer("or", "word", "either")
 
 
 def _operators(field: Field | Path | None) -> Iterable[str]:
@@ -174,22 +180,22 @@ def _operators(field: Field | Path | None) -> Iterable[str]:
 def _values(context: _Context, part: str) -> Iterator[Offer]:
     kind = context.field.kind if context.field is not None else None
     if context.operator == "in" and not context.in_set and not part:
-        yield "{", "operator", "a set: {a, b}"
+        yield Offer("{", "operator", "a set: {a, b}")
     if kind is Kind.API:
         for key in facts.api_keys():
-            yield facts.api_name(key), "API", f"key {key}, versions {facts.api(key).versions}"
+            yield Offer(facts.api_name(key), "API", f"key {key}, versions {facts.api(key).versions}")
     elif kind is Kind.ERROR:
         for fact in facts.errors().values():
-            yield fact.name, "error", f"{fact.code}{', retriable' if fact.retriable else ''}"
+            yield Offer(fact.name, "error", f"{fact.code}{', retriable' if fact.retriable else ''}")
     elif kind is Kind.STATE:
         for state in fields.STATES:
-            yield state, "state", ""
+            yield Offer(state, "state", "")
     elif kind is Kind.CODEC:
         for name in CODECS:
-            yield name, "codec", ""
+            yield Offer(name, "codec", "")
     elif kind is Kind.FLAG:
-        yield "true", "flag", ""
-        yield "false", "flag", ""
+        yield Offer("true", "flag", "")
+        yield Offer("false", "flag", "")
     elif part and literals.number(part) is not None and kind in NUMBERS:
         units: Iterable[str] = ()
         if kind in (Kind.DURATION, Kind.MILLISECONDS):
@@ -197,12 +203,12 @@ def _values(context: _Context, part: str) -> Iterator[Offer]:
         elif kind is Kind.SIZE:
             units = literals.SIZES
         for unit in units:
-            yield part + unit, "unit", "time" if unit in literals.DURATIONS else "bytes"
+            yield Offer(part + unit, "unit", "time" if unit in literals.DURATIONS else "bytes")
     if kind in NUMBERS and not part.isdecimal() and isinstance(context.field, Field):
         for field in fields.FIELDS:
             same = (field.kind is Kind.TIME) is (kind is Kind.TIME)
             if field is not context.field and field.kind is kind and not field.many and same:
-                yield field.name, "field", field.meaning
+                yield Offer(field.name, "field", field.meaning)
 
 
 def _steps(part: str, text: str) -> Iterator[Offer]:
@@ -222,7 +228,7 @@ def _steps(part: str, text: str) -> Iterator[Offer]:
             array = "[*]" if path.array else ""
             apis = sorted(facts.api_name(key) for key in path.apis)
             shown = ", ".join(apis[:3]) + (f" and {len(apis) - 3} more" if len(apis) > 3 else "")
-            yield f"{written}{step}{array}", "path", f"{path.kind}: {shown}"
+            yield Offer(f"{written}{step}{array}", "path", f"{path.kind}: {shown}")
 
 
 def _best(part: str, offers: Iterable[Offer]) -> list[Offer]:
@@ -232,7 +238,7 @@ def _best(part: str, offers: Iterable[Offer]) -> list[Offer]:
     wanted = part.lower()
     begins, within = [], []
     for offer in offers:
-        name = offer[0].lower()
+        name = offer.text.lower()
         if name.startswith(wanted):
             begins.append(offer)
         elif wanted in name:

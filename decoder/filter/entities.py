@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..codec.message import is_error_code
-from ..codec.plan import ZERO_UUID, FieldPlan, Plan, StructPlan, Values, plan
+from ..codec.plan import ZERO_UUID, FieldPlan, Plan, PlanValue, StructPlan, Values, plan
 from ..schema import facts
 
 ENTITIES = {"group": "groupId", "txn": "transactionalId", "producer.id": "producerId"}
@@ -57,7 +57,7 @@ class MessagePart:
     pair: TopicPartition
     around: tuple[tuple[str, StructPlan, Values], ...]
 
-    def named(self, name: str) -> list[Any] | None:
+    def named(self, name: str) -> list[PlanValue] | None:
         """Its values of a field of the catalogue; None if it has no such field."""
         found = [
             values[at] for _, struct, values in self.around[1:] for at in _catalogued(struct, name) if values[at] is not None
@@ -65,7 +65,7 @@ class MessagePart:
         known = found or any(_catalogued(struct, name) for _, struct, _ in self.around[1:])
         return found if known else None
 
-    def at(self, side: str, steps: str, field: FieldPlan) -> list[Any] | None:
+    def at(self, side: str, steps: str, field: FieldPlan) -> list[PlanValue] | None:
         """Its values at a path that ends at `field`; None if it has none. A path of the other side gives the field that means
         the same here."""
         for prefix, struct, values in self.around[1:]:

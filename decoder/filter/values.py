@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, lru_cache
 from itertools import chain
-from typing import Any
 
 from .. import records
 from ..codec.message import Message
-from ..codec.plan import Plan
+from ..codec.plan import Plan, PlanValue
 from ..codec.project import field_at, values_at
 from ..connection.exchange import Exchange, State
 from ..connection.hit_notes import rules_in
@@ -24,8 +23,8 @@ from .language.paths import Path, kind_of
 MAX_CLIENT_ID = 1000
 """Characters of a client id that filters see, as many as a recording's index keeps."""
 
-One = Callable[[Exchange], Any]
-Many = Callable[[Exchange], Iterable[Any]]
+One = Callable[[Exchange], PlanValue]
+Many = Callable[[Exchange], Iterable[PlanValue]]
 
 
 def _latency(exchange: Exchange) -> int | None:
@@ -123,7 +122,7 @@ def _message(exchange: Exchange, side: str) -> Message | None:
     return exchange.request_message if side == "request" else exchange.response_message
 
 
-def flattened(of: Plan, path: str, found: list[Any]) -> Iterable[Any]:
+def flattened(of: Plan, path: str, found: list[PlanValue]) -> Iterable[PlanValue]:
     """Values as `values_at` gives them, items of arrays of plain values one by one."""
     field, _ = field_at(of, path)
     if field.array and field.struct is None:
@@ -131,7 +130,7 @@ def flattened(of: Plan, path: str, found: list[Any]) -> Iterable[Any]:
     return found
 
 
-def _flat(side: str, name: str, exchange: Exchange) -> Iterator[Any]:
+def _flat(side: str, name: str, exchange: Exchange) -> Iterator[PlanValue]:
     """The values of a catalogue field in one message."""
     message = _message(exchange, side)
     if message is None:
@@ -251,7 +250,7 @@ def at_path(path: Path) -> Many:
             return False
         return path.kind is Kind.STRUCT or (kind_of(field) is Kind.STRUCT) is False
 
-    def found(exchange: Exchange) -> Iterable[Any]:
+    def found(exchange: Exchange) -> Iterable[PlanValue]:
         message = _message(exchange, side)
         if message is None or not fits(message.plan):
             return ()
@@ -261,7 +260,7 @@ def at_path(path: Path) -> Many:
     return found
 
 
-def of_part(exchange: Exchange, part: MessagePart, field: Field | Path) -> list[Any] | None:
+def of_part(exchange: Exchange, part: MessagePart, field: Field | Path) -> list[PlanValue] | None:
     """The values that a part of a message has of a field; None if the field is not its own."""
     if exchange.api_key == entities.FIND_COORDINATOR and part.side == "response":
         return _of_coordinator(exchange, part, field)
@@ -277,7 +276,7 @@ def of_part(exchange: Exchange, part: MessagePart, field: Field | Path) -> list[
     return part.named(field.name) if field.many and field.name in entities.NAMES else None
 
 
-def _of_coordinator(exchange: Exchange, part: MessagePart, field: Field | Path) -> list[Any] | None:
+def _of_coordinator(exchange: Exchange, part: MessagePart, field: Field | Path) -> list[PlanValue] | None:
     """The key in an entry of a FindCoordinator response, if the field is about keys."""
     own = [
         value

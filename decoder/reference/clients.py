@@ -39,7 +39,6 @@ class Client:
 
     name: str
     called: str
-    sends: str
     asks: str
     ids: tuple[str, ...]
     wraps: str
@@ -144,7 +143,6 @@ def _client(name: str, of: dict[str, list[tuple[str, str]]]) -> Client:
     return Client(
         name=name,
         called=one("called", name),
-        sends=one("sends", "name"),
         asks=one("asks", "always"),
         ids=tuple(pattern.strip() for pattern in one("ids").split(",") if pattern.strip()),
         wraps=wraps,

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import takewhile
+from typing import Any, NamedTuple
 
 from ..codec.plan import snake_case
 from ..errors import DecoderError
@@ -143,18 +144,10 @@ def find(word: str) -> list[Explanation]:
         if not found and f"KIP-{word}" in texts.kips():
             found.append(kip(f"KIP-{word}"))
     else:
-        found = [_explained(kind, key) for kind, key in _names().get(_folded(word), ())]
+        found = [meaning.explain(meaning.key) for meaning in _names().get(_folded(word), ())]
     if not found:
         raise UnknownTerm(word, _near(word))
     return found
-
-
-def _explained(kind: str, key: object) -> Explanation:
-    if kind == "error":
-        return error(int(str(key)))
-    if kind == "api":
-        return api(int(str(key)))
-    return kip(str(key)) if kind == "kip" else setting(str(key))
 
 
 def _folded(word: str) -> str:
@@ -164,30 +157,37 @@ def _folded(word: str) -> str:
     return re.sub(r"[^a-z0-9]", "", word.lower())
 
 
-@cache
-def _names() -> dict[str, tuple[tuple[str, object], ...]]:
-    """Every known name, folded, and its meanings: (kind, key)."""
-    out: dict[str, list[tuple[str, object]]] = {}
+class _Meaning(NamedTuple):
+    """One of the four functions below, and its argument."""
 
-    def add(name: str, kind: str, key: object) -> None:
+    explain: Callable[[Any], Explanation]
+    key: int | str
+
+
+@cache
+def _names() -> dict[str, list[_Meaning]]:
+    """Every known name, folded, and its meanings."""
+    out: dict[str, list[_Meaning]] = {}
+
+    def add(name: str, explain: Callable[[Any], Explanation], key: int | str) -> None:
         known = out.setdefault(_folded(name), [])
-        if (kind, key) not in known:
-            known.append((kind, key))
+        if _Meaning(explain, key) not in known:
+            known.append(_Meaning(explain, key))
 
     for code, fact in facts.errors().items():
         for name in (fact.name, *texts.errors()[fact.name].words("alias")):
             # Java: NotLeaderOrFollowerException, Python: NotLeaderOrFollowerError
             for variant in (name, f"{name}Exception", f"{name}Error"):
-                add(variant, "error", code)
+                add(variant, error, code)
     for key in facts.api_keys():
         for name in (facts.api_name(key), *texts.apis()[facts.api_name(key)].words("alias")):
             for variant in (name, f"{name}Request", f"{name}Response"):
-                add(variant, "api", key)
+                add(variant, api, key)
     for name in texts.kips():
-        add(name, "kip", name)
+        add(name, kip, name)
     for name in texts.settings():
-        add(name, "setting", name)
-    return {name: tuple(found) for name, found in out.items()}
+        add(name, setting, name)
+    return out
 
 
 def names() -> list[str]:

@@ -10,11 +10,10 @@ import difflib
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
-from typing import Any
 
 from ..codec.encode import encode_struct, values_from
 from ..codec.message import Message, steps
-from ..codec.plan import FieldPlan, Fields, Plan, StructPlan, Value, Values, compile_plan
+from ..codec.plan import FieldPlan, Fields, Plan, PlanValue, StructPlan, Value, Values, compile_plan
 from ..codec.walk import Span, Walker
 from ..errors import EncodeError, TrailingBytes, UnknownApi, UnknownVersion
 from . import facts
@@ -103,7 +102,7 @@ class DraftMessage(Message):
         fields = self.to_dict()
         for path, new in edits.items():
             *way, last = steps(path)
-            at: Any = fields
+            at: Value = fields
             try:
                 for step in way:
                     at = at[step]
@@ -134,7 +133,7 @@ def _walker(name: str, plan: Plan, data: bytes) -> Walker:
 class _MaybeWalker(Walker):
     """Reads a nullable field as MaybeOf."""
 
-    def _field(self, field: FieldPlan, path: str) -> Any:
+    def _field(self, field: FieldPlan, path: str) -> Value:
         if not field.nullable:
             return super()._field(field, path)
         start, known = self.position, len(self.spans)
@@ -151,7 +150,7 @@ def _values(plan: StructPlan, tree: Fields) -> Values:
     return tuple(_value(field, tree[field.name]) for field in plan.fields)
 
 
-def _value(field: FieldPlan, value: Any) -> Any:
+def _value(field: FieldPlan, value: Value) -> PlanValue:
     if isinstance(value, list):
         return tuple(_values(field.struct, item) if field.struct else item for item in value)
     return _values(field.struct, value) if field.struct and value is not None else value
