@@ -11,6 +11,12 @@ class DecoderError(BarnabasError, ValueError):
     """Root of all errors that the decoder raises for its input: bytes, values, schemas, filters, names."""
 
 
+class UnknownName(DecoderError, KeyError):
+    """No API, error code or release has this name. The text has the nearest name."""
+
+    __str__ = Exception.__str__  # that of KeyError is its repr
+
+
 class DecodeError(DecoderError):
     """Bytes that do not fit the schema.
 

@@ -8,6 +8,7 @@ from datetime import UTC, tzinfo
 from functools import cached_property
 
 from ..connection.exchange import Exchange
+from ..errors import DecoderError
 from . import analysis, evaluate
 from .columns import Columns, ColumnTest
 from .entities import MessagePart
@@ -118,8 +119,8 @@ class Filter:
 
 
 def named_zone(name: str) -> tzinfo:
-    """The time zone of a name in the IANA database, such as ``Europe/Berlin``; UTC even without a database. Raises ValueError if
-    there is no such zone."""
+    """The time zone of a name in the IANA database, such as ``Europe/Berlin``; UTC even without a database. Raises
+    `DecoderError` if there is no such zone."""
     if name == "UTC":
         return UTC
     from zoneinfo import ZoneInfo  # its import takes milliseconds
@@ -127,7 +128,7 @@ def named_zone(name: str) -> tzinfo:
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):
-        raise ValueError(f"no time zone is called {name[:60]!r} here: give its name in the IANA database, such as Europe/Berlin") from None
+        raise DecoderError(f"no time zone is called {name[:60]!r} here: give its name in the IANA database, such as Europe/Berlin") from None
 
 
 def _stopped(now: int) -> Callable[[], int]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import NamedTuple
 
+from ..errors import UnknownName
 from ..schema import facts
 
 ROLES = ("zk", "kraft", "controller")
@@ -112,7 +113,7 @@ def release(name: str) -> Release:
     """The table of a release: ``release("3.9")``, ``release("3.9-zk")``, ``release("0.10.2.1")``. A patch release has the table of
     the newest one up to it that is known to differ, mostly the first of its minor release.
 
-    Raises KeyError with the nearest name.
+    Raises `UnknownName`, a KeyError, with the nearest name.
     """
     number, _, role = name.strip().lower().partition("-")
     if re.fullmatch(r"\d+(\.\d+)+", number):
@@ -130,7 +131,7 @@ def release(name: str) -> Release:
     known = releases(roles=bool(role))
     near = [n for n in known if n.startswith(name + ".")] or difflib.get_close_matches(name, known, 1, 0.5)
     hint = f", did you mean {' or '.join(near)}?" if near else f"; known are {known[0]} to {known[-1]}"
-    raise KeyError(f"unknown Kafka release {name!r}{hint}")
+    raise UnknownName(f"unknown Kafka release {name!r}{hint}")
 
 
 def since(api_key: int, version: int) -> str | None:

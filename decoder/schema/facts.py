@@ -12,6 +12,7 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from typing import NamedTuple
 
+from ..errors import UnknownName
 from .notation import Definition, Versions, parse
 
 _SCHEMA = resources.files(f"{__package__}.definitions")
@@ -67,17 +68,17 @@ def api_name(key: int) -> str:
 
 
 def api_key(name: str) -> int:
-    """3 for ``"Metadata"``, in any case. Raises KeyError with the nearest name."""
+    """3 for ``"Metadata"``, in any case. Raises `UnknownName`, a KeyError, with the nearest name."""
     found = _names().get(name)
     if found is None:
         found = {n.lower(): k for n, k in _names().items()}.get(name.lower())
     if found is None:
-        raise KeyError(_unknown("API", name, list(_names())))
+        raise _unknown("API", name, list(_names()))
     return found
 
 
 def api_key_set(*names: str) -> frozenset[int]:
-    """The API keys of these names. Raises KeyError."""
+    """The API keys of these names. Raises `UnknownName`."""
     return frozenset(map(api_key, names))
 
 
@@ -122,21 +123,21 @@ def error_name(code: int) -> str:
 
 
 def error_code(name: str) -> int:
-    """6 for ``"NOT_LEADER_OR_FOLLOWER"``, in any case. Raises KeyError with the nearest name."""
+    """6 for ``"NOT_LEADER_OR_FOLLOWER"``, in any case. Raises `UnknownName`, a KeyError, with the nearest name."""
     for fact in errors().values():
         if fact.name == name.upper():
             return fact.code
-    raise KeyError(_unknown("error", name.upper(), [f.name for f in errors().values()]))
+    raise _unknown("error", name.upper(), [f.name for f in errors().values()])
 
 
 def error_code_set(*names: str) -> frozenset[int]:
-    """The error codes of these names. Raises KeyError."""
+    """The error codes of these names. Raises `UnknownName`."""
     return frozenset(map(error_code, names))
 
 
-def _unknown(what: str, name: str, known: list[str]) -> str:
+def _unknown(what: str, name: str, known: list[str]) -> UnknownName:
     # Beginnings of long names count: NOT_LEADR means NOT_LEADER_OR_FOLLOWER and not NOT_CONTROLLER.
     begun = {each[: len(name)]: each for each in reversed(known)}
     near = [begun[each] for each in difflib.get_close_matches(name, begun, 1, 0.8)]
     near = near or difflib.get_close_matches(name, known, 1, 0.5)
-    return f"unknown {what} {name!r}" + (f", did you mean {near[0]}?" if near else "")
+    return UnknownName(f"unknown {what} {name!r}" + (f", did you mean {near[0]}?" if near else ""))

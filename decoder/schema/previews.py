@@ -14,6 +14,7 @@ from typing import NamedTuple
 from ..codec import codec
 from ..codec.message import Message
 from ..codec.plan import Plan, compile_plan
+from ..errors import DecoderError
 from . import facts
 from .notation import Definition, parse
 
@@ -36,10 +37,10 @@ class Overlay(NamedTuple):
 
 
 def parse_release(release: str) -> Release:
-    """``"3.6.1"`` -> (3, 6, 1). A suffix, as in ``"3.9.0-rc3"`` or ``"3.6-kraft"``, is ignored. Raises ValueError."""
+    """``"3.6.1"`` -> (3, 6, 1). A suffix, as in ``"3.9.0-rc3"`` or ``"3.6-kraft"``, is ignored. Raises `DecoderError`."""
     match = _RELEASE.fullmatch(release.strip())
     if match is None:
-        raise ValueError(f"{release!r} is no Kafka release, such as 3.6 or 0.8.2.2")
+        raise DecoderError(f"{release!r} is no Kafka release, such as 3.6 or 0.8.2.2")
     numbers = tuple(map(int, match[1].split(".")))
     return numbers if len(numbers) > 1 else (*numbers, 0)
 
@@ -56,7 +57,7 @@ def every() -> tuple[Overlay, ...]:
 
 
 def overlays(release: str) -> list[Overlay]:
-    """The overlays of a release, such as ``"3.6"`` or ``"3.6.1"``. Raises ValueError for a name that is no release."""
+    """The overlays of a release, such as ``"3.6"`` or ``"3.6.1"``. Raises `DecoderError` for a name that is no release."""
     parsed = parse_release(release)
     return [overlay for overlay in every() if overlay.holds(parsed)]
 
