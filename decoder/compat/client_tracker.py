@@ -85,6 +85,15 @@ class VersionUse:
 VersionUses = dict[tuple[int, int], VersionUse]
 
 
+class _Identity(NamedTuple):
+    """What the connections of one client have in common."""
+
+    host: str
+    client_id: str
+    software_name: str
+    software_version: str
+
+
 @dataclass(slots=True)
 class _Connection:
     host: str
@@ -218,18 +227,18 @@ class ClientTracker:
 
     def clients(self) -> list[ObservedClient]:
         """All clients that were seen, by host, client id and software."""
-        groups: dict[tuple[str, str, str, str], list[_Connection]] = {}
+        groups: dict[_Identity, list[_Connection]] = {}
         for connection in self._connections.values():
             if connection.uses:
                 about = connection.about
-                key = connection.host, connection.client_id, about.software_name, about.software_version
+                key = _Identity(connection.host, connection.client_id, about.software_name, about.software_version)
                 groups.setdefault(key, []).append(connection)
-        for key in [k for k in groups if not k[2]]:
-            candidates = [other for other in groups if other[:2] == key[:2] and other[2]]
+        for key in [key for key in groups if not key.software_name]:
+            candidates = [other for other in groups if other[:2] == key[:2] and other.software_name]
             if len(candidates) != 1:
                 continue
             theirs, rest = groups[candidates[0]], list[_Connection]()
-            known = clients.software(*candidates[0][2:])
+            known = clients.software(candidates[0].software_name, candidates[0].software_version)
             # Of unknown software, one client too few is better than a client reported as never asking.
             once = known is None or known.client.asks == "once"
             asked_ns = min(connection.first_ns for connection in theirs)
@@ -242,7 +251,7 @@ class ClientTracker:
         for connection in self._connections.values():
             if connection.about.offered:
                 offers.setdefault(connection.broker, {}).update(connection.about.offered)
-        return [_client(*key, connections, offers) for key, connections in sorted(groups.items())]
+        return [_client(key, connections, offers) for key, connections in sorted(groups.items())]
 
 
 def _magics(data: bytes) -> Iterable[int]:
@@ -253,17 +262,15 @@ def _magics(data: bytes) -> Iterable[int]:
         return
 
 
-def _client(
-    host: str, client_id: str, name: str, version: str, connections: list[_Connection], offers: dict[str, dict[int, Range]]
-) -> ObservedClient:
-    seen = ObservedClient(host, client_id, name, version, connections=len(connections))
+def _client(key: _Identity, connections: list[_Connection], offers: dict[str, dict[int, Range]]) -> ObservedClient:
+    seen = ObservedClient(*key, connections=len(connections))
     for connection in connections:
         seen.formats += connection.formats
         offered = offers.get(connection.broker)
         if offered is not None:
             seen.offered[connection.broker] = offered
-        for (key, number), use in connection.uses.items():
-            seen.uses.setdefault((key, number), VersionUse(key, number)).add(_with_refusals(use, offered))
+        for (api_key, version), use in connection.uses.items():
+            seen.uses.setdefault((api_key, version), VersionUse(api_key, version)).add(_with_refusals(use, offered))
     if any(connection.about.offered for connection in connections):
         seen.negotiation = Negotiation.ASKS
     elif any(connection.asked for connection in connections):

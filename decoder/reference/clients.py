@@ -109,8 +109,8 @@ def _clients() -> dict[str, Client]:
 
 def read(text: str) -> dict[str, Client]:
     """The clients of ``clients.txt`` by name. Raises ValueError with the line that is wrong."""
-    found: dict[str, dict[str, list[tuple[str, str]]]] = {}
-    block: dict[str, list[tuple[str, str]]] | None = None
+    found: dict[str, dict[str, list[Note]]] = {}
+    block: dict[str, list[Note]] | None = None
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.startswith("#"):
             continue
@@ -119,7 +119,7 @@ def read(text: str) -> dict[str, Client]:
         if word == "client" and not line.startswith(" "):
             block = found.setdefault(rest, {})
         elif block is not None and word in _WORDS:
-            block.setdefault(word, []).append((rest, source))
+            block.setdefault(word, []).append(Note(rest, source))
         else:
             raise ValueError(f"clients.txt line {number}: {line!r} is no fact about a client")
     return {name: _client(name, facts_) for name, facts_ in found.items()}
@@ -128,9 +128,9 @@ def read(text: str) -> dict[str, Client]:
 _WORDS = {"called", "sends", "asks", "ids", "wraps", "works", "brokers", "note"}
 
 
-def _client(name: str, of: dict[str, list[tuple[str, str]]]) -> Client:
+def _client(name: str, of: dict[str, list[Note]]) -> Client:
     def one(word: str, default: str = "") -> str:
-        return of[word][0][0] if word in of else default
+        return of[word][0].text if word in of else default
 
     def known(word: str) -> tuple[KnownVersion, ...]:
         entries = []
@@ -149,5 +149,5 @@ def _client(name: str, of: dict[str, list[tuple[str, str]]]) -> Client:
         wrapped_version=pattern,
         works=known("works"),
         brokers=known("brokers"),
-        notes=tuple(Note(text, source) for text, source in of.get("note", ())),
+        notes=tuple(of.get("note", ())),
     )

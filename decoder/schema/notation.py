@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..errors import DecoderError
 
@@ -262,40 +262,40 @@ def _parse_field(lines: list[_Line], at: int, depth: int, source: str) -> tuple[
     if line.depth != depth:
         raise NotationError(source, line.number, "indented too deeply")
     try:
-        values = _field_words(line.words)
+        field = _field(line.words)
     except (ValueError, IndexError) as error:
         raise NotationError(source, line.number, str(error) or "expected 'Name type ...'") from None
     inner, after = _parse_fields(lines, at + 1, depth + 1, source)
-    return Field(**values, fields=inner), after  # type: ignore[arg-type]
+    return replace(field, fields=inner) if inner else field, after
 
 
-def _field_words(words: list[str]) -> dict[str, object]:
-    name, type_word = words[0], words[1]
+def _field(words: list[str]) -> Field:
+    """The field of a line, without the fields of its struct."""
+    name, type_word, *rest = words[0], words[1], *words[2:]
     match = _TYPE.fullmatch(type_word)
     if not match:
         raise ValueError(f"not a type: {type_word!r}")
-    values: dict[str, object] = {"name": name, "type": match[2], "array": bool(match[1])}
-    versions = ALL_VERSIONS
-    tagged: Versions | None = None
-    for word in words[2:]:
-        if word == "~":
-            values["ignorable"] = True
-        elif word == "*":
-            values["map_key"] = True
-        elif word == "flex:none":
-            values["never_flexible"] = True
-        elif word[0] == "=":
-            values["default"] = word[1:]
+    versions, tag, tagged, default, entity = ALL_VERSIONS, None, None, None, None
+    for word in rest:
+        if word[0] == "=":
+            default = word[1:]
         elif word[0] == "@":
-            values["entity"] = word[1:]
-        elif tag := re.fullmatch(r"tag(\d+)(?::(\S+))?", word):
-            values["tag"] = int(tag[1])
-            tagged = Versions.parse(tag[2]) if tag[2] else None
-        else:
+            entity = word[1:]
+        elif found := re.fullmatch(r"tag(\d+)(?::(\S+))?", word):
+            tag, tagged = int(found[1]), Versions.parse(found[2]) if found[2] else None
+        elif word not in ("~", "*", "flex:none"):
             versions = Versions.parse(word)
-    values["versions"] = versions
-    if match[3]:
-        values["nullable"] = Versions.parse(match[4]) if match[4] else versions
-    if "tag" in values:
-        values["tagged"] = tagged or versions
-    return values
+    return Field(
+        name,
+        type=match[2],
+        array=bool(match[1]),
+        versions=versions,
+        nullable=NO_VERSIONS if not match[3] else Versions.parse(match[4]) if match[4] else versions,
+        tag=tag,
+        tagged=NO_VERSIONS if tag is None else tagged or versions,
+        default=default,
+        ignorable="~" in rest,
+        map_key="*" in rest,
+        entity=entity,
+        never_flexible="flex:none" in rest,
+    )
