@@ -12,7 +12,7 @@ from functools import cache
 
 from .message import Message
 from .plan import ZERO_UUID, FieldPlan, PlanValue, StructPlan, Values
-from .project import values_at
+from .project import field_at, values_at
 
 _EMPTY = {"string": "", "uuid": ZERO_UUID}
 
@@ -42,7 +42,7 @@ class MessageView(Message):
         found = values_at(self.plan, self.frame, self.body_start, paths)
         if self._sound:
             return found
-        fields = (_field_at(self.plan.root, path) for path in paths)
+        fields = (field_at(self.plan, path)[0] for path in paths)
         return tuple([_value(f, v) for v in values] for f, values in zip(fields, found, strict=True))
 
 
@@ -96,13 +96,3 @@ def _value(field: FieldPlan, value: PlanValue) -> PlanValue:
 
 def _of_type(field: FieldPlan) -> PlanValue:
     return field.struct.defaults() if field.struct is not None else _EMPTY.get(field.type, b"")
-
-
-@cache
-def _field_at(plan: StructPlan, path: str) -> FieldPlan:
-    """The field at a path. Raises KeyError if this version does not have it."""
-    name, _, rest = path.partition(".")
-    field = next((f for f in plan.fields if f.name == name), None)
-    if field is None or (rest and field.struct is None):
-        raise KeyError(path)
-    return _field_at(field.struct, rest) if rest and field.struct is not None else field

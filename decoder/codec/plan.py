@@ -7,10 +7,10 @@ the end: its unknown tagged fields, as a tuple of ``(tag, bytes)``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import UnknownApi, UnknownVersion
 from ..schema import facts
@@ -69,6 +69,22 @@ class StructPlan:
 @cache
 def _tags(plan: StructPlan) -> Mapping[int, int]:
     return {f.tag: i for i, f in enumerate(plan.fields) if f.tag is not None}
+
+
+class FieldPath(NamedTuple):
+    """A field, its path without indexes, and whether it is an array or in one."""
+
+    path: str
+    field: FieldPlan
+    many: bool
+
+
+def field_paths(struct: StructPlan, prefix: str = "", many: bool = False) -> Iterator[FieldPath]:
+    """All fields of a struct and of the structs in it."""
+    for field in struct.fields:
+        yield FieldPath(prefix + field.name, field, many or field.array)
+        if field.struct is not None:
+            yield from field_paths(field.struct, f"{prefix}{field.name}.", many or field.array)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,7 +7,7 @@ path through arrays gives the list of all values, in wire order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from ..native.accelerator import description, native
 from ..schema import facts
 from .decode import FAULTS, python_decoder
 from .message import Message, is_error_code, shown_value
-from .plan import FieldPlan, Plan, PlanValue, StructPlan, Value, plan
+from .plan import FieldPlan, Plan, PlanValue, StructPlan, Value, field_paths, plan
 from .walk import Walker
 
 Projection = Callable[[bytes], dict[str, Value]]
@@ -151,15 +151,7 @@ def _error_ways(of: Plan) -> tuple[list[tuple[int, bool]], ...]:
 @cache
 def error_paths(of: Plan) -> tuple[str, ...]:
     """The paths of all error codes of a message, without indexes (``"topics.error_code"``), outer ones first."""
-    return tuple(sorted(_error_paths(of.root, ""), key=lambda path: path.count(".")))
-
-
-def _error_paths(struct: StructPlan, prefix: str) -> Iterator[str]:
-    for field in struct.fields:
-        if field.struct:
-            yield from _error_paths(field.struct, f"{prefix}{field.name}.")
-        elif is_error_code(field):
-            yield prefix + field.name
+    return tuple(sorted((path for path, field, _ in field_paths(of.root) if is_error_code(field)), key=lambda path: path.count(".")))
 
 
 # --- skimming: whether a message can be read, where it ends, and its first error code ------------------------------

@@ -12,7 +12,7 @@ from functools import cache
 from typing import NamedTuple
 
 from ..codec.message import is_error_code
-from ..codec.plan import ZERO_UUID, FieldPlan, Plan, PlanValue, StructPlan, Values, plan
+from ..codec.plan import ZERO_UUID, FieldPlan, Plan, PlanValue, StructPlan, Values, field_paths, plan
 from ..schema import facts
 
 ENTITIES = {"group": "groupId", "txn": "transactionalId", "producer.id": "producerId"}
@@ -99,26 +99,19 @@ def _same(own: FieldPlan, other: FieldPlan) -> bool:
     return own.name == other.name
 
 
-def _walk(struct: StructPlan, prefix: str = "") -> Iterator[tuple[str, FieldPlan]]:
-    for field in struct.fields:
-        yield prefix + field.name, field
-        if field.struct is not None:
-            yield from _walk(field.struct, f"{prefix}{field.name}.")
-
-
 @cache
 def paths_of(of: Plan, name: str) -> tuple[str, ...]:
     """The paths of a plan that have values of the catalogue's field `name`."""
     entity, names = ENTITIES.get(name), NAMES.get(name, frozenset())
-    if name == "errors":
-        return tuple(path for path, field in _walk(of.root) if is_error_code(field))
-    if name == "record areas":
-        return tuple(path for path, field in _walk(of.root) if field.type == "records")
-    return tuple(
-        path
-        for path, field in _walk(of.root)
-        if field.struct is None and ((field.entity == entity and entity is not None) or field.name in names)
-    )
+
+    def has(field: FieldPlan) -> bool:
+        if name == "errors":
+            return is_error_code(field)
+        if name == "record areas":
+            return field.type == "records"
+        return field.struct is None and (field.name in names or (entity is not None and field.entity == entity))
+
+    return tuple(path for path, field, _ in field_paths(of.root) if has(field))
 
 
 @cache

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 
 from ...codec.message import is_error_code
-from ...codec.plan import FieldPlan, StructPlan, plan
+from ...codec.plan import FieldPlan, field_paths, plan
 from ...schema import facts
 from .fields import Kind, Need, Scope
 
@@ -29,6 +28,12 @@ class Path:
     many: bool = field(compare=False)
     array: bool = field(compare=False)
     plans: frozenset[tuple[int, int]] = field(compare=False, repr=False)
+
+    def joined(self, other: Path) -> Path:
+        """The same path in more versions. If its kind differs, the first one that is no struct counts, as it can be compared."""
+        kind = other.kind if self.kind is Kind.STRUCT else self.kind
+        many, array, plans = self.many or other.many, self.array or other.array, self.plans | other.plans
+        return Path(self.side, self.steps, kind, many, array, plans)
 
     @property
     def name(self) -> str:
@@ -78,29 +83,14 @@ def is_path(name: str) -> bool:
 
 @cache
 def _all(side: str) -> dict[str, Path]:
-    found: dict[str, tuple[list[Kind], set[tuple[int, int]], list[bool], list[bool]]] = {}
+    found: dict[str, Path] = {}
     for key in facts.api_keys():
         for version in facts.api(key).versions.every():
-            for steps, field_plan, many in _walk(plan(side, key, version).root, "", False):
-                kinds, plans, through, array = found.setdefault(steps, ([], set(), [], []))
-                kinds.append(kind_of(field_plan))
-                plans.add((key, version))
-                through.append(many)
-                array.append(field_plan.array)
-    # Where the type changes from one API or version to another, a structure gives way to what can be compared.
-    return {
-        steps: Path(side, steps, min(set(kinds), key=lambda k: (k is Kind.STRUCT, kinds.index(k))), any(through),
-                    any(array), frozenset(plans))
-        for steps, (kinds, plans, through, array) in found.items()
-    }  # fmt: skip
-
-
-def _walk(struct: StructPlan, prefix: str, many: bool) -> Iterator[tuple[str, FieldPlan, bool]]:
-    for field_plan in struct.fields:
-        steps = prefix + field_plan.name
-        yield steps, field_plan, many or field_plan.array
-        if field_plan.struct is not None:
-            yield from _walk(field_plan.struct, steps + ".", many or field_plan.array)
+            for steps, field_plan, many in field_paths(plan(side, key, version).root):
+                here = Path(side, steps, kind_of(field_plan), many, field_plan.array, frozenset({(key, version)}))
+                known = found.get(steps)
+                found[steps] = here if known is None else known.joined(here)
+    return found
 
 
 def lookup(name: str) -> Path | None:
