@@ -451,9 +451,9 @@ class Skimmer:
 
     # records
 
-    def skimmed(self, kind: str, key: int, version: int) -> Skim | None:
+    def skimmed(self, direction: int, key: int, version: int) -> Skim | None:
         """How messages are skimmed; None for those that need more than that."""
-        return self._known(self._asked if kind == "request" else self._answered, kind, key, version)
+        return self._known(self._answered, "response", key, version) if direction else self._known(self._asked, "request", key, version)
 
     def _known(self, cache: dict[int, Skim | None], kind: str, key: int, version: int) -> Skim | None:
         """How messages are skimmed; None for those that need more than that."""

@@ -106,11 +106,11 @@ class Transcriber(Skimmer):
 
     # the accelerator writes ordinary frames by itself
 
-    def skimmed(self, kind: str, key: int, version: int) -> Skim | None:
+    def skimmed(self, direction: int, key: int, version: int) -> Skim | None:
         """None also for what may hold secrets: such frames are masked here."""
-        if self._redact and any(secrets.concerns(direction, key, version) for direction in Direction):
+        if self._redact and any(secrets.concerns(way, key, version) for way in Direction):
             return None
-        return super().skimmed(kind, key, version)
+        return super().skimmed(direction, key, version)
 
     def look_after(self) -> None:
         """The segment has changed: the accelerator asks before its next frame."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from ...decoder.codec.project import Skim
 from ...decoder.native._native import Reader
 
 def batches(
@@ -25,8 +26,8 @@ class Buffer:
     def clear(self) -> None: ...
 
 class RecorderContext:
-    """What the recorders of a recording share. `find(direction, api key, version)` gives header version, reader of codes
-    (see `decoder.codec.skim`), and whether those are acks; or None for messages that need care."""
+    """What the recorders of a recording share. `find(direction, api key, version)` says how codes are read; None for
+    messages that need care."""
 
     frames: int
     exchanges: int
@@ -34,7 +35,7 @@ class RecorderContext:
     reason: int
     counting: int
     """Not 0: recorders write nothing, need no segment, and keep the beginnings of requests only. Set before the first."""
-    def __new__(cls, find: Callable[[int, int, int], tuple[int, Reader, bool] | None], keep: int = 0, /) -> RecorderContext: ...
+    def __new__(cls, find: Callable[[int, int, int], Skim | None], keep: int = 0, /) -> RecorderContext: ...
     def knows(self, api_key: int, api_version: int, /) -> bool: ...
     def waiting(self, recorders: list[ConnectionRecorder], /) -> bytes: ...
 
@@ -52,7 +53,7 @@ class ConnectionRecorder:
         self, direction: int, data: bytes | bytearray | memoryview, start: int, time_ns: int, base: int, stop: int, /
     ) -> int:
         """The position behind what was taken; `RecorderContext.reason` says why not all was."""
-    def skip(self, direction: int, count: int, time_ns: int, base: int, stop: int, /) -> bool:
+    def skip(self, direction: int, count: int, base: int, stop: int, /) -> bool:
         """Bytes of a frame that are not there; whether that was taken."""
     def lost(self, direction: int, /) -> None: ...
     def push(self, frame: bytes, time_ns: int, offset: int, flags: int, cut: int, /) -> bool:

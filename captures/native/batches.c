@@ -161,10 +161,10 @@ static int keep_area(const Field *field, Cursor *c) {
 typedef struct {
     const Reader *reader;
     int request, header, key, version;
-} HalfConversation;
+} Way;
 
 /* Past the header; NULL where that is not as it nearly always is. */
-static const uint8_t *body_of(const HalfConversation *way, const uint8_t *p, const uint8_t *end) {
+static const uint8_t *body_of(const Way *way, const uint8_t *p, const uint8_t *end) {
     Py_ssize_t size = end - p, at = 4;
     if (way->request) {
         if (size < 10 || (int16_t)get16(p) != way->key || (int16_t)get16(p + 2) != way->version)
@@ -179,7 +179,7 @@ static const uint8_t *body_of(const HalfConversation *way, const uint8_t *p, con
     return at <= size ? p + at : NULL;
 }
 
-static int read_frame(struct Areas *areas, const HalfConversation *way, const uint8_t *start, Py_ssize_t size) {
+static int read_frame(struct Areas *areas, const Way *way, const uint8_t *start, Py_ssize_t size) {
     const uint8_t *body = body_of(way, start, start + size);
     if (!body)
         return PyErr_Occurred() ? 0 : bad();
@@ -190,9 +190,9 @@ static int read_frame(struct Areas *areas, const HalfConversation *way, const ui
 }
 
 /* ((reader, request?, header version, api key, api version), ...) */
-static HalfConversation *ways_of(PyObject *given, Py_ssize_t *count) {
+static Way *ways_of(PyObject *given, Py_ssize_t *count) {
     *count = PyTuple_GET_SIZE(given);
-    HalfConversation *ways = PyMem_Calloc(*count ? *count : 1, sizeof(HalfConversation));
+    Way *ways = PyMem_Calloc(*count ? *count : 1, sizeof(Way));
     for (Py_ssize_t i = 0; ways && i < *count; i++) {
         PyObject *reader;
         if (!PyArg_ParseTuple(PyTuple_GET_ITEM(given, i), "O!piii", Reader_type, &reader, &ways[i].request,
@@ -202,7 +202,7 @@ static HalfConversation *ways_of(PyObject *given, Py_ssize_t *count) {
         }
         ways[i].reader = (Reader *)reader;
     }
-    return ways ? ways : (HalfConversation *)PyErr_NoMemory();
+    return ways ? ways : (Way *)PyErr_NoMemory();
 }
 
 /* batches(data, frames, ways, topics, topic ids) -> (rows, throttle time of each frame, of each frame whether it is odd) */
@@ -215,7 +215,7 @@ PyObject *batches_read(PyObject *module, PyObject *arguments) {
         return NULL;
     Py_ssize_t count = frames.len / (Py_ssize_t)sizeof(Frame), known;
     areas.data = data.buf;
-    HalfConversation *ways = ways_of(given, &known);
+    Way *ways = ways_of(given, &known);
     if (!ways)
         goto done;
     throttles = PyBytes_FromStringAndSize(NULL, count * 4);

@@ -7,27 +7,8 @@
 #include "recording.h"
 
 #define RECORD 64
-#define NO_RESPONSE 1 /* state of an index record, see captures/recording/index.py */
 
 /* --- the queue ------------------------------------------------------------------------------------------------ */
-
-int queue_add(ConnectionRecorder *recorder, const Waiting *what) {
-    if (recorder->count == recorder->room) {
-        Py_ssize_t room = recorder->room ? recorder->room * 2 : 16;
-        Waiting *queue = PyMem_RawMalloc(room * sizeof(Waiting));
-        if (!queue)
-            return 0;
-        for (Py_ssize_t i = 0; i < recorder->count; i++)
-            queue[i] = *waiting_at(recorder, i);
-        PyMem_RawFree(recorder->queue);
-        recorder->queue = queue;
-        recorder->first = 0;
-        recorder->room = room;
-    }
-    recorder->count++;
-    *waiting_at(recorder, recorder->count - 1) = *what;
-    return 1;
-}
 
 void waiting_free(ConnectionRecorder *recorder, Waiting *what) {
     context_give_back(recorder->context, what->frame, what->room);
@@ -37,23 +18,38 @@ void waiting_free(ConnectionRecorder *recorder, Waiting *what) {
 
 void queue_take(ConnectionRecorder *recorder) {
     waiting_free(recorder, waiting_at(recorder, 0));
-    recorder->first = (recorder->first + 1) & (recorder->room - 1);
-    recorder->count--;
+    in_flight_drop(&recorder->queue);
 }
 
 /* --- reading a frame ------------------------------------------------------------------------------------------- */
 
-/* The body from `at` on is read to its end; the first code of every sink goes to `codes`, `seen` marks those that were there.
-   One that was cut is read as far as it goes. */
-static int body_fits(const Shape *shape, const uint8_t *frame, Py_ssize_t size, Py_ssize_t cut, Py_ssize_t at,
-                     int16_t *codes, uint32_t *seen) {
-    Cursor cursor = {.start = frame, .at = frame + at, .end = frame + size, .codes = codes, .items = MOST_ITEMS(size),
-                     .more = cut};
-    memset(codes, 0, MOST_CODES * sizeof(int16_t));
-    int fits = project_struct(shape->reader->root, &cursor) && cursor.at == cursor.end;
+int read_codes(const Shape *shape, const uint8_t *data, Py_ssize_t size, Py_ssize_t more, Py_ssize_t at, Codes *codes) {
+    Cursor cursor = {.start = data, .at = data + at, .end = data + size, .codes = codes->first, .items = MOST_ITEMS(size), .more = more};
+    memset(codes->first, 0, sizeof codes->first);
+    int fits = project_struct(shape->reader->root, &cursor);
+    codes->seen = cursor.seen;
+    codes->end = cursor.at - data;
+    if (fits)
+        return 1;
+    if (PyErr_ExceptionMatches(PyExc_MemoryError) || !PyErr_ExceptionMatches(PyExc_Exception))
+        return -1;
     PyErr_Clear();
-    *seen = cursor.seen;
-    return fits || cut;
+    return 0;
+}
+
+int first_code(const Shape *shape, const Codes *codes) {
+    for (Py_ssize_t i = 0; i < shape->reader->sinks; i++)
+        if (codes->first[i])
+            return codes->first[i];
+    return 0;
+}
+
+/* The body from `at` on is read to its end; one that was cut, as far as it goes. */
+static int body_fits(const Shape *shape, const uint8_t *frame, Py_ssize_t size, Py_ssize_t cut, Py_ssize_t at, Codes *codes) {
+    int read = read_codes(shape, frame, size, cut, at, codes);
+    if (read < 0)
+        PyErr_Clear();
+    return (read > 0 && codes->end == size) || cut;
 }
 
 /* The client id as an object: the last one's if it is the same. NULL: not text, or no memory. */
@@ -76,10 +72,9 @@ static PyObject *client_of(ConnectionRecorder *recorder, const uint8_t *text, Py
     return client;
 }
 
-/* Where the body of a request begins, or a size that no frame has. */
-static Py_ssize_t body_of(const Shape *shape, const uint8_t *frame, Py_ssize_t size) {
+Py_ssize_t request_body(const Shape *shape, const uint8_t *frame, Py_ssize_t size) {
     Py_ssize_t text = (int16_t)get16(frame + 8), at = 10 + (text > 0 ? text : 0);
-    if (text < -1 || at + (shape->header == 2) > size || (shape->header == 2 && frame[at]))
+    if (!shape->header || text < -1 || at + (shape->header == 2) > size || (shape->header == 2 && frame[at]))
         return PY_SSIZE_T_MAX;
     return at + (shape->header == 2);
 }
@@ -88,18 +83,16 @@ static Py_ssize_t body_of(const Shape *shape, const uint8_t *frame, Py_ssize_t s
 int read_request(ConnectionRecorder *recorder, const uint8_t *frame, Py_ssize_t size, Py_ssize_t cut, Waiting *what, int *acks) {
     if (size < 10)
         return CARE;
-    *what = (Waiting){.key = (int16_t)get16(frame), .version = (int16_t)get16(frame + 2), .id = (int32_t)get32(frame + 4)};
-    const Shape *shape = context_shape(recorder->context, 0, what->key, what->version);
-    if (!shape || !(what->answer = context_shape(recorder->context, 1, what->key, what->version)) || !shape->header)
+    int key = (int16_t)get16(frame), version = (int16_t)get16(frame + 2);
+    *what = (Waiting){.request.number = get64(frame)};
+    const Shape *shape = context_shape(recorder->context, 0, key, version);
+    if (!shape || !(what->answer = context_shape(recorder->context, 1, key, version)) || may_hold_metadata_log(key, frame, (size_t)size))
         return CARE;
-    if (may_hold_metadata_log(what->key, frame, (size_t)size))
+    Py_ssize_t at = request_body(shape, frame, size);
+    Codes codes;
+    if (at > size || !body_fits(shape, frame, size, cut, at, &codes))
         return CARE;
-    Py_ssize_t at = body_of(shape, frame, size);
-    int16_t codes[MOST_CODES];
-    uint32_t seen;
-    if (at > size || !body_fits(shape, frame, size, cut, at, codes, &seen))
-        return CARE;
-    *acks = !shape->acks || codes[0] || !(seen & 1);
+    *acks = !shape->reader->sinks || codes.first[0] || !(codes.seen & 1);
     what->cut = cut;
     what->flags = cut ? CUT : 0;
     what->client = client_of(recorder, frame + 10, (int16_t)get16(frame + 8));
@@ -107,23 +100,16 @@ int read_request(ConnectionRecorder *recorder, const uint8_t *frame, Py_ssize_t 
 }
 
 /* The first error code of the response that the first request waits for. */
-static int read_response(const Waiting *asked, const uint8_t *frame, Py_ssize_t size, Py_ssize_t cut, int16_t *error) {
-    Py_ssize_t at = 4 + asked->answer->header;
-    if (size < at || (int32_t)get32(frame) != asked->id || (asked->answer->header && frame[4]))
+static int read_response(const Waiting *asked, const uint8_t *frame, Py_ssize_t size, Py_ssize_t cut, int *error) {
+    const Shape *shape = asked->answer;
+    Py_ssize_t at = 4 + shape->header;
+    Codes codes;
+    if (size < at || get32(frame) != (uint32_t)asked->request.number || (shape->header && frame[4]) ||
+        may_hold_metadata_log((int)(asked->request.number >> 48), frame, (size_t)size) || !body_fits(shape, frame, size, cut, at, &codes))
         return CARE;
-    if (may_hold_metadata_log(asked->key, frame, (size_t)size))
-        return CARE;
-    int16_t codes[MOST_CODES];
-    uint32_t seen;
-    if (!body_fits(asked->answer, frame, size, cut, at, codes, &seen))
-        return CARE;
-    *error = 0;
-    for (Py_ssize_t i = 0; i < asked->answer->reader->sinks && !*error; i++)
-        *error = codes[i];
+    *error = first_code(shape, &codes);
     return DONE;
 }
-
-static Waiting *queue_last(ConnectionRecorder *recorder) { return waiting_at(recorder, recorder->count - 1); }
 
 /* --- writing --------------------------------------------------------------------------------------------------- */
 
@@ -139,7 +125,7 @@ static Written written(const ConnectionRecorder *recorder) {
     Written now = {.frames = context->frames, .exchanges = context->exchanges, .errors = context->errors};
     if (recorder->buffer) {
         now.size = recorder->buffer->size;
-        memcpy(now.next, recorder->next.buf, sizeof now.next);
+        memcpy(now.next, recorder->ends.next.buf, sizeof now.next);
     }
     return now;
 }
@@ -151,44 +137,42 @@ static void unwrite(ConnectionRecorder *recorder, const Written *before) {
     context->errors = before->errors;
     if (recorder->buffer) {
         recorder->buffer->size = before->size;
-        memcpy(recorder->next.buf, before->next, sizeof before->next);
+        memcpy(recorder->ends.next.buf, before->next, sizeof before->next);
     }
 }
 
-/* A frame with its size bytes as consecutive packets; one that was cut is one packet, cut as well. */
-static int write_frame(ConnectionRecorder *recorder, int direction, const uint8_t *data, Py_ssize_t size, Py_ssize_t cut, int64_t time_ns) {
-    if (recorder->context->counting) {
-        recorder->context->frames++;
-        return DONE;
-    }
-    uint64_t *next = recorder->next.buf;
-    for (Py_ssize_t done = 0; done < size;) {
-        Py_ssize_t part = cut || size - done < MAX_PAYLOAD ? size - done : MAX_PAYLOAD;
-        uint8_t *block = buffer_add(recorder->buffer, packet_block(recorder->head_size, part, cut));
-        if (!block)
-            return FAILED;
-        Packet packet = {
-            .head = recorder->heads[direction], .head_size = recorder->head_size, .payload = data + done, .size = part, .cut = cut,
-            .sequence = (uint32_t)next[direction], .acknowledged = (uint32_t)next[1 - direction],
-            .flags = done + part == size ? PSH_ACK : ACK, .time_ns = time_ns,
-            .direction = direction ? 2 : 1, /* pcapng.INBOUND, OUTBOUND */
-        };
-        packet_put(block, &packet);
-        next[direction] += part + cut;
-        done += part;
-    }
+static int write_packets(ConnectionRecorder *recorder, int direction, const uint8_t *data, Py_ssize_t size, Py_ssize_t cut, int64_t time_ns) {
+    if (!recorder->context->counting && !write_frame(&recorder->ends, recorder->buffer, direction, data, size, cut, time_ns))
+        return FAILED;
     recorder->context->frames++;
     return DONE;
 }
 
-static void little(uint8_t *p, uint64_t value, int size) {
-    for (int i = 0; i < size; i++)
-        p[i] = (uint8_t)(value >> 8 * i);
+int index_add(PyObject *records, const IndexRecord *record) {
+    Py_ssize_t at = PyByteArray_GET_SIZE(records);
+    if (PyByteArray_Resize(records, at + RECORD) < 0)
+        return 0;
+    uint8_t *p = (uint8_t *)PyByteArray_AS_STRING(records) + at;
+    little(p, (uint64_t)record->time_ns, 8);
+    little(p + 8, (uint64_t)record->latency_ns, 8);
+    little(p + 16, (uint64_t)record->request_offset, 8);
+    little(p + 24, (uint64_t)record->response_offset, 8);
+    little(p + 32, record->request_size, 4);
+    little(p + 36, record->response_size, 4);
+    little(p + 40, (uint32_t)record->id, 4);
+    little(p + 44, record->connection, 4);
+    little(p + 48, (uint16_t)record->key, 2);
+    little(p + 50, (uint16_t)record->version, 2);
+    little(p + 52, (uint16_t)record->error, 2);
+    little(p + 54, record->flags, 2);
+    little(p + 56, record->client, 4);
+    little(p + 60, 0, 4);
+    return 1;
 }
 
 /* The index record of an exchange; a response of size 0 is none, of one that was cut `size` bytes were kept. */
 static int write_record(ConnectionRecorder *recorder, const Waiting *asked, int64_t latency, int64_t offset, Py_ssize_t size, Py_ssize_t cut,
-                        int16_t error) {
+                        int error) {
     recorder->context->exchanges++;
     recorder->context->errors += error != 0;
     if (recorder->context->counting)
@@ -205,25 +189,15 @@ static int write_record(ConnectionRecorder *recorder, const Waiting *asked, int6
         if (asked->client == recorder->client)
             recorder->client_number = client;
     }
-    Py_ssize_t at = PyByteArray_GET_SIZE(recorder->records);
-    if (PyByteArray_Resize(recorder->records, at + RECORD) < 0)
-        return FAILED;
-    uint8_t *p = (uint8_t *)PyByteArray_AS_STRING(recorder->records) + at;
-    little(p, (uint64_t)asked->time_ns, 8);
-    little(p + 8, (uint64_t)(size ? (latency > 0 ? latency : 0) : -1), 8);
-    little(p + 16, (uint64_t)asked->offset, 8);
-    little(p + 24, (uint64_t)offset, 8);
-    little(p + 32, (uint32_t)(asked->size + asked->cut - 4), 4);
-    little(p + 36, (uint32_t)(size ? size + cut - 4 : 0), 4);
-    little(p + 40, (uint32_t)asked->id, 4);
-    little(p + 44, recorder->number, 4);
-    little(p + 48, (uint16_t)asked->key, 2);
-    little(p + 50, (uint16_t)asked->version, 2);
-    little(p + 52, (uint16_t)error, 2);
-    little(p + 54, asked->flags | (size ? 0 : NO_RESPONSE) | (cut ? CUT : 0), 2);
-    little(p + 56, client, 4);
-    little(p + 60, 0, 4);
-    return DONE;
+    uint64_t number = asked->request.number;
+    IndexRecord record = {
+        .time_ns = asked->request.time_ns, .latency_ns = size ? (latency > 0 ? latency : 0) : -1, .request_offset = asked->offset,
+        .response_offset = offset, .request_size = (uint32_t)(asked->size + asked->cut - 4),
+        .response_size = (uint32_t)(size ? size + cut - 4 : 0), .connection = recorder->number, .client = client, .id = (int32_t)number,
+        .key = (int16_t)(number >> 48), .version = (int16_t)(number >> 32), .error = (int16_t)error,
+        .flags = (uint16_t)(asked->flags | (size ? PAIRED : NO_RESPONSE) | (cut ? CUT : 0)),
+    };
+    return index_add(recorder->records, &record) ? DONE : FAILED;
 }
 
 /* --- a frame --------------------------------------------------------------------------------------------------- */
@@ -239,7 +213,7 @@ int take_request(ConnectionRecorder *recorder, const uint8_t *data, Py_ssize_t s
     if (state != DONE)
         return state;
     what.size = size;
-    what.time_ns = time_ns;
+    what.request.time_ns = time_ns;
     what.offset = place(recorder, base);
     Written before = written(recorder);
     if (acks) {
@@ -253,23 +227,24 @@ int take_request(ConnectionRecorder *recorder, const uint8_t *data, Py_ssize_t s
         what.cut += size - kept;
         what.frame = memory.bytes;
         what.room = memory.room;
-        if (!queue_add(recorder, &what)) {
+        Waiting *last = in_flight_add(&recorder->queue, sizeof(Waiting), 0);
+        if (!last) {
             if (!owned)
                 context_give_back(recorder->context, memory.bytes, memory.room);
             goto no_memory;
         }
-        state = write_frame(recorder, 0, data, size, cut, time_ns);
+        *last = what;
+        state = write_packets(recorder, 0, data, size, cut, time_ns);
         if (state != DONE) { /* nothing of it is taken: the memory stays whose it was */
             unwrite(recorder, &before);
-            Waiting *last = queue_last(recorder);
             if (owned)
                 last->frame = NULL;
             waiting_free(recorder, last);
-            recorder->count--;
+            recorder->queue.count--;
         }
         return state;
     }
-    state = write_frame(recorder, 0, data, size, cut, time_ns);
+    state = write_packets(recorder, 0, data, size, cut, time_ns);
     if (state == DONE)
         state = write_record(recorder, &what, 0, -1, 0, 0, 0);
     Py_DECREF(what.client);
@@ -292,13 +267,11 @@ Py_ssize_t unseen_behind(ConnectionRecorder *recorder, int direction, const uint
     whole -= 4;
     if (size >= 10 && direction == 0) {
         shape = context_shape(recorder->context, 0, (int16_t)get16(frame), (int16_t)get16(frame + 2));
-        if (shape && shape->header)
-            at = body_of(shape, frame, size);
+        if (shape)
+            at = request_body(shape, frame, size);
     } else if (size >= 10) {
-        Py_ssize_t place = 0;
-        while (place < recorder->count && waiting_at(recorder, place)->id != (int32_t)get32(frame))
-            place++;
-        if (place < recorder->count) {
+        Py_ssize_t place = in_flight_place(&recorder->queue, get32(frame), sizeof(Waiting));
+        if (place >= 0) {
             shape = waiting_at(recorder, place)->answer;
             if (!shape->header || !frame[4])
                 at = 4 + shape->header;
@@ -317,11 +290,8 @@ Py_ssize_t unseen_behind(ConnectionRecorder *recorder, int direction, const uint
 /* Where frames are only counted, a response may be of any request that waits, or of none: then the others were lost. As
    `decoder.Connection._response`. Whether one of a request that waits is to be read, which is the first one then. */
 static int find_request(ConnectionRecorder *recorder, const uint8_t *frame) {
-    int32_t id = (int32_t)get32(frame);
-    Py_ssize_t place = 0;
-    while (place < recorder->count && waiting_at(recorder, place)->id != id)
-        place++;
-    if (place == recorder->count) {
+    Py_ssize_t place = in_flight_place(&recorder->queue, get32(frame), sizeof(Waiting));
+    if (place < 0) {
         recorder->context->exchanges++; /* an orphan: no request waits for it */
         recorder->context->frames++;
         return 0;
@@ -333,10 +303,10 @@ static int find_request(ConnectionRecorder *recorder, const uint8_t *frame) {
 }
 
 int take_response(ConnectionRecorder *recorder, const uint8_t *data, Py_ssize_t size, Py_ssize_t cut, int64_t time_ns, int64_t base) {
-    int16_t error;
+    int error;
     if (recorder->context->counting && size >= 8 && !find_request(recorder, data + 4))
         return DONE;
-    if (!recorder->count)
+    if (!recorder->queue.count)
         return CARE;
     const Waiting *asked = waiting_at(recorder, 0);
     int state = read_response(asked, data + 4, size - 4, cut, &error);
@@ -344,9 +314,9 @@ int take_response(ConnectionRecorder *recorder, const uint8_t *data, Py_ssize_t 
         return state;
     int64_t offset = place(recorder, base);
     Written before = written(recorder);
-    state = write_frame(recorder, 1, data, size, cut, time_ns);
+    state = write_packets(recorder, 1, data, size, cut, time_ns);
     if (state == DONE)
-        state = write_record(recorder, asked, time_ns - asked->time_ns, offset, size, cut, error);
+        state = write_record(recorder, asked, time_ns - asked->request.time_ns, offset, size, cut, error);
     if (state == DONE)
         queue_take(recorder);
     else

@@ -1,6 +1,7 @@
 /* From byte streams to index records: what captures/foreign/skim.py does with ordinary frames. Whatever is rare is left
    to the methods of the Python Skimmer, which shares the connections and the requests that wait with this one.
-   Invariants: a frame is taken whole or not at all; requests that wait are Python objects, in a deque of their connection. Memory:
+   Invariants: a frame is taken whole or not at all; requests that wait are Python objects in a deque of their connection, and no
+   `InFlightQueue`, as any frame may be one for Python, which looks at them. Memory:
    Conversation, HalfConversation and PendingRequest are Python's own; nothing else is kept. Errors: what the owner raises, MemoryError. */
 #include "import.h"
 #include "decoder/native/cursor.h"
@@ -11,7 +12,6 @@ static PyTypeObject *PendingRequest_type;
 static PyObject *append_name, *popleft_name;
 
 enum { SASL_HANDSHAKE = 17 };
-enum { PAIRED, NO_RESPONSE }; /* places in captures/recording/index.py: STATES */
 
 /* ---- requests that wait */
 
@@ -70,7 +70,7 @@ static int Conversation_clear(PyObject *self) {
     Py_CLEAR(conversation->ids);
     Py_CLEAR(conversation->halves);
     Py_CLEAR(conversation->name);
-    segment_detach(conversation);
+    ends_detach(&conversation->ends);
     return 0;
 }
 
@@ -112,7 +112,8 @@ static int HalfConversation_clear(PyObject *self) {
 
 static PyObject *HalfConversation_get_head(PyObject *self, void *closure) {
     (void)closure;
-    return PyBytes_FromStringAndSize((const char *)((HalfConversation *)self)->head, ((HalfConversation *)self)->have);
+    const Framer *framer = &((HalfConversation *)self)->framer;
+    return PyBytes_FromStringAndSize((const char *)framer->head, framer->have);
 }
 
 static int HalfConversation_set_head(PyObject *self, PyObject *value, void *closure) {
@@ -121,8 +122,9 @@ static int HalfConversation_set_head(PyObject *self, PyObject *value, void *clos
         PyErr_SetString(PyExc_TypeError, "expected at most 4 bytes");
         return -1;
     }
-    ((HalfConversation *)self)->have = (uint8_t)PyBytes_GET_SIZE(value);
-    memcpy(((HalfConversation *)self)->head, PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value));
+    Framer *framer = &((HalfConversation *)self)->framer;
+    framer->have = (uint8_t)PyBytes_GET_SIZE(value);
+    memcpy(framer->head, PyBytes_AS_STRING(value), framer->have);
     return 0;
 }
 
@@ -137,8 +139,8 @@ static PyMemberDef HalfConversation_members[] = {
     {"began", T_BOOL, offsetof(HalfConversation, began), 0, NULL},
     {"opaque", T_BOOL, offsetof(HalfConversation, opaque), 0, NULL},
     {"holed", T_BOOL, offsetof(HalfConversation, holed), 0, NULL},
-    {"missing", T_LONGLONG, offsetof(HalfConversation, missing), 0, NULL},
-    {"size", T_LONGLONG, offsetof(HalfConversation, size), 0, NULL},
+    {"missing", T_LONGLONG, offsetof(HalfConversation, framer.left), 0, NULL},
+    {"size", T_LONGLONG, offsetof(HalfConversation, framer.size), 0, NULL},
     {"started_ns", T_LONGLONG, offsetof(HalfConversation, started_ns), 0, NULL},
     {"pieces", T_OBJECT_EX, offsetof(HalfConversation, pieces), 0, NULL},
     {NULL, 0, 0, 0, NULL},
@@ -161,47 +163,6 @@ static int tell(Frames *frames, const char *method, PyObject *first, long long t
     return result != NULL;
 }
 
-static How *how_to(Frames *frames, int response, int key, int version) {
-    if (key < 0 || key >= MOST_KEYS || version < 0 || version >= MOST_VERSIONS)
-        return NULL;
-    How *how = &frames->how[(response * MOST_KEYS + key) * MOST_VERSIONS + version];
-    if (how->known)
-        return how->known == 1 ? how : NULL;
-    PyObject *found = PyObject_CallMethod(frames->owner, "skimmed", "sii", response ? "response" : "request", key, version);
-    if (!found)
-        return NULL;
-    how->known = 2;
-    if (found != Py_None) {
-        int header_version;
-        PyObject *reader;
-        if (!PyArg_ParseTuple(found, "iO", &header_version, &reader)) {
-            Py_DECREF(found);
-            return NULL;
-        }
-        if (PyObject_TypeCheck(reader, Reader_type) && ((Reader *)reader)->sinks >= 0 &&
-            ((Reader *)reader)->sinks <= MOST_CODES)
-            *how = (How){.known = 1, .header_version = header_version, .reader = (Reader *)Py_NewRef(reader)};
-    }
-    Py_DECREF(found);
-    return how->known == 1 ? how : NULL;
-}
-
-/* Reads a body: its codes, the first of each field that is not 0. 1: read, to `end`; 0: it cannot be read; -1: an
-   exception is set. */
-static int skim(const How *how, const uint8_t *data, Py_ssize_t size, Py_ssize_t position, Py_ssize_t *end, int16_t *codes) {
-    Cursor cursor = {
-        .start = data, .at = data + position, .end = data + size, .codes = codes, .items = MOST_ITEMS(size)};
-    memset(codes, 0, MOST_CODES * sizeof(int16_t));
-    if (!project_struct(how->reader->root, &cursor)) {
-        if (PyErr_ExceptionMatches(PyExc_MemoryError) || !PyErr_ExceptionMatches(PyExc_Exception))
-            return -1;
-        PyErr_Clear();
-        return 0;
-    }
-    *end = cursor.at - data;
-    return 1;
-}
-
 /* The number of a client id; -1: it is no text; -2: an exception is set. */
 static long long client_of(Frames *frames, Conversation *conversation, const uint8_t *name, Py_ssize_t size) {
     if (conversation->name && PyBytes_GET_SIZE(conversation->name) == size && !memcmp(PyBytes_AS_STRING(conversation->name), name, size))
@@ -221,37 +182,17 @@ static long long client_of(Frames *frames, Conversation *conversation, const uin
     return result;
 }
 
-static inline void little(uint8_t *p, uint64_t value, int size) {
-    for (int i = 0; i < size; i++)
-        p[i] = (uint8_t)(value >> 8 * i);
-}
-
-/* RECORD of captures/recording/index.py */
 int record_add(PyObject *records, Conversation *conversation, PendingRequest *pending, int state, long long time_ns, long long place, Py_ssize_t size,
                int error, int flags, long long client_id) {
-    Py_ssize_t at = PyByteArray_GET_SIZE(records);
-    if (PyByteArray_Resize(records, at + 64) < 0)
-        return 0;
-    uint8_t *p = (uint8_t *)PyByteArray_AS_STRING(records) + at;
-    flags |= pending->flags;
-    if (flags & UNDECODED)
-        flags &= ~SURPLUS;
-    long long latency = place < 0 || pending->place < 0 ? -1 : time_ns > pending->time_ns ? time_ns - pending->time_ns : 0;
-    little(p, pending->time_ns, 8);
-    little(p + 8, latency, 8);
-    little(p + 16, pending->place, 8);
-    little(p + 24, place, 8);
-    little(p + 32, pending->size, 4);
-    little(p + 36, size, 4);
-    little(p + 40, pending->correlation_id, 4);
-    little(p + 44, conversation->number, 4);
-    little(p + 48, pending->api_key, 2);
-    little(p + 50, pending->api_version, 2);
-    little(p + 52, error, 2);
-    little(p + 54, flags | state, 2);
-    little(p + 56, client_id, 4);
-    little(p + 60, 0, 4);
-    return 1;
+    flags |= pending->flags | state;
+    IndexRecord record = {
+        .time_ns = pending->time_ns, .request_offset = pending->place, .response_offset = place, .request_size = (uint32_t)pending->size,
+        .latency_ns = place < 0 || pending->place < 0 ? -1 : time_ns > pending->time_ns ? time_ns - pending->time_ns : 0,
+        .response_size = (uint32_t)size, .connection = (uint32_t)conversation->number, .client = (uint32_t)client_id,
+        .id = pending->correlation_id, .key = (int16_t)pending->api_key, .version = (int16_t)pending->api_version, .error = (int16_t)error,
+        .flags = (uint16_t)(flags & UNDECODED ? flags & ~SURPLUS : flags),
+    };
+    return index_add(records, &record);
 }
 
 static int append(Frames *frames, Conversation *conversation, PendingRequest *pending) {
@@ -314,19 +255,13 @@ static int request(Frames *frames, Conversation *conversation, long long time_ns
         goto odd;
     int key = (int16_t)get16(data + 4), version = (int16_t)get16(data + 6);
     int length = (int16_t)get16(data + 12);
-    How *how = how_to(frames, 0, key, version);
-    if (!how) {
-        if (PyErr_Occurred())
-            return 0;
+    const Shape *shape = shape_of(&frames->shapes, 0, key, version);
+    Py_ssize_t body = shape ? request_body(shape, data + 4, size - 4) : PY_SSIZE_T_MAX;
+    if (PyErr_Occurred())
+        return 0;
+    if (body > size || length > frames->most_name)
         goto odd;
-    }
-    if (!how->header_version || length < -1 || length > frames->most_name)
-        goto odd;
-    Py_ssize_t body = 14 + (length > 0 ? length : 0);
-    int flexible = how->header_version == 2;
-    if (body + flexible > size || (flexible && data[body]))
-        goto odd;
-    long long client_id = length < 0 ? 0 : client_of(frames, conversation, data + 14, body - 14);
+    long long client_id = length < 0 ? 0 : client_of(frames, conversation, data + 14, length);
     if (client_id < 0) {
         if (PyErr_Occurred())
             return 0;
@@ -344,9 +279,8 @@ static int request(Frames *frames, Conversation *conversation, long long time_ns
     pending->api_version = version;
     pending->client_id = client_id;
     pending->kept = Py_NewRef(Py_None);
-    Py_ssize_t end = size;
-    int16_t codes[MOST_CODES];
-    int alone = 0, read = skim(how, data, size, body + flexible, &end, codes);
+    Codes codes;
+    int alone = 0, read = read_codes(shape, data, size, 0, body + 4, &codes);
     if (read < 0) {
         Py_DECREF(pending);
         return 0;
@@ -354,9 +288,9 @@ static int request(Frames *frames, Conversation *conversation, long long time_ns
     if (!read)
         pending->flags = UNDECODED;
     else {
-        if (end != size)
+        if (codes.end != size)
             pending->flags = SURPLUS;
-        alone = how->reader->sinks && !codes[0]; /* acks of a Produce */
+        alone = shape->reader->sinks && !codes.first[0]; /* acks of a Produce */
     }
     int done = wait_for(frames, conversation, pending, data, size, whole, alone);
     Py_DECREF(pending);
@@ -380,8 +314,8 @@ static int response(Frames *frames, Conversation *conversation, long long time_n
         Py_DECREF(found);
         goto odd;
     }
-    How *how = how_to(frames, 1, pending->api_key, pending->api_version);
-    if (!how || (how->header_version && data[8])) {
+    const Shape *shape = shape_of(&frames->shapes, 1, pending->api_key, pending->api_version);
+    if (!shape || (shape->header && data[8])) {
         Py_DECREF(found);
         if (PyErr_Occurred())
             return 0;
@@ -390,9 +324,8 @@ static int response(Frames *frames, Conversation *conversation, long long time_n
     int writes = frames->writes && pending->place >= 0 ? segment_ready(frames, conversation) : 0;
     if (writes > 0 && (!PyTuple_CheckExact(pending->kept) || PyTuple_GET_ITEM(pending->kept, 1) != Py_None))
         writes = 0; /* it was carried over from another segment */
-    Py_ssize_t end = size;
-    int16_t codes[MOST_CODES];
-    int error = 0, flags = 0, read = writes < 0 ? -1 : skim(how, data, size, 8 + how->header_version, &end, codes);
+    Codes codes;
+    int error = 0, flags = 0, read = writes < 0 ? -1 : read_codes(shape, data, size, 0, 8 + shape->header, &codes);
     PyObject *first = read < 0 ? NULL : PyObject_CallMethodNoArgs(conversation->waiting, popleft_name);
     if (!first) {
         Py_DECREF(found);
@@ -402,9 +335,8 @@ static int response(Frames *frames, Conversation *conversation, long long time_n
     if (!read)
         flags = UNDECODED;
     else {
-        for (Py_ssize_t i = 0; i < how->reader->sinks && !error; i++)
-            error = codes[i];
-        flags = end == size ? 0 : SURPLUS;
+        error = first_code(shape, &codes);
+        flags = codes.end == size ? 0 : SURPLUS;
     }
     int done;
     if (frames->records != Py_None) {
@@ -430,8 +362,8 @@ odd:
 /* ---- streams */
 
 static void start_anew(HalfConversation *half) {
-    half->have = 0;
-    half->missing = half->size = half->started_ns = 0;
+    half->framer = (Framer){0};
+    half->started_ns = 0;
     half->holed = 0;
 }
 
@@ -445,24 +377,24 @@ static int add_piece(HalfConversation *half, long long offset, Py_ssize_t size) 
 /* The bytes of a frame that came in pieces, when all of them are in the window. */
 static PyObject *joined(Frames *frames, HalfConversation *half) {
     Py_ssize_t count = PyList_GET_SIZE(half->pieces), end = PyBytes_GET_SIZE(frames->window);
-    PyObject *data = PyBytes_FromStringAndSize(NULL, half->size + 4);
+    PyObject *data = PyBytes_FromStringAndSize(NULL, half->framer.size + 4);
     Py_ssize_t at = 0;
     for (Py_ssize_t i = 0; data && i < count; i++) {
         PyObject *piece = PyList_GET_ITEM(half->pieces, i);
         long long offset = PyLong_AsLongLong(PyTuple_GET_ITEM(piece, 0)) - frames->base;
         Py_ssize_t size = PyLong_AsSsize_t(PyTuple_GET_ITEM(piece, 1));
-        if (offset < 0 || offset + size > end || at + size > half->size + 4) {
+        if (offset < 0 || offset + size > end || at + size > half->framer.size + 4) {
             Py_CLEAR(data);
             break;
         }
         memcpy(PyBytes_AS_STRING(data) + at, PyBytes_AS_STRING(frames->window) + offset, size);
         at += size;
     }
-    if (data && at != half->size + 4)
+    if (data && at != half->framer.size + 4)
         Py_CLEAR(data);
     if (!data && !PyErr_Occurred())
         data = PyObject_CallMethod(frames->owner, "_read", "O", half->pieces);
-    if (data && (!PyBytes_Check(data) || PyBytes_GET_SIZE(data) != half->size + 4)) {
+    if (data && (!PyBytes_Check(data) || PyBytes_GET_SIZE(data) != half->framer.size + 4)) {
         Py_CLEAR(data);
         PyErr_SetString(PyExc_OSError, "the capture changed while it was read");
     }
@@ -518,50 +450,23 @@ int frames_feed(Frames *frames, HalfConversation *half, long long time_ns, const
             PyErr_SetString(PyExc_TypeError, "pieces are a list");
             return 0;
         }
-        Py_ssize_t step;
-        if (!half->missing) {
-            Py_ssize_t waiting = PyList_GET_SIZE(half->pieces);
-            if (!waiting && end - at >= 4) {
-                long long size = (int32_t)get32(data + at);
-                if (size < 0 || size > frames->most_frame)
-                    return tell(frames, "data", (PyObject *)half, time_ns, data + at, end - at, NULL, offset + at);
-                if (end - at >= size + 4) { /* as it mostly is */
-                    if (!frame(frames, half, time_ns, data + at, size + 4, NULL, offset + at))
-                        return 0;
-                    at += size + 4;
-                    continue;
-                }
-            }
-            if (!waiting)
-                half->started_ns = time_ns;
-            step = 4 - half->have < end - at ? 4 - half->have : end - at;
-            uint8_t head[4];
-            memcpy(head, half->head, half->have);
-            memcpy(head + half->have, data + at, step);
-            if (half->have + step == 4) {
-                long long size = (int32_t)get32(head);
-                if (size < 0 || size > frames->most_frame) /* Python decides what it is */
-                    return tell(frames, "data", (PyObject *)half, time_ns, data + at, end - at, NULL, offset + at);
-                half->missing = half->size = size;
-            }
-            memcpy(half->head, head, 4);
-            half->have += (uint8_t)step;
-            /* The size and what follows it directly are one piece. */
-            Py_ssize_t more = half->have < 4 ? 0 : half->missing < end - at - step ? half->missing : end - at - step;
-            if (!add_piece(half, offset + at, step + more))
+        Framer next = half->framer;
+        Py_ssize_t part = framer_feed(&next, data + at, end - at, frames->most_frame), pieces = PyList_GET_SIZE(half->pieces);
+        if (part < 0) /* Python decides what it is */
+            return tell(frames, "data", (PyObject *)half, time_ns, data + at, end - at, NULL, offset + at);
+        if (framer_done(&next) && !pieces) { /* as it mostly is */
+            if (!frame(frames, half, time_ns, data + at, part, NULL, offset + at))
                 return 0;
-            at += step + more;
-            half->missing -= more;
-            if (half->have < 4)
-                return 1;
-        } else {
-            step = half->missing < end - at ? half->missing : end - at;
-            if (!half->holed && !add_piece(half, offset + at, step))
-                return 0;
-            half->missing -= step;
-            at += step;
+            at += part;
+            continue;
         }
-        if (!half->missing && !whole_frame(frames, half))
+        if (!half->holed && !add_piece(half, offset + at, part))
+            return 0;
+        if (!pieces)
+            half->started_ns = time_ns;
+        half->framer = next;
+        at += part;
+        if (framer_done(&next) && !whole_frame(frames, half))
             return 0;
     }
     return 1;
@@ -572,6 +477,7 @@ int frames_feed(Frames *frames, HalfConversation *half, long long time_ns, const
 static int Frames_traverse(PyObject *self, visitproc visit, void *arg) {
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(((Frames *)self)->owner);
+    Py_VISIT(((Frames *)self)->shapes.find);
     return 0;
 }
 
@@ -581,10 +487,7 @@ static int Frames_clear(PyObject *self) {
     Py_CLEAR(frames->records);
     Py_CLEAR(frames->index);
     Py_CLEAR(frames->buffer);
-    for (int i = 0; frames->how && i < 2 * MOST_KEYS * MOST_VERSIONS; i++)
-        Py_CLEAR(frames->how[i].reader);
-    PyMem_Free(frames->how);
-    frames->how = NULL;
+    shapes_clear(&frames->shapes);
     PyMem_Free(frames->stamps);
     frames->stamps = NULL;
     frames->stamp_count = frames->stamp_room = 0;
@@ -613,11 +516,9 @@ static PyObject *Frames_new(PyTypeObject *type, PyObject *arguments, PyObject *k
     self->most_waiting = most_waiting;
     self->most_frame = most_frame;
     self->most_name = most_name;
-    self->how = PyMem_Calloc(2 * MOST_KEYS * MOST_VERSIONS, sizeof(How));
-    if (!self->how) {
-        Py_DECREF(self);
-        return PyErr_NoMemory();
-    }
+    self->shapes.find = PyObject_GetAttrString(owner, "skimmed");
+    if (!self->shapes.find)
+        Py_CLEAR(self);
     return (PyObject *)self;
 }
 

@@ -24,11 +24,8 @@ typedef struct {
     long long named;
     /* For who writes frames: segment_writer.c. */
     char lossy; /* the next frame reports a loss */
-    char attached;
+    Ends ends;
     long long segment; /* that this is attached to */
-    Py_buffer next;    /* two uint64: the next sequence numbers of both halves */
-    uint8_t heads[2][ETHERNET + 60];
-    Py_ssize_t head_size;
     long long known_client, client_number; /* its id here, and in the index of the segment */
 } Conversation;
 
@@ -37,8 +34,8 @@ typedef struct {
     Conversation *conversation;
     int direction;
     char began, opaque, holed;
-    uint8_t head[4], have;
-    long long missing, size, started_ns;
+    Framer framer;
+    long long started_ns;
     PyObject *pieces;
 } HalfConversation;
 
@@ -49,15 +46,6 @@ typedef struct {
     long long client_id;
     PyObject *kept;
 } PendingRequest;
-
-#define MOST_KEYS 128
-#define MOST_VERSIONS 32
-
-typedef struct {
-    char known; /* 0: not asked for yet; 1: `reader` skims it; 2: only Python reads it */
-    int header_version;
-    Reader *reader;
-} How;
 
 typedef struct {
     int unit; /* nanoseconds of one tick; 0: to be counted in Python */
@@ -76,7 +64,7 @@ typedef struct {
     long long segment, flushed, stop, frames, exchanges;
     long long rows;
     long long most_waiting, most_frame, most_name;
-    How *how;
+    Shapes shapes;
     Stamp *stamps;
     Py_ssize_t stamp_count, stamp_room;
     PyObject *window; /* while it is walked */
@@ -91,12 +79,12 @@ int frames_ready(PyObject *module);
 int frames_feed(Frames *frames, HalfConversation *half, long long time_ns, const uint8_t *data, Py_ssize_t size, long long offset);
 /* segment_writer.c */
 int segment_ready(Frames *frames, Conversation *conversation); /* 1: frames of it may be written; 0: not here; -1: an exception is set */
+/* Returns the file offset of the frame's first packet, -1 with an exception. */
 long long segment_write(Frames *frames, Conversation *conversation, int direction, long long time_ns, const uint8_t *data, Py_ssize_t size);
 int segment_record(Frames *frames, Conversation *conversation, PendingRequest *pending, int state, long long time_ns, long long place, Py_ssize_t size,
                int error, int flags);
 PyObject *Frames_write_to(PyObject *self, PyObject *arguments);
 PyObject *Frames_attach(PyObject *self, PyObject *arguments);
-void segment_detach(Conversation *conversation);
 /* import.c: an index record, appended to a bytearray */
 int record_add(PyObject *records, Conversation *conversation, PendingRequest *pending, int state, long long time_ns, long long place, Py_ssize_t size,
                int error, int flags, long long client_id);

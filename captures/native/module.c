@@ -1,5 +1,5 @@
-/* What recordings and captures do with many frames: packets, framing, pairing and recording (decoder/native reads the bytes). Built
-   where a compiler is; captures/ does the same in Python. The module and its types live as long as the process. */
+/* What recordings and captures do with many frames: packets, reassembled streams, exchanges and recording (decoder/native has the frames
+   and reads them). Built where a compiler is; captures/ does the same in Python. The module and its types live as long as the process. */
 #include "captures/native/import.h"
 #include "captures/native/recording.h"
 #include "decoder/native/imported.h"

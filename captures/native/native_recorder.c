@@ -27,9 +27,8 @@ static Py_ssize_t unseen_of(const Held *held) {
 Py_ssize_t recorder_unseen(const ConnectionRecorder *recorder, int direction) { return unseen_of(&recorder->held[direction]); }
 
 Py_ssize_t recorder_missing(const ConnectionRecorder *recorder, int direction) {
-    const Held *held = &recorder->held[direction];
-    int64_t whole = held->size < 4 ? 0 : (int64_t)get32(held->bytes) + 4;
-    return !held->size ? 0 : whole < held->size + held->skipped ? -1 : whole - held->size - held->skipped;
+    const Framer *framer = &recorder->held[direction].framer;
+    return framer->have == 4 ? framer->left : -(framer->have > 0);
 }
 
 /* Leave out bytes that are not read. Not tried again once that saves little: each try reads the frame from its start. */
@@ -53,7 +52,13 @@ static void fill_holes(Held *held, Py_ssize_t most) {
 }
 
 /* The frame is taken, or lost. */
-static void let_fall(Held *held) { held->size = held->skipped = held->holes = held->whole = 0; }
+static void let_fall(Held *held) {
+    held->framer = (Framer){0};
+    held->size = held->skipped = held->holes = held->whole = 0;
+}
+
+/* The frame's size with its size bytes, or what is enough room for those. */
+static Py_ssize_t whole_of(const Framer *framer) { return framer->size + 4 < 64 ? 64 : (Py_ssize_t)framer->size + 4; }
 
 /* Take more bytes of a frame; those that are not to be kept, or are not there (no `data`), are counted. */
 static int hold(ConnectionRecorder *recorder, Held *held, const uint8_t *data, Py_ssize_t size, Py_ssize_t whole) {
@@ -81,19 +86,16 @@ static int hold(ConnectionRecorder *recorder, Held *held, const uint8_t *data, P
 }
 
 /* A TLS hello reads as a size of 369 MB (decoder/wire/frame.py: foreign_protocol): that needs care. */
-static int is_size(int64_t size) { return size >= 0 && size <= MAX_FRAME && size >> 16 != 0x1603; }
+static int is_plain(const Framer *framer) { return framer->size >> 16 != 0x1603; }
 
 /* Whether the segment is to be looked after before the next frame. */
 static int is_due(const ConnectionRecorder *recorder, int64_t base, int64_t stop) {
-    return !recorder->context->counting && (!recorder->attached || base + recorder->buffer->size >= stop);
+    return !recorder->context->counting && (!recorder->ends.attached || base + recorder->buffer->size >= stop);
 }
 
 /* The last bytes of a frame of which something is held: it is taken with them, or it stays as it was. */
-static int complete(ConnectionRecorder *recorder, int direction, const uint8_t *data, Py_ssize_t size, Py_ssize_t whole, int64_t time_ns,
-                    int64_t base, int64_t stop) {
+static int complete(ConnectionRecorder *recorder, int direction, const uint8_t *data, Py_ssize_t size, Py_ssize_t whole, int64_t base) {
     Held *held = &recorder->held[direction];
-    if (is_due(recorder, base, stop))
-        return STOP;
     Py_ssize_t before = held->size, skipped = held->skipped;
     if (!hold(recorder, held, data, size, whole))
         return FAILED;
@@ -111,67 +113,37 @@ static int complete(ConnectionRecorder *recorder, int direction, const uint8_t *
         context_give_back(recorder->context, held->bytes, held->room);
         *held = (Held){0};
     }
-    if (state == DONE) {
+    if (state == DONE)
         let_fall(held);
-        held->time_ns = time_ns;
-    } else {
+    else {
         held->size = before;
         held->skipped = skipped;
     }
     return state;
 }
 
-/* Go on with a frame of which something is held. What came is taken only if the frame is. */
-static int feed_held(ConnectionRecorder *recorder, int direction, const uint8_t *data, Py_ssize_t size, Py_ssize_t *at, int64_t time_ns,
-                     int64_t base, int64_t stop) {
-    Held *held = &recorder->held[direction];
-    uint8_t head[4];
-    Py_ssize_t have = held->size < 4 ? held->size : 4, more = 4 - have < size - *at ? 4 - have : size - *at;
-    memcpy(head, held->bytes, have);
-    memcpy(head + have, data + *at, more);
-    if (have + more < 4) {
-        Py_ssize_t all = size - *at;
-        *at = size;
-        return hold(recorder, held, data + size - all, all, 64) ? DONE : FAILED;
-    }
-    int64_t whole = (int32_t)get32(head);
-    if (!is_size(whole))
-        return CARE;
-    whole += 4;
-    Py_ssize_t missing = whole - held->size - held->skipped;
-    if (missing > size - *at) {
-        Py_ssize_t all = size - *at;
-        *at = size;
-        return hold(recorder, held, data + size - all, all, whole) ? DONE : FAILED;
-    }
-    int state = complete(recorder, direction, data + *at, missing, whole, time_ns, base, stop);
-    if (state == DONE)
-        *at += missing;
-    return state;
-}
-
-/* skip(direction, count, time_ns, base, stop) -> whether bytes that are not there were taken; `RecorderContext.reason` says why not.
+/* skip(direction, count, base, stop) -> whether bytes that are not there were taken; `RecorderContext.reason` says why not.
    They belong to the frame of which something is held. */
 static PyObject *Recorder_skip(PyObject *self, PyObject *const *a, Py_ssize_t given) {
     ConnectionRecorder *recorder = (ConnectionRecorder *)self;
-    if (given != 5) {
-        PyErr_SetString(PyExc_TypeError, "skip takes 5 numbers");
+    if (given != 4) {
+        PyErr_SetString(PyExc_TypeError, "skip takes 4 numbers");
         return NULL;
     }
     long direction = PyLong_AsLong(a[0]) & 1;
     Py_ssize_t count = PyLong_AsSsize_t(a[1]);
-    int64_t time_ns = PyLong_AsLongLong(a[2]), base = PyLong_AsLongLong(a[3]), stop = PyLong_AsLongLong(a[4]);
+    int64_t base = PyLong_AsLongLong(a[2]), stop = PyLong_AsLongLong(a[3]);
     if (PyErr_Occurred())
         return NULL;
     Held *held = &recorder->held[direction];
-    int64_t whole = held->size < 4 ? -1 : (int32_t)get32(held->bytes);
+    Framer next = held->framer;
     int state = CARE;
-    if (is_size(whole)) {
-        Py_ssize_t missing = whole + 4 - held->size - held->skipped;
-        if (count > 0 && count < missing)
-            state = hold(recorder, held, NULL, count, whole + 4) ? DONE : FAILED;
-        else if (count == missing)
-            state = complete(recorder, (int)direction, NULL, count, whole + 4, time_ns, base, stop);
+    if (next.have == 4 && is_plain(&next) && count > 0 && count <= next.left) {
+        next.left -= count;
+        if (!next.left)
+            state = is_due(recorder, base, stop) ? STOP : complete(recorder, (int)direction, NULL, count, whole_of(&next), base);
+        else if ((state = hold(recorder, held, NULL, count, whole_of(&next)) ? DONE : FAILED) == DONE)
+            held->framer = next;
     }
     if (state == FAILED) {
         if (!PyErr_Occurred())
@@ -189,28 +161,27 @@ int recorder_feed(ConnectionRecorder *recorder, int direction, const uint8_t *da
     int state = DONE;
     Held *held = &recorder->held[direction];
     while (state == DONE && *at < size) {
-        if (held->size) {
-            state = feed_held(recorder, direction, data, size, at, time_ns, base, stop);
-            continue;
-        }
-        int64_t whole = size - *at < 4 ? 0 : (int32_t)get32(data + *at);
-        if (!is_size(whole))
+        const uint8_t *frame = data + *at;
+        Framer next = held->framer;
+        Py_ssize_t part = framer_feed(&next, frame, size - *at, MAX_FRAME), most = most_kept(recorder->context);
+        Py_ssize_t kept = part < most ? part : most;
+        if (part < 0 || !is_plain(&next))
             return CARE;
-        whole += 4;
-        if (whole > size - *at || size - *at < 4) {
-            held->time_ns = time_ns;
-            if (!hold(recorder, held, data + *at, size - *at, whole < 64 ? 64 : whole))
+        if (!framer_done(&next)) {
+            held->time_ns = held->size ? held->time_ns : time_ns;
+            if (!hold(recorder, held, frame, part, whole_of(&next)))
                 return FAILED;
-            *at = size;
-            break;
-        }
-        if (is_due(recorder, base, stop))
-            return STOP;
-        Py_ssize_t kept = whole < most_kept(recorder->context) ? whole : most_kept(recorder->context);
-        state = direction ? take_response(recorder, data + *at, kept, whole - kept, time_ns, base)
-                          : take_request(recorder, data + *at, kept, whole - kept, time_ns, NULL, base);
+            held->framer = next;
+        } else if (is_due(recorder, base, stop))
+            state = STOP;
+        else if (held->size)
+            state = complete(recorder, direction, frame, part, whole_of(&next), base);
+        else if (direction)
+            state = take_response(recorder, frame, kept, part - kept, time_ns, base);
+        else
+            state = take_request(recorder, frame, kept, part - kept, time_ns, NULL, base);
         if (state == DONE)
-            *at += whole;
+            *at += part;
     }
     return state;
 }
@@ -284,14 +255,16 @@ static PyObject *Recorder_push(PyObject *self, PyObject *const *a, Py_ssize_t gi
     what.frame = memory.bytes;
     what.room = memory.room;
     what.size = size;
-    what.time_ns = time_ns;
+    what.request.time_ns = time_ns;
     what.offset = offset;
     what.flags |= (uint16_t)flags;
-    if (!what.frame || !queue_add(recorder, &what)) {
+    Waiting *last = what.frame ? in_flight_add(&recorder->queue, sizeof(Waiting), 0) : NULL;
+    if (!last) {
         waiting_free(recorder, &what);
         return PyErr_NoMemory();
     }
     memcpy(what.frame, data, size);
+    *last = what;
     Py_RETURN_TRUE;
 }
 
@@ -307,17 +280,23 @@ static PyObject *Recorder_hold(PyObject *self, PyObject *const *a, Py_ssize_t gi
     if (PyErr_Occurred())
         return NULL;
     Held *held = &recorder->held[direction & 1];
+    const uint8_t *data = (const uint8_t *)PyBytes_AS_STRING(a[1]);
+    Py_ssize_t size = PyBytes_GET_SIZE(a[1]);
+    Framer next = {0};
+    if (framer_feed(&next, data, size, MAX_FRAME) != size || framer_done(&next)) {
+        PyErr_SetString(PyExc_ValueError, "not the beginning of a frame");
+        return NULL;
+    }
     let_fall(held);
-    held->time_ns = time_ns;
-    if (!hold(recorder, held, (const uint8_t *)PyBytes_AS_STRING(a[1]), PyBytes_GET_SIZE(a[1]), 64))
+    if (!hold(recorder, held, data, size, whole_of(&next)))
         return PyErr_NoMemory();
+    held->framer = next;
+    held->time_ns = time_ns;
     Py_RETURN_NONE;
 }
 
 static void release_segment(ConnectionRecorder *recorder) {
-    if (recorder->attached)
-        PyBuffer_Release(&recorder->next);
-    recorder->attached = 0;
+    ends_detach(&recorder->ends);
     Py_CLEAR(recorder->buffer);
     Py_CLEAR(recorder->records);
     Py_CLEAR(recorder->names);
@@ -328,12 +307,12 @@ static void release_segment(ConnectionRecorder *recorder) {
 static PyObject *Recorder_release(PyObject *self, PyObject *nothing) {
     (void)nothing;
     ConnectionRecorder *recorder = (ConnectionRecorder *)self;
-    PyObject *requests = PyList_New(recorder->count);
+    PyObject *requests = PyList_New(recorder->queue.count);
     if (!requests)
         return NULL;
-    for (Py_ssize_t i = 0; i < recorder->count; i++) {
+    for (Py_ssize_t i = 0; i < recorder->queue.count; i++) {
         const Waiting *w = waiting_at(recorder, i);
-        PyObject *item = Py_BuildValue("(y#LLin)", (const char *)w->frame, w->size, (long long)w->time_ns,
+        PyObject *item = Py_BuildValue("(y#LLin)", (const char *)w->frame, w->size, (long long)w->request.time_ns,
                                        (long long)w->offset, (int)w->flags, w->cut);
         if (!item) {
             Py_DECREF(requests);
@@ -349,7 +328,7 @@ static PyObject *Recorder_release(PyObject *self, PyObject *nothing) {
                                   h[1].size, (long long)h[1].time_ns, h[1].skipped);
     if (!all)
         return NULL;
-    while (recorder->count)
+    while (recorder->queue.count)
         queue_take(recorder);
     for (int direction = 0; direction < 2; direction++) {
         PyMem_RawFree(recorder->held[direction].bytes);
@@ -364,11 +343,12 @@ static PyObject *Recorder_release(PyObject *self, PyObject *nothing) {
 static PyObject *Recorder_waiting(PyObject *self, PyObject *nothing) {
     (void)nothing;
     ConnectionRecorder *recorder = (ConnectionRecorder *)self;
-    PyObject *requests = PyList_New(recorder->count);
-    for (Py_ssize_t i = 0; requests && i < recorder->count; i++) {
+    PyObject *requests = PyList_New(recorder->queue.count);
+    for (Py_ssize_t i = 0; requests && i < recorder->queue.count; i++) {
         const Waiting *w = waiting_at(recorder, i);
-        PyObject *item = Py_BuildValue("(LLnniiiiO)", (long long)w->offset, (long long)w->time_ns, w->size + w->cut - 4, w->cut,
-                                       (int)w->id, (int)w->key, (int)w->version, (int)w->flags, w->client);
+        uint64_t number = w->request.number;
+        PyObject *item = Py_BuildValue("(LLnniiiiO)", (long long)w->offset, (long long)w->request.time_ns, w->size + w->cut - 4, w->cut,
+                                       (int)(int32_t)number, (int)(number >> 48), (int)(number >> 32 & 0xFFFF), (int)w->flags, w->client);
         if (!item)
             Py_CLEAR(requests);
         else
@@ -379,7 +359,7 @@ static PyObject *Recorder_waiting(PyObject *self, PyObject *nothing) {
 
 static Waiting *named(ConnectionRecorder *recorder, PyObject *place) {
     Py_ssize_t n = PyLong_AsSsize_t(place);
-    if (n < 0 || n >= recorder->count) {
+    if (n < 0 || n >= recorder->queue.count) {
         if (!PyErr_Occurred())
             PyErr_SetString(PyExc_IndexError, "so many requests do not wait");
         return NULL;
@@ -420,31 +400,16 @@ static PyObject *Recorder_detach(PyObject *self, PyObject *nothing) {
    uint64 that others use, too; `names(text)` gives the id of a string. */
 static PyObject *Recorder_attach(PyObject *self, PyObject *const *a, Py_ssize_t given) {
     ConnectionRecorder *recorder = (ConnectionRecorder *)self;
-    if (given != 6 || !PyBytes_Check(a[1]) || !PyBytes_Check(a[2]) || Py_TYPE(a[3]) != Buffer_type ||
-        !PyByteArray_Check(a[4]) || recorder->attached) {
+    if (given != 6 || Py_TYPE(a[3]) != Buffer_type || !PyByteArray_Check(a[4]) || recorder->ends.attached) {
         PyErr_SetString(PyExc_TypeError, "expected sequence numbers, two heads, a buffer, a bytearray and a function");
         return NULL;
     }
-    Py_ssize_t size = PyBytes_GET_SIZE(a[1]);
-    if ((size != ETHERNET + 40 && size != ETHERNET + 60) || size != PyBytes_GET_SIZE(a[2])) {
-        PyErr_SetString(PyExc_ValueError, "no heads of packets");
+    if (!ends_attach(&recorder->ends, a[0], a[1], a[2]))
         return NULL;
-    }
-    if (PyObject_GetBuffer(a[0], &recorder->next, PyBUF_WRITABLE) < 0)
-        return NULL;
-    if (recorder->next.len != 16) {
-        PyBuffer_Release(&recorder->next);
-        PyErr_SetString(PyExc_ValueError, "expected two sequence numbers");
-        return NULL;
-    }
-    memcpy(recorder->heads[0], PyBytes_AS_STRING(a[1]), size);
-    memcpy(recorder->heads[1], PyBytes_AS_STRING(a[2]), size);
-    recorder->head_size = size;
     recorder->buffer = (Buffer *)Py_NewRef(a[3]);
     recorder->records = Py_NewRef(a[4]);
     recorder->names = Py_NewRef(a[5]);
     recorder->client_number = 0;
-    recorder->attached = 1;
     Py_RETURN_NONE;
 }
 
@@ -465,16 +430,12 @@ static PyObject *Recorder_new(PyTypeObject *type, PyObject *arguments, PyObject 
 static void Recorder_dealloc(PyObject *self) {
     PyTypeObject *type = Py_TYPE(self);
     ConnectionRecorder *recorder = (ConnectionRecorder *)self;
-    while (recorder->count)
+    while (recorder->queue.count)
         queue_take(recorder);
-    PyMem_RawFree(recorder->queue);
+    PyMem_Free(recorder->queue.entries);
     PyMem_RawFree(recorder->held[0].bytes);
     PyMem_RawFree(recorder->held[1].bytes);
-    if (recorder->attached)
-        PyBuffer_Release(&recorder->next);
-    Py_XDECREF(recorder->buffer);
-    Py_XDECREF(recorder->records);
-    Py_XDECREF(recorder->names);
+    release_segment(recorder);
     Py_XDECREF(recorder->client);
     Py_DECREF(recorder->context);
     type->tp_free(self);
@@ -497,7 +458,7 @@ static PyMethodDef methods[] = {
 };
 
 static PyMemberDef members[] = {
-    {"attached", T_INT, offsetof(ConnectionRecorder, attached), READONLY, NULL},
+    {"attached", T_INT, offsetof(ConnectionRecorder, ends.attached), READONLY, NULL},
     {"chunks", T_PYSSIZET, offsetof(ConnectionRecorder, chunks), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
 };

@@ -17,11 +17,6 @@ static inline void put32(uint8_t *p, uint32_t value) {
     put16(p + 2, value);
 }
 
-static inline void little32(uint8_t *p, uint32_t value) {
-    for (int i = 0; i < 4; i++)
-        p[i] = (uint8_t)(value >> 8 * i);
-}
-
 /* One's complement addition: a carry comes back in at the other end, whatever the width of the words. */
 static inline uint64_t plus(uint64_t total, uint64_t word) {
     total += word;
@@ -83,13 +78,13 @@ void packet_put(uint8_t *p, const Packet *what) {
     Py_ssize_t padded = (size + 3) & ~(Py_ssize_t)3;
     uint32_t whole = (uint32_t)packet_block(what->head_size, what->size, what->cut);
     uint8_t *packet = p + 28, *tcp = packet + head - 20;
-    little32(p, 6);
-    little32(p + 4, whole);
-    little32(p + 8, what->interface);
-    little32(p + 12, (uint32_t)((uint64_t)what->time_ns >> 32));
-    little32(p + 16, (uint32_t)what->time_ns);
-    little32(p + 20, (uint32_t)size);
-    little32(p + 24, (uint32_t)(size + what->cut));
+    little(p, 6, 4);
+    little(p + 4, whole, 4);
+    little(p + 8, what->interface, 4);
+    little(p + 12, (uint32_t)((uint64_t)what->time_ns >> 32), 4);
+    little(p + 16, (uint32_t)what->time_ns, 4);
+    little(p + 20, (uint32_t)size, 4);
+    little(p + 24, (uint32_t)(size + what->cut), 4);
     memcpy(packet, what->head, what->head_size - 20);
     memcpy(tcp, what->head + what->head_size - 20, 20);
     memset(packet + size, 0, padded - size);
@@ -119,9 +114,56 @@ void packet_put(uint8_t *p, const Packet *what) {
     put16(tcp + 16, checksum(total));
     uint8_t *options = packet + padded;
     memcpy(options, "\2\0\4\0", 4);
-    little32(options + 4, what->direction);
-    little32(options + 8, 0);
-    little32(options + 12, whole);
+    little(options + 4, what->direction, 4);
+    little(options + 8, 0, 4);
+    little(options + 12, whole, 4);
+}
+
+int ends_attach(Ends *ends, PyObject *next, PyObject *client_head, PyObject *broker_head) {
+    Py_ssize_t size = PyBytes_Check(client_head) ? PyBytes_GET_SIZE(client_head) : 0;
+    if ((size != ETHERNET + 40 && size != ETHERNET + 60) || !PyBytes_Check(broker_head) || size != PyBytes_GET_SIZE(broker_head)) {
+        PyErr_SetString(PyExc_ValueError, "no heads of packets");
+        return 0;
+    }
+    ends_detach(ends);
+    if (PyObject_GetBuffer(next, &ends->next, PyBUF_WRITABLE) < 0)
+        return 0;
+    ends->attached = 1;
+    if (ends->next.len != 16) {
+        ends_detach(ends);
+        PyErr_SetString(PyExc_ValueError, "expected two sequence numbers");
+        return 0;
+    }
+    memcpy(ends->heads[0], PyBytes_AS_STRING(client_head), size);
+    memcpy(ends->heads[1], PyBytes_AS_STRING(broker_head), size);
+    ends->head_size = size;
+    return 1;
+}
+
+void ends_detach(Ends *ends) {
+    if (ends->attached)
+        PyBuffer_Release(&ends->next);
+    ends->attached = 0;
+}
+
+int write_frame(Ends *ends, Buffer *buffer, int direction, const uint8_t *data, Py_ssize_t size, Py_ssize_t cut, int64_t time_ns) {
+    uint64_t *next = ends->next.buf;
+    for (Py_ssize_t done = 0; done < size;) {
+        Py_ssize_t part = cut || size - done < MAX_PAYLOAD ? size - done : MAX_PAYLOAD;
+        uint8_t *block = buffer_add(buffer, packet_block(ends->head_size, part, cut));
+        if (!block)
+            return 0;
+        Packet packet = {
+            .head = ends->heads[direction], .head_size = ends->head_size, .payload = data + done, .size = part, .cut = cut,
+            .sequence = (uint32_t)next[direction], .acknowledged = (uint32_t)next[1 - direction],
+            .flags = done + part == size ? PSH_ACK : ACK, .time_ns = time_ns,
+            .direction = direction ? 2 : 1, /* pcapng.INBOUND, OUTBOUND */
+        };
+        packet_put(block, &packet);
+        next[direction] += part + cut;
+        done += part;
+    }
+    return 1;
 }
 
 /* packet(head, sequence, acknowledged, flags, payload, interface, time_ns, direction) -> block */

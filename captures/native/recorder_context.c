@@ -59,25 +59,41 @@ void context_give_back(RecorderContext *context, uint8_t *bytes, Py_ssize_t room
     PyMem_RawFree(bytes);
 }
 
-Shape *context_shape(RecorderContext *context, int direction, int key, int version) {
+const Shape *shape_of(Shapes *shapes, int direction, int key, int version) {
     if (key < 0 || key >= MOST_KEYS || version < 0 || version >= MOST_VERSIONS)
         return NULL;
-    Shape **row = &context->rows[direction][key];
-    if (!*row && !(*row = PyMem_RawCalloc(MOST_VERSIONS, sizeof(Shape))))
-        return NULL;
+    Shape **row = &shapes->rows[direction][key];
+    if (!*row && !(*row = PyMem_Calloc(MOST_VERSIONS, sizeof(Shape))))
+        return (Shape *)PyErr_NoMemory();
     Shape *shape = &(*row)[version];
-    if (shape->known)
-        return shape->known > 0 ? shape : NULL;
-    shape->known = -1;
-    PyObject *found = PyObject_CallFunction(context->find, "iii", direction, key, version), *reader;
-    int header, acks;
-    if (found && found != Py_None && PyArg_ParseTuple(found, "iOp", &header, &reader, &acks) &&
-        Py_TYPE(reader) == Reader_type && ((Reader *)reader)->sinks >= 0 && ((Reader *)reader)->sinks <= MOST_CODES) {
-        *shape = (Shape){.known = 1, .header = (uint8_t)header, .acks = (uint8_t)acks, .reader = (Reader *)Py_NewRef(reader)};
+    if (!shape->known) {
+        PyObject *found = PyObject_CallFunction(shapes->find, "iii", direction, key, version), *reader;
+        int header;
+        if (found && found != Py_None && PyArg_ParseTuple(found, "iO", &header, &reader) && Py_TYPE(reader) == Reader_type &&
+            ((Reader *)reader)->sinks >= 0 && ((Reader *)reader)->sinks <= MOST_CODES)
+            *shape = (Shape){.known = 1, .header = (uint8_t)header, .reader = (Reader *)Py_NewRef(reader)};
+        else if (!PyErr_Occurred())
+            shape->known = -1;
+        Py_XDECREF(found);
     }
-    Py_XDECREF(found);
-    PyErr_Clear(); /* what cannot be found needs care, whatever the reason */
     return shape->known > 0 ? shape : NULL;
+}
+
+void shapes_clear(Shapes *shapes) {
+    Py_CLEAR(shapes->find);
+    for (int i = 0; i < 2 * MOST_KEYS; i++) {
+        Shape *row = shapes->rows[i / MOST_KEYS][i % MOST_KEYS];
+        for (int version = 0; row && version < MOST_VERSIONS; version++)
+            Py_XDECREF(row[version].reader);
+        PyMem_Free(row);
+        shapes->rows[i / MOST_KEYS][i % MOST_KEYS] = NULL;
+    }
+}
+
+const Shape *context_shape(RecorderContext *context, int direction, int key, int version) {
+    const Shape *shape = shape_of(&context->shapes, direction, key, version);
+    PyErr_Clear(); /* what cannot be found needs care, whatever the reason */
+    return shape;
 }
 
 /* knows(api key, api version): whether requests and responses of it need no care */
@@ -89,10 +105,9 @@ static PyObject *Context_knows(PyObject *self, PyObject *const *a, Py_ssize_t gi
     long key = PyLong_AsLong(a[0]), version = PyLong_AsLong(a[1]);
     if (PyErr_Occurred())
         return NULL;
-    if (key < 0 || key >= MOST_KEYS || version < 0 || version >= MOST_VERSIONS)
-        Py_RETURN_FALSE;
     RecorderContext *context = (RecorderContext *)self;
-    return PyBool_FromLong(context_shape(context, 0, (int)key, (int)version) && context_shape(context, 1, (int)key, (int)version));
+    int known = key >= 0 && key < MOST_KEYS && version >= 0 && version < MOST_VERSIONS;
+    return PyBool_FromLong(known && context_shape(context, 0, (int)key, (int)version) && context_shape(context, 1, (int)key, (int)version));
 }
 
 typedef struct {
@@ -103,11 +118,6 @@ typedef struct {
 static int by_offset(const void *a, const void *b) {
     uint64_t x = ((const Entry *)a)->offset, y = ((const Entry *)b)->offset;
     return x < y ? -1 : x > y;
-}
-
-static void little(uint8_t *p, uint64_t value, int size) {
-    for (int i = 0; i < size; i++)
-        p[i] = (uint8_t)(value >> 8 * i);
 }
 
 /* waiting(recorders): the requests in flight as the entries of a sync block (docs/formats.md), in the order of the file */
@@ -123,7 +133,7 @@ static PyObject *Context_waiting(PyObject *self, PyObject *recorders) {
             PyErr_SetString(PyExc_TypeError, "expected a list of recorders");
             return NULL;
         }
-        count += ((ConnectionRecorder *)PyList_GET_ITEM(recorders, i))->count;
+        count += ((ConnectionRecorder *)PyList_GET_ITEM(recorders, i))->queue.count;
     }
     Entry *entries = PyMem_Malloc((count ? count : 1) * sizeof(Entry)), *entry = entries;
     PyObject *packed = PyBytes_FromStringAndSize(NULL, count * 20);
@@ -134,12 +144,12 @@ static PyObject *Context_waiting(PyObject *self, PyObject *recorders) {
     }
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(recorders); i++) {
         ConnectionRecorder *recorder = (ConnectionRecorder *)PyList_GET_ITEM(recorders, i);
-        for (Py_ssize_t n = 0; n < recorder->count; n++, entry++) {
+        for (Py_ssize_t n = 0; n < recorder->queue.count; n++, entry++) {
             const Waiting *w = waiting_at(recorder, n);
             little(entry->bytes, recorder->number, 4);
-            little(entry->bytes + 4, (uint32_t)w->id, 4);
-            little(entry->bytes + 8, (uint16_t)w->key, 2);
-            little(entry->bytes + 10, (uint16_t)w->version, 2);
+            little(entry->bytes + 4, (uint32_t)w->request.number, 4);
+            little(entry->bytes + 8, w->request.number >> 48, 2);
+            little(entry->bytes + 10, w->request.number >> 32, 2);
             little(entry->bytes + 12, (uint64_t)w->offset, 8);
             entry->offset = (uint64_t)w->offset;
         }
@@ -159,7 +169,7 @@ static PyObject *Context_new(PyTypeObject *type, PyObject *arguments, PyObject *
         return NULL;
     RecorderContext *self = (RecorderContext *)type->tp_alloc(type, 0);
     if (self) {
-        self->find = Py_NewRef(find);
+        self->shapes.find = Py_NewRef(find);
         self->keep = keep;
     }
     return (PyObject *)self;
@@ -168,13 +178,7 @@ static PyObject *Context_new(PyTypeObject *type, PyObject *arguments, PyObject *
 static void Context_dealloc(PyObject *self) {
     PyTypeObject *type = Py_TYPE(self);
     RecorderContext *context = (RecorderContext *)self;
-    for (int direction = 0; direction < 2; direction++)
-        for (int key = 0; key < MOST_KEYS; key++) {
-            Shape *row = context->rows[direction][key];
-            for (int version = 0; row && version < MOST_VERSIONS; version++)
-                Py_XDECREF(row[version].reader);
-            PyMem_RawFree(row);
-        }
+    shapes_clear(&context->shapes);
     for (int which = 0; which < SMALLS; which++)
         while (context->small[which].first) {
             void *first = context->small[which].first;
@@ -183,7 +187,6 @@ static void Context_dealloc(PyObject *self) {
         }
     while (context->spares)
         PyMem_RawFree(context->spare[--context->spares].bytes);
-    Py_XDECREF(context->find);
     type->tp_free(self);
     Py_DECREF(type);
 }

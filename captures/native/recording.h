@@ -1,10 +1,10 @@
-/* What the files that record natively share: packets.c, exchange.c, recorder_context.c, native_recorder.c. */
+/* What the files share that record natively, and those that read captures of others (import.h). */
 #ifndef BARNABAS_RECORDING_H
 #define BARNABAS_RECORDING_H
 
 #include <stdint.h>
 #include <string.h>
-#include "decoder/native/plan.h"
+#include "decoder/native/framing.h"
 #include "constants.h"
 
 #define ETHERNET 14
@@ -35,16 +35,73 @@ PyObject *batches_read(PyObject *module, PyObject *arguments); /* batches.c */
 Py_ssize_t packet_block(Py_ssize_t head_size, Py_ssize_t payload, Py_ssize_t cut); /* bytes of the block */
 void packet_put(uint8_t *block, const Packet *packet);
 
-/* recorder_context.c: what is known about the messages of each API and version, and what was counted */
+/* How the packets of a connection begin in a segment, and where each side's bytes are. */
 typedef struct {
-    int8_t known; /* 0: not asked for yet, 1: fast, -1: needs care */
-    uint8_t header, acks;
-    Reader *reader;
-} Shape;
+    int attached;
+    Py_buffer next; /* two uint64: the next sequence numbers of both sides, which others use, too */
+    uint8_t heads[2][ETHERNET + 60];
+    Py_ssize_t head_size;
+} Ends;
 
+int ends_attach(Ends *ends, PyObject *next, PyObject *client_head, PyObject *broker_head); /* 0: an exception is set */
+void ends_detach(Ends *ends);
+/* A frame with its size bytes as consecutive packets; one that was cut is one packet, cut as well. 0: an exception is set, and some of
+   it may be in the buffer. */
+int write_frame(Ends *ends, Buffer *buffer, int direction, const uint8_t *data, Py_ssize_t size, Py_ssize_t cut, int64_t time_ns);
+
+/* recorder_context.c: what is known about the messages of each API and version, and what was counted */
 #define MOST_KEYS 128
 #define MOST_VERSIONS 32
 #define MOST_CODES 32
+
+typedef struct {
+    int8_t known; /* 0: not asked for yet, 1: `reader` finds its codes, -1: needs care */
+    uint8_t header;
+    Reader *reader;
+} Shape;
+
+typedef struct {
+    PyObject *find; /* (direction, api key, version) -> (header version, reader), or None */
+    Shape *rows[2][MOST_KEYS];
+} Shapes;
+
+const Shape *shape_of(Shapes *shapes, int direction, int key, int version); /* NULL: needs care, or an exception is set */
+void shapes_clear(Shapes *shapes);
+
+/* exchange.c: what the index says of a frame and of an exchange */
+typedef struct {
+    int16_t first[MOST_CODES]; /* of each field the first code that is not 0: errors of a response, acks of a Produce */
+    uint32_t seen;             /* a bit for each that was there */
+    Py_ssize_t end;            /* where the body ends */
+} Codes;
+
+/* `more`: bytes that are missing behind. 1: read; 0: it cannot be read; -1: an exception is set. */
+int read_codes(const Shape *shape, const uint8_t *data, Py_ssize_t size, Py_ssize_t more, Py_ssize_t at, Codes *codes);
+int first_code(const Shape *shape, const Codes *codes);
+/* Where the body of a request begins, or a size that no frame has. `frame`: without its size bytes, at least 10 bytes. */
+Py_ssize_t request_body(const Shape *shape, const uint8_t *frame, Py_ssize_t size);
+
+/* As captures/recording/index.py: RECORD */
+typedef struct {
+    int64_t time_ns, latency_ns, request_offset, response_offset; /* -1: none */
+    uint32_t request_size, response_size, connection, client;
+    int32_t id;
+    int16_t key, version, error;
+    uint16_t flags;
+} IndexRecord;
+
+enum { PAIRED, NO_RESPONSE }; /* states in an IndexRecord's flags: STATES of captures/recording/index.py */
+
+int index_add(PyObject *records, const IndexRecord *record); /* to a bytearray; 0: an exception is set */
+
+static inline void little(uint8_t *p, uint64_t value, size_t size) {
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    memcpy(p, &value, size);
+#else
+    for (size_t i = 0; i < size; i++)
+        p[i] = (uint8_t)(value >> 8 * i);
+#endif
+}
 
 #define SPARES 64
 #define SMALL_LEAST 128
@@ -63,12 +120,11 @@ typedef struct {
 
 typedef struct {
     PyObject_HEAD
-    PyObject *find;
+    Shapes shapes;
     Memory spare[SPARES]; /* that held large frames, and will again: fresh pages cost more than the bytes in them */
     Small small[SMALLS];
     int spares;
     Py_ssize_t spared; /* bytes of them */
-    Shape *rows[2][MOST_KEYS];
     Py_ssize_t frames, exchanges, errors;
     Py_ssize_t keep; /* most bytes of a frame that are kept, without its size; 0: all */
     int reason;
@@ -78,15 +134,14 @@ typedef struct {
 extern PyTypeObject *RecorderContext_type;
 Memory context_memory(RecorderContext *context, Py_ssize_t size);      /* at least `size` bytes; NULL: there is no memory */
 void context_give_back(RecorderContext *context, uint8_t *bytes, Py_ssize_t room);
-Shape *context_shape(RecorderContext *context, int direction, int key, int version); /* NULL where care is needed */
+const Shape *context_shape(RecorderContext *context, int direction, int key, int version); /* NULL where care is needed */
 
 /* native_recorder.c: one connection */
 typedef struct {
+    InFlight request;
     uint8_t *frame; /* with its size bytes */
     Py_ssize_t size, room, cut; /* of the frame `size` bytes were kept, and `cut` were not */
-    int64_t time_ns, offset;
-    int32_t id;
-    int16_t key, version;
+    int64_t offset;
     uint16_t flags;
     PyObject *client; /* str or None */
     const Shape *answer;
@@ -98,6 +153,7 @@ typedef struct {
 /* The beginning of a frame. Where frames are only counted there are holes in it: records that are not read, and not
    copied; the bytes that stand there mean nothing. */
 typedef struct {
+    Framer framer;
     uint8_t *bytes;
     Py_ssize_t size, room, skipped; /* skipped: bytes behind those, of which nothing is kept */
     int64_t time_ns;
@@ -112,14 +168,10 @@ typedef struct {
     RecorderContext *context;
     uint32_t number;
     Held held[2];
-    Waiting *queue;
-    Py_ssize_t first, count, room; /* of the queue; room is a power of two */
-    int attached;
+    InFlightQueue queue; /* of `Waiting` */
+    Ends ends;
     Buffer *buffer;
     PyObject *records, *names;
-    Py_buffer next; /* two uint64: the next sequence numbers of both sides */
-    uint8_t heads[2][ETHERNET + 60];
-    Py_ssize_t head_size;
     PyObject *client; /* the last one seen, a str; its number is below, 0 while it was not asked for in this segment */
     uint32_t client_number;
     Py_ssize_t chunks; /* that came straight from a ring */
@@ -128,7 +180,6 @@ typedef struct {
 /* exchange.c */
 enum { DONE, STOP, CARE, FAILED = -1 }; /* taken; the segment is to be looked after first; left; an exception is set */
 
-int queue_add(ConnectionRecorder *recorder, const Waiting *what);
 void queue_take(ConnectionRecorder *recorder);
 void waiting_free(ConnectionRecorder *recorder, Waiting *what);
 /* `cut`: bytes of the frame behind `size` that were not kept */
@@ -161,8 +212,8 @@ typedef struct {
 
 #define CAPTURES_API "barnabas.captures.native._native"
 
-static inline Waiting *waiting_at(ConnectionRecorder *recorder, Py_ssize_t n) {
-    return &recorder->queue[(recorder->first + n) & (recorder->room - 1)];
+static inline Waiting *waiting_at(const ConnectionRecorder *recorder, Py_ssize_t place) {
+    return in_flight_at(&recorder->queue, place, sizeof(Waiting));
 }
 
 /* Frames that may carry KRaft's metadata log: credentials in it are masked in Python (decoder/embedded/metadata_log.py). */

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...decoder import Connection, Direction, Exchange, RequestSeen
 from ...decoder.codec import secrets
 from ...decoder.codec.plan import API_VERSIONS
-from ...decoder.codec.project import skim
+from ...decoder.codec.project import Skim, skim
 from ...decoder.connection.exchange import State
 from ...decoder.schema import facts
 from ..native.accelerator import native
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 _CARE = 2  # why a native recorder stopped: it needs Python; 1: the segment has to be attended to first
 _SLOW = {API_VERSIONS, facts.api_key("SaslHandshake"), facts.api_key("SaslAuthenticate")}
-_PRODUCE = facts.api_key("Produce")
 _PATIENCE, _MOST_PATIENCE = 8, 1024
 
 
@@ -194,7 +193,7 @@ class NativeRecorder:
         """The native recorders were fed."""
         self._recording.unflushed_frames(self._context.frames - self._before)
 
-    def skip(self, connection: RecordedConnection, direction: int, time_ns: int, count: int) -> bool:
+    def skip(self, connection: RecordedConnection, direction: int, count: int) -> bool:
         """Skip bytes of a frame that are not there; whether that was taken."""
         recording, context = self._recording, self._context
         while connection.recorder is not None:
@@ -202,7 +201,7 @@ class NativeRecorder:
             if segment is None or connection.recorder is None:
                 break
             frames = context.frames
-            taken = connection.recorder.skip(direction, count, time_ns, segment.flushed, recording.stop)
+            taken = connection.recorder.skip(direction, count, segment.flushed, recording.stop)
             segment.frames += context.frames - frames
             if taken:
                 return True
@@ -315,12 +314,8 @@ class NativeRecorder:
         return b"".join(IN_FLIGHT.pack(*entry) for entry in entries)
 
 
-def shape(redact: bool, direction: int, api_key: int, api_version: int) -> tuple[int, Any, bool] | None:
-    """How the accelerator reads messages of an API and version: header version, reader, and whether that gives the acks
-    of a Produce; None where care is needed."""
+def shape(redact: bool, direction: int, api_key: int, api_version: int) -> Skim | None:
+    """How the accelerator reads messages of an API and version; None where care is needed."""
     if api_key in _SLOW or (redact and any(secrets.concerns(way, api_key, api_version) for way in Direction)):
         return None
-    found = skim("response" if direction else "request", api_key, api_version)
-    if found is None:
-        return None
-    return found.header_version, found.read, not direction and api_key == _PRODUCE
+    return skim("response" if direction else "request", api_key, api_version)

@@ -149,7 +149,7 @@ class Recorder:
         """`nbytes` of the client leg are not there; they belong to the frame whose beginning came last."""
         connection = self._connection(conn, time_ns)
         try:
-            if not self._native.skip(connection, direction, time_ns, nbytes) and not connection.broken:
+            if not self._native.skip(connection, direction, nbytes) and not connection.broken:
                 for event in connection.decoder.skip(Direction(direction), nbytes, time_ns):
                     self._event(connection, event)
         except Exception as error:

@@ -13,6 +13,17 @@ static inline uint64_t get64(const uint8_t *p) { return (uint64_t)get32(p) << 32
 /* Bytes of a value by type, up to UUID. */
 static const uint8_t SIZE[] = {1, 1, 2, 2, 4, 4, 8, 8, 16};
 
+/* The varint at `p`, of at most 5 bytes as in Kafka's ByteUtils.readUnsignedVarint: the place behind it; NULL: it does not end. */
+static inline const uint8_t *uvarint_at(const uint8_t *p, const uint8_t *end, uint64_t *value) {
+    *value = 0;
+    for (int shift = 0; shift < 35 && p < end; shift += 7, p++) {
+        *value |= (uint64_t)(*p & 0x7F) << shift;
+        if (*p < 0x80)
+            return p + 1;
+    }
+    return NULL;
+}
+
 static inline Py_ssize_t left(const Cursor *c) { return c->end - c->at; }
 
 /* Whether it is UTF-8; if not, an exception is set. */

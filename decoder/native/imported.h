@@ -1,9 +1,9 @@
 /* The decoder's functions in another extension, by the capsule of decoder/native/module.c. To be included by that extension's
-   module.c alone: it defines what plan.h and cursor.h declare. */
+   module.c alone: it defines what plan.h, cursor.h and framing.h declare. */
 #ifndef BARNABAS_DECODER_IMPORTED_H
 #define BARNABAS_DECODER_IMPORTED_H
 
-#include "decoder/native/cursor.h"
+#include "decoder/native/framing.h"
 
 PyTypeObject *Reader_type;
 static const DecoderApi *decoder_api;
@@ -12,6 +12,7 @@ int bad(void) { return decoder_api->bad(); }
 int read_uvarint(Cursor *cursor, uint64_t *value) { return decoder_api->read_uvarint(cursor, value); }
 int is_text(const uint8_t *text, Py_ssize_t size) { return decoder_api->is_text(text, size); }
 int project_struct(const Struct *plan, Cursor *cursor) { return decoder_api->project_struct(plan, cursor); }
+int in_flight_grow(InFlightQueue *queue, size_t entry) { return decoder_api->in_flight_grow(queue, entry); }
 
 /* What another extension offers in its attribute `api`, a struct that begins with its own size. NULL: an exception is set. */
 static const void *imported(const char *name, size_t size) {

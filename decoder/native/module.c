@@ -1,6 +1,6 @@
 /* The optional accelerator: the same plans as the pure Python decoder, run in C, and records. Built when a compiler is there.
    A Reader owns its plan (free_struct). What does not fit raises Bad; other exceptions are Python's own (no memory, no UTF-8). */
-#include "cursor.h"
+#include "framing.h"
 #include <structmember.h>
 
 static PyObject *Bad;
@@ -210,6 +210,7 @@ static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_native", NULL, -1, 
 
 static DecoderApi api = {
     .size = sizeof api, .bad = bad, .read_uvarint = read_uvarint, .is_text = is_text, .project_struct = project_struct,
+    .in_flight_grow = in_flight_grow,
 };
 
 PyMODINIT_FUNC PyInit__native(void) {

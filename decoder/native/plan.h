@@ -68,6 +68,8 @@ PyObject *records_index(PyObject *module, PyObject *const *arguments, Py_ssize_t
 
 extern PyTypeObject *Reader_type;
 
+struct InFlightQueue; /* framing.h */
+
 /* What other extensions call of this one (imported.h), by a capsule. */
 typedef struct {
     size_t size; /* of this struct: another one is refused */
@@ -76,6 +78,7 @@ typedef struct {
     int (*read_uvarint)(Cursor *cursor, uint64_t *value);
     int (*is_text)(const uint8_t *text, Py_ssize_t size);
     int (*project_struct)(const Struct *plan, Cursor *cursor);
+    int (*in_flight_grow)(struct InFlightQueue *queue, size_t entry);
 } DecoderApi;
 
 #define DECODER_API "barnabas.decoder.native._native"

@@ -4,20 +4,12 @@
    (MemoryError, UnicodeDecodeError). */
 #include "cursor.h"
 
-/* At most 5 bytes, as Kafka's ByteUtils.readUnsignedVarint. */
 int read_uvarint(Cursor *c, uint64_t *value) {
-    uint64_t result = 0;
-    for (int shift = 0; shift < 35; shift += 7) {
-        if (c->at >= c->end)
-            return bad();
-        uint8_t byte = *c->at++;
-        result |= (uint64_t)(byte & 0x7F) << shift;
-        if (byte < 0x80) {
-            *value = result;
-            return 1;
-        }
-    }
-    return bad();
+    const uint8_t *behind = uvarint_at(c->at, c->end, value);
+    if (!behind)
+        return bad();
+    c->at = behind;
+    return 1;
 }
 
 static inline PyObject *fixed_value(uint8_t type, const uint8_t *p) {

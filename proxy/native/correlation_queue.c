@@ -1,7 +1,7 @@
 /* Requests in flight, in order: a queue with the manners of collections.deque, whose numbers need no objects. In Python it is
    `PlainQueue` of proxy/relay/correlation.py.
    Invariants: `kept` is the bytes of the requests that entries keep (one that is shared with the entry before counts once);
-   `objects` the entries with an object; `capacity` a power of two, or 0. Memory: the queue owns references to objects and frames,
+   `objects` the entries with an object. Memory: the queue owns references to objects and frames,
    the entries, and what it remembers of quiet responses. Errors: MemoryError; AttributeError of an entry without `correlation`;
    IndexError. */
 #include "relay.h"
@@ -10,51 +10,41 @@
 
 PyTypeObject *Queue_type;
 
-static int grow(Queue *queue) {
-    if (queue->count < queue->capacity)
-        return 1;
-    Py_ssize_t capacity = queue->capacity ? 2 * queue->capacity : 8;
-    Entry *entries = PyMem_Malloc((size_t)capacity * sizeof(Entry));
-    if (!entries) {
-        PyErr_NoMemory();
-        return 0;
-    }
-    for (Py_ssize_t i = 0; i < queue->count; i++)
-        entries[i] = *queue_entry(queue, i);
-    PyMem_Free(queue->entries);
-    queue->entries = entries;
-    queue->capacity = capacity;
-    queue->head = 0;
-    return 1;
+/* NULL: MemoryError is set. */
+static Entry *add(Queue *queue, int as_first) {
+    Entry *entry = in_flight_add(&queue->requests, sizeof(Entry), as_first);
+    return entry ? entry : (Entry *)PyErr_NoMemory();
 }
 
 int queue_push(Queue *queue, uint64_t number) {
-    if (!grow(queue))
-        return 0;
-    *queue_entry(queue, queue->count++) = (Entry){.number = number};
-    return 1;
+    Entry *entry = add(queue, 0);
+    if (entry)
+        *entry = (Entry){.request.number = number};
+    return entry != NULL;
 }
 
-int queue_push_kept(Queue *queue, uint64_t number, PyObject *frame, int64_t time, uint32_t size) {
-    if (!frame || !grow(queue)) {
+int queue_push_kept(Queue *queue, uint64_t number, PyObject *frame, int64_t time_ns, uint32_t size) {
+    Entry *entry = frame ? add(queue, 0) : NULL;
+    if (!entry) {
         Py_XDECREF(frame);
         return 0;
     }
-    *queue_entry(queue, queue->count++) = (Entry){.number = number, .frame = frame, .time = time, .size = size};
+    *entry = (Entry){.request = {number, time_ns}, .frame = frame, .size = size};
     queue->kept += PyBytes_GET_SIZE(frame);
     return 1;
 }
 
 /* Clients repeat themselves (Heartbeat, Fetch): what is the same as the one before is kept once. */
-int queue_push_request(Queue *queue, uint64_t number, const uint8_t *request, int64_t count, int64_t time) {
-    PyObject *before = queue->count ? queue_entry(queue, queue->count - 1)->frame : NULL;
+int queue_push_request(Queue *queue, uint64_t number, const uint8_t *request, int64_t count, int64_t time_ns) {
+    Py_ssize_t waiting = queue->requests.count;
+    PyObject *before = waiting ? queue_entry(queue, waiting - 1)->frame : NULL;
     const uint8_t *like = before ? (const uint8_t *)PyBytes_AS_STRING(before) : NULL;
     int same = before && count > 12 && PyBytes_GET_SIZE(before) == count && !memcmp(like, request, 8) &&
                !memcmp(like + 12, request + 12, (size_t)count - 12);
     PyObject *frame = same ? Py_NewRef(before) : PyBytes_FromStringAndSize((const char *)request, count);
-    if (!queue_push_kept(queue, number, frame, time, (uint32_t)count - 4))
+    if (!queue_push_kept(queue, number, frame, time_ns, (uint32_t)count - 4))
         return 0;
-    queue_entry(queue, queue->count - 1)->shared = (uint32_t)same;
+    queue_entry(queue, waiting)->shared = (uint32_t)same;
     queue->kept -= same ? count : 0;
     return 1;
 }
@@ -158,39 +148,20 @@ static int64_t kept_by(const Entry *entry) {
     return entry->more ? entry->size : entry->frame && !entry->shared ? PyBytes_GET_SIZE(entry->frame) : 0;
 }
 
-static Entry leave(Queue *queue) {
+void queue_drop(Queue *queue) {
     Entry entry = *queue_entry(queue, 0);
     queue->kept -= kept_by(&entry);
     queue->objects -= entry.more != NULL;
-    queue->head = (queue->head + 1) & (queue->capacity - 1);
-    if (!--queue->count && queue->capacity > 1024) { /* give back what a burst took */
-        PyMem_Free(queue->entries);
-        queue->entries = NULL;
-        queue->capacity = queue->head = 0;
-    }
-    return entry;
-}
-
-void queue_drop(Queue *queue) {
-    Entry entry = leave(queue);
+    in_flight_drop(&queue->requests);
     Py_XDECREF(entry.more);
     Py_XDECREF(entry.frame);
-}
-
-Py_ssize_t queue_place(const Queue *queue, uint32_t correlation) {
-    for (Py_ssize_t i = 0; i < queue->count; i++) {
-        const Entry *entry = queue_entry(queue, i);
-        if (entry->more ? entry->number == correlation : (uint32_t)entry->number == correlation)
-            return i;
-    }
-    return -1;
 }
 
 /* An int, or an object with an attribute `correlation`, and perhaps `weight`: how many bytes of requests it keeps. */
 static int entry_of(PyObject *value, Entry *entry) {
     if (PyLong_CheckExact(value)) {
-        *entry = (Entry){.number = PyLong_AsUnsignedLongLong(value)};
-        return !(entry->number == (uint64_t)-1 && PyErr_Occurred());
+        *entry = (Entry){.request.number = PyLong_AsUnsignedLongLong(value)};
+        return !(entry->request.number == (uint64_t)-1 && PyErr_Occurred());
     }
     PyObject *correlation = PyObject_GetAttrString(value, "correlation");
     if (!correlation)
@@ -207,50 +178,37 @@ static int entry_of(PyObject *value, Entry *entry) {
     Py_XDECREF(weight);
     if (PyErr_Occurred())
         return 0;
-    *entry = (Entry){.number = (uint64_t)number, .more = Py_NewRef(value), .size = (uint32_t)(size < UINT32_MAX ? size : UINT32_MAX)};
+    *entry = (Entry){.request.number = (uint64_t)number, .more = Py_NewRef(value), .size = (uint32_t)(size < UINT32_MAX ? size : UINT32_MAX)};
     return 1;
 }
 
 static PyObject *value_of(const Entry *entry) {
-    return entry->more ? Py_NewRef(entry->more) : PyLong_FromUnsignedLongLong(entry->number);
+    return entry->more ? Py_NewRef(entry->more) : PyLong_FromUnsignedLongLong(entry->request.number);
 }
 
-static PyObject *Queue_append(PyObject *self, PyObject *value) {
-    Queue *queue = (Queue *)self;
-    Entry entry;
+static PyObject *put(Queue *queue, PyObject *value, int as_first) {
+    Entry entry, *place;
     if (!entry_of(value, &entry))
         return NULL;
-    if (!grow(queue)) {
+    place = add(queue, as_first);
+    if (!place) {
         Py_XDECREF(entry.more);
         return NULL;
     }
-    *queue_entry(queue, queue->count++) = entry;
+    *place = entry;
     queue->kept += kept_by(&entry);
     queue->objects += entry.more != NULL;
     Py_RETURN_NONE;
 }
 
-static PyObject *Queue_appendleft(PyObject *self, PyObject *value) {
-    Queue *queue = (Queue *)self;
-    Entry entry;
-    if (!entry_of(value, &entry))
-        return NULL;
-    if (!grow(queue)) {
-        Py_XDECREF(entry.more);
-        return NULL;
-    }
-    queue->head = (queue->head - 1) & (queue->capacity - 1);
-    queue->count++;
-    *queue_entry(queue, 0) = entry;
-    queue->kept += kept_by(&entry);
-    queue->objects += entry.more != NULL;
-    Py_RETURN_NONE;
-}
+static PyObject *Queue_append(PyObject *self, PyObject *value) { return put((Queue *)self, value, 0); }
+
+static PyObject *Queue_appendleft(PyObject *self, PyObject *value) { return put((Queue *)self, value, 1); }
 
 static PyObject *Queue_popleft(PyObject *self, PyObject *nothing) {
     (void)nothing;
     Queue *queue = (Queue *)self;
-    if (!queue->count) {
+    if (!queue->requests.count) {
         PyErr_SetString(PyExc_IndexError, "pop from an empty queue");
         return NULL;
     }
@@ -262,17 +220,14 @@ static PyObject *Queue_popleft(PyObject *self, PyObject *nothing) {
 
 static int empty(PyObject *self) {
     Queue *queue = (Queue *)self;
-    Entry *entries = queue->entries;
-    Py_ssize_t count = queue->count, head = queue->head, capacity = queue->capacity;
-    queue->entries = NULL;
-    queue->capacity = queue->head = queue->count = 0;
-    queue->kept = 0;
-    queue->objects = 0;
-    for (Py_ssize_t i = 0; i < count; i++) {
-        Py_XDECREF(entries[(head + i) & (capacity - 1)].more);
-        Py_XDECREF(entries[(head + i) & (capacity - 1)].frame);
+    Queue old = {.requests = queue->requests}; /* what is let go may run code that looks at the queue */
+    queue->requests = (InFlightQueue){0};
+    queue->kept = queue->objects = 0;
+    for (Py_ssize_t i = 0; i < old.requests.count; i++) {
+        Py_XDECREF(queue_entry(&old, i)->more);
+        Py_XDECREF(queue_entry(&old, i)->frame);
     }
-    PyMem_Free(entries);
+    PyMem_Free(old.requests.entries);
     forget_quiet(queue);
     return 0;
 }
@@ -288,11 +243,11 @@ static PyObject *Queue_clear(PyObject *self, PyObject *nothing) {
     Py_RETURN_NONE;
 }
 
-static Py_ssize_t Queue_length(PyObject *self) { return ((Queue *)self)->count; }
+static Py_ssize_t Queue_length(PyObject *self) { return ((Queue *)self)->requests.count; }
 
 static PyObject *Queue_item(PyObject *self, Py_ssize_t index) {
     Queue *queue = (Queue *)self;
-    if (index < 0 || index >= queue->count) {
+    if (index < 0 || index >= queue->requests.count) {
         PyErr_SetString(PyExc_IndexError, "no such entry in the queue");
         return NULL;
     }
@@ -304,7 +259,7 @@ static int Queue_traverse(PyObject *self, visitproc visit, void *arg) {
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(queue->alike_for);
     Py_VISIT(queue->watch);
-    for (Py_ssize_t i = 0; i < queue->count; i++)
+    for (Py_ssize_t i = 0; i < queue->requests.count; i++)
         Py_VISIT(queue_entry(queue, i)->more);
     return 0;
 }
@@ -334,17 +289,17 @@ static PyObject *Queue_append_kept(PyObject *self, PyObject *arguments) {
 static PyObject *Queue_kept(PyObject *self, PyObject *nothing) {
     (void)nothing;
     Queue *queue = (Queue *)self;
-    const Entry *first = queue->count ? queue_entry(queue, 0) : NULL;
+    const Entry *first = queue->requests.count ? queue_entry(queue, 0) : NULL;
     if (!first || !first->frame)
         Py_RETURN_NONE;
     if (first->shared) {
         Py_ssize_t size = PyBytes_GET_SIZE(first->frame);
         PyObject *own = PyBytes_FromStringAndSize(PyBytes_AS_STRING(first->frame), size);
         for (int i = 0; own && i < 4; i++)
-            PyBytes_AS_STRING(own)[8 + i] = (char)(first->number >> (24 - 8 * i));
-        return Py_BuildValue("NLI", own, (long long)first->time, (unsigned int)first->size);
+            PyBytes_AS_STRING(own)[8 + i] = (char)(first->request.number >> (24 - 8 * i));
+        return Py_BuildValue("NLI", own, (long long)first->request.time_ns, (unsigned int)first->size);
     }
-    return Py_BuildValue("OLI", first->frame, (long long)first->time, (unsigned int)first->size);
+    return Py_BuildValue("OLI", first->frame, (long long)first->request.time_ns, (unsigned int)first->size);
 }
 
 static PyObject *Queue_memory(PyObject *self, PyObject *nothing) {

@@ -30,6 +30,11 @@ typedef struct {
     int64_t now;
 } Chunk;
 
+/* Whether `head` bytes of the next frame are here; its size. */
+static inline int next_frame(const Chunk *c, int64_t head, uint32_t *size) {
+    return frame_at(c->start + c->at, c->end - c->at, head, c->most, size);
+}
+
 /* Whether API key and version are in a bitmap: 64 bits for the versions of each key. */
 static inline int is_selected(const Py_buffer *selection, uint32_t keyver) {
     uint32_t key = keyver >> 16, version = keyver & 0xFFFF;
@@ -40,15 +45,10 @@ static inline int is_selected(const Py_buffer *selection, uint32_t keyver) {
 static inline int is_chosen(const Chunk *c, uint32_t keyver) { return is_selected(&c->chosen, keyver); }
 
 static int64_t uvarint(const uint8_t *data, int64_t place, int64_t end, uint64_t *value) {
-    *value = 0;
-    for (int shift = 0; place < end && shift < 35; shift += 7) {
-        uint8_t byte = data[place++];
-        *value |= (uint64_t)(byte & 0x7F) << shift;
-        if (byte < 0x80)
-            return place;
-    }
-    *value = 0;
-    return end + 1;
+    const uint8_t *behind = place < end ? uvarint_at(data + place, data + end, value) : NULL;
+    if (!behind)
+        *value = 0;
+    return behind ? behind - data : end + 1;
 }
 
 static int64_t tags_end(const uint8_t *data, int64_t place, int64_t end) {
@@ -107,14 +107,9 @@ static int ends_clean(uint32_t key, const uint8_t *end, uint32_t size) {
 /* Responses of which nothing is awaited: the last correlation id, or -1. */
 static int64_t skip_frames(Chunk *c) {
     int64_t last = -1;
-    while (c->at + 8 <= c->end) {
-        uint32_t size = get32(c->start + c->at);
-        if (size > c->most)
-            break;
+    for (uint32_t size; next_frame(c, 8, &size); c->at += (int64_t)size + 4)
         if (size >= 4)
             last = get32(c->start + c->at + 4);
-        c->at += (int64_t)size + 4;
-    }
     return last;
 }
 
@@ -123,11 +118,9 @@ static int64_t skip_frames(Chunk *c) {
    gets a response; each -1 if there is none. It stops in front of a Produce whose acks are still to come. 0: an exception is set. */
 static int remember_requests(Chunk *c, int64_t limit, int64_t *last, int64_t *id, int64_t *doubtful) {
     *last = *id = *doubtful = -1;
-    while (c->at + 12 <= c->end) {
+    for (uint32_t size; next_frame(c, 12, &size);) {
         const uint8_t *p = c->start + c->at;
-        uint32_t size = get32(p), keyver = get32(p + 4);
-        if (size > c->most)
-            break;
+        uint32_t keyver = get32(p + 4);
         int64_t stop = c->at + size + 4;
         if (size < 8) { /* no request */
             c->at = stop;
@@ -148,7 +141,7 @@ static int remember_requests(Chunk *c, int64_t limit, int64_t *last, int64_t *id
         if (awaited) {
             if (unclear)
                 *doubtful = *id;
-            if (limit && c->queue->count >= limit)
+            if (limit && c->queue->requests.count >= limit)
                 queue_drop(c->queue);
             if (!queue_push(c->queue, (uint64_t)keyver << 32 | (uint32_t)*id))
                 return 0;
@@ -205,9 +198,9 @@ static int says_nothing(const Way *way, const uint8_t *p, uint32_t size) {
 
 /* Whether the response at `p` to a request that was kept is surely of no concern. What cannot be read is reported elsewhere. */
 static int is_quiet(Way *way, const Chunk *c, const Entry *asked, uint32_t size) {
-    uint32_t keyver = (uint32_t)(asked->number >> 32);
+    uint32_t keyver = (uint32_t)(asked->request.number >> 32);
     const uint8_t *p = c->start + c->at;
-    int quiet = way_for(way, c->quiet, keyver) && c->now - asked->time <= way->patience && size <= way->largest;
+    int quiet = way_for(way, c->quiet, keyver) && c->now - asked->request.time_ns <= way->patience && size <= way->largest;
     if (quiet && c->at + 4 + size <= c->end) {
         if (!way->skim || queue_alike(c->queue, c->quiet, keyver, p + 8, size - 4))
             return 1;
@@ -230,32 +223,30 @@ static int is_quiet(Way *way, const Chunk *c, const Entry *asked, uint32_t size)
 static int scan_whole_responses(Chunk *c, int64_t *last) {
     Way way = {.known = 0};
     *last = -1;
-    while (c->at + 8 <= c->end) {
-        uint32_t size = get32(c->start + c->at), correlation = get32(c->start + c->at + 4);
-        if (size > c->most)
-            return OVERSIZE;
+    for (uint32_t size; next_frame(c, 8, &size);) {
+        uint32_t correlation = get32(c->start + c->at + 4);
         int64_t stop = c->at + size + 4;
         if (size < 4) { /* no response */
             c->at = stop;
             continue;
         }
-        if (c->queue->count) {
+        if (c->queue->requests.count) {
             const Entry *head = queue_entry(c->queue, 0);
-            if (!head->more && (uint32_t)head->number == correlation) {
-                uint32_t keyver = (uint32_t)(head->number >> 32);
+            if (!head->more && (uint32_t)head->request.number == correlation) {
+                uint32_t keyver = (uint32_t)(head->request.number >> 32);
                 if (head->frame && !is_quiet(&way, c, head, size))
                     return WATCHED;
                 if (is_chosen(c, keyver) && (stop > c->end || !ends_clean(keyver >> 16, c->start + stop, size)))
                     return head->frame && stop > c->end ? FOLLOWED : WATCHED;
                 queue_drop(c->queue);
-            } else if (queue_place(c->queue, correlation) >= 0) {
+            } else if (in_flight_place(&c->queue->requests, correlation, sizeof(Entry)) >= 0) {
                 return AWAITED;
             }
         }
         *last = correlation;
         c->at = stop;
     }
-    return PASSED;
+    return c->at + 8 <= c->end ? OVERSIZE : PASSED;
 }
 
 /* What is known of a request by how it begins (see proxy/interception/interest/pass_cache.py): 0 nothing, 1 it passes and gets a response, 2 it
@@ -287,14 +278,14 @@ static int known_head(const Py_buffer *table, const uint8_t *p, int64_t here, ui
    which more is needed. 0: an exception is set. */
 static int scan_whole_requests(Chunk *c, const Py_buffer *heads, const Py_buffer *keeping, int64_t *last, int *keep) {
     *last = -1;
-    *keep = 1;
-    while (c->at + 12 <= c->end) {
-        const uint8_t *p = c->start + c->at;
-        uint32_t size = get32(p), keyver = get32(p + 4);
-        if (size > c->most || size < 8) {
-            *keep = 0;
-            break;
+    for (;;) {
+        uint32_t size, keyver;
+        if (!next_frame(c, 12, &size) || size < 8) {
+            *keep = c->end - c->at < 12;
+            return 1;
         }
+        const uint8_t *p = c->start + c->at;
+        keyver = get32(p + 4);
         int64_t stop = c->at + size + 4;
         int awaited = 1;
         if (!is_selected(&c->chosen, keyver)) {
@@ -446,7 +437,7 @@ static int may_follow(const Mover *mover, const Chunk *c, int why) {
     if (is_none(mover->bulk) || c->at + 8 > c->end || !(why == FOLLOWED || (why == WATCHED && !queue_entry(c->queue, 0)->frame)))
         return 0;
     Py_buffer bulk = {.buf = PyBytes_AS_STRING(mover->bulk), .len = PyBytes_GET_SIZE(mover->bulk)};
-    return get32(c->start + c->at) > ENDPOINT_LIMIT && is_selected(&bulk, (uint32_t)(queue_entry(c->queue, 0)->number >> 32));
+    return get32(c->start + c->at) > ENDPOINT_LIMIT && is_selected(&bulk, (uint32_t)(queue_entry(c->queue, 0)->request.number >> 32));
 }
 
 /* That response is followed from its beginning on; the result as of `follow`, and `c->at` is behind it. */

@@ -49,7 +49,7 @@ static int way_of(const HalfConnection *half, const Connection *connection) {
         const Queue *queue = (Queue *)connection->in_flight;
         if (queue->out_of_order)
             return FILTER;
-        if (!queue->count && !length(half->carry) && is_none(half->endpoint_scanner))
+        if (!queue->requests.count && !length(half->carry) && is_none(half->endpoint_scanner))
             return PASS;
         return sound && !queue->objects ? SCAN : FILTER;
     }

@@ -3,16 +3,14 @@
 #define BARNABAS_RELAY_H
 
 #include "constants.h"
-#include "decoder/native/plan.h"
+#include "decoder/native/framing.h"
 
 /* -- the correlation queue: what waits for its response, in order: numbers, a few of them with an object -- */
 
-/* number: api key (16 bits), version (16), correlation id (32); of an object its `correlation` alone, which may be -1 */
 typedef struct {
-    uint64_t number;
+    InFlight request; /* of an object, its `correlation` alone; the time where there is a frame */
     PyObject *more;
     PyObject *frame; /* of a number: the request or its header prefix, if it may be asked for; bytes */
-    int64_t time;    /* when it came, where there is a frame */
     uint32_t size;   /* of the frame as it came; of an object, the bytes of requests that it keeps */
     uint32_t shared; /* it is that of the entry before, but for the correlation id */
 } Entry;
@@ -27,8 +25,7 @@ typedef struct {
 
 typedef struct {
     PyObject_HEAD
-    Entry *entries;
-    Py_ssize_t capacity, head, count; /* capacity: a power of two, or 0 */
+    InFlightQueue requests;
     int64_t kept;                     /* bytes of requests that entries keep */
     Py_ssize_t objects;               /* entries with an object */
     /* What whoever moves bytes has to know of the order; see proxy/relay/correlation.py. */
@@ -46,18 +43,15 @@ int correlation_queue_ready(PyObject *module); /* 0: an exception is set */
 
 int queue_push(Queue *queue, uint64_t number);
 /* The same with the request, whose reference is taken over. */
-int queue_push_kept(Queue *queue, uint64_t number, PyObject *frame, int64_t time, uint32_t size);
+int queue_push_kept(Queue *queue, uint64_t number, PyObject *frame, int64_t time_ns, uint32_t size);
 /* The same, of the request's bytes. */
-int queue_push_request(Queue *queue, uint64_t number, const uint8_t *request, int64_t count, int64_t time);
+int queue_push_request(Queue *queue, uint64_t number, const uint8_t *request, int64_t count, int64_t time_ns);
 void queue_drop(Queue *queue);
 /* Whether a response, given by what follows its correlation id, differs from one that was quiet in nothing that matters. */
 int queue_alike(const Queue *queue, const PyObject *quiet, uint32_t keyver, const uint8_t *body, uint32_t size);
 /* It was seen to be quiet: `header` bytes, then a body of this plan. Where none are alike, it is tried less and less often. */
 void queue_remember_quiet(Queue *queue, PyObject *quiet, uint32_t keyver, const uint8_t *body, uint32_t size, long header,
                           const Struct *plan);
-/* Where the first entry with this correlation id stands, or -1. */
-Py_ssize_t queue_place(const Queue *queue, uint32_t correlation);
-
 /* Whether bytes are those of a beginning, but for those that may differ. */
 static inline int begins_like(const uint8_t *own, const uint8_t *like, const uint8_t *mask, int64_t count) {
     int64_t i = 0;
@@ -76,11 +70,9 @@ static inline int begins_like(const uint8_t *own, const uint8_t *like, const uin
 }
 
 /* Bytes of memory that what waits here takes. */
-static inline int64_t queue_memory(const Queue *queue) { return queue->kept + (int64_t)(queue->count * sizeof(Entry)); }
+static inline int64_t queue_memory(const Queue *queue) { return queue->kept + (int64_t)(queue->requests.count * sizeof(Entry)); }
 
-static inline Entry *queue_entry(const Queue *queue, Py_ssize_t index) {
-    return &queue->entries[(queue->head + index) & (queue->capacity - 1)];
-}
+static inline Entry *queue_entry(const Queue *queue, Py_ssize_t place) { return in_flight_at(&queue->requests, place, sizeof(Entry)); }
 
 /* -- the rest of the relay -- */
 

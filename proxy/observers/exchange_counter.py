@@ -128,7 +128,7 @@ class ExchangeCounter:
     def skipped(self, conn: int, direction: int, time_ns: int, nbytes: int) -> None:
         counted = self._connections.get(conn)
         if counted is not None:
-            if counted.recorder is not None and counted.recorder.skip(direction, nbytes, time_ns, 0, _NEVER):
+            if counted.recorder is not None and counted.recorder.skip(direction, nbytes, 0, _NEVER):
                 return
             self._leave(counted)
             self._count(counted.decoder.skip(Direction(direction), nbytes, time_ns))
