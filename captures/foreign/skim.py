@@ -9,24 +9,23 @@ the plain ones.
 from __future__ import annotations
 
 import struct
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...decoder import Exchange, State
-from ...decoder.codec.codec import decode_request_header
 from ...decoder.codec.decode import FAULTS
 from ...decoder.codec.project import Skim, first_code, skim
 from ...decoder.codec.truncated_frame import first_error_in
-from ...decoder.connection.connection import expects_no_response, plausible_request
-from ...decoder.errors import DecodeError
+from ...decoder.connection.connection import expects_no_response, plausible_request, read_header
+from ...decoder.connection.correlation import CorrelationQueue
 from ...decoder.schema import facts
 from ...decoder.wire.frame import MAX_FRAME, foreign_protocol
 from ..native.accelerator import native
 from ..recording.index import CUT, MAX_STRING, RECORD, STATES, SURPLUS, UNDECODED, IndexEncoder
 from .frame_pieces import FramePieces
 
-PRODUCE, SASL_HANDSHAKE, API_VERSIONS = map(facts.api_key, ("Produce", "SaslHandshake", "ApiVersions"))
+SASL_HANDSHAKE, API_VERSIONS = map(facts.api_key, ("SaslHandshake", "ApiVersions"))
 TOKEN = "SASL token"
 MOST_WAITING = 1 << 16
 """Requests of a connection that wait for responses; in a capture of one direction the oldest are given up."""
@@ -60,8 +59,8 @@ class PlainConversation:
 
     number: int
     waiting: deque[PlainRequest | None]
-    ids: Counter[int] | None
-    """of the requests that wait, from the first oddity on"""
+    ids: dict[int, tuple[int, PlainRequest]]
+    """Both are of `Conversation.queue`: the accelerator changes `waiting` while `ids` is empty."""
     began: bool
     raw_sasl: bool
     lossy: bool
@@ -99,12 +98,12 @@ else:
 class Conversation(_Conversation):
     """A Kafka connection of a foreign capture."""
 
-    __slots__ = ()
+    __slots__ = ("queue",)
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.waiting = deque()
-        self.ids = None
+        self.queue = CorrelationQueue[PlainRequest]()
+        self.waiting, self.ids = self.queue.waiting, self.queue.ids
         self.began = self.raw_sasl = self.lossy = False
         self.halves = (HalfConversation(self, 0), HalfConversation(self, 1))
 
@@ -163,13 +162,13 @@ class Skimmer:
 
     def close(self, conversation: Conversation) -> None:
         """It ended: what waits gets no response."""
-        while conversation.waiting:
-            self._unanswered(self._next(conversation), conversation)
+        while conversation.queue:
+            self._unanswered(conversation.queue.pop(), conversation)
         self._conversations.pop(conversation.number, None)
 
     def pending(self) -> list[tuple[Conversation, PlainRequest]]:
         """The requests that wait, in the order of their times."""
-        waiting = [(conversation, pending) for conversation in self._conversations.values() for pending in conversation.waiting if pending is not None]
+        waiting = [(conversation, pending) for conversation in self._conversations.values() for pending in conversation.queue.requests()]
         return sorted(waiting, key=lambda pair: (pair[1].time_ns, pair[0].number))
 
     def show_pending(self) -> None:
@@ -180,15 +179,7 @@ class Skimmer:
 
     def awaits(self, conversation: Conversation, correlation_id: int) -> bool:
         """Whether a request waits for that response."""
-        if not conversation.waiting:
-            return False
-        if conversation.ids is None:
-            conversation.ids = self._ids_of(conversation)
-        return correlation_id in conversation.ids
-
-    @staticmethod
-    def _ids_of(conversation: Conversation) -> Counter[int]:
-        return Counter(pending.correlation_id for pending in conversation.waiting if pending is not None)
+        return correlation_id in conversation.queue
 
     # bytes
 
@@ -281,7 +272,7 @@ class Skimmer:
     # requests
 
     def _request(self, conversation: Conversation, time_ns: int, data: bytes, place: int) -> None:
-        last = conversation.waiting[-1] if conversation.waiting else None
+        last = conversation.queue.last
         # A SaslHandshake v0 that waits: see `Connection`.
         waits = last is not None and last.api_key == SASL_HANDSHAKE and last.api_version == 0
         if conversation.raw_sasl or waits or not conversation.began:
@@ -290,7 +281,7 @@ class Skimmer:
                 conversation.began = True
                 conversation.raw_sasl = data[4:5] == b"\x60"
             if (conversation.raw_sasl or waits) and not plausible_request(data[4:]):
-                conversation.waiting.append(None)
+                conversation.queue.append(None)
                 self._non_kafka(conversation, 0, time_ns, data, TOKEN)
                 return
             conversation.raw_sasl = False
@@ -325,14 +316,7 @@ class Skimmer:
         """As `Connection` reads any request."""
         frame = data[4:]
         exchange = Exchange(request=frame, request_cut=size - len(frame))
-        body = 0
-        try:
-            header, body = decode_request_header(frame)
-            exchange.api_key, exchange.api_version = header["request_api_key"], header["request_api_version"]
-            exchange.correlation_id, exchange.client_id = header["correlation_id"], header.get("client_id")
-        except DecodeError:
-            if len(frame) >= 8:
-                exchange.api_key, exchange.api_version, exchange.correlation_id = struct.unpack_from(">hhi", frame)
+        whole_header = read_header(exchange)
         message = exchange.request_message
         flags = UNDECODED if message is None else SURPLUS if message.trailing else 0
         if size > len(frame):
@@ -340,20 +324,18 @@ class Skimmer:
         client_id = self.encoder.string(exchange.client_id)
         key, version = exchange.api_key, exchange.api_version
         pending = PendingRequest(time_ns, place, size, exchange.correlation_id, key, version, client_id, flags)
-        if key == PRODUCE and body and expects_no_response(exchange):
+        if whole_header and expects_no_response(exchange):
             self._alone(conversation, pending, data)
         else:
             self._wait(conversation, pending, data)
 
     def _wait(self, conversation: Conversation, pending: PlainRequest, data: bytes) -> None:
-        conversation.waiting.append(pending)
-        if conversation.ids is not None:
-            conversation.ids[pending.correlation_id] += 1
-        if len(conversation.waiting) > MOST_WAITING:
+        conversation.queue.append(pending)
+        if len(conversation.queue) > MOST_WAITING:
             self._give_up_first(conversation)
 
     def _give_up_first(self, conversation: Conversation) -> None:
-        self._unanswered(self._next(conversation), conversation)
+        self._unanswered(conversation.queue.pop(), conversation)
 
     def _alone(self, conversation: Conversation, pending: PlainRequest, data: bytes) -> None:
         """A request that gets no response."""
@@ -362,18 +344,15 @@ class Skimmer:
     # responses
 
     def _response(self, conversation: Conversation, time_ns: int, data: bytes, place: int) -> None:
-        waiting = conversation.waiting
-        if len(data) >= 9 and waiting:
-            first = waiting[0]
+        if len(data) >= 9:
+            first = conversation.queue.first
             if first is not None and first.correlation_id == _INT(data, 4)[0]:
                 key = first.api_key
                 how = self._answered.get(key << 16 | first.api_version & 0xFFFF)
                 if how is None:
                     how = self._known(self._answered, "response", key, first.api_version)
                 if how is not None and not (how.header_version and data[8]):
-                    waiting.popleft()
-                    if conversation.ids is not None:
-                        self._forget(conversation, first)
+                    conversation.queue.pop()
                     try:
                         found = how.read(data, 8 + how.header_version)
                     except FAULTS:
@@ -386,25 +365,20 @@ class Skimmer:
 
     def _odd_response(self, conversation: Conversation, time_ns: int, data: bytes, place: int, size: int) -> None:
         """As `Connection` reads any response."""
-        waiting = conversation.waiting
-        if waiting and waiting[0] is None:
-            waiting.popleft()
+        queue = conversation.queue
+        if queue.token_is_next:
+            queue.pop()
             self._non_kafka(conversation, 1, time_ns, data, TOKEN)
             return
-        if conversation.ids is None:
-            conversation.ids = self._ids_of(conversation)
         correlation_id = int.from_bytes(data[4:8], "big", signed=True)
-        if size < 4 or correlation_id not in conversation.ids:
+        taken = queue.take(correlation_id) if size >= 4 else None
+        if taken is None:
             orphan = PendingRequest(time_ns, -1, 0, correlation_id, -1, -1, 0, 0)
             self._pair(conversation, orphan, time_ns, data, place, size, 0, 0, _ORPHAN)
             return
-        while True:
-            first = self._next(conversation)
-            if first is not None and first.correlation_id == correlation_id:
-                break
-            self._unanswered(first, conversation)
-        if not waiting:
-            conversation.ids = None  # the oddity is over
+        unanswered, first = taken
+        for each in unanswered:
+            self._unanswered(each, conversation)
         if size > len(data) - 4:
             error = first_error_in(data[4:], first.api_key, first.api_version, size - len(data) + 4)
             self._pair(conversation, first, time_ns, data, place, size, error, CUT)
@@ -418,20 +392,6 @@ class Skimmer:
         if first.api_key == SASL_HANDSHAKE and first.api_version == 0 and error == 0:
             conversation.raw_sasl = True
         self._pair(conversation, first, time_ns, data, place, size, error, flags)
-
-    def _next(self, conversation: Conversation) -> PlainRequest | None:
-        first = conversation.waiting.popleft()
-        if first is not None and conversation.ids is not None:
-            self._forget(conversation, first)
-        return first
-
-    @staticmethod
-    def _forget(conversation: Conversation, pending: PlainRequest) -> None:
-        ids = conversation.ids
-        assert ids is not None
-        ids[pending.correlation_id] -= 1
-        if not ids[pending.correlation_id]:
-            del ids[pending.correlation_id]
 
     def _unanswered(self, pending: PlainRequest | None, conversation: Conversation) -> None:
         if pending is not None:

@@ -195,6 +195,11 @@ int record_add(PyObject *records, Conversation *conversation, PendingRequest *pe
     return index_add(records, &record);
 }
 
+/* Whether only `waiting` is kept, and so may be changed here: see CorrelationQueue of decoder/connection/correlation.py. */
+static int in_order(const Conversation *conversation) {
+    return conversation->ids && PyDict_Check(conversation->ids) && !PyDict_GET_SIZE(conversation->ids);
+}
+
 static int append(Frames *frames, Conversation *conversation, PendingRequest *pending) {
     PyObject *none = PyObject_CallMethodOneArg(conversation->waiting, append_name, (PyObject *)pending);
     Py_XDECREF(none);
@@ -211,10 +216,10 @@ static int append(Frames *frames, Conversation *conversation, PendingRequest *pe
 /* A request is there; `alone`: it gets no response. */
 static int wait_for(Frames *frames, Conversation *conversation, PendingRequest *pending, const uint8_t *data, Py_ssize_t size, PyObject *whole,
                     int alone) {
-    if (!alone && frames->records != Py_None && conversation->ids == Py_None)
+    if (!alone && frames->records != Py_None && in_order(conversation))
         return append(frames, conversation, pending);
     /* what cannot be decoded to its end is masked, which is not done here */
-    int writes = frames->writes && conversation->ids == Py_None && !pending->flags ? segment_ready(frames, conversation) : 0;
+    int writes = frames->writes && in_order(conversation) && !pending->flags ? segment_ready(frames, conversation) : 0;
     if (writes < 0)
         return 0;
     if (writes) {
@@ -301,7 +306,7 @@ odd:
 
 static int response(Frames *frames, Conversation *conversation, long long time_ns, const uint8_t *data, Py_ssize_t size, PyObject *whole,
                     long long place) {
-    Py_ssize_t waiting = size < 9 || conversation->ids != Py_None ? 0 : PyObject_Size(conversation->waiting);
+    Py_ssize_t waiting = size < 9 || !in_order(conversation) ? 0 : PyObject_Size(conversation->waiting);
     if (waiting < 0)
         return 0;
     if (!waiting)

@@ -1,8 +1,5 @@
 """One client connection, sans-IO: bytes of both directions in, events out.
 
-Brokers answer the requests of a connection in order, so requests wait in a queue and a response belongs to the
-first one with its correlation id; those in front of it got none (acks=0, or their response is missing).
-
 Events:
   RequestSeen(exchange)    a request frame is complete
   ExchangeDone(exchange)   its response is complete, or none will come; orphans too
@@ -11,7 +8,7 @@ Events:
 
 from __future__ import annotations
 
-from collections import Counter, deque
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -24,11 +21,13 @@ from ..wire.acks import produce_acks
 from ..wire.frame import MAX_FRAME, Direction, Framer, FramingError
 from ..wire.resync import FrameChecker, FrameSearch
 from .api_versions import PeerInfo
+from .correlation import CorrelationQueue
 from .exchange import Exchange, State
 from .topics import Topics
 
 PRODUCE = facts.api_key("Produce")
 SASL_HANDSHAKE = facts.api_key("SaslHandshake")
+_HEAD = struct.Struct(">hhi").unpack_from
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +92,7 @@ class Connection:
         self.number, self.client, self.broker = number, client, broker
         self.topics = Topics() if topics is None else topics
         self.about = PeerInfo()
-        self._queue = _CorrelationQueue()
+        self._queue = CorrelationQueue[Exchange]()
         self._streams = (
             _Stream(Direction.REQUEST, limit, keep, mid_stream, _RequestChecker()),
             _Stream(Direction.RESPONSE, limit, keep, mid_stream, _ResponseChecker(self._queue)),
@@ -107,7 +106,7 @@ class Connection:
 
     def pending(self) -> list[Exchange]:
         """The exchanges that wait for a response, oldest first."""
-        return self._queue.exchanges()
+        return self._queue.requests()
 
     def awaits(self, correlation_id: int) -> bool:
         """Whether a request waits for a response with that id."""
@@ -175,7 +174,7 @@ class Connection:
             # Clients of 0.9 begin GSSAPI without a handshake: a token (ASN.1 application tag) comes first.
             self._requests = _Requests.TOKENS if frame[:1] == b"\x60" else _Requests.FRAMES
         if (self._requests is _Requests.TOKENS or self._handshake_waits()) and not plausible_request(frame):
-            self._queue.append_token()
+            self._queue.append(None)
             yield Opaque(Direction.REQUEST, mask_token(frame), time_ns, "SASL token", framed=True)
             return
         self._requests = _Requests.FRAMES
@@ -189,21 +188,9 @@ class Connection:
             topics=self.topics,
             about=self.about,
         )
-        try:
-            header, body = decode_request_header(frame)
-            exchange.api_key = header["request_api_key"]
-            exchange.api_version = header["request_api_version"]
-            exchange.correlation_id = header["correlation_id"]
-            exchange.client_id = header.get("client_id")
-        except DecodeError:
-            # Too short or damaged; the frame is kept and says so when it is decoded.
-            body = 0
-            if len(frame) >= 8:
-                exchange.api_key = int.from_bytes(frame[:2], "big", signed=True)
-                exchange.api_version = int.from_bytes(frame[2:4], "big", signed=True)
-                exchange.correlation_id = int.from_bytes(frame[4:8], "big", signed=True)
+        whole_header = read_header(exchange)
         yield RequestSeen(exchange)
-        if exchange.api_key == PRODUCE and body and expects_no_response(exchange):
+        if whole_header and expects_no_response(exchange):
             yield from _unanswered(exchange)
         else:
             self._queue.append(exchange)
@@ -223,7 +210,8 @@ class Connection:
             return
         correlation_id = int.from_bytes(frame[:4], "big", signed=True)
         cut = self._streams[Direction.RESPONSE].framer.missing
-        if len(frame) < 4 or correlation_id not in self._queue:
+        taken = self._queue.take(correlation_id) if len(frame) >= 4 else None
+        if taken is None:
             orphan = Exchange(
                 connection=self.number,
                 client=self.client,
@@ -237,8 +225,9 @@ class Connection:
             )
             yield ExchangeDone(orphan)
             return
-        while (first := self._queue.pop()) is None or first.correlation_id != correlation_id:
-            yield from _unanswered(first)
+        unanswered, first = taken
+        for each in unanswered:
+            yield from _unanswered(each)
         first.response, first.response_time_ns, first.state = frame, time_ns, State.PAIRED
         first.response_cut = cut
         if first.api_key == SASL_HANDSHAKE and first.api_version == 0 and first.error == 0:
@@ -315,64 +304,6 @@ class _Stream:
         return (bytes(searched.data) if searched else b"") + self.framer.rest()
 
 
-class _CorrelationQueue:
-    """Requests that wait for a response, oldest first; None stands for a raw SASL token, which is answered by another."""
-
-    __slots__ = ("_by_id", "_ids", "_waiting")
-
-    def __init__(self) -> None:
-        self._waiting: deque[Exchange | None] = deque()
-        self._ids: Counter[int] = Counter()  # so that an orphan is known at once
-        self._by_id: dict[int, Exchange] | None = None  # from `find` on until the next response
-
-    def __len__(self) -> int:
-        return len(self._waiting)
-
-    def __contains__(self, correlation_id: int) -> bool:
-        return correlation_id in self._ids
-
-    def exchanges(self) -> list[Exchange]:
-        return [exchange for exchange in self._waiting if exchange is not None]
-
-    @property
-    def last(self) -> Exchange | None:
-        return self._waiting[-1] if self._waiting else None
-
-    @property
-    def token_is_next(self) -> bool:
-        return bool(self._waiting) and self._waiting[0] is None
-
-    def append_token(self) -> None:
-        self._waiting.append(None)
-
-    def append(self, exchange: Exchange) -> None:
-        self._waiting.append(exchange)
-        self._ids[exchange.correlation_id] += 1
-        if self._by_id is not None:
-            self._by_id[exchange.correlation_id] = exchange
-
-    def pop(self) -> Exchange | None:
-        """Take the first that waits."""
-        first = self._waiting.popleft()
-        self._by_id = None
-        if first is not None:
-            self._ids[first.correlation_id] -= 1
-            if not self._ids[first.correlation_id]:
-                del self._ids[first.correlation_id]
-        return first
-
-    def find(self, correlation_id: int) -> Exchange | None:
-        """The request that waits for that response, the last one of several."""
-        if self._by_id is None:
-            self._by_id = {exchange.correlation_id: exchange for exchange in self.exchanges()}
-        return self._by_id.get(correlation_id)
-
-    def clear(self) -> None:
-        self._waiting.clear()
-        self._ids.clear()
-        self._by_id = None
-
-
 class _RequestChecker:
     """A frame can stand among requests if it decodes. It is a `resync.FrameChecker`."""
 
@@ -386,7 +317,7 @@ class _RequestChecker:
 class _ResponseChecker:
     """A frame can stand among responses if it is awaited and decodes. It is a `resync.FrameChecker`."""
 
-    def __init__(self, queue: _CorrelationQueue):
+    def __init__(self, queue: CorrelationQueue[Exchange]):
         self._queue = queue
 
     def may_begin(self, head: bytes) -> bool:
@@ -397,8 +328,24 @@ class _ResponseChecker:
         return asked is not None and is_response(frame, asked.api_key, asked.api_version)
 
 
+def read_header(exchange: Exchange) -> bool:
+    """Take what a request's header says. False: it is too short or damaged; then the frame says so when it is decoded."""
+    frame = exchange.request or b""
+    try:
+        header, _ = decode_request_header(frame)
+    except DecodeError:
+        if len(frame) >= 8:
+            exchange.api_key, exchange.api_version, exchange.correlation_id = _HEAD(frame)
+        return False
+    exchange.api_key, exchange.api_version = header["request_api_key"], header["request_api_version"]
+    exchange.correlation_id, exchange.client_id = header["correlation_id"], header.get("client_id")
+    return True
+
+
 def expects_no_response(exchange: Exchange) -> bool:
     """Whether this is a Produce with acks=0, which brokers do not answer."""
+    if exchange.api_key != PRODUCE:
+        return False
     message = exchange.request_message
     if exchange.request_cut:
         head = bytes(4) + (exchange.request or b"")

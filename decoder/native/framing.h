@@ -1,5 +1,5 @@
 /* Frames of a byte stream, and requests that wait for their responses: one framer and one queue for the recorder and the importer
-   (captures/native) and for the relay (proxy/native). In Python: decoder/wire/frame.py and decoder/connection.
+   (captures/native) and for the relay (proxy/native). In Python: decoder/wire/frame.py and decoder/connection/correlation.py.
    Inline, because each runs once for every frame. Invariants: a `Framer` is unchanged where -1 is returned; `room` is a power of
    two, or 0. Memory: a queue owns its entries; what they refer to belongs to its user. Errors: none sets an exception. */
 #ifndef BARNABAS_FRAMING_H
