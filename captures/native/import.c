@@ -153,8 +153,8 @@ static PyObject *bytes_of(const uint8_t *data, Py_ssize_t size, PyObject *whole)
 }
 
 /* owner.<method>(first, time_ns, data, place) */
-static int tell(Frames *frames, const char *method, PyObject *first, long long time_ns, const uint8_t *data,
-                Py_ssize_t size, PyObject *whole, long long place) {
+static int call_owner(Frames *frames, const char *method, PyObject *first, long long time_ns, const uint8_t *data,
+                      Py_ssize_t size, PyObject *whole, long long place) {
     PyObject *bytes = bytes_of(data, size, whole);
     if (!bytes)
         return 0;
@@ -301,7 +301,7 @@ static int request(Frames *frames, Conversation *conversation, long long time_ns
     Py_DECREF(pending);
     return done;
 odd:
-    return tell(frames, "_request", (PyObject *)conversation, time_ns, data, size, whole, place);
+    return call_owner(frames, "_request", (PyObject *)conversation, time_ns, data, size, whole, place);
 }
 
 static int response(Frames *frames, Conversation *conversation, long long time_ns, const uint8_t *data, Py_ssize_t size, PyObject *whole,
@@ -361,7 +361,7 @@ static int response(Frames *frames, Conversation *conversation, long long time_n
     Py_DECREF(found);
     return done;
 odd:
-    return tell(frames, "_response", (PyObject *)conversation, time_ns, data, size, whole, place);
+    return call_owner(frames, "_response", (PyObject *)conversation, time_ns, data, size, whole, place);
 }
 
 /* ---- streams */
@@ -450,7 +450,7 @@ int frames_feed(Frames *frames, HalfConversation *half, long long time_ns, const
     Py_ssize_t at = 0;
     while (at < end) {
         if (half->opaque || !half->began)
-            return tell(frames, "data", (PyObject *)half, time_ns, data + at, end - at, NULL, offset + at);
+            return call_owner(frames, "data", (PyObject *)half, time_ns, data + at, end - at, NULL, offset + at);
         if (!PyList_Check(half->pieces)) {
             PyErr_SetString(PyExc_TypeError, "pieces are a list");
             return 0;
@@ -458,7 +458,7 @@ int frames_feed(Frames *frames, HalfConversation *half, long long time_ns, const
         Framer next = half->framer;
         Py_ssize_t part = framer_feed(&next, data + at, end - at, frames->most_frame), pieces = PyList_GET_SIZE(half->pieces);
         if (part < 0) /* Python decides what it is */
-            return tell(frames, "data", (PyObject *)half, time_ns, data + at, end - at, NULL, offset + at);
+            return call_owner(frames, "data", (PyObject *)half, time_ns, data + at, end - at, NULL, offset + at);
         if (framer_done(&next) && !pieces) { /* as it mostly is */
             if (!frame(frames, half, time_ns, data + at, part, NULL, offset + at))
                 return 0;

@@ -63,7 +63,7 @@ typedef struct {
     uint64_t cursor, total, lost, chunks, bytes[2];
 } Sums;
 
-static PyObject *told(const Sums *sums, PyObject *rest) {
+static PyObject *result_of(const Sums *sums, PyObject *rest) {
     return rest ? Py_BuildValue("KKKK(KK)N", (unsigned long long)sums->cursor, (unsigned long long)sums->total,
                                 (unsigned long long)sums->lost, (unsigned long long)sums->chunks,
                                 (unsigned long long)sums->bytes[0], (unsigned long long)sums->bytes[1], rest)
@@ -212,11 +212,11 @@ static PyObject *RingFeed_feed(PyObject *self, PyObject *const *a, Py_ssize_t gi
         if (state == FAILED && !PyErr_Occurred())
             PyErr_NoMemory();
         if (state != DONE)
-            return told(&sums, rest_of(feed, d, data, at, awaited));
+            return result_of(&sums, rest_of(feed, d, data, at, awaited));
         publish(feed, cursor, d[PLACE] + length);
     }
     PyErr_Clear(); /* what cannot be looked at is not for this */
-    return told(&sums, Py_NewRef(Py_None));
+    return result_of(&sums, Py_NewRef(Py_None));
 }
 
 /* RingFeed(map, the data in it as a memoryview, where the slots are, their number, where the data are, their size, the

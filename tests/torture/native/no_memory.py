@@ -199,12 +199,12 @@ def queueing() -> tuple[Step, Callable[[], Any]]:
     return once, nothing
 
 
-def following_a_tail() -> tuple[Step, Callable[[], Any]]:
+def scanning_node_endpoints() -> tuple[Step, Callable[[], Any]]:
     body = decoder.encode_response(FETCH, 16, {"responses": [{"partitions": [{"records": batch()}]}]}, correlation_id=1)
     return lambda: NodeEndpointScanner(FETCH, 16).feed(memoryview(body)), nothing
 
 
-def tracked(counting: bool) -> tuple[Any, Any, bytearray, array[int], list[tuple[int, bytes]]]:
+def recorder_and_chunks(counting: bool) -> tuple[Any, Any, bytearray, array[int], list[tuple[int, bytes]]]:
     """A recorder with what it writes to, and the chunks of a few exchanges, which are cut in the middle of frames."""
     context = recording.RecorderContext(lambda *asked: shape(False, *asked), 0)
     context.counting = counting
@@ -224,13 +224,13 @@ def tracked(counting: bool) -> tuple[Any, Any, bytearray, array[int], list[tuple
     ]  # fmt: skip
 
 
-def tracks(counting: bool) -> int:
+def recording_chunks(counting: bool) -> int:
     """What a recorder takes. When the memory ends, whole frames were written and no more, and those that wait are all there;
     then everything is released, and freed once."""
     failed = quiet = number = 0
     whole: Any = None
     while quiet < QUIET:
-        recorder, buffer, rows, places, chunks = tracked(counting)
+        recorder, buffer, rows, places, chunks = recorder_and_chunks(counting)
 
         def step(recorder: Any = recorder, chunks: list[tuple[int, bytes]] = chunks) -> None:
             for direction, data in chunks:
@@ -311,7 +311,7 @@ def scanning() -> int:
     return failed
 
 
-class OnTrack:
+class RecordingConsumer:
     """A consumer of a ring whose connection 7 has a native recorder, until that fails."""
 
     def __init__(self, recorder: Any) -> None:
@@ -329,13 +329,13 @@ class OnTrack:
 
 
 def feeding_from_a_ring() -> int:
-    """What an observer takes from the ring onto tracks. When the memory ends, whole frames were written and no more, and the
-    consumer is told or the reader raises."""
+    """What an observer's recorder takes from the ring. Without memory only whole frames were written, and the consumer gets the error or
+    the reader raises it."""
     failed = quiet = number = 0
     whole: Any = None
     bell = os.eventfd(0, os.EFD_NONBLOCK)
     while quiet < QUIET:
-        recorder, buffer, rows, _, chunks = tracked(False)
+        recorder, buffer, rows, _, chunks = recorder_and_chunks(False)
         ring = Ring.create(4 * CHUNK, 64)
         ring.admit(0, lossless=True)
         writer, reader_, streams = RingWriter(ring, {0: bell}), RingReader(ring, 0, bell, bell), [0, 0]
@@ -345,9 +345,9 @@ def feeding_from_a_ring() -> int:
                 writer.write(Kind.DATA, 7, direction, 5, part, NONE if streams[direction] else 0, streams[direction])
                 streams[direction] += len(part)
         reader_._streams[7] = array("q", (0, 0, -1, -1))
-        consumer = OnTrack(recorder)
+        consumer = RecordingConsumer(recorder)
 
-        def step(reader_: RingReader = reader_, consumer: OnTrack = consumer) -> int:
+        def step(reader_: RingReader = reader_, consumer: RecordingConsumer = consumer) -> int:
             count = 0
             for _, _, direction, time_ns, data, _ in reader_.read(consumer=consumer):
                 at, count = 0, count + 1
@@ -375,10 +375,10 @@ SCENARIOS: dict[str, Scenario] = {
     "projecting": projecting,
     "reading records": reading_records,
     "indexing records": indexing_records,
-    "header_prefixes": header_prefixes,
+    "header prefixes": header_prefixes,
     "keeping requests": keeping_requests,
     "queueing": queueing,
-    "following a tail": following_a_tail,
+    "scanning node endpoints": scanning_node_endpoints,
     "packing rows": packing_rows,
 }
 
@@ -390,7 +390,7 @@ def main() -> None:
     print(f"scanning: {scanning()}", flush=True)
     print(f"feeding from a ring: {feeding_from_a_ring()}", flush=True)
     for counting in (False, True):
-        print(f"tracks{', counting' * counting}: {tracks(counting)}", flush=True)
+        print(f"recording{', counting' * counting}: {recording_chunks(counting)}", flush=True)
     print(f"{time.process_time() - begun:.1f} s of CPU", file=sys.stderr)
 
 

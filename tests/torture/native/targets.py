@@ -2,7 +2,7 @@
 
     PYTHONPATH=tests python -m torture.native.targets                     each target, over its corpus and 2,000 mutations
     PYTHONPATH=tests python -m torture.native.targets packets --runs 100000 --seed 7
-    PYTHONPATH=tests python -m torture.native.targets skeletons --input FILE
+    PYTHONPATH=tests python -m torture.native.targets header_prefixes --input FILE
 
 An input may be refused, and never ends the process, writes beside its memory, or hangs. Where there is a reference in Python the
 results are the same. `corpus/NAME` holds a few small inputs of each, and one for every input that once made a fault; a new one
@@ -61,7 +61,7 @@ def selecting(kind: str, key: int, version: int) -> bytes:
     return (key | (kind == "response") << 15).to_bytes(2, "big") + version.to_bytes(2, "big")
 
 
-def skeletons(data: bytes) -> Any:
+def header_prefixes(data: bytes) -> Any:
     """A frame (with its size) without its records, of any message, also of those that have none."""
     kind, key, version, frame = chosen(data)
     of = plan(kind, key, version)
@@ -99,16 +99,16 @@ def streams(data: bytes) -> Any:
     return one, kept, two, plain.note(0, asked), plain.note(1, given)
 
 
-def tails(data: bytes) -> Any:
+def node_endpoints(data: bytes) -> Any:
     """A bulk response that passes in pieces; the third byte says of how many bytes. The reference finds the same place."""
     bulk = [(0, 10), (0, 12), (1, 16), (1, 17), (78, 1), (79, 1)]
     key, version = bulk[data[0] % len(bulk)] if data else bulk[0]
     step, frame = (data[1] if len(data) > 1 else 0) + 1, data[2:]
     found = []
-    for tail in (NodeEndpointScanner(key, version), PlainNodeEndpointScanner(key, version)):
+    for scanner in (NodeEndpointScanner(key, version), PlainNodeEndpointScanner(key, version)):
         place = -1
         for at in range(0, len(frame), step):
-            place = tail.feed(memoryview(frame)[at : at + step])
+            place = scanner.feed(memoryview(frame)[at : at + step])
             if place >= 0:
                 place += at
                 break
@@ -117,7 +117,7 @@ def tails(data: bytes) -> Any:
     return found[0]
 
 
-def tracks(data: bytes) -> Any:
+def recorders(data: bytes) -> Any:
     """A connection as a recorder takes it. The first byte: whether it only counts, and how pieces are cut; a piece's first byte
     says whose it is."""
     how, at = data[0] if data else 0, 1
@@ -137,7 +137,7 @@ def tracks(data: bytes) -> Any:
     return recorder.waiting(), context.waiting([recorder]), recorder.release(), len(buffer)
 
 
-def areas(data: bytes) -> Any:
+def record_areas(data: bytes) -> Any:
     """What stands where records do: batches and messages of every format, with counts that are wrong."""
     from torture.decoder import ways
 
@@ -154,7 +154,7 @@ def packets(data: bytes) -> Any:
 
 
 TARGETS: dict[str, Target] = {
-    each.__name__: each for each in (skeletons, bodies, streams, tails, tracks, areas, packets)
+    each.__name__: each for each in (header_prefixes, bodies, streams, node_endpoints, recorders, record_areas, packets)
 }
 REFUSING = (decoder.DecodeError, records.RecordsError, NotACapture)
 
@@ -165,8 +165,8 @@ def inputs(name: str) -> Iterator[tuple[Path, bytes]]:
 
 
 @contextmanager
-def told(name: str, data: bytes) -> Iterator[None]:
-    """A fault leaves its input in a file, which is named."""
+def input_kept(name: str, data: bytes) -> Iterator[None]:
+    """Keeps the input in a file while it is read, and names that file if there is a fault."""
     kept = Path(tempfile.gettempdir()) / f"barnabas-{name}-{random.Random(data).randrange(1 << 30):08x}"
     kept.write_bytes(data)  # before: it may be the last thing that this process does
     faulthandler.dump_traceback_later(HANGS, exit=True)
@@ -198,7 +198,7 @@ def run(name: str, runs: int, seed: int) -> tuple[int, int]:
         data = seeds[number] if number < len(seeds) else chance.choice(seeds)
         if number >= len(seeds):
             data = mutated(chance, data, (), chance.choice(seeds))[:MOST]
-        with told(name, data):
+        with input_kept(name, data):
             counts[not tried(name, data)] += 1
     return counts[0], counts[1]
 

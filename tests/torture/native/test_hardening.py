@@ -19,13 +19,13 @@ from barnabas.proxy.native.accelerator import native as proxy
 def test_how_it_was_built(native: Any) -> None:
     """Where the compiler has no such flags it is built without: gcc and clang on Linux have them."""
 
-    def said(*options: str) -> str:
+    def readelf(*options: str) -> str:
         return subprocess.run(["readelf", *options, str(native.__file__)], capture_output=True, text=True, check=True).stdout
 
-    assert "NOW" in said("-d"), "functions are looked up late"
-    assert "GNU_RELRO" in said("-lW")
-    stack = next(line for line in said("-lW").splitlines() if "GNU_STACK" in line)
+    assert "NOW" in readelf("-d"), "functions are looked up late"
+    assert "GNU_RELRO" in readelf("-lW")
+    stack = next(line for line in readelf("-lW").splitlines() if "GNU_STACK" in line)
     assert "RWE" not in stack.replace(" ", "")
-    symbols = said("-W", "--dyn-syms")
+    symbols = readelf("-W", "--dyn-syms")
     assert "__stack_chk_fail" in symbols, "no stack protector"
     assert native is decoder or "_chk@" in symbols.replace("__stack_chk_fail", ""), "no copy is checked"

@@ -1,4 +1,4 @@
-"""Where there is no memory the accelerator says so, or does without: every allocation of it fails once, in turn."""
+"""Without memory the accelerator raises MemoryError or does without: each of its allocations fails once, in turn."""
 
 from __future__ import annotations
 

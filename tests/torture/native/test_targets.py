@@ -42,15 +42,15 @@ def test_an_input_that_ends_the_process_is_kept(tmp_path: Path) -> None:
     """What a target was given when it went wrong stands in a file, which is named."""
     program = (
         "import sys; from torture.native import targets; import ctypes;"
-        "targets.TARGETS['areas'] = lambda data: ctypes.string_at(0);"
-        "targets.main(['areas', '--runs', '1'])"
+        "targets.TARGETS['record_areas'] = lambda data: ctypes.string_at(0);"
+        "targets.main(['record_areas', '--runs', '1'])"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=TESTS, env={"TMPDIR": str(tmp_path)}, capture_output=True, timeout=PATIENCE
     )
     assert done.returncode < 0
     (kept,) = tmp_path.iterdir()
-    assert kept.name.startswith("barnabas-areas-") and kept.read_bytes() in [data for _, data in targets.inputs("areas")]
+    assert kept.name.startswith("barnabas-record_areas-") and kept.read_bytes() in [data for _, data in targets.inputs("record_areas")]
 
 
 @pytest.mark.slow
