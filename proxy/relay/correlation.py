@@ -5,9 +5,12 @@ by request (`Connection.inline`) every request that gets a response is, and an a
 to come: it is delivered when everything before it has been. A request of which nothing else is to be remembered is a number: api
 key (16 bits), version (16), correlation id (32).
 
-Brokers answer in order. So a response whose request is not the first says that those before it get none, and they
-leave the queue. As a stray response could say that too, their own are still recognised for a while: no broker's address may
-pass. A response with an unknown id passes unchanged.
+Brokers answer in order: a response whose request is not the first means that those before it get none, and they leave the queue.
+A stray response would look the same, so their own are still recognised for a while: no broker's address may pass. A response with
+an unknown id passes unchanged.
+
+This is not `decoder.connection.correlation`, the queue of those who only read: not all requests are in it, most are numbers without
+an object, the accelerator fills it, and answers made here have a place in it.
 
 Invariants: `entries.objects` counts the entries that are an `InFlight`; `entries.out_of_order` is true exactly as long as requests
 are remembered that have left the queue without a response; `entries.unsure` exactly as long as the order is not known.
@@ -84,36 +87,32 @@ class PlainQueue(deque[Any]):
         super().__init__()
         self.objects = 0
         """Entries that are no number."""
-        self._first = 0
-        """The first entry's place among all that have been here: two requests may have the same number."""
-        self._frames: deque[tuple[int, tuple[bytes, int, int]]] = deque()
-        """What was kept, with the places of the entries."""
+        self._frames: deque[tuple[bytes, int, int] | None] = deque()
+        """What is kept of each entry."""
         self._kept = 0
+
+    def append(self, entry: Any, kept: tuple[bytes, int, int] | None = None) -> None:
+        super().append(entry)
+        self._frames.append(kept)
+        self._weigh(entry, kept, 1)
 
     def append_kept(self, number: int, frame: bytes, time_ns: int, size: int) -> None:
         """A number with its request (size first) or that one's header prefix, when it came, and its size."""
-        self._frames.append((self._first + len(self), (frame, time_ns, size)))
-        self._kept += len(frame)
-        self.append(number)
-
-    def kept(self) -> tuple[bytes, int, int] | None:
-        """The request of the first entry, if it was kept, when it came, and its size."""
-        return self._frames[0][1] if self._frames and self._frames[0][0] == self._first else None
-
-    def popleft(self) -> Any:
-        entry = super().popleft()
-        self._kept -= _weight(entry)
-        self.objects -= entry.__class__ is not int
-        if self._frames and self._frames[0][0] == self._first:
-            self._kept -= len(self._frames.popleft()[1][0])
-        self._first += 1
-        return entry
+        self.append(number, (frame, time_ns, size))
 
     def appendleft(self, entry: Any) -> None:
         super().appendleft(entry)
-        self._kept += _weight(entry)
-        self.objects += entry.__class__ is not int
-        self._first -= 1
+        self._frames.appendleft(None)
+        self._weigh(entry, None, 1)
+
+    def popleft(self) -> Any:
+        entry = super().popleft()
+        self._weigh(entry, self._frames.popleft(), -1)
+        return entry
+
+    def kept(self) -> tuple[bytes, int, int] | None:
+        """The request of the first entry, if it was kept, when it came, and its size."""
+        return self._frames[0] if self._frames else None
 
     def clear(self) -> None:
         super().clear()
@@ -121,18 +120,16 @@ class PlainQueue(deque[Any]):
         self._kept = self.objects = 0
 
     def memory(self) -> int:
-        """Bytes of memory that what waits here takes, with the requests that are kept. What an object keeps it says in an
-        attribute `weight`, which stays as it is while it waits."""
+        """Bytes of memory that what waits here takes, with the requests that are kept. The share of an object is its attribute
+        `weight`, which stays as it is while it waits."""
         return self._kept + _NUMBER_BYTES * len(self)
 
-    def append(self, entry: Any) -> None:
-        super().append(entry)
-        self._kept += _weight(entry)
-        self.objects += entry.__class__ is not int
-
-
-def _weight(entry: Any) -> int:
-    return 0 if entry.__class__ is int else getattr(entry, "weight", 0)
+    def _weigh(self, entry: Any, kept: tuple[bytes, int, int] | None, sign: int) -> None:
+        if entry.__class__ is not int:
+            self.objects += sign
+            self._kept += sign * getattr(entry, "weight", 0)
+        elif kept is not None:
+            self._kept += sign * len(kept[0])
 
 
 Queue: Callable[[], PlainQueue] = PlainQueue if native is None else native.Queue
