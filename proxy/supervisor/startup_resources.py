@@ -1,5 +1,5 @@
 """What a proxy acquires before any of its processes starts: the listener, what TLS and SASL need, and the sockets of the meter and of
-the control API.
+the control API; and the settings of each process.
 
 So whatever is not available is reported at once. Nothing stays open after an error.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import socket
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..addressing.address_map import listen, reason
 from ..addressing.transparent import EVERYWHERE, prepare_listener
@@ -17,8 +17,10 @@ from ..events import Address, Event, Listening, show
 from ..interception.plugin_host.forkserver_client import check
 from ..metrics.settings import MeterSockets
 from ..negotiation.security import SecurityConfig, describe, prepare
+from ..observers.settings import FlightConfig, InspectorSettings, LiveSettings, ObserverSettings
+from ..ring.merged_rings import RingAccess
 from ..settings.proxy_config import ProxyConfig, ProxyError
-from ..settings.relay_settings import ReservedAddress
+from ..settings.relay_settings import FileRule, RelaySettings, ReservedAddress, WorkerResources
 from .worker_pool import relay_names
 from .worker_shared_state import MOST_WORKERS
 
@@ -92,3 +94,53 @@ def _listener(config: ProxyConfig) -> socket.socket:
         ) from None
     except UnicodeError:
         raise ProxyError(f"cannot listen on {host!r}: this is no host name") from None
+
+
+# -- what each process is given ------------------------------------------------------------------------------
+
+
+def for_observer(config: ProxyConfig, access: RingAccess, control: ControlStart | None) -> ObserverSettings:
+    return ObserverSettings(
+        access,
+        config.lossless,
+        None if config.record is None else str(config.record.absolute()),
+        config.recording,
+        _flight(config),
+        config.snaplen,
+        control.process_end("observer") if control else None,
+    )
+
+
+def for_inspector(config: ProxyConfig, access: RingAccess, control: ControlStart | None) -> InspectorSettings:
+    live = LiveSettings(control.config.keep, control.config.show_values) if control else None
+    findings_from = str(config.findings_from) if config.findings else None
+    return InspectorSettings(access, findings_from, _flight(config), live, control.process_end("inspector") if control else None)
+
+
+def _flight(config: ProxyConfig) -> FlightConfig | None:
+    """With an absolute path: a fork of the fork server has another working directory."""
+    return replace(config.flight, directory=config.flight.directory.absolute()) if config.flight else None
+
+
+def for_relay(
+    config: ProxyConfig, resources: StartupResources, worker: WorkerResources, rules: tuple[FileRule, ...], commands: int | None
+) -> RelaySettings:
+    """commands: as of `RelaySettings`."""
+    transparent = config.transparent
+    return RelaySettings(
+        resources=worker,
+        upstream=resources.upstream,
+        more_upstreams=() if transparent else config.more_upstreams,
+        transparent=transparent,
+        limits=config.limits,
+        snaplen=config.snaplen,
+        lossless_seconds=config.lossless_seconds,
+        reloadable=config.reloadable,
+        plugins=config.plugins,
+        versions=config.versions,
+        security=resources.security,
+        probe=config.probe and not transparent,
+        reserved=resources.reserved(),
+        rules=rules,
+        commands=commands,
+    )

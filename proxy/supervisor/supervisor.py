@@ -48,10 +48,9 @@ from ..settings.relay_settings import FileRule
 from . import messages
 from .children import MOST, Children, Restarts
 from .fork_server import ForkServer
-from .process_settings import for_inspector, for_observer, for_relay
 from .relay_readiness import SECONDS, Packet, receive, until_all_accept
 from .shared_counters import Serials
-from .startup_resources import StartupResources, acquire
+from .startup_resources import StartupResources, acquire, for_inspector, for_observer, for_relay
 from .worker_pool import EventDeduplicator, WorkerPool, relay_names
 
 ENDING_SECONDS, HEARING_SECONDS = 5.0, 30.0
