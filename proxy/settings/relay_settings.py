@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ...plugins.rules.rules import Rule
 from ..addressing.transparent import TransparentConfig
 from ..events import Address
 from ..interception.plugin_host.config import PluginsConfig
 from ..negotiation.security import SecurityConfig
 from ..negotiation.version_negotiation import VersionsConfig
+from ..supervisor.shared_counters import FileRule
 from .limits import Limits
 
 
@@ -50,14 +50,6 @@ class ReservedAddress:
     host: str
     port: int
     purpose: str
-
-
-@dataclass(frozen=True, slots=True)
-class FileRule:
-    """A rule that the proxy was started with or that replaces one of those; `serial` identifies it among all workers, 0: not given."""
-
-    rule: Rule
-    serial: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from .. import events
 from ..events import Address, Event
-from ..settings.relay_settings import FileRule
 from ..settings.serialization import from_named, to_named
+from .shared_counters import FileRule
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import secrets
 import zlib
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 
 from ...plugins.rules.rules import Rule
 from ...plugins.rules.when import LocalCounter, RuleCounter
@@ -106,6 +107,14 @@ def new_serial() -> int:
 def first_serial(rule: Rule) -> int:
     """The serial number of a rule that the proxy starts with; every worker computes the same."""
     return zlib.crc32(repr((rule.name, rule.to_dict())).encode()) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class FileRule:
+    """A rule that the proxy was started with or that replaces one of those; `serial` identifies it among all workers, 0: not given."""
+
+    rule: Rule
+    serial: int = 0
 
 
 class Serials:

@@ -20,7 +20,8 @@ from ..negotiation.security import SecurityConfig, describe, prepare
 from ..observers.settings import FlightConfig, InspectorSettings, LiveSettings, ObserverSettings
 from ..ring.merged_rings import RingAccess
 from ..settings.proxy_config import ProxyConfig, ProxyError
-from ..settings.relay_settings import FileRule, RelaySettings, ReservedAddress, WorkerResources
+from ..settings.relay_settings import RelaySettings, ReservedAddress, WorkerResources
+from .shared_counters import FileRule
 from .worker_pool import relay_names
 from .worker_shared_state import MOST_WORKERS
 

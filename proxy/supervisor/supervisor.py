@@ -44,12 +44,11 @@ from ..ring.clock import now_ns
 from ..ring.wakeup import new_bell
 from ..settings.proxy_config import ProxyConfig as ProxyConfig
 from ..settings.proxy_config import ProxyError as ProxyError
-from ..settings.relay_settings import FileRule
 from . import messages
 from .children import MOST, Children, Restarts
 from .fork_server import ForkServer
 from .relay_readiness import SECONDS, Packet, receive, until_all_accept
-from .shared_counters import Serials
+from .shared_counters import FileRule, Serials
 from .startup_resources import StartupResources, acquire, for_inspector, for_observer, for_relay
 from .worker_pool import EventDeduplicator, WorkerPool, relay_names
 

@@ -17,8 +17,7 @@ from ....plugins.rules.rule_engine import RuleEngine
 from ....plugins.rules.rules import Rule
 from ....plugins.rules.when import RuleCounter
 from ...ring.clock import now_ns
-from ...settings.relay_settings import FileRule
-from ...supervisor.shared_counters import SharedCounters, first_serial
+from ...supervisor.shared_counters import FileRule, SharedCounters, first_serial
 from .hits import Hits
 
 OnHits = Callable[[int], None]

@@ -22,13 +22,13 @@ from barnabas.proxy.negotiation.version_negotiation import VersionsConfig
 from barnabas.proxy.settings.limits import Limits
 from barnabas.proxy.settings.relay_settings import (
     BrokerListener,
-    FileRule,
     RelaySettings,
     ReservedAddress,
     WorkerResources,
 )
 from barnabas.proxy.settings.serialization import from_json, from_named, to_json, to_named
 from barnabas.proxy.supervisor import messages
+from barnabas.proxy.supervisor.shared_counters import FileRule
 
 RULES = (FileRule(Rule.of("api == Produce", error="REQUEST_TIMED_OUT", when={"times": 2}), 7),)
 SAMPLES: dict[Any, Any] = {

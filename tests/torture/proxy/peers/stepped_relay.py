@@ -25,7 +25,8 @@ from barnabas.proxy.relay.loop import Relay
 from barnabas.proxy.relay.states import ConnectionState
 from barnabas.proxy.ring.reader import Lost, Record, RingReader
 from barnabas.proxy.ring.ring import NONE, Kind, Ring
-from barnabas.proxy.settings.relay_settings import FileRule, RelaySettings, WorkerResources
+from barnabas.proxy.settings.relay_settings import RelaySettings, WorkerResources
+from barnabas.proxy.supervisor.shared_counters import FileRule
 from barnabas.proxy.supervisor.worker_shared_state import SharedState
 
 BROKER = ("10.20.30.40", 9092)
