@@ -21,6 +21,8 @@ T = TypeVar("T")
 
 def to_plain(value: Any) -> Any:
     """A value as `json` takes it."""
+    if isinstance(value, (int, str, float, NoneType)):
+        return value
     if hasattr(value, "to_dict"):
         return value.to_dict()
     if is_dataclass(value):

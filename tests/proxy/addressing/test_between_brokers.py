@@ -1,4 +1,4 @@
-"""Requests by which a controller tells brokers where the others are: no address of a broker passes there either."""
+"""Requests in which a controller sends brokers the addresses of the others: no address of a broker passes there either."""
 
 from __future__ import annotations
 

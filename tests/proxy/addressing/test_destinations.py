@@ -289,7 +289,7 @@ def test_a_listener_ends_when_its_broker_is_named_to_no_worker(workers: tuple[Ma
     other.map.expire(used={used})
     later(500, one, other)
     other.map.expire(used=())
-    assert not other.gone()  # the first may have connections that it has not told of yet
+    assert not other.gone()  # the first may have connections that it has not recorded yet
     one.map.expire(used=())
     assert one.gone() == [idle]
     other.map.expire(used=())
@@ -426,7 +426,7 @@ def test_nothing_on_the_relays_thread_asks_the_name_service() -> None:
 
 def test_20_names_on_a_slow_resolver_cost_other_connections_nothing(testbed: Testbed) -> None:
     """Names below .invalid, each of which a resolver may take long for: another connection's requests go on meanwhile, and the
-    response comes with addresses of the proxy whatever the resolver says."""
+    response comes with addresses of the proxy whatever the resolver answers."""
     port: list[int] = []
     upstream = naming(testbed, lambda: [(number, f"broker-{number}.invalid", port[0]) for number in range(20)])
     port.append(upstream[1])

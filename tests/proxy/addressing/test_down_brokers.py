@@ -50,7 +50,7 @@ def test_connections_end_and_new_ones_do_until_it_is_back(testbed: Testbed, tmp_
 
 
 def test_a_listener_that_stands_for_a_broker_leads_to_no_other(testbed: Testbed, tmp_path: Path) -> None:
-    """With one bootstrap broker, clients are told its listener as that broker's address: they must not find another there."""
+    """With one bootstrap broker, clients are given its listener as that broker's address: they must not find another there."""
     cluster = Cluster(testbed, 2)
     proxy, control = controlled(testbed, tmp_path, cluster.addresses[0])
     first = ask(testbed.client(proxy.address))

@@ -1,4 +1,4 @@
-"""Brokers told apart by name: a client that never comes by the names it is given is told of."""
+"""Brokers by TLS name: a client that never uses the names it is given is reported."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ OWN = ("kafka-1.intern", 9092)
 
 
 class Day:
-    """A clock that goes when told, in place of the module `time`."""
+    """A clock that is set by hand, in place of the module `time`."""
 
     now = 100.0
 

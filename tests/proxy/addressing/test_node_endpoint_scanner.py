@@ -1,4 +1,4 @@
-"""Node endpoints at the end of bulk responses: found at every cut, never told to a client, nothing else touched."""
+"""Node endpoints at the end of bulk responses: found at every cut, never given to a client, nothing else touched."""
 
 from __future__ import annotations
 

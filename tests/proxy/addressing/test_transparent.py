@@ -1,7 +1,7 @@
 """Transparent mode, with real interfaces and rules in network namespaces: client, router with the proxy, broker.
 
 Every day: a router with each mode and each IP version once, a machine that is its own router, the command, and what it
-says without rights. The other combinations are slow: each starts a proxy of fresh interpreters in a namespace."""
+reports without rights. The other combinations are slow: each starts a proxy of fresh interpreters in a namespace."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_tls_with_clients_and_brokers(lab: Lab, tmp_path: Path, mode: str, host:
     proxy.stop()
     with open_capture(tmp_path / "recording") as capture:
         exchanges = list(capture.exchanges())
-    # what was asked in vain is told and recorded, too
+    # requests in vain are reported and recorded, too
     assert [exchange.state for exchange in exchanges] == [State.PAIRED] * 2 + [State.NO_RESPONSE] * 3
 
 

@@ -49,7 +49,7 @@ BATCH = bytes.fromhex(
 
 @dataclass
 class Action:
-    """An action as a rule says it, what it is about, and what is to be seen of it."""
+    """An action as it is written in a rule, what it is about, and what is to be seen of it."""
 
     do: dict[str, Any]
     seen: Callable[[Outcome], Any]
@@ -75,7 +75,7 @@ class Outcome:
 
     @property
     def first(self) -> bytes:
-        """The broker's first request, b"" if the first one was not heard."""
+        """The broker's first request, b"" if it did not get the first one."""
         return next((frame for frame in self.received if frame[8:12] == FRAME_ONE.to_bytes(4, "big")), b"")
 
     @property
@@ -173,7 +173,7 @@ ACTIONS: dict[str, Action] = {
 }  # fmt: skip
 """By a name of their own."""
 SAME_PLACE = {frozenset({"throttle", "throttle by word"}), frozenset({"throttle", "edit response"}), frozenset({"throttle by word", "edit response"})}
-"""Both say the throttle time: the later one stands."""
+"""Both set the throttle time: the later one stands."""
 HIDES = {"corrupt length", "corrupt request"}
 """What comes of the exchange cannot be read any more."""
 

@@ -221,17 +221,17 @@ def test_blackhole_for_ever(faulty: Faulty, testbed: Testbed) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "says"),
+    ("kind", "wrong"),
     [("length", "size"), ("truncate", "short"), ("correlation", "correlation"), ("bits", "bits")],
 )
-def test_corrupt_frames(faulty: Faulty, kind: str, says: str) -> None:
+def test_corrupt_frames(faulty: Faulty, kind: str, wrong: str) -> None:
     _, _, client = faulty({"corrupt": kind})
     client.sendall(heartbeat(9))
     whole = beaten(9)
     got = wire.exactly(client, 4 + 5 if kind == "truncate" else len(whole))
     size, number = int.from_bytes(got[:4], "big"), int.from_bytes(got[4:8], "big")
-    assert (size != len(whole) - 4) is (says == "size")
-    assert (number != 9) is (says == "correlation")
+    assert (size != len(whole) - 4) is (wrong == "size")
+    assert (number != 9) is (wrong == "correlation")
     assert got != whole
 
 
@@ -246,7 +246,7 @@ def test_bandwidth(faulty: Faulty) -> None:
 
 
 def test_software_is_known_from_api_versions(testbed: Testbed) -> None:
-    """What the client says of itself when it connects decides about its later requests."""
+    """The software that a client names when it connects decides about its later requests."""
     broker = Coordinator(testbed)
     rule = Rule.of("api == Heartbeat and software == testing", error="NOT_COORDINATOR")
     proxy = testbed.proxy(broker.address, rules=[rule])

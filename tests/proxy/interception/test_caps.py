@@ -53,7 +53,7 @@ def test_what_is_too_new_to_be_changed_is_not_offered(testbed: Testbed, version:
     event = next_event(proxy, Capped)
     assert (event.api_key, event.offered, event.capped) == (3, known["Metadata"] + 5, known["Metadata"])
     proxy.stop()
-    assert not [e for e in proxy.events() if isinstance(e, Capped)]  # told once
+    assert not [e for e in proxy.events() if isinstance(e, Capped)]  # reported once
 
 
 def test_what_is_known_passes_byte_for_byte(testbed: Testbed) -> None:
@@ -76,7 +76,7 @@ def test_an_api_versions_that_nobody_here_knows_is_answered_as_a_broker_would(te
     assert message.api_version == 0 and message["error_code"] == facts.error_code("UNSUPPORTED_VERSION")
     assert message["api_keys[0].max_version"] == NEWEST
     assert next_event(proxy, Capped).offered == (NEWEST or 0) + 1
-    # and the client goes on with what it was told
+    # and the client goes on with these versions
     message = decoder.decode_response(ask(client, NEWEST or 0, 78), api_key=API_VERSIONS, api_version=NEWEST or 0)
     assert message["api_keys[0].max_version"] == 3
     assert [int.from_bytes(frame[8:12], "big") for frame in seen] == [78]

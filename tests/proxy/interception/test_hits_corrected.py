@@ -1,4 +1,4 @@
-"""A hit that turns out to have changed nothing says so: in the rule's hits and in the recording."""
+"""A hit that turns out to have changed nothing is corrected in the rule's hits and in the recording."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A limit of bytes a second that is decided by what a response says holds from that response on."""
+"""A limit of bytes a second that a field of a response decides holds from that response on."""
 
 from __future__ import annotations
 

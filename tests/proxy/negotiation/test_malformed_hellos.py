@@ -1,4 +1,4 @@
-"""What is no HTTP, and names in a TLS hello that are no text: told in a line, if at all, and never as a traceback."""
+"""What is no HTTP, and names in a TLS hello that are no text: reported in a line, if at all, and never as a traceback."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def running(tmp_path: Path) -> Iterator[Running]:
 
 
 def send(port: int, data: bytes) -> bytes:
-    """What comes back until the other side has nothing more to say."""
+    """What comes back until the other side ends."""
     got = b""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as sock:

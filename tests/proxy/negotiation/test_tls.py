@@ -32,7 +32,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:ssl.TLSVersion.TLSv1 is deprecat
 HOSTS = ("127.0.0.1", "localhost")
 Secure = Callable[..., tuple[Proxy, ssl.SSLSocket]]
 BadCertificates = dict[str, tuple[Certificate, str]]
-"""By what is wrong with it: the certificate, and what is said of it."""
+"""By what is wrong with it: the certificate, and the reason that is reported."""
 
 
 class Pki:
@@ -94,7 +94,7 @@ def everything(sock: socket.socket) -> bytes:
         while part := sock.recv(1 << 16):
             data += part
     except ssl.SSLZeroReturnError:
-        pass  # how Python tells the end to who has ended its own side
+        pass  # how Python reports the end after its own side has ended
     return bytes(data)
 
 
@@ -198,7 +198,7 @@ def test_the_end_of_data_that_came_in_one_piece(secure: Secure) -> None:
 
 @pytest.mark.parametrize("by", ["client", "broker"])
 def test_a_reset_stays_a_reset(testbed: Testbed, pki: Pki, by: str) -> None:
-    """The side that resets speaks TLS; the other is plain, because Python's TLS sockets tell a reset as an end."""
+    """The side that resets uses TLS; the other is plain, because Python's TLS sockets report a reset as an end."""
 
     def reset(sock: socket.socket) -> None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -297,7 +297,7 @@ def test_a_bad_broker_is_refused(testbed: Testbed, pki: Pki, bad: BadCertificate
         pass  # its request was never read
     assert not any(reached)
     proxy.stop()
-    assert not [event.text for event in proxy.events() if isinstance(event, TlsFailed)], "told twice"
+    assert not [event.text for event in proxy.events() if isinstance(event, TlsFailed)], "reported twice"
 
 
 def test_verification_can_be_left_out_and_is_reported_then(testbed: Testbed, bad: BadCertificates) -> None:
@@ -434,7 +434,7 @@ def test_one_listener_for_all_brokers(testbed: Testbed, pki: Pki) -> None:
         client = connect(name)
         return bytes(wire.exchange(client, wire.request(13, 0, 7))[8:])
 
-    assert who("broker-2.kafka.example") == bytes(6)  # nobody has told of it yet
+    assert who("broker-2.kafka.example") == bytes(6)  # no response has named it yet
     client = connect("kafka.example")
     message = decoder.decode_response(wire.exchange(client, wire.request(3, 8, 1))[4:], api_key=3, api_version=8)
     port = proxy.address[1]

@@ -1,4 +1,4 @@
-"""What clients are told of versions by a proxy: options, rules, events at the start, and brokers that are asked first."""
+"""The versions that a proxy offers clients: options, rules, events at the start, and brokers that are asked first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Findings while the traffic runs: the inspector process beside the observer, and what it tells when."""
+"""Findings while the traffic runs: the inspector process beside the observer, and what it reports when."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_a_dead_inspector_is_reported_and_all_else_goes_on(testbed: Testbed, tmp
 
 @pytest.mark.parametrize("lossless", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_hung_inspector_costs_nobody_anything(testbed: Testbed, tmp_path: Path, lossless: bool) -> None:
-    """It is stopped while 60 MB pass; then it says how much it has not seen."""
+    """It is stopped while 60 MB pass; then it reports how much it has not seen."""
 
     broker = testbed.broker(answering(bytes(4 << 20)))
     proxy = testbed.proxy(broker.address, findings=True, lossless=lossless, record=tmp_path)

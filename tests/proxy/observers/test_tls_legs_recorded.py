@@ -55,7 +55,7 @@ def test_the_legs_of_a_proxy(testbed: Testbed, tmp_path: Path, tls: set[str]) ->
 
 @pytest.mark.parametrize("tls", [{"client", "broker"}, {"client"}, set()], ids=["both", "client", "none"])
 def test_findings_while_it_runs(tls: set[str]) -> None:
-    """As the inspector of a proxy hears of a connection."""
+    """As the inspector of a proxy gets a connection."""
     inspector = Inspector()
     traffic = TrafficDecoder(inspector.feed)
     traffic.opened(1, 1, ("10.0.0.5", 40_000), ("10.0.0.9", 9092), tls=frozenset(tls))

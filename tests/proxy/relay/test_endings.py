@@ -1,4 +1,4 @@
-"""Who ended a connection, as the recording tells it: each side's FIN and RST, a broker that cannot be reached."""
+"""Who ended a connection, as the recording has it: each side's FIN and RST, a broker that cannot be reached."""
 
 from __future__ import annotations
 

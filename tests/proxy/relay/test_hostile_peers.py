@@ -48,7 +48,7 @@ def faults(session: Session) -> list[str]:
 @pytest.mark.parametrize("last", [NO_FRAME, b"", heartbeat(9).request], ids=["nonsense", "nothing", "a request"])
 @pytest.mark.parametrize("begun", [True, False])
 def test_a_client_that_is_gone_when_a_held_response_comes(relay: Callable[..., SteppedRelay], last: bytes, begun: bool) -> None:
-    """What passes in front of the held response finds nobody; what the client said last is read then."""
+    """What passes in front of the held response finds nobody; what the client sent last is read then."""
     session = relay().session()
     asked, answer = metadata(2)
     session.from_client(heartbeat(1).request + asked)

@@ -112,7 +112,7 @@ class Listening:
 
 
 def guard(**limits: Any) -> tuple[Guard, list[Event]]:
-    """That of a relay, and what it tells. It is told the time with each tick."""
+    """That of a relay, and its events. Each tick gives it the time."""
     reported: list[Event] = []
     relay: Any = Listening(reported.append)
     return Guard(relay, Limits(**limits)), reported
@@ -253,7 +253,7 @@ def test_clients_without_files_left_wait_and_come_in_turn(testbed: Testbed) -> N
 
 
 def test_silent_clients_cost_the_others_nothing(testbed: Testbed) -> None:
-    """Slow-loris: connect and say nothing, or half a frame, or a byte at a time."""
+    """Slow-loris: connect and send nothing, or half a frame, or a byte at a time."""
     proxy = testbed.proxy(testbed.broker(echo).address)
     silent_ones = [testbed.client(proxy.address) for _ in range(150)]
     for number, sock in enumerate(silent_ones):
@@ -343,9 +343,9 @@ def served(client: socket.socket) -> None:
 
 def listening(process: subprocess.Popen[str]) -> tuple[str, int]:
     while True:
-        said = json.loads(line(process, "where it listens"))
-        if "address" in said:
-            host, _, port = said["address"].rpartition(":") if isinstance(said["address"], str) else (said["address"][0], "", said["address"][1])
+        address = json.loads(line(process, "where it listens")).get("address")
+        if address is not None:
+            host, _, port = address.rpartition(":") if isinstance(address, str) else (address[0], "", address[1])
             return host, int(port)
 
 

@@ -1,4 +1,4 @@
-"""A broker that cannot be reached: what clients try is read, told and recorded, and nobody waits long."""
+"""A broker that cannot be reached: what clients try is read, reported and recorded, and nobody waits long."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def hands(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hands]:
 
 @pytest.mark.parametrize("step", [-50 * SECOND, -SECOND, SECOND, 50 * SECOND])
 def test_a_clock_that_is_set_while_a_request_waits(hands: Hands, step: int) -> None:
-    """No rule for late responses fires, and the recording is told times that are as far apart as they were."""
+    """No rule for late responses fires, and times in the recording are as far apart as they were."""
     relay = SteppedRelay([Rule.of("api == Heartbeat and latency > 500ms", edit={"throttle_time_ms": 1}, name="late")])
     try:
         session = relay.session()

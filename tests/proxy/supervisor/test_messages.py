@@ -20,12 +20,7 @@ from barnabas.proxy.negotiation.sasl import SaslConfig
 from barnabas.proxy.negotiation.security import SecurityConfig, TlsConfig
 from barnabas.proxy.negotiation.version_negotiation import VersionsConfig
 from barnabas.proxy.settings.limits import Limits
-from barnabas.proxy.settings.relay_settings import (
-    BrokerListener,
-    RelaySettings,
-    ReservedAddress,
-    WorkerResources,
-)
+from barnabas.proxy.settings.relay_settings import BrokerListener, RelaySettings, ReservedAddress, WorkerResources
 from barnabas.proxy.settings.serialization import from_json, from_named, to_json, to_named
 from barnabas.proxy.supervisor import messages
 from barnabas.proxy.supervisor.shared_counters import FileRule

@@ -1,4 +1,4 @@
-"""A proxy listens when it says so: not before its relays take clients, and not at all where none does."""
+"""A proxy reports that it listens not before its relays take clients, and not at all where none does."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ def test_rules_of_the_control_api_outlive_the_relay(testbed: Testbed, tmp_path: 
 
 
 def healthy(proxy: Any, path: str) -> tuple[int, bytes]:
-    """What a probe without a token is told; (0, b"") while nobody answers."""
+    """What a probe without a token gets; (0, b"") while nobody answers."""
     host, _, port = proxy.control.access.url.removeprefix("http://").partition(":")
     try:
         with socket.create_connection((host, int(port)), timeout=PATIENCE) as sock:

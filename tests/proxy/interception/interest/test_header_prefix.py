@@ -1,4 +1,4 @@
-"""A header prefix says what the whole message says, but for its records; and it is there before they are."""
+"""A header prefix has all fields of the message but its records, and is complete before they are."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def without_records(value: Any) -> Any:
 
 
 def message(chance: random.Random, kind: str, key: int, version: int, parts: int) -> tuple[bytes, dict[str, Any]]:
-    """A message with its size, and what it says."""
+    """A message with its size, and its fields."""
     batch = bytes(encode_batch([Record(0, 1, None, chance.randbytes(chance.choice((3, 300, 5000))))]))
     topic_id = "00000000-0000-4000-8000-000000000001"
     if kind == "request":

@@ -102,7 +102,7 @@ def test_what_passes_concerns_no_rule(match: str) -> None:
 
 
 def test_a_fetch_that_has_to_be_changed_never_passes() -> None:
-    """Where a rule asks for topics: only requests outside of sessions do, and only those that say so alike."""
+    """Where a rule asks for topics: only requests outside of sessions do, and only those with the same session fields."""
     book, cache = RuleEngine([Rule.of("api == Fetch and topic == b", delay="1ms")]), PassCache()
     sessions = (0, 0), (5, 3), (5, -1), (0, -1), (0, 4)
 

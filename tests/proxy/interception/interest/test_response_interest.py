@@ -1,4 +1,4 @@
-"""Rules that ask what responses say: every response that one is about is found, the others pass, all in order."""
+"""Rules on fields of responses: every response that one matches is found, the others pass, all in order."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_pipelined(testbed: Testbed, match: str, early: bool) -> None:
 
 
 def test_latency_and_a_response_that_cannot_be_read(testbed: Testbed) -> None:
-    """What is late is found though nothing in it is unusual; what cannot be read passes, and that is told."""
+    """A late response is found though nothing in it is unusual; one that cannot be read passes and is reported."""
 
     def script(sock: socket.socket) -> None:
         while frame := wire.read_frame(sock):

@@ -59,7 +59,7 @@ class Running:
         )  # fmt: skip
 
     def event(self, kind: str) -> dict[str, Any]:
-        """The next event of a kind, among the counts that the proxy says every second."""
+        """The next event of a kind, among the counts that the proxy reports every second."""
         for _ in attempts(pause=0):
             found = json.loads(line(self.child, kind))
             if found["event"] == kind:
@@ -101,7 +101,7 @@ def test_two_workers_a_signal_and_the_end(tmp_path: Path) -> None:
         assert running.event("PluginsLoaded")["again"]
         running.child.send_signal(signal.SIGHUP)
         assert running.event("PluginsLoaded")["again"]
-        # each worker has its own; the event is told by the first that is ready
+        # each worker has its own; the event is that of the first that is ready
         until(lambda: {client.ask()["throttle_time_ms"] for client in clients} == {8})
         below = descendants(running.child.pid)
         forkservers = [pid for pid, name in names(below).items() if "interception.plugin_host.forkserver" in name]

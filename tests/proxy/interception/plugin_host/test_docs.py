@@ -1,4 +1,4 @@
-"""The code of docs/plugins.md does what the page says."""
+"""The code of docs/plugins.md does what the page describes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What plugins see and do, as the two peers, the recording and the proxy's events tell."""
+"""What plugins see and do, as the two peers, the recording and the proxy's events show."""
 
 from __future__ import annotations
 

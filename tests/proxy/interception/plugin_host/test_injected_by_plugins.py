@@ -111,7 +111,7 @@ class Ender:
 
 
 def test_a_connection_that_a_plugin_ends_is_ended_by_it(make_stage: Any, tmp_path: Path) -> None:
-    """By a hook that is not for a message: nothing in an exchange could say so."""
+    """By a hook that is not for a message: nothing in an exchange could show it."""
     stage = make_stage(record=tmp_path / "r")
     stage.load(ENDING)
     for what in ("reset", "closed"):
