@@ -25,8 +25,8 @@ from ..pcap.pcapng import CaptureReader
 from ..pcap.sources import Ends, Source
 from .wireshark import Wireshark, WiresharkError, fields
 
-_TOLD = "frame ip ipv6 tcp data"
-"""The protocols whose fields are needed, and those of no other."""
+_PROTOCOLS = "frame ip ipv6 tcp data"
+"""The only protocols whose fields are needed."""
 _RECORD = struct.Struct("<IIII")
 _HEAD = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, 1)
 _ETHERNET = {4: bytes(12) + b"\x08\x00", 6: bytes(12) + b"\x86\xdd"}
@@ -58,7 +58,7 @@ class _Plain(Source):
 def decrypted(sources: list[Source], keylog: Path | None) -> list[Source]:
     """The same sources when there is nothing to decrypt with; else one in their place, and they are closed.
 
-    Raises DecryptionError.
+    Raises DecryptionError, or WiresharkError where tshark cannot read the captures.
     """
     holding = [source for source in sources if _holds_secrets(source)]
     if keylog is None and not holding:
@@ -75,14 +75,11 @@ def decrypted(sources: list[Source], keylog: Path | None) -> list[Source]:
         preferences = {"tcp.reassemble_out_of_order": "TRUE"}
         if keylog is not None:
             preferences["tls.keylog_file"] = str(keylog.absolute())
-        try:
-            return _decrypted(sources, wireshark, path, preferences)
-        except WiresharkError as error:
-            raise DecryptionError(str(error)) from None
+        return _decrypted(sources, wireshark, path, preferences)
 
 
 def _decrypted(sources: list[Source], wireshark: Wireshark, path: Path, preferences: dict[str, str]) -> list[Source]:
-    ends = _tls_ends(wireshark.packets(path, "tls.handshake.type == 2", preferences=preferences, protocols=_TOLD))
+    ends = _tls_ends(wireshark.packets(path, "tls.handshake.type == 2", preferences=preferences, protocols=_PROTOCOLS))
     file = tempfile.TemporaryFile(prefix="barnabas-")  # noqa: SIM115 - mode 0600, and without a name
     try:
         file.write(_HEAD)
@@ -91,7 +88,7 @@ def _decrypted(sources: list[Source], wireshark: Wireshark, path: Path, preferen
             ports = sorted({server[1] for server in ends.values()})
             found = wireshark.packets(
                 path, "tls && data || tcp.flags & 7", decode_as={f"tls.port=={port}": "data" for port in ports},
-                preferences=preferences, protocols=_TOLD,
+                preferences=preferences, protocols=_PROTOCOLS,
             )  # fmt: skip
         else:
             found = iter(())

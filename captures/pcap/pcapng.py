@@ -72,10 +72,10 @@ def section_header(application: str, comment: str = "") -> bytes:
     return _block(SECTION_HEADER, struct.pack("<IHHq", _BYTE_ORDER_MAGIC, 1, 0, -1) + options)
 
 
-def interface_description(name: str, linktype: int = LINKTYPE_ETHERNET, snaplen: int = 262144) -> bytes:
-    """An interface description block with nanosecond resolution (if_tsresol = 9)."""
+def interface_description(name: str) -> bytes:
+    """An interface description block: Ethernet, with nanosecond resolution (if_tsresol = 9)."""
     options = _option(2, _text(name)) + _option(9, b"\x09") + _option(0, b"")
-    return _block(INTERFACE_DESCRIPTION, struct.pack("<HHI", linktype, 0, snaplen) + options)
+    return _block(INTERFACE_DESCRIPTION, struct.pack("<HHI", LINKTYPE_ETHERNET, 0, 262144) + options)
 
 
 def enhanced_packet(

@@ -96,11 +96,11 @@ class Retention:
         self._ours = known
         return closed, written
 
-    def apply(self, now: float | None = None, room: int = 0) -> Removed | None:
-        """Remove what is too much; None when nothing is. `room`: make that many more bytes free. Raises nothing."""
+    def apply(self, now: float | None = None) -> Removed | None:
+        """Remove segments beyond the limits; None when there are none. Raises nothing."""
         now = time.time() if now is None else now
         closed, written = self.segments()
-        total = sum(segment.bytes for segment in closed) + max(written, self.reserve) + room
+        total = sum(segment.bytes for segment in closed) + max(written, self.reserve)
         removed: list[Segment] = []
         failed = ""
         for segment in closed:

@@ -161,9 +161,10 @@ class FetchedRecords:
         self._take(recorded, self._recorded, None, single)
         self._take(got, self._got, names, single)
 
-    def again(self, got: Message, recorded: Message, single: bool = False) -> None:
-        """Take the records of an answer that was asked for once more."""
-        self._take(got, self._got, {self._mapping.names.topic(n): n for n in self._names(recorded)}, single)
+    def again(self, got: Message, recorded: Message) -> None:
+        """Take the records of the target's answer to a request that was sent again."""
+        names = {self._mapping.names.topic(name): name for name in self._names(recorded)}
+        self._take(got, self._got, names, recorded.api_version < _LEADING)
 
     def _names(self, message: Message) -> Iterator[str]:
         for role, _, scope, _ in read(message):
@@ -281,7 +282,7 @@ class Comparer:
     def __init__(self, mapping: IdMapping, preparer: Preparer) -> None:
         self.mapping = mapping
         self.fetched = FetchedRecords(mapping)
-        self.ignored: dict[str, int] = {}
+        self.ignored: Counter[str] = Counter()
         self._preparer = preparer
         self._assignments: dict[tuple[str, str], list[Message | None]] = {}
 
@@ -400,7 +401,7 @@ class Comparer:
         return Difference(pair.path, facts.error_name(a), facts.error_name(b), ERROR)
 
     def _leave(self, why: str) -> Difference | None:
-        self.ignored[why] = self.ignored.get(why, 0) + 1
+        self.ignored[why] += 1
         return None
 
 

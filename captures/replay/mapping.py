@@ -91,8 +91,8 @@ class OffsetMap:
 
     __slots__ = ("_implied", "_points", "_recorded", "shifts", "start")
 
-    def __init__(self, start: int = 0) -> None:
-        self.start = start
+    def __init__(self) -> None:
+        self.start = 0
         self.shifts = 0
         self._recorded: list[int] = []
         self._points: list[int] = []

@@ -11,8 +11,8 @@ from functools import cache
 from typing import Any
 
 from ...decoder.codec.message import Message
-from ...decoder.codec.splice import Splicer
 from ...decoder.schema import facts
+from .rewrite import with_values
 
 PRODUCE = facts.api_key("Produce")
 Place = tuple[Any, int]
@@ -98,6 +98,4 @@ def _filtered(message: Message, outer: str, inner: str, places: Set[Place]) -> M
         rows = tuple(row for row in topic[inside] if (topic[0], row[index]) in places)
         if rows:
             topics.append((*topic[:inside], rows, *topic[inside + 1 :]))
-    values = (*message.values[:at], tuple(topics), *message.values[at + 1 :])
-    frame = Splicer(message.frame, message.body_start).root(message.plan.root, message.values, values)
-    return Message(message.plan, values, frame, message.body_start, message.header, message.trailing)
+    return with_values(message, (*message.values[:at], tuple(topics), *message.values[at + 1 :]))

@@ -14,12 +14,11 @@ import crc32c
 
 from ...decoder.codec.codec import decode_request_header, encode_request
 from ...decoder.codec.message import Message
-from ...decoder.codec.splice import Splicer
 from ...decoder.schema import facts
 from ...errors import BarnabasError
 from .mapping import IdMapping
 from .partial_requests import partitions_of, with_partitions
-from .rewrite import Scope, changed
+from .rewrite import Scope, changed, with_values
 from .roles import Role
 from .script import Call, has_producer
 from .version_conversion import API_VERSIONS, Lossy, at_version, candidates
@@ -75,7 +74,7 @@ class FetchSessions:
                 values[names["session_id"]], values[names["session_epoch"]] = 0, _FINAL
                 values[names["topics"]] = _full(session, request)
                 values[names["forgotten_topics_data"]] = ()
-        return _with(request, tuple(values))
+        return with_values(request, tuple(values))
 
     def answered(self, request: Message, number: int, recorded: Message | None, got: Message) -> None:
         """The target has answered; `recorded` is None where the recording holds no answer."""
@@ -92,11 +91,6 @@ class FetchSessions:
                 self._sessions[recorded["session_id"]] = session
         elif request["session_epoch"] == _FINAL:
             self._sessions.pop(request["session_id"], None)
-
-
-def _with(request: Message, values: tuple[Any, ...]) -> Message:
-    frame = Splicer(request.frame, request.body_start).root(request.plan.root, request.values, values)
-    return Message(request.plan, values, frame, request.body_start, request.header, request.trailing)
 
 
 def _layout(request: Message, array: str) -> tuple[int, int]:

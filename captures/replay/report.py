@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,12 +49,12 @@ class Report:
     again: int = 0
     unanswered: int = 0
     equal: int = 0
-    skipped: dict[str, int] = field(default_factory=dict)
-    failed: dict[str, int] = field(default_factory=dict)
-    notes: dict[str, int] = field(default_factory=dict)
-    versions: dict[str, int] = field(default_factory=dict)
-    different: dict[str, int] = field(default_factory=dict)
-    ignored: dict[str, int] = field(default_factory=dict)
+    skipped: Counter[str] = field(default_factory=Counter)
+    failed: Counter[str] = field(default_factory=Counter)
+    notes: Counter[str] = field(default_factory=Counter)
+    versions: Counter[str] = field(default_factory=Counter)
+    different: Counter[str] = field(default_factory=Counter)
+    ignored: Counter[str] = field(default_factory=Counter)
     differences: list[dict[str, Any]] = field(default_factory=list)
     latencies: dict[int, Latencies] = field(default_factory=dict)
     late_ns: array[int] = field(default_factory=lambda: array("q"))
@@ -65,23 +66,23 @@ class Report:
     def skip(self, call: Call, why: str) -> None:
         """A request was left out."""
         what = f"{call.exchange.api} v{call.exchange.api_version}: {why}"
-        self.skipped[what] = self.skipped.get(what, 0) + 1
+        self.skipped[what] += 1
 
     def fail(self, call: Call, why: str) -> None:
         """A request could not be sent, or its answer not be read: a difference."""
         what = f"{call.exchange.api} v{call.exchange.api_version}: {why}"
-        self.failed[what] = self.failed.get(what, 0) + 1
+        self.failed[what] += 1
 
     def note(self, what: str) -> None:
         """Something worth knowing that is no difference."""
-        self.notes[what] = self.notes.get(what, 0) + 1
+        self.notes[what] += 1
 
     def differ(self, call: Call, found: list[Difference]) -> None:
         """An answer was otherwise than recorded."""
         exchange = call.exchange
         for each in found:
             what = f"{exchange.api} {_pattern(each.path)}"
-            self.different[what] = self.different.get(what, 0) + 1
+            self.different[what] += 1
             if len(self.differences) < _KEPT:
                 self.differences.append(
                     {
@@ -98,7 +99,7 @@ class Report:
 
     def differ_at_the_end(self, api: str, what: str, found: Difference) -> None:
         """The outcome of all was otherwise; `what` names the kind."""
-        self.different[what] = self.different.get(what, 0) + 1
+        self.different[what] += 1
         if len(self.differences) < _KEPT:
             self.differences.append({"api": api, "path": found.path, "recorded": found.recorded, "got": found.got})
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...decoder.codec.message import Message
 from ...decoder.codec.plan import FieldPlan, StructPlan
@@ -41,11 +41,16 @@ def tree_of(message: Message) -> Tree:
     return tree(message.plan.kind, message.api_key, message.api_version)
 
 
-def changed(message: Message, change: Change, scope: Scope | None = None) -> Message:
+def changed(message: Message, change: Change) -> Message:
     """The message with every value that has a role given to `change`; the same object when nothing changes."""
-    values = rewrite(tree_of(message), message.values, change, scope or {})
+    values = rewrite(tree_of(message), message.values, change, {})
     if values is message.values:
         return message
+    return with_values(message, values)
+
+
+def with_values(message: Message, values: tuple[Any, ...]) -> Message:
+    """The message with these values; fields that are the same objects keep their bytes."""
     frame = Splicer(message.frame, message.body_start).root(message.plan.root, message.values, values)
     return Message(message.plan, values, frame, message.body_start, message.header, message.trailing)
 
@@ -81,8 +86,17 @@ def _rewritten(branch: Branch, old: Any, change: Change, scope: Scope) -> Any:
     return old if all(a is b for a, b in zip(old, items, strict=True)) else tuple(items)
 
 
-def visit(of: Tree, values: tuple[Any, ...], scope: Scope | None = None) -> Iterator[tuple[Role, Any, Scope, str]]:
-    """Every value with a role that is not null: (role, value, scope, the field's name)."""
+class FieldValue(NamedTuple):
+    """A value with a role, and where it stands. name: the field's."""
+
+    role: Role
+    value: Any
+    scope: Scope
+    name: str
+
+
+def visit(of: Tree, values: tuple[Any, ...], scope: Scope | None = None) -> Iterator[FieldValue]:
+    """Every value with a role that is not null."""
     scope = _widened(of, values, scope or {})
     for branch in of.branches:
         value = values[branch.at]
@@ -93,7 +107,7 @@ def visit(of: Tree, values: tuple[Any, ...], scope: Scope | None = None) -> Iter
             if branch.inside is not None:
                 yield from visit(branch.inside, item, scope)
             elif branch.role is not None:
-                yield branch.role, item, scope, branch.field.name
+                yield FieldValue(branch.role, item, scope, branch.field.name)
 
 
 def _widened(of: Tree, values: tuple[Any, ...], scope: Scope) -> Scope:
@@ -264,9 +278,9 @@ def _keys(plan: StructPlan, roles: Tree | None, other: StructPlan) -> tuple[tupl
     )
 
 
-def read(message: Message | None) -> Iterator[tuple[Role, Any, Scope, str]]:
+def read(message: Message | None) -> Iterator[FieldValue]:
     """`visit` over a message; nothing for None."""
     return visit(tree_of(message), message.values) if message is not None else iter(())
 
 
-__all__ = ["Change", "Pair", "Scope", "changed", "pairs", "read", "rewrite", "tree_of", "visit"]
+__all__ = ["Change", "FieldValue", "Pair", "Scope", "changed", "pairs", "read", "rewrite", "tree_of", "visit", "with_values"]

@@ -15,7 +15,7 @@ import struct
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...decoder import records
 from ...decoder.records import Batch, Message, Partial, Record
@@ -75,6 +75,13 @@ def read_entries(data: bytes) -> list[Entry]:
 def content(data: bytes) -> bytes:
     """The bytes of a batch that do not depend on where it is written: all but offset, leader epoch and CRC."""
     return data[8:12] + data[16:17] + data[21:]
+
+
+class TimedOffset(NamedTuple):
+    """A record's offset and timestamp in ms; -1 for both where there is none."""
+
+    offset: int = -1
+    timestamp: int = -1
 
 
 @dataclass
@@ -190,20 +197,20 @@ class PartitionLog:
         aborted = [(who, first) for who, first, marker in self.aborted if marker >= offset and first <= last]
         return b"".join(out), aborted if committed and out else []
 
-    def offset_for_time(self, timestamp: int) -> tuple[int, int]:
-        """(offset, timestamp) of the first record that is not older than `timestamp` in ms; (-1, -1) if none is."""
+    def offset_for_time(self, timestamp: int) -> TimedOffset:
+        """The first record that is not older than `timestamp` in ms."""
         for entry in self.entries:
             if entry.timestamp >= timestamp and not entry.control:
                 for batch in records.batches(entry.data):
                     for record in batch.records():
                         if record.timestamp is not None and record.timestamp >= timestamp:
-                            return record.offset, record.timestamp
-        return -1, -1
+                            return TimedOffset(record.offset, record.timestamp)
+        return TimedOffset()
 
-    def latest_timestamp(self) -> tuple[int, int]:
-        """(offset, timestamp) of the record with the latest timestamp; (-1, -1) of an empty log."""
+    def latest_timestamp(self) -> TimedOffset:
+        """The record with the latest timestamp."""
         newest = max((e for e in self.entries if not e.control), key=lambda e: e.timestamp, default=None)
-        return (-1, -1) if newest is None else self.offset_for_time(newest.timestamp)
+        return TimedOffset() if newest is None else self.offset_for_time(newest.timestamp)
 
     def forget(self) -> None:
         """The topic was deleted."""

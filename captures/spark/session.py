@@ -143,6 +143,7 @@ def _remove(path: Path) -> None:
 
 
 _MASTER = re.compile(r"local(\[(\d+|\*)(, *\d+)?\])?|(spark|k8s)://\S+|yarn")
+_PROGRESS_SECONDS = 1.0
 _STOP_SECONDS = 10.0
 
 
@@ -365,7 +366,7 @@ class _Jvm:
 
 
 @contextmanager
-def report_progress(spark: SparkSession, report: Callable[[int, int], None], seconds: float = 1.0) -> Iterator[None]:
+def report_progress(spark: SparkSession, report: Callable[[int, int], None]) -> Iterator[None]:
     """While the body runs, call `report(tasks done, tasks)` from a thread of its own whenever that has changed."""
     if hasattr(spark, "registerProgressHandler") and "connect" in type(spark).__module__:
         with connect.report_progress(spark, report):
@@ -376,7 +377,7 @@ def report_progress(spark: SparkSession, report: Callable[[int, int], None], sec
 
     def watch() -> None:
         last = (0, 0)
-        while not over.wait(seconds):
+        while not over.wait(_PROGRESS_SECONDS):
             try:
                 stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
             except Exception as error:  # Py4J raises many kinds when the session is being stopped

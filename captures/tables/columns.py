@@ -123,11 +123,9 @@ def schema_of(columns: Sequence[Column]) -> Any:
     return pa.schema([(column.name, types[column.arrow]()) for column in columns])
 
 
-def batches_of(
-    rows: Iterable[Mapping[str, Any]], columns: Sequence[Column], batch_rows: int = BATCH_ROWS
-) -> Iterator[Any]:
+def batches_of(rows: Iterable[Mapping[str, Any]], columns: Sequence[Column]) -> Iterator[Any]:
     """`pyarrow.RecordBatch`es of rows, one after the other; only one batch of rows is held."""
-    gathered = Batches(columns, batch_rows)
+    gathered = Batches(columns)
     for row in rows:
         if gathered.add(row):
             yield gathered.take()
