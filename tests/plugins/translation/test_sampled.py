@@ -1,5 +1,5 @@
-"""Sampled messages of every API at every version: nothing but an answer, a request that the broker serves, or the frame as
-it was; what both versions have goes over unchanged; responses come back readable."""
+"""Sampled messages of every API at every version: each gives an answer, a request that the broker serves, or the unchanged frame;
+fields of both versions keep their values; responses can be read."""
 
 from __future__ import annotations
 
@@ -33,17 +33,13 @@ def _one(chance: random.Random, field: FieldPlan) -> Any:
     if field.struct is not None:
         return sample(chance, field.struct)
     return {
-        "string": chance.choice(("", "a", "topic")),
-        "bytes": b"xy",
-        "records": chance.choice(AREAS),
-        "uuid": chance.choice((bytes(16), bytes(range(16)))),
-        "bool": chance.random() < 0.5,
-        "float64": 1.5,
+        "string": chance.choice(("", "a", "topic")), "bytes": b"xy", "records": chance.choice(AREAS), "float64": 1.5,
+        "uuid": chance.choice((bytes(16), bytes(range(16)))), "bool": chance.random() < 0.5,
     }.get(field.type, chance.choice((0 if field.type.startswith("uint") else -1, 0, 1, 2, 3)))
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether all that both have is equal; what only one has says nothing."""
+    """Whether all fields that both have are equal."""
     if isinstance(one, dict) and isinstance(other, dict):
         return all(same(one[name], other[name]) for name in one.keys() & other.keys())
     if isinstance(one, list) and isinstance(other, list):
@@ -52,7 +48,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 def plain(kind: str, key: int, source: int, target: int) -> bool:
-    """Whether only the schema is at work between two versions."""
+    """Whether there is no step between two versions."""
     way = "up" if target > source else "down"
     return not any(has_step(kind, way, key, boundary) for boundary in boundaries(source, target))
 
@@ -86,6 +82,6 @@ def test_sampled(release: str) -> None:
                 try:
                     got = between.response(found, made)
                 except (decoder.EncodeError, records.RecordsError, decoder.DecodeError):
-                    continue  # nonsense in the answer: it is said, and nothing is made up
+                    continue  # nonsense in the answer is an error
                 decoder.decode_response(got, api_key=key, api_version=version)
     assert compared > 30

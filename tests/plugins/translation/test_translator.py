@@ -63,8 +63,8 @@ def partition(**fields: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("release", ["4.3", "2.1", "0.10.2", "0.9.0", "0.8.2"])
-def test_every_version_of_every_api_comes_back_as_it_was_asked(release):
-    """The broker gets nothing that it does not serve, the client nothing that it does not read."""
+def test_every_request_is_answered_in_its_version(release):
+    """The broker gets only versions it serves, the client only its own."""
     between, kinds = translator(release), set()
     for key in facts.api_keys():
         for version in facts.api(key).versions.every():
@@ -322,13 +322,13 @@ def entries(release: str) -> list[dict[str, Any]]:
     return [{"api_key": k, "min_version": low, "max_version": high} for k, (low, high) in offered.items()]
 
 
-def test_old_clients_see_what_can_be_bridged():
+def test_old_clients_are_offered_bridgeable_versions():
     shown = listed(Exchange("4.3", "ApiVersions", 0, {}).answer({"error_code": 0, "api_keys": entries("4.3")}))
     assert (shown["Produce"], shown["Fetch"], shown["ListOffsets"]) == ((0, 13), (0, 18), (0, 11))
     assert "LeaderAndIsr" not in shown
 
 
-def test_new_clients_see_no_more_than_they_need():
+def test_new_clients_are_offered_no_more_than_they_need():
     """0.10.2 answers version 0 only, and has none of these; what 2.1 had is enough for every current client."""
     exchange = Exchange("0.10.2", "ApiVersions", 4, {"client_software_name": "x", "client_software_version": "1"})
     assert exchange.served == 0
@@ -337,7 +337,7 @@ def test_new_clients_see_no_more_than_they_need():
     assert "InitProducerId" not in shown
 
 
-def test_brokers_without_api_versions_are_spoken_for():
+def test_api_versions_is_answered_for_brokers_without_it():
     found = translator("0.8.2").request(request("ApiVersions", 3, {}))
     assert isinstance(found, Answered) and not found.refusal
     shown = listed(decoder.decode_response(found.frame, api_key=18, api_version=3).to_dict())
@@ -347,7 +347,7 @@ def test_brokers_without_api_versions_are_spoken_for():
 # --- as an adapter -----------------------------------------------------------------------------------------------------
 
 
-def test_the_adapter_asks_further_parts_first_and_leaves_tokens_alone():
+def test_the_adapter_sends_further_parts_first_and_leaves_tokens_alone():
     adapter = TranslatingAdapter(served_by(releases.release("0.10.2").offered))
     assert adapter.wants(10, 4) and not adapter.wants(10, 0) and adapter.wants(18, 0)
     step = adapter.request(request("FindCoordinator", 4, {"key_type": 0, "coordinator_keys": ["a", "b"]}))

@@ -320,7 +320,6 @@ def serving(testbed: Testbed, **meter: Any) -> Proxy:
 
 
 def scrape(proxy: Proxy, path: str = "/metrics") -> bytes:
-    assert proxy.meter is not None and proxy.meter.metrics is not None
     host, port = proxy.meter.metrics
     with urllib.request.urlopen(f"http://{host}:{port}{path}", timeout=PATIENCE) as answer:
         assert answer.headers["Content-Type"].startswith("text/plain; version=")
@@ -355,7 +354,6 @@ def test_a_running_proxy_is_scraped(testbed: Testbed) -> None:
 
 def test_only_metrics_are_served(testbed: Testbed) -> None:
     proxy = serving(testbed)
-    assert proxy.meter is not None and proxy.meter.metrics is not None
     host, port = proxy.meter.metrics
 
     def status(method: str, path: str) -> int:
@@ -384,7 +382,6 @@ def test_only_metrics_are_served(testbed: Testbed) -> None:
 
 def test_scraping_works_again_after_idle_clients_left(testbed: Testbed) -> None:
     proxy = serving(testbed)
-    assert proxy.meter is not None and proxy.meter.metrics is not None
     idle = [socket.create_connection(proxy.meter.metrics) for _ in range(40)]
     try:
         with pytest.raises((urllib.error.HTTPError, ConnectionError)):

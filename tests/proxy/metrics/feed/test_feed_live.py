@@ -85,7 +85,6 @@ def metered(testbed: Testbed, **options: Any) -> Proxy:
 
 def joined(proxy: Proxy, **options: Any) -> Iterator[FeedEvent]:
     """A subscription that stands."""
-    assert proxy.meter is not None and proxy.meter.feed is not None
     events = subscribe(proxy.meter.feed, proxy.meter.feed_token, **options)
     assert isinstance(next(events), Joined)
     return events
@@ -177,7 +176,6 @@ def test_asyncio_gets_the_same_records_and_bounds_its_backlog(testbed: Testbed, 
     backlogs = feed_client._Backlog
     monkeypatch.setattr(feed_client, "_Backlog", lambda stream, limit: backlogs(CountingStream(stream), limit))
     proxy = metered(testbed)
-    assert proxy.meter is not None and proxy.meter.feed is not None
     client = testbed.client(proxy.address)
 
     before = [0]
@@ -185,11 +183,10 @@ def test_asyncio_gets_the_same_records_and_bounds_its_backlog(testbed: Testbed, 
     async def read(count: int, backlog: int) -> tuple[int, int]:
         records = missed = 0
         started = False
-        assert proxy.meter is not None and proxy.meter.feed is not None
         reader = FeedReader(proxy.meter.feed_token)
         async for event in listen(proxy.meter.feed, proxy.meter.feed_token, backlog_bytes=backlog, reader=reader):
             if isinstance(event, Joined):
-                # the feed goes on while this body is elsewhere: the backlog takes it, as far as it may
+                # the feed goes on while this body waits: the backlog takes it, as far as it has room
                 await asyncio.to_thread(ask, client, range(count), 1000)
                 before[0] += count
                 await until_async(lambda: counted[0] >= before[0])
@@ -214,7 +211,6 @@ def test_asyncio_gets_the_same_records_and_bounds_its_backlog(testbed: Testbed, 
 
 def test_a_vanished_subscriber_does_not_affect_others(testbed: Testbed) -> None:
     proxy = metered(testbed)
-    assert proxy.meter is not None and proxy.meter.feed is not None
     gone = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     gone.connect(proxy.meter.feed)
     gone.send(FeedReader(proxy.meter.feed_token).hello(0.0))
@@ -270,7 +266,6 @@ def test_a_hung_meter_reports_what_it_missed(testbed: Testbed) -> None:
 
 def test_a_subscription_continues_on_a_restarted_feed(testbed: Testbed) -> None:
     first = metered(testbed)
-    assert first.meter is not None and first.meter.feed is not None
     where, token = first.meter.feed, first.meter.feed_token
     with closing(joined(first)) as events:
         first.stop()
@@ -285,7 +280,6 @@ def test_a_subscription_continues_on_a_restarted_feed(testbed: Testbed) -> None:
 
 def test_a_wrong_token_is_an_error_with_a_reason(testbed: Testbed) -> None:
     proxy = metered(testbed)
-    assert proxy.meter is not None and proxy.meter.feed is not None
     with pytest.raises(FeedError, match="does not know this token"):
         next(subscribe(proxy.meter.feed, "wrong"))
 
@@ -319,7 +313,6 @@ def test_without_settings_there_is_no_meter(testbed: Testbed) -> None:
 
 def test_an_event_reports_the_addresses_of_the_meter(testbed: Testbed) -> None:
     proxy = metered(testbed, meter={"metrics": ANY})
-    assert proxy.meter is not None
     reported = next_event(proxy, MeterListening)
     assert (reported.feed, reported.metrics) == (proxy.meter.feed, proxy.meter.metrics)
     assert decode(encode(reported)) == reported
@@ -352,7 +345,6 @@ def test_titles_are_printed_with_the_first_row() -> None:
 )
 def test_the_command_prints_the_feed(testbed: Testbed, tmp_path: Path, option: str | None) -> None:
     proxy = metered(testbed)
-    assert proxy.meter is not None and proxy.meter.feed is not None
     token = tmp_path / "token"
     token.write_text(proxy.meter.feed_token + "\n")
     host, port = proxy.meter.feed
