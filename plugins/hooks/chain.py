@@ -73,7 +73,7 @@ class Chain:
             if current is None:
                 current = exchange.request_message if hook == "request" else exchange.response_message
             if current is None:
-                break  # it cannot be decoded: nobody can change it
+                break  # it cannot be decoded, so no plugin can change it
             context = Context(plugin.name, hook, self.environment, peer, exchange, current)
             outcome = await self._call_hook(plugin, hook, context, current)
             if outcome is None:

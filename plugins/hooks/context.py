@@ -71,7 +71,7 @@ Version = Callable[[int, int], int | None]
 
 @dataclass(slots=True)
 class HookEnvironment:
-    """What contexts have in common: it belongs to whoever runs the hooks."""
+    """The common part of all contexts, made by the process that runs the hooks."""
 
     connections: dict[int, PeerView]
     version: Version
@@ -98,19 +98,19 @@ class Context:
     outcome: Outcome = field(default_factory=Outcome)
     notes: list[str] = field(default_factory=list)
 
-    # -- what becomes of the message -------------------------------------------------------------------------
+    # -- the message -------------------------------------------------------------------------
 
     def forward(self, message: Message | None = None) -> None:
-        """Let it go on, perhaps as another message of the same API, version and correlation id. This is what happens if a
-        hook does nothing; a message that a hook returns is forwarded, too."""
+        """Forward the message, or another one of the same API, version and correlation id. This is the default; a hook may also return
+        the message."""
         self._with_message("forward")
         self._decide("forward", None if message is None else self._checked(message))
 
     def respond(self, fields: Mapping[str, Any] | None = None, *, error: str | int | None = None) -> None:
-        """Answer the request here; the broker does not get it. In `response`: this instead of the broker's answer.
+        """Answer the request here; the broker does not get it. In `response`: replace the broker's response.
 
-        `fields`: of the response at the request's version; what is left out is what the request says of it (its topics and
-        partitions), or has the schema's default. `error`: a Kafka error by name or number, for everything that was asked.
+        `fields`: of the response at the request's version; others are taken from the request (its topics and partitions), or
+        have the schema's default. `error`: a Kafka error by name or number, for everything in the request.
         """
         self._with_message("respond")
         exchange = self.exchange
@@ -126,19 +126,19 @@ class Context:
         self._decide("respond" if self.hook == "request" else "forward", frame)
 
     def drop(self) -> None:
-        """It goes nowhere: a request is never answered, a response never given."""
+        """Drop the message: a request is never answered, a response never delivered."""
         self._with_message("drop")
         self._decide("drop", None)
 
     def delay(self, milliseconds: float) -> None:
-        """Let it go on that much later; what is behind it on the connection waits, too."""
+        """Forward the message that much later; later messages on the connection wait as well."""
         self._with_message("delay")
         if not 0 <= milliseconds <= HIGHEST_DELAY_MS:
             raise HookUsageError(f"delay: from 0 to {HIGHEST_DELAY_MS} ms, not {milliseconds!r}")
         self.outcome.delay_ns += int(milliseconds * 1e6)
 
     def close(self, connection: PeerView | int | None = None, *, reset: bool = False) -> None:
-        """End a connection, this one if none is named. `reset`: with RST."""
+        """Close a connection, by default this one. `reset`: with RST."""
         number = connection.number if isinstance(connection, PeerView) else connection
         if number is None and self.connection is None:
             raise HookUsageError(f"close: {self.hook} is about no connection: name one of ctx.connections")
@@ -148,7 +148,7 @@ class Context:
         else:
             self.environment.close(self.plugin, number if number is not None else self.connection.number, reset)  # type: ignore[union-attr]
 
-    # -- around it -------------------------------------------------------------------------------------------
+    # -- the connection -------------------------------------------------------------------------------------------
 
     @property
     def connections(self) -> Sequence[PeerView]:

@@ -35,7 +35,7 @@ def load(source: Source, number: int = 0) -> list[Plugin]:
     sys.modules[name] = module
     folder = os.path.dirname(source.path)
     if folder not in sys.path:
-        sys.path.append(folder)  # modules beside it; behind all others, so that none of theirs is hidden
+        sys.path.append(folder)  # modules in its folder; last, so that they hide no others
     try:
         exec(compile(text, source.path, "exec", dont_inherit=True), module.__dict__)
     except Exception as error:  # the user's code

@@ -56,7 +56,7 @@ def by_header_prefix(wanted: Filter) -> bool:
 
 
 def _in_header_prefix(path: Path) -> bool:
-    """Whether a path cannot lead into what a header prefix leaves out: records, and tags behind the last ones."""
+    """Whether a path cannot lead into the parts that a header prefix lacks: records, and trailing tags."""
     if path.side == "response":
         return path.kind is Kind.ERROR or path.steps == "throttle_time_ms"
     return path.kind not in (Kind.BYTES, Kind.STRUCT)

@@ -1,4 +1,4 @@
-"""When a rule that matches fires: after so many matches, so often, every nth, by chance, in a window of time."""
+"""When a matching rule fires: after a number of matches, a number of times, every nth, by chance, in a window of time."""
 
 from __future__ import annotations
 

@@ -30,18 +30,18 @@ def _empty_topics_to_null(fields: Fields, context: ConversionContext) -> None:
 
 @down("request", "Metadata", 1)
 def _null_topics_to_empty(fields: Fields, context: ConversionContext) -> None:
-    fields["topics"] = fields["topics"] or []  # nor can none at all: the answer leaves them out
+    fields["topics"] = fields["topics"] or []  # version 0 cannot ask for no topics either: `_add_controller` removes them from the answer
 
 
 @up("response", "Metadata", 1)
 def _add_controller(fields: Fields, context: ConversionContext) -> None:
     if context.request["topics"] == []:
         fields["topics"] = []
-    # Brokers before 0.10 name none, and a client without one asks for it for ever. With one it learns what they cannot do.
+    # Brokers before 0.10 name no controller, and clients without one would ask forever. With one they learn what it cannot do.
     if fields["brokers"]:
         fields["controller_id"] = min(broker["node_id"] for broker in fields["brokers"])
     for partition in each_partition(fields):
-        # Since version 1 it is no error that a replica is not there; which one it is, version 0 does not say.
+        # Since version 1 a missing replica is no error; version 0 does not name it.
         if partition["error_code"] == REPLICA_NOT_AVAILABLE:
             partition["error_code"] = NONE
 
@@ -59,7 +59,7 @@ def _drop_offline_replicas(fields: Fields, context: ConversionContext) -> None:
 
 @down("request", "Metadata", 4)
 def _all_topics_instead_of_creating(fields: Fields, context: ConversionContext) -> None:
-    # Brokers before 0.11 make every topic that is asked for by name, if so configured; asked for all, they make none.
+    # Brokers before 0.11 may create any topic that is requested by name; a request for all creates none.
     if not fields.pop("allow_auto_topic_creation") and fields["topics"]:
         fields["topics"] = None
 

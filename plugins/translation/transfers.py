@@ -17,7 +17,7 @@ from .steps import ConversionContext, Unbridgeable, difference, down, droppable,
 
 ALL_REPLICAS = -1
 TIMELESS, TIMED = 0, 1  # magics
-ENTRY = 12  # offset and size in front of each message
+ENTRY = 12  # offset and size before each message
 _IDS = "it speaks of topic ids, which this broker does not have (KIP-516)"
 
 # --- Produce -----------------------------------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ def last_offset(data: bytes) -> int:
 
 
 def _end_of(data: bytes) -> int | None:
-    """The offset behind the last whole batch."""
+    """The offset after the last whole batch."""
     end = None
     for entry in records.batches(data):
         if isinstance(entry, records.Batch):

@@ -31,7 +31,7 @@ class Forward:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The broker is not asked: the client gets `frame` when all its requests before have been answered. A request without
+    """The broker does not get the request: the client gets `frame` after the responses to its earlier requests. A request without
     response (Produce with acks=0) gets none."""
 
     frame: bytes
@@ -40,7 +40,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """The connection ends, as soon as all requests before have been answered. `reset`: with RST instead of FIN."""
+    """The connection is closed after the responses to earlier requests. `reset`: with RST instead of FIN."""
 
     reset: bool = False
     note: str = ""
@@ -48,8 +48,8 @@ class Close:
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """The request is never answered, nor is any behind it; the connection stays open until the client ends it.
-    `onwards`: those behind it are."""
+    """The request is never answered, nor is any later one; the connection stays open until the client ends it.
+    `onwards`: later ones are answered."""
 
     note: str = ""
     onwards: bool = False
@@ -60,7 +60,7 @@ Step = Forward | Answer | Close | Silence
 
 @dataclass(frozen=True, slots=True)
 class AdaptedRequest:
-    """What a response answers: the client's request, by its head, and the `memo` of the `Forward`."""
+    """The client's request of a response, by its header, with the `memo` of the `Forward`."""
 
     api_key: int
     api_version: int

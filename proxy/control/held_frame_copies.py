@@ -106,7 +106,7 @@ class HeldFrameCopy:
             raise CommandFailed("invalid", str(error.args[0] if error.args else error)) from None
 
     def error_answer(self, error: str) -> bytes:
-        """A response with this error for everything that the request asks."""
+        """A response with this error for everything in the request."""
         try:
             code = facts.error_code(error)
         except KeyError as unknown:

@@ -103,7 +103,7 @@ class Relays:
         return found
 
     async def _wait(self, name: str, hits: int) -> Answer:
-        """Until a rule has so many hits at all workers together."""
+        """Wait until a rule has so many hits at all workers together."""
         while True:
             up = self._up()
             counts = await asyncio.gather(*(channel.ask("rules") for channel in up))
@@ -137,7 +137,7 @@ class Relays:
             try:
                 await (self.ask(do, **fields) if do == "decide" else self._all(do, b"", ASK_SECONDS, fields))
             except CommandFailed:
-                pass  # it is gone, and so is what it held
+                pass  # the worker is gone, with all that it held
 
         task = asyncio.get_running_loop().create_task(ask())
         _notifying.add(task)

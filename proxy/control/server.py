@@ -1,4 +1,4 @@
-"""The control server's process: HTTP for whoever may steer the proxy.
+"""The control server's process: the HTTP API that controls the proxy.
 
     python -m barnabas.proxy.control FD     FD: the supervisor's socket; settings come as its first packet
 

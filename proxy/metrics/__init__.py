@@ -1,1 +1,1 @@
-"""A process of its own that counts the traffic: Prometheus scrapes it; it sends to StatsD and to the live feed."""
+"""The meter: a process that counts the traffic, for Prometheus, StatsD and the live feed."""

@@ -234,7 +234,7 @@ class ProcessEvents:
             if event.number in self.findings or len(self.findings) < _MOST_FINDINGS:
                 self.findings[event.number] = event.id, event.severity, event.count
         elif isinstance(event, events.RuleHit):
-            # Events that came too fast were left out; the numbers in them go on.
+            # Some events may have been suppressed; the number of hits in them counts all.
             if event.rule in self.rules or len(self.rules) < _MOST_RULES:
                 self.rules[event.rule] = max(event.hits, self.rules.get(event.rule, 0))
         elif isinstance(event, events.ProcessFailed):

@@ -145,7 +145,7 @@ class DialThreads:
             take(*self.done.popleft())
 
     def close(self) -> None:
-        """End the threads; connections nobody took are closed."""
+        """End the threads, and close connections that were not delivered."""
         for _ in self._threads:
             self._asked.put(None)
         for thread in self._threads:

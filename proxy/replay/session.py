@@ -99,7 +99,7 @@ class _StoppedBySignals:
 
         try:
             signal.signal(signal.SIGINT, stop)
-        except ValueError:  # not in the main thread: nobody presses Ctrl-C there
+        except ValueError:  # not in the main thread, which alone gets Ctrl-C
             pass
 
     def __exit__(self, *_: object) -> None:

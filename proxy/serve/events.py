@@ -65,7 +65,7 @@ class ProducedOtherwise:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """A connection that could not go on."""
+    """A connection that had to be closed."""
 
     client: str
     what: str

@@ -1,4 +1,4 @@
-"""A served recording as a context manager: the server in a thread of its own, its events in a queue."""
+"""A served recording as a context manager: the server runs in a thread, its events are in a queue."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import queue
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from ...captures import NotACapture, open_capture
@@ -166,14 +165,12 @@ class Served:
         return self._engine.usage.unused()
 
     def summary(self) -> dict[str, Any]:
-        """Answers by how they came about, requests by API, misses, and what of the recording nobody asked for."""
+        """Counts: answers by kind, requests by API, misses, and unused parts of the recording."""
         assert self._engine is not None, "not started"
         return self._engine.summary()
 
     def __enter__(self) -> Served:
         return self.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()

@@ -1,5 +1,5 @@
-"""What both directions share: reading stored records as a broker checks what producers send (every CRC, also inside wrappers),
-the errors of a conversion, and what it could not take along."""
+"""The common part of both directions: reading records with the checks of a broker (every CRC, also inside wrappers), errors, and counts
+of losses."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from ....decoder.records.message import plain_records
 
 
 class ConversionError(RecordsError):
-    """Records that cannot be converted: what is wrong, at which byte of the records given (`offset`, see
-    `RecordsError`), and `error`, the name of the error that Kafka answers with in such a case."""
+    """Records that cannot be converted. `offset`: the byte of the fault (see `RecordsError`); `error`: the name of Kafka's error for it."""
 
     def __init__(
         self, text: str, offset: int | None = None, *, decompressed: bool = False, error: str = "CORRUPT_MESSAGE"

@@ -212,7 +212,7 @@ def in_path(request: web.Request, name: str) -> int:
 
 
 async def stream(request: web.Request, cursor: int) -> web.StreamResponse:
-    """The beginning of an answer of server-sent events, which go on behind `cursor`."""
+    """Start an answer of server-sent events, which continue after `cursor`."""
     response = web.StreamResponse(
         headers={
             "Content-Type": "text/event-stream; charset=utf-8",
@@ -226,7 +226,7 @@ async def stream(request: web.Request, cursor: int) -> web.StreamResponse:
 
 
 async def send_event(response: web.StreamResponse, event: str, data: Any, cursor: int | None = None) -> None:
-    """One event; `cursor` is its id, from which a reader goes on."""
+    """Send an event; `cursor` is its id, from which a reader can continue."""
     lines = [f"event: {event}", f"data: {json.dumps(data)}"]
     if cursor is not None:
         lines.insert(0, f"id: {cursor}")
@@ -234,7 +234,7 @@ async def send_event(response: web.StreamResponse, event: str, data: Any, cursor
 
 
 def cursor_of(request: web.Request) -> int | None:
-    """Where a reader of a stream goes on: Last-Event-ID, or `since`."""
+    """The cursor of a reader of a stream: Last-Event-ID, or `since`."""
     given = request.headers.get("Last-Event-ID") or request.query.get("since")
     cursor: int | None = number("since", given, CURSOR)
     return cursor

@@ -65,14 +65,14 @@ def _is_address(given: Any) -> bool:
 
 
 async def _read(request: web.Request, standing: int) -> list[Rule]:
-    """The rules of a body, of which so many may come that with those that stand there are not too many."""
+    """The rules in a body; at most as many as still fit beside the `standing` ones."""
     if (request.content_length or 0) > RULES_BYTES:
         raise CommandFailed("too large", f"a body of rules has up to {RULES_BYTES} bytes")
     text = await text_of(request)
     if len(text) > RULES_BYTES:
         raise CommandFailed("too large", f"a body of rules has up to {RULES_BYTES} bytes")
     try:
-        # Beside the loop, which has others to answer.
+        # In a thread, so that other requests are answered meanwhile.
         return await asyncio.to_thread(parse_rules, text, "body", standing + 1, MOST_RULES - standing)
     except RuleError as error:
         raise CommandFailed("invalid", error.text, line=error.line, column=error.column) from None
@@ -124,7 +124,7 @@ async def rule_hits(api: Api, request: web.Request) -> web.Response:
     try:
         numbers = (await api.inspector.ask("noted", wanted=wanted))["numbers"]
     except CommandFailed:
-        numbers = [None] * len(hits)  # nobody keeps exchanges any more; the hits are known all the same
+        numbers = [None] * len(hits)  # the inspector is gone; the hits are known without it
     listed = [{**hit, "exchange": each} for hit, each in zip(hits, numbers, strict=True)]
     return answer({"name": name, "total": found["total"], "hits": listed})
 

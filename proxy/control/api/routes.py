@@ -1,4 +1,4 @@
-"""Every endpoint: method, path, what it does, what it takes and gives. The OpenAPI description is made from this."""
+"""Every endpoint: method, path, handler, parameters, bodies and answers. The OpenAPI description is made from these."""
 
 from __future__ import annotations
 

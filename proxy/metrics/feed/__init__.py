@@ -1,1 +1,1 @@
-"""The live feed: a summary of every exchange over UDP, to whoever subscribed (docs/feed.md)."""
+"""The live feed: a summary of every exchange over UDP, to subscribers (docs/feed.md)."""

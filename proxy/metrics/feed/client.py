@@ -82,7 +82,7 @@ def subscribe(
                     data = sock.recv(65536)
                 except TimeoutError:
                     continue
-                except OSError:  # refused: nobody is there, for now
+                except OSError:  # refused: no feed is there yet
                     time.sleep(min(reader.until_due(now), 0.2))
                     continue
                 yield from reader.receive(data, now)

@@ -17,7 +17,7 @@ from ....captures.recording.index import RECORD
 MAGIC = b"BRNF"
 VERSION = 1
 HEADER = struct.Struct("<4sBBHIIQQQq")
-HELLO = struct.Struct("<4sBBHII32x")  # as long as an answer: what asks is never shorter than what it gets
+HELLO = struct.Struct("<4sBBHII32x")  # as long as an answer, so that no request is shorter than its answer
 DATAGRAM = 1400
 """Bytes of a datagram on a network: what fits into an Ethernet frame with room for tunnels."""
 LOOPBACK_DATAGRAM = 32 * 1024

@@ -1,4 +1,4 @@
-"""The live feed's sender: summaries of exchanges, as they happen, to whoever subscribed, over UDP.
+"""The live feed's sender: summaries of exchanges, as they happen, to subscribers over UDP.
 
 A subscriber that is slow or gone costs nothing: nobody waits for it, its datagrams are lost in the kernel, and the positions in the
 headers show it exactly how many records it missed. `FeedSender` is sans-IO (datagrams in, datagrams out); `FeedServer` moves
