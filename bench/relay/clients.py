@@ -1,11 +1,11 @@
-"""A real producer and a real consumer against a real broker: straight, through barnabas, through proxies of others.
+"""A real producer and a real consumer at a real broker: directly, through barnabas, through other proxies.
 
     python bench/relay/clients.py [--rounds 5] [--megabytes 40] [--only NAME,...] [--json]
 
 Needs what the tests of `tests/real` need (Java, `make broker`) and confluent-kafka; others are taken from the PATH and from
-where bench/peers/run.py puts them. One topic with one partition, so that every way leads to one broker. A proxy that tells
-clients no addresses is one more advertised address of the same broker: a listener of the broker for each. Rounds are interleaved; printed are medians, and the median of the
-rounds' ratios to direct.
+where bench/peers/run.py puts them. One topic with one partition, so that every way leads to one broker. A proxy that
+rewrites no addresses is one more advertised address of the same broker: a listener of the broker for each. Rounds are interleaved;
+printed are medians, and the median of the rounds' ratios to direct.
 """
 
 from __future__ import annotations
@@ -78,15 +78,8 @@ def synchronous(bootstrap: str, topic: str) -> float:
 def consume(bootstrap: str, topic: str, count: int) -> float:
     """MB/s of the first `count` records of a topic that is already full, from `subscribe` on: the way to the group's
     coordinator, joining and all fetches are part of it, whichever way leads there."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": uuid.uuid4().hex,
-            "enable.auto.commit": False,
-            "auto.offset.reset": "earliest",
-            **QUIET,
-        }
-    )
+    group = {"group.id": uuid.uuid4().hex, "enable.auto.commit": False, "auto.offset.reset": "earliest"}
+    consumer = Consumer({"bootstrap.servers": bootstrap, **group, **QUIET})
     size = got = 0
     begun = time.perf_counter()
     consumer.subscribe([topic])
@@ -104,7 +97,7 @@ def consume(bootstrap: str, topic: str, count: int) -> float:
 
 @dataclass(frozen=True)
 class Listener:
-    """Where the broker listens for the clients of one proxy, and where it tells them that it does: the proxy's own port."""
+    """Where the broker listens for the clients of one proxy, and the port that it advertises to them: the proxy's own."""
 
     advertised: int
     behind: int

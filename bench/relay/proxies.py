@@ -1,6 +1,6 @@
-"""Proxies that others made, in front of one broker: each a function (its port, scratch folder, own port or 0) -> context manager.
+"""Other proxies in front of one broker: each a function (its port, scratch folder, own port or 0) -> context manager.
 
-Byte proxies pass what they get; Kroxylicious takes Kafka's frames apart and tells clients its own addresses, for which it
+Byte proxies pass what they get; Kroxylicious decodes Kafka's frames and gives clients its own addresses, for which it
 takes the ports behind its own, one for each node id. See bench/peers/run.py for how those are installed that no package has.
 """
 

@@ -4,7 +4,7 @@
     python bench/relay/run.py [--hung-observer] [--connections 1000] [--stalled 50]      (see bounds.py)
 
 Builds `load.c` (client and sink) and `yardstick.c` (the C proxy) with cc. Peers are taken from the PATH where they
-are installed (see proxies.py) and otherwise left out, which is said. Every candidate
+are installed (see proxies.py); those left out are printed. Every candidate
 moves the same frames between the same two programs; with --check every byte is compared (and nothing is timed well).
 """
 
