@@ -62,7 +62,7 @@ def test_it_runs(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(environment.folder)
-    given = PRECONDITIONS[page]()
+    given = PRECONDITIONS[page]() if page in PRECONDITIONS else {}
     names: dict[str, Any] = {}
     for block in PLAIN:
         if block.page == page:

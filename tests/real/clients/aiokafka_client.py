@@ -32,14 +32,8 @@ async def _create_topic(bootstrap: str, topic: str, partitions: int = PARTITIONS
 
 
 def _consumer(bootstrap: str, *topics: str, group: str | None, **config: Any) -> AIOKafkaConsumer:
-    return AIOKafkaConsumer(
-        *topics,
-        bootstrap_servers=bootstrap,
-        group_id=group,
-        auto_offset_reset="earliest",
-        enable_auto_commit=False,
-        **config,
-    )
+    own = {"group_id": group, "auto_offset_reset": "earliest", "enable_auto_commit": False}
+    return AIOKafkaConsumer(*topics, bootstrap_servers=bootstrap, **own, **config)
 
 
 async def _read(consumer: AIOKafkaConsumer, count: int) -> list[ConsumerRecord]:

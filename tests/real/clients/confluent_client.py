@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
@@ -34,16 +35,19 @@ def flush(producer: Producer) -> None:
         raise TimeoutError(f"{left} records were not delivered within {PATIENCE:.0f} s")
 
 
+def send(bootstrap: str, topic: str, values: Iterable[str | bytes], **config: Any) -> None:
+    """Produce these records, a request for each; all are acknowledged."""
+    failed: list[Any] = []
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "log_level": 0} | config)
+    for value in values:
+        producer.produce(topic, value, on_delivery=lambda error, _: error and failed.append(error))
+        flush(producer)
+    assert failed == []
+
+
 def _consumer(bootstrap: str, group: str, **config: Any) -> Consumer:
-    return Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": group,
-            "auto.offset.reset": "earliest",
-            "enable.auto.commit": False,
-            **config,
-        }
-    )
+    own = {"group.id": group, "auto.offset.reset": "earliest", "enable.auto.commit": False}
+    return Consumer({"bootstrap.servers": bootstrap} | own | config)
 
 
 def read(consumer: Consumer, count: int) -> list[Message]:
@@ -122,10 +126,7 @@ def transactions(bootstrap: str, run: str) -> dict[str, Any]:
     source, target, group = f"payments-{run}", f"ledger-{run}", f"booking-{run}"
     create_topic(bootstrap, source, 1)
     create_topic(bootstrap, target, 1)
-    feeder = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
-    for number in range(6):
-        feeder.produce(source, f"payment {number}")
-    flush(feeder)
+    send(bootstrap, source, (f"payment {number}" for number in range(6)), **{"enable.idempotence": True})
 
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": f"booker-{run}"})
     producer.init_transactions(PATIENCE)

@@ -24,13 +24,8 @@ def _create_topic(bootstrap: str, topic: str, partitions: int = PARTITIONS, **co
 
 
 def _consumer(bootstrap: str, group: str | None, **config: Any) -> KafkaConsumer:
-    return KafkaConsumer(
-        bootstrap_servers=bootstrap,
-        group_id=group,
-        auto_offset_reset="earliest",
-        enable_auto_commit=False,
-        **config,
-    )
+    own = {"group_id": group, "auto_offset_reset": "earliest", "enable_auto_commit": False}
+    return KafkaConsumer(bootstrap_servers=bootstrap, **own, **config)
 
 
 def read(consumer: KafkaConsumer, count: int) -> list[ConsumerRecord]:

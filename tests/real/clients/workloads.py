@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
+from harness.run.slices import only
 from real.clients import aiokafka_client, confluent_client, kafka_python_client
 from real.clients.workload import CODECS, PARTITIONS, PER_CODEC, everything
 
 Workload = Callable[[str, str], dict[str, Any]]
 
-CLIENTS = {
-    "confluent-kafka": confluent_client,
-    "kafka-python": kafka_python_client,
-    "aiokafka": aiokafka_client,
-}
+CLIENTS = {"confluent-kafka": confluent_client, "kafka-python": kafka_python_client, "aiokafka": aiokafka_client}
 WORKLOADS: dict[str, Workload] = {
     f"{client} {workload.__name__}": workload
     for client, module in CLIENTS.items()
@@ -25,8 +21,7 @@ WORKLOADS: dict[str, Workload] = {
 
 def in_turn(*every_day: str) -> list[Any]:
     """Parameters for tests of each workload: those that are not named are left to the slow run."""
-    assert set(every_day) <= set(WORKLOADS)
-    return [name if name in every_day else pytest.param(name, marks=pytest.mark.slow) for name in WORKLOADS]
+    return only(WORKLOADS, *every_day)
 
 
 def expected(name: str) -> dict[str, Any]:
@@ -34,11 +29,7 @@ def expected(name: str) -> dict[str, Any]:
     client, kind = name.split()
     if kind == "transactions":
         booked = [f"booked payment {number}" for number in range(6)]
-        return {
-            "read_committed": [*booked, "end"],
-            "read_uncommitted": [*booked, "never booked", "end"],
-            "committed": 6,
-        }
+        return {"read_committed": [*booked, "end"], "read_uncommitted": [*booked, "never booked", "end"], "committed": 6}
     if kind == "admin":
         by_code = client == "confluent-kafka"
         return {
@@ -52,8 +43,5 @@ def expected(name: str) -> dict[str, Any]:
             "new retention": "7200000",
         }
     total = len(CODECS) * PER_CODEC
-    return {
-        "delivered": dict.fromkeys(CODECS, PER_CODEC),
-        "records": everything(),
-        "committed": [total // 2, total],
-    }
+    delivered = dict.fromkeys(CODECS, PER_CODEC)
+    return {"delivered": delivered, "records": everything(), "committed": [total // 2, total]}

@@ -14,21 +14,13 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import CorruptRecordError, TopicAuthorizationFailedError
 from kafka.structs import TopicPartition as Partition
 from real.brokers.fault_bench import cursor, injected, new_topic, seen
+from real.clients import confluent_client
 from real.clients.confluent_client import flush, read
 from real.clients.workload import Deadline
 
 
 def send(bench: Barnabas, topic: str, values: range, **config: Any) -> None:
-    failed: list[Any] = []
-    producer = Producer(
-        {"bootstrap.servers": bench.bootstrap, "linger.ms": 0, "retry.backoff.ms": 20, "log_level": 0} | config
-    )
-    for number in values:
-        producer.produce(
-            topic, str(number), partition=0, on_delivery=lambda error, _: failed.append(error) if error else None
-        )
-        flush(producer)
-    assert failed == []
+    confluent_client.send(bench.bootstrap, topic, map(str, values), **{"retry.backoff.ms": 20, **config})
 
 
 def read_all(bench: Barnabas, topic: str, count: int) -> list[int]:

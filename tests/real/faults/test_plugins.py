@@ -11,12 +11,12 @@ from barnabas.plugins.hooks import parse
 from barnabas.proxy import ProxyConfig
 from barnabas.proxy.events import PluginFault, show
 from barnabas.proxy.interception.plugin_host import PluginsConfig
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from harness.proxies import Proxy
 from harness.waiting import PATIENCE, until
 from real.brokers.broker import Cluster
-from real.clients.confluent_client import create_topic, flush, read
+from real.clients.confluent_client import create_topic, read, send
 from real.clients.raw_client import RawClient
 
 FOLDER = Path(examples.__file__).parent
@@ -61,15 +61,7 @@ def test_a_tenant_produces_and_consumes_with_a_group(broker: Cluster) -> None:
         through = show(proxy.address)
         admin = AdminClient({"bootstrap.servers": through})
         create_topic(through, "tenant-orders", 2)
-        failed: list[object] = []
-        producer = Producer({"bootstrap.servers": through, "enable.idempotence": True, "linger.ms": 0})
-        for number in range(RECORDS):
-            producer.produce(
-                "tenant-orders", str(number), on_delivery=lambda error, _: failed.append(error) if error else None
-            )
-            producer.poll(0)
-        flush(producer)
-        assert failed == []
+        send(through, "tenant-orders", map(str, range(RECORDS)), **{"enable.idempotence": True})
         consumer = Consumer({"bootstrap.servers": through, "group.id": "tenant", "auto.offset.reset": "earliest"})
         consumer.subscribe(["tenant-orders"])
         found = read(consumer, RECORDS)

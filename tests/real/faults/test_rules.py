@@ -9,11 +9,11 @@ from barnabas.captures import open_capture
 from barnabas.plugins.rules import rules
 from barnabas.proxy import ProxyConfig
 from barnabas.proxy.events import RuleHit, show
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from harness.proxies import Proxy
 from harness.waiting import PATIENCE
 from real.brokers.broker import Cluster
-from real.clients.confluent_client import create_topic, flush, read
+from real.clients.confluent_client import create_topic, read, send
 
 RECORDS = 60
 
@@ -30,15 +30,9 @@ def test_a_producer_retries_through_not_leader(broker: Cluster, tmp_path: Path, 
     config = ProxyConfig(
         upstream=broker.addresses[0], record=tmp_path / "recording", rules=rules.load_rules(tmp_path / "rules.yaml")
     )
-    failed: list[object] = []
     with Proxy(config) as proxy:
         # idempotent: a batch that the broker wrote although the client got an error must not be there twice
-        producer = Producer({"bootstrap.servers": show(proxy.address), "enable.idempotence": True, "linger.ms": 0})
-        for number in range(RECORDS):
-            producer.produce(topic, str(number), on_delivery=lambda error, _: failed.append(error) if error else None)
-            # one request for each record, however long the broker takes for the first producer id
-            flush(producer)
-        assert failed == []
+        send(show(proxy.address), topic, map(str, range(RECORDS)), **{"enable.idempotence": True})
     hits = [event for event in proxy.events() if isinstance(event, RuleHit)]
     assert [hit.hits for hit in hits] == [1, 2, 3]
 

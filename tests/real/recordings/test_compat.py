@@ -20,7 +20,7 @@ from harness.waiting import PATIENCE
 from real.brokers.broker import Cluster
 from real.brokers.old_broker import OldBroker
 from real.clients import java_programs
-from real.clients.confluent_client import create_topic, flush
+from real.clients.confluent_client import create_topic, flush, send
 
 
 def compat(against: str, *captures: Path) -> dict[str, Any]:
@@ -88,9 +88,7 @@ def test_current_clients_work_on_both(broker: Cluster, old_broker: OldBroker, tm
             if name == "new":
                 admin = AdminClient({"bootstrap.servers": show(proxy.address), "client.id": f"admin-{name}"})
                 admin.create_topics([NewTopic("healthy", 1, 1)])["healthy"].result(PATIENCE)
-            producer = Producer({"bootstrap.servers": show(proxy.address), "client.id": f"librdkafka-{name}"})
-            producer.produce("healthy", b"one")
-            flush(producer)
+            send(show(proxy.address), "healthy", [b"one"], **{"client.id": f"librdkafka-{name}"})
             python = kafka.KafkaProducer(bootstrap_servers=show(proxy.address), client_id=f"python-{name}")
             python.send("healthy", b"two").get(PATIENCE)
             python.close()

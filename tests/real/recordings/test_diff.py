@@ -12,7 +12,7 @@ from barnabas.captures import open_capture
 from barnabas.captures.diff import Kind, Level, Report, compare
 from barnabas.proxy import ProxyConfig
 from barnabas.proxy.events import show
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer
 from harness.proxies import Proxy
 from harness.waiting import PATIENCE
 from kafka import KafkaConsumer, KafkaProducer
@@ -67,10 +67,7 @@ def few_records(bootstrap: str, topic: str, **config: Any) -> None:
 def librdkafka_records(bootstrap: str, topic: str) -> None:
     """The same with confluent-kafka."""
     settings = {"bootstrap.servers": bootstrap, "client.id": "till"}
-    producer = Producer(settings)
-    for number in range(3):
-        producer.produce(topic, b"%d" % number, partition=0)
-        confluent_client.flush(producer)
+    confluent_client.send(bootstrap, topic, (b"%d" % number for number in range(3)), **{"client.id": "till"})
     consumer = Consumer(settings | {"group.id": topic, "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
     confluent_client.read(consumer, 3)

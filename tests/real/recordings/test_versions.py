@@ -13,13 +13,13 @@ import pytest
 from barnabas.decoder.reference import releases
 from barnabas.proxy import ProxyConfig
 from barnabas.proxy.events import show
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer
 from harness import commands
 from harness.proxies import Proxy
 from harness.waiting import PATIENCE
 from real.brokers.broker import Cluster
 from real.brokers.old_broker import OldBroker
-from real.clients.confluent_client import flush, read
+from real.clients.confluent_client import read, send
 
 
 def as_json(*arguments: object) -> dict[str, Any]:
@@ -65,9 +65,7 @@ def test_the_oldest_broker_cannot_say(oldest_broker: OldBroker) -> None:
 
 def test_current_clients_of_an_old_broker(old_broker: OldBroker, tmp_path: Path) -> None:
     with recorded(old_broker.address, tmp_path / "old") as bootstrap:
-        producer = Producer({"bootstrap.servers": bootstrap, "client.id": "new-librdkafka"})
-        producer.produce("seen", b"one")
-        flush(producer)
+        send(bootstrap, "seen", [b"one"], **{"client.id": "new-librdkafka"})
         python = kafka.KafkaProducer(bootstrap_servers=bootstrap, client_id="new-kafka-python")
         assert python.send("seen", b"two").get(PATIENCE).offset == 1
         python.close()

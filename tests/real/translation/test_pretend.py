@@ -23,14 +23,14 @@ from barnabas.plugins.versions.features import of_release
 from barnabas.plugins.versions.profile import Profile
 from barnabas.proxy import ProxyConfig
 from barnabas.proxy.negotiation.version_negotiation import VersionsConfig
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer
 from harness.proxies import Proxy
 from harness.run.slices import only
 from harness.waiting import PATIENCE, PATIENCE_MS
 from real.brokers.broker import Cluster
 from real.brokers.old_broker import OldBroker
 from real.clients import confluent_client
-from real.clients.confluent_client import create_topic, flush
+from real.clients.confluent_client import create_topic, send
 from real.clients.raw_client import RawClient
 
 API_VERSIONS = 18
@@ -38,11 +38,10 @@ Client = Callable[[str, str], bytes]
 
 
 def librdkafka(bootstrap: str, topic: str) -> bytes:
-    common = {"bootstrap.servers": bootstrap, "log_level": 0}
-    producer = Producer(common)
-    producer.produce(topic, b"one")
-    flush(producer)
-    consumer = Consumer(common | {"group.id": topic, "auto.offset.reset": "earliest"})
+    send(bootstrap, topic, [b"one"])
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "log_level": 0, "group.id": topic, "auto.offset.reset": "earliest"}
+    )
     consumer.subscribe([topic])
     (message,) = confluent_client.read(consumer, 1)
     consumer.commit(message, asynchronous=False)
@@ -100,9 +99,7 @@ def test_a_client_chooses_as_in_front_of_the_real_release(
     topic = f"pretended-{client.__name__}"
     create_topic(broker.bootstrap, topic)
     for bootstrap in (broker.bootstrap, old_broker.bootstrap):
-        before = Producer({"bootstrap.servers": bootstrap})
-        before.produce(topic, b"before")
-        flush(before)
+        send(bootstrap, topic, [b"before"])
     found = []
     for address, versions in ((old_broker.address, None), (broker.addresses[0], pretending("0.10.2"))):
         with proxied(address, record=tmp_path / str(len(found)), versions=versions) as (host, port):

@@ -22,7 +22,7 @@ from matrix.pair import tried
 from matrix.stages import reached
 from real.brokers.broker import REPOSITORY
 from real.brokers.old_broker import WITH_GROUPS, OldBroker, start_old
-from real.clients.confluent_client import create_topic, flush, read
+from real.clients.confluent_client import create_topic, read, send
 from real.clients.translated_clients import expected, java, kafka_python, librdkafka
 
 TRANSLATE = VersionsConfig(translate=True)
@@ -92,9 +92,7 @@ def test_current_clients_of_the_oldest_broker(oldest_broker: OldBroker) -> None:
         python = KafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=False)
         assert python.send("translated", b"one", headers=[("lost", b"h")]).get(PATIENCE).offset == 1
         python.close()
-        producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
-        producer.produce("translated", b"two")
-        flush(producer)
+        send(bootstrap, "translated", [b"two"])
         consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "none", "log_level": 0})
         consumer.assign([TopicPartition("translated", 0, 0)])
         values = [message.value() for message in read(consumer, 3)]
