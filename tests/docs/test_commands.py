@@ -41,7 +41,7 @@ def test_the_commands_are_found() -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.where)
-def test_it_takes_these_options(command: Command) -> None:
+def test_the_command_has_these_options(command: Command) -> None:
     found, words = _found(command)
     known = {name for parameter in found.params for name in (*parameter.opts, *parameter.secondary_opts)}
     shown = set(re.findall(r"(?<![\w-])--[a-z][\w-]*", " ".join(words) if command.pattern else ""))
@@ -63,7 +63,7 @@ def _params() -> Iterator[Any]:
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("command", list(_params()))
-def test_it_does_its_work(command: Command, environment: Environment) -> None:
+def test_the_command_works(command: Command, environment: Environment) -> None:
     if command.words[0] == "sniff" and os.geteuid():
         pytest.skip("only root may listen at an interface")
     text = " ".join(command.words)

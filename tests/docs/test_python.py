@@ -54,7 +54,7 @@ def run(text: str, page: str, names: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("page", thin(sorted({block.page for block in PLAIN}), 6))
-def test_it_runs(
+def test_the_page_runs(
     page: str,
     environment: Environment,
     cluster: EmbeddedCluster,

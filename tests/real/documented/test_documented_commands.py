@@ -33,7 +33,7 @@ def of_a_broker() -> list[Any]:
 
 
 @pytest.mark.parametrize("command", of_a_broker())
-def test_it_does_its_work(command: Command, environment: Environment) -> None:
+def test_the_command_works(command: Command, environment: Environment) -> None:
     done = environment.run(command.words)
     assert done.status in ({0, 1} if "--fail-on" in command.words else {0}), done.out + done.err
     assert "Traceback" not in done.out + done.err

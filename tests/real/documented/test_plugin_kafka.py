@@ -108,7 +108,7 @@ def test_one_broker_for_all_tests_and_workers(folder: Path, options: tuple[str, 
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL])
 @pytest.mark.parametrize("options", [(), ("-n", "1")])
-def test_nothing_is_left_behind_an_end_before_its_time(folder: Path, options: tuple[str, ...], ending: signal.Signals) -> None:
+def test_nothing_is_left_after_an_interrupted_run(folder: Path, options: tuple[str, ...], ending: signal.Signals) -> None:
     run = session(folder, *options, SLEEP="1")
     until(lambda: (folder / "asleep").exists() or run.poll() is not None, "the tests do not run")
     run.send_signal(ending)

@@ -130,7 +130,7 @@ def test_a_damaged_produce_is_refused_and_sent_again(bench: Barnabas, topic: str
 
 
 @pytest.mark.parametrize(("kind", "error"), [("record-count", "INVALID_RECORD"), ("varint", "UNKNOWN")])
-def test_a_batch_that_is_not_what_it_says_is_refused_for_good(
+def test_an_invalid_batch_is_refused_for_good(
     bench: Barnabas, topic: str, kind: str, error: str
 ) -> None:
     """The CRC fits, the records do not: the broker's LogValidator looks into them, and no client sends them again. For a
@@ -165,7 +165,7 @@ def test_kafka_python_goes_on_after_an_election_and_stops_at_an_acl(bench: Barna
 
 @pytest.mark.slow  # the client waits for its timeout
 @pytest.mark.parametrize(("kind", "name"), [("length", "a size beyond the end"), ("truncate", "half a frame")])
-def test_a_frame_that_is_none(bench: Barnabas, topic: str, kind: str, name: str) -> None:
+def test_incomplete_frames(bench: Barnabas, topic: str, kind: str, name: str) -> None:
     """Fewer bytes than their size says: the client gives the connection up and sends again. (What an action draws depends on
     the rule's name: of this one, a larger size. librdkafka may abort its whole process at a response cut in half, which is
     why another client stands here.)"""

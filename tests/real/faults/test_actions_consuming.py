@@ -182,7 +182,7 @@ def joined(bench: Barnabas, topic: str, **config: Any) -> Reader:
         slow(("FindCoordinator", "COORDINATOR_NOT_AVAILABLE", "FindCoordinator")),
     ],
 )
-def test_members_find_their_way_back(bench: Barnabas, topic: str, api: str, error: str, asks: str) -> None:
+def test_members_rejoin(bench: Barnabas, topic: str, api: str, error: str, asks: str) -> None:
     with bench.inject(api=api, error=error, times=1) as fault, joined(bench, topic) as reader:
         reader.read_until(lambda: reader.all() and fault.hits == 1)
         (hit,) = fault.exchanges
@@ -203,14 +203,14 @@ def test_a_fenced_instance_ends(bench: Barnabas, topic: str) -> None:
 
 
 @pytest.mark.parametrize("error", ["GROUP_AUTHORIZATION_FAILED", "INVALID_SESSION_TIMEOUT"])
-def test_a_group_that_must_not_be_joined(bench: Barnabas, topic: str, error: str) -> None:
+def test_refused_joins(bench: Barnabas, topic: str, error: str) -> None:
     with bench.inject(api="JoinGroup", error=error), joined(bench, topic) as reader:
         reader.read_until(lambda: bool(reader.errors))
         assert reader.errors[0] == getattr(KafkaError, error) and reader.values == []
 
 
 @pytest.mark.slow
-def test_commits_that_are_refused(bench: Barnabas, topic: str) -> None:
+def test_refused_commits(bench: Barnabas, topic: str) -> None:
     """A commit in a generation that is over fails; one at the wrong broker is sent to the right one."""
     with joined(bench, topic) as reader:
         reader.read_until(reader.all)
@@ -226,7 +226,7 @@ def test_commits_that_are_refused(bench: Barnabas, topic: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("to", ["moved", pytest.param("none", marks=pytest.mark.slow)])
-def test_a_coordinator_that_is_elsewhere(bench: Barnabas, topic: str, to: str) -> None:
+def test_a_moved_coordinator(bench: Barnabas, topic: str, to: str) -> None:
     """The client asks FindCoordinator until it is right; a broker that is not the coordinator says so."""
     with bench.inject(api="FindCoordinator", coordinator=to, times=1) as fault, joined(bench, topic) as reader:
         reader.read_until(reader.all)

@@ -27,7 +27,7 @@ def answers(bench: Barnabas, since: int, api: str) -> list[str]:
     ("error", "asks"),
     [("NOT_LEADER_OR_FOLLOWER", True), ("NOT_ENOUGH_REPLICAS", False), ("REQUEST_TIMED_OUT", False)],
 )
-def test_what_is_retriable_is_sent_again(bench: Barnabas, java: Java, topic: str, error: str, asks: bool) -> None:
+def test_retriable_errors_are_sent_again(bench: Barnabas, java: Java, topic: str, error: str, asks: bool) -> None:
     begin = cursor(bench)
     with injected(bench, api="Produce", topic=topic, error=error, after=1, times=2):
         assert sent(java("send", topic, 3)) == ["0", "1", "2"]
@@ -45,7 +45,7 @@ def test_what_is_retriable_is_sent_again(bench: Barnabas, java: Java, topic: str
         ("INVALID_TIMESTAMP", "InvalidTimestampException"),
     ],
 )
-def test_what_is_fatal_is_raised(bench: Barnabas, java: Java, topic: str, error: str, raised: str) -> None:
+def test_fatal_errors_are_raised(bench: Barnabas, java: Java, topic: str, error: str, raised: str) -> None:
     with injected(bench, api="Produce", topic=topic, error=error, after=1, times=1):
         assert sent(java("send", topic, 3, enable_idempotence="false")) == ["0", raised, "1"]
 

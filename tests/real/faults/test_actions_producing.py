@@ -129,7 +129,7 @@ def test_connections_end(bench: Barnabas, topic: str, place: str, how: str) -> N
     ],
     ids=str,
 )
-def test_no_answer_that_can_be_read(bench: Barnabas, topic: str, do: dict[str, Any]) -> None:
+def test_missing_or_unreadable_responses(bench: Barnabas, topic: str, do: dict[str, Any]) -> None:
     """The client waits for its timeout at the longest, gives the connection up, and sends again."""
     with injected(bench, api="Produce", topic=topic, do=do, after=1, times=1):
         begun = time.monotonic()
@@ -157,7 +157,7 @@ def test_a_throttled_producer_reports_it(bench: Barnabas, topic: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_narrow_line(bench: Barnabas, topic: str) -> None:
+def test_limited_bandwidth(bench: Barnabas, topic: str) -> None:
     with (
         bench.inject(api="Metadata", do={"bandwidth": "100kB", "of": "request"}, required=False),
         bench.inject(api="Produce", topic=topic, do={"bandwidth": "100kB", "of": "request"}),
@@ -182,7 +182,7 @@ def test_metadata_without_a_leader(bench: Barnabas, topic: str) -> None:
     assert errors_of(bench, topic) == [None] * 3
 
 
-def test_metadata_that_is_stale(bench: Barnabas, topic: str) -> None:
+def test_stale_metadata(bench: Barnabas, topic: str) -> None:
     """The client meets NOT_LEADER_OR_FOLLOWER at the wrong broker, asks Metadata again, and its records arrive."""
     with ThreadPoolExecutor() as beside:
         with bench.inject(api="Metadata", topic=topic, leader="moved") as fault:  # as often as it asks: it asks ahead, too
@@ -243,7 +243,7 @@ def test_the_end_of_a_transaction_is_refused(bench: Barnabas, topic: str, error:
     assert asked == [error] if fatal else asked[0] == error and asked[-1] in (None, "NONE")
 
 
-def test_metadata_that_was_edited(bench: Barnabas, topic: str) -> None:
+def test_edited_metadata(bench: Barnabas, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": bench.bootstrap, "log_level": 0})
     with bench.inject(api="Metadata", topic=topic, do={"edit": {"topics.error_code": 29}}):
         error = admin.list_topics(topic, timeout=PATIENCE).topics[topic].error

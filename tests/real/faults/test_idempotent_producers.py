@@ -73,7 +73,7 @@ def log(broker: Cluster, topic: str) -> Counter[bytes]:
         (librdkafka, {"error": "UNKNOWN_PRODUCER_ID"}, False),
     ],
 )
-def test_a_batch_stands_twice_only_where_the_answer_says_that_its_producer_is_forgotten(
+def test_a_batch_is_written_twice_only_if_the_error_reports_a_lost_producer(
     broker: Cluster, bench: Barnabas, client: Any, fault: dict[str, str], twice: bool
 ) -> None:
     topic = create_topic(broker.bootstrap, f"idempotent-{client.__name__}-{'-'.join(fault.values())}".lower())

@@ -27,7 +27,7 @@ FAULTS: list[tuple[dict[str, Any], int]] = [
 
 
 @pytest.mark.parametrize(("fault", "times"), thin(FAULTS, 3), ids=lambda value: str(value))
-def test_nothing_is_wrong_but_what_was_injected(mock_bench: Barnabas, fault: dict[str, Any], times: int) -> None:
+def test_only_injected_errors_are_reported(mock_bench: Barnabas, fault: dict[str, Any], times: int) -> None:
     topic = f"t-{uuid.uuid4().hex[:8]}"
     producer = Producer({"bootstrap.servers": mock_bench.bootstrap, "retry.backoff.ms": 20, "log_level": 0, "client.id": topic})
     with mock_bench.inject(**fault, client=topic, times=times) as injected:
@@ -44,7 +44,7 @@ def test_nothing_is_wrong_but_what_was_injected(mock_bench: Barnabas, fault: dic
         assert injected.name in {rule for each in ours for rule in each["rules"]}
 
 
-def test_a_client_goes_on_whose_first_metadata_requests_are_refused(mock_bench: Barnabas) -> None:
+def test_a_client_recovers_from_refused_metadata(mock_bench: Barnabas) -> None:
     """librdkafka gives up the brokers that a response does not list: with none left, nothing is ever sent again.
 
     About a quarter of its clients asked for topics when that mattered, so there are a dozen.

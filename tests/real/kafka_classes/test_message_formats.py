@@ -159,7 +159,7 @@ def trial() -> Trial:
 
 
 @pytest.mark.slow
-def test_down_as_kafka_does(trial):
+def test_down_conversion_as_in_kafka(trial):
     same = 0
     for (magic, _, _, ours), answer in zip(trial.fetched, trial.downs, strict=True):
         assert not answer.startswith("!"), answer
@@ -171,14 +171,14 @@ def test_down_as_kafka_does(trial):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("release", ["0.8.2.2", "0.10.2.2", "3.9.1"])
-def test_old_consumers_read_what_comes_down(trial, release):
+def test_old_consumers_read_down_converted_records(trial, release):
     given = trial.read[release]
     assert [answer.rstrip(".") for answer in trial.answers[release]] == [as_java(read(data)) for data in given]
     assert len(given) > 40
 
 
 @pytest.mark.slow
-def test_up_as_kafka_does(trial):
+def test_up_conversion_as_in_kafka(trial):
     """A 4.x log, given a producer's set, and given ours made of it, holds the same."""
     assert {e.magic for data in trial.produced for e in R.batches(data)} == {0, 1}
     ups = iter(trial.ups)
@@ -189,7 +189,7 @@ def test_up_as_kafka_does(trial):
         assert shape(bytes.fromhex(appended.rstrip("."))) == shape(bytes.fromhex(theirs.rstrip("."))) == made, data
 
 
-def test_what_kafka_refuses_is_refused(trial):
+def test_sets_that_kafka_refuses_are_refused(trial):
     for answer, data in zip(trial.ups[-len(trial.damaged) :], trial.damaged, strict=True):
         assert answer.startswith("! "), answer
         with pytest.raises(ConversionError):

@@ -172,7 +172,7 @@ def leader_on(cluster: Cluster, topic: str) -> Iterator[Any]:
         client.close()
 
 
-def test_a_leader_that_moves_does_not_take_the_client_past_the_proxy(secured: Secured, tmp_path: Path) -> None:
+def test_clients_stay_behind_the_proxy_when_a_leader_moves(secured: Secured, tmp_path: Path) -> None:
     """Produce from version 10 and Fetch from version 16 name the new leader's address in the error (KIP-951)."""
     topic, cluster = "moving", secured.cluster
     with leader_on(cluster, topic) as move, Recorded(cluster, tmp_path / "recording") as through:

@@ -102,7 +102,7 @@ def test_tls_on_both_sides(secured: Secured, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_clients_that_end_at_once(secured: Secured) -> None:
+def test_clients_that_disconnect_at_once(secured: Secured) -> None:
     """Java's TLS 1.3 server answers many of them with a record that cannot be read, with and without a proxy."""
     with secured.proxy("TLS", tls=TlsConfig(broker=True, broker_ca=secured.ca.path)) as running:
         address = running.proxy.address
@@ -275,7 +275,7 @@ def test_a_login_that_is_refused(secured: Secured, mechanism: str) -> None:
     assert "wrong" not in why
 
 
-def test_a_login_where_none_is_wanted(secured: Secured) -> None:
+def test_a_login_at_a_listener_without_sasl(secured: Secured) -> None:
     """Listeners without SASL, and without the TLS that the proxy would need."""
     with secured.proxy("TLS", tls=TlsConfig(broker_ca=secured.ca.path), sasl=SaslConfig("PLAIN", USER, "x")) as running:
         assert "SASL" in refused(running)
@@ -323,7 +323,7 @@ def _readable(path: Path) -> bool:
 
 
 @pytest.mark.slow
-def test_an_own_request_has_the_clients_login(secured: Secured, tmp_path: Path) -> None:
+def test_a_plugins_request_uses_the_clients_login(secured: Secured, tmp_path: Path) -> None:
     """Clients log in themselves, under TLS on both sides; the plugin asks as the client that it asks for."""
     (tmp_path / "asks.py").write_text(
         "class Asks:\n"

@@ -106,7 +106,7 @@ def test_both_clusters_hold_the_same(name: str, alike: Cluster, target: Cluster,
 
 
 @pytest.mark.slow
-def test_as_fast_as_it_goes_under_other_names(broker: Cluster, target: Cluster, tmp_path: Path) -> None:
+def test_at_full_speed_with_other_names(broker: Cluster, target: Cluster, tmp_path: Path) -> None:
     run, name = "hurried", "kafka-python transactions"
     assert record(broker.addresses[0], tmp_path / "rec", WORKLOADS[name], run) == expected(name)
     names = Names(

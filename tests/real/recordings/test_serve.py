@@ -81,7 +81,7 @@ def test_three_brokers_are_served_on_three_listeners(recorded):
 
 
 @pytest.mark.slow
-def test_what_is_missing_is_recorded_from_three_real_brokers_through_the_server(tmp_path):
+def test_missing_exchanges_are_recorded_from_three_real_brokers(tmp_path):
     """The first run begins with nothing and asks the brokers; the second has no brokers any more."""
     folder, names = tmp_path / "new", ["confluent-kafka produce_and_consume", "aiokafka transactions"]
     with (

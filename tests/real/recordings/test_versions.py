@@ -58,7 +58,7 @@ def test_the_old_broker_offers_what_its_table_says(old_broker: OldBroker) -> Non
 
 
 @pytest.mark.slow
-def test_the_oldest_broker_cannot_say(oldest_broker: OldBroker) -> None:
+def test_the_oldest_broker_has_no_api_versions(oldest_broker: OldBroker) -> None:
     done = commands.run("versions", oldest_broker.bootstrap)
     assert done.returncode == 2 and "is a Kafka broker older than 0.10.0" in done.stderr
 

@@ -156,7 +156,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("fixture", [pytest.param("oldest_broker", marks=pytest.mark.slow), "old_broker"])
-def test_what_the_release_does_not_know_ends_as_there(
+def test_unknown_requests_end_as_in_the_real_release(
     fixture: str, broker: Cluster, request: pytest.FixtureRequest
 ) -> None:
     old: OldBroker = request.getfixturevalue(fixture)
@@ -172,7 +172,7 @@ def test_what_the_release_does_not_know_ends_as_there(
                 assert pretended == real, (name, version)
 
 
-def test_the_newest_release_is_as_it_is(broker: Cluster) -> None:
+def test_the_newest_release_is_unchanged(broker: Cluster) -> None:
     asked = {"client_software_name": "t", "client_software_version": "1"}
     frame = decoder.encode_request(API_VERSIONS, 4, asked, correlation_id=5, client_id="t")
     real = read(outcome(broker.addresses[0], frame), 4).to_dict()

@@ -22,7 +22,7 @@ REPLICA_NOT_AVAILABLE = facts.error_code("REPLICA_NOT_AVAILABLE")
 
 @pytest.mark.slow
 @pytest.mark.real
-def test_a_replica_that_is_not_there(old_broker: OldBroker) -> None:
+def test_a_missing_replica(old_broker: OldBroker) -> None:
     topic = f"half-{uuid.uuid4().hex[:8]}"
     with socket.create_connection(old_broker.address, PATIENCE) as sock:
 

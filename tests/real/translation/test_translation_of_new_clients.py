@@ -59,7 +59,7 @@ def test_kafka_python(translated, topic) -> None:
 
 
 @pytest.mark.slow
-def test_the_face_of_a_newer_release(old_broker: OldBroker, topic: Callable[[str], str], tmp_path: Path) -> None:
+def test_a_newer_release_is_pretended(old_broker: OldBroker, topic: Callable[[str], str], tmp_path: Path) -> None:
     """With `pretend` clients see what 2.3 has, as far as it can be bridged to 0.10.2."""
     name = topic("newer-face")
     versions = VersionsConfig(Profile.of("2.3"), translate=True)

@@ -190,7 +190,7 @@ def ids(kind: str, count: int) -> list[int]:
     "kind", only(("wrap", "unsigned wrap", "same", "pairs", "negative", "falling", "any"), "wrap", "any")
 )
 @pytest.mark.parametrize("pieces", only(("whole", "small", "mixed"), "mixed"))
-def test_ids(relays: Callable[..., SteppedRelay], kind: str, rules: str, pieces: str) -> None:
+def test_correlation_ids(relays: Callable[..., SteppedRelay], kind: str, rules: str, pieces: str) -> None:
     """Wrapped, repeated, falling: the order of the responses is what counts."""
     generator = TrafficGenerator(3)
     relay = relays(RULES[rules])
@@ -228,7 +228,7 @@ def test_a_thousand_in_flight(relays: Callable[..., SteppedRelay], kind: str, ru
         ("same id", "none"),  # with rules the order of answers would be at stake: the first match counts
     ],
 )
-def test_responses_that_nobody_asked_for(relays: Callable[..., SteppedRelay], where: str, pieces: str, rules: str) -> None:
+def test_unrequested_responses(relays: Callable[..., SteppedRelay], where: str, pieces: str, rules: str) -> None:
     relay = relays(RULES[rules])
     generator = TrafficGenerator(9)
     stray = [response(HEARTBEAT, 4, 990 + n, bytes(8)) for n in range(200 if where == "many" else 1)]
@@ -279,7 +279,7 @@ def test_closed_right_after_acks_0(relays: Callable[..., SteppedRelay], version:
 
 @pytest.mark.parametrize("rules", ["none", "idle", "answers"])
 @pytest.mark.parametrize("lost", [1, 5, 50])
-def test_responses_that_never_come(relays: Callable[..., SteppedRelay], lost: int, rules: str) -> None:
+def test_missing_responses(relays: Callable[..., SteppedRelay], lost: int, rules: str) -> None:
     """A broker that leaves requests out (it must not, but may die in between): later responses are still understood."""
     relay = relays(RULES[rules])
     exchanges = [naming(METADATA, 12, n) for n in range(100)]

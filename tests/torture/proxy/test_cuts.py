@@ -148,7 +148,7 @@ def test_anything_cut_anywhere(relays: Callable[..., SteppedRelay], rules: str, 
 
 
 @pytest.mark.parametrize("rules", ["none", "idle"])
-def test_what_is_no_kafka_cut_anywhere(relays: Callable[..., SteppedRelay], rules: str, scale: float) -> None:
+def test_other_protocols_cut_anywhere(relays: Callable[..., SteppedRelay], rules: str, scale: float) -> None:
     """Garbage in front of, between and behind frames, both ways: it goes on as it came."""
     relay = relays(RULES[rules])
     for seed in range(int(60 * scale)):
@@ -171,7 +171,7 @@ def test_what_is_no_kafka_cut_anywhere(relays: Callable[..., SteppedRelay], rule
         assert bytes(session.client.got) == streams[1]
 
 
-def test_a_rule_that_answers_is_the_only_thing_that_changes(relays: Callable[..., SteppedRelay]) -> None:
+def test_an_answering_rule_changes_only_what_it_matches(relays: Callable[..., SteppedRelay]) -> None:
     """With an answering rule, what it does not match stays byte for byte, in its order."""
     relay = relays([error_rule("answers", facts.api_key("ListOffsets"), 6)])
     generator = TrafficGenerator(11)

@@ -60,7 +60,7 @@ def traffic(proxy: Proxy, count: int = 40) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("record", [pytest.param(False, marks=pytest.mark.slow), True])
 @pytest.mark.parametrize("fault", thin(FAULTS, 1))
-def test_a_decoder_out_of_order(fault: str, record: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_decoder(fault: str, record: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Traffic goes on, and it is reported once at most per process."""
     (tmp_path / "sitecustomize.py").write_text(SABOTAGE.format(fault=FAULTS[fault], reached=str(tmp_path / "reached")))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")])))

@@ -130,7 +130,7 @@ def test_the_same_as_in_python(relays: Any, kind: str, rules: str) -> None:
 
 
 @pytest.mark.parametrize("rules", ["none", "elsewhere", "late"])
-def test_the_accelerator_is_what_moves_them(relays: Any, rules: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_accelerator_moves_the_bytes(relays: Any, rules: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Or the tests above would compare Python with itself. What no rule is about is not even shown to Python."""
     relay = relays(ASKING[rules])
     session = relay.session()
@@ -159,7 +159,7 @@ def test_the_accelerator_is_what_moves_them(relays: Any, rules: str, monkeypatch
 
 @pytest.mark.parametrize("rules", ["none", "late"])
 @pytest.mark.parametrize("seed", thin(range(4), 1))
-def test_responses_that_are_followed(relays: Any, rules: str, seed: int) -> None:
+def test_followed_responses(relays: Any, rules: str, seed: int) -> None:
     """Several in one segment, or one in several; with and without endpoints; some not larger than what is held."""
     two = relays(ASKING[rules]), relays(ASKING[rules], moves=False)
     generator = TrafficGenerator(seed)
@@ -211,7 +211,7 @@ def test_slow_peers(relays: Any, rules: str) -> None:
         relay.tidy()
 
 
-def test_what_is_no_kafka(relays: Any) -> None:
+def test_other_protocols(relays: Any) -> None:
     two = relays(), relays(moves=False)
     for seed in range(10):
         generator = TrafficGenerator(seed)
@@ -230,7 +230,7 @@ def test_what_is_no_kafka(relays: Any) -> None:
         assert in_ring(two[0]) == in_ring(two[1])
 
 
-def test_a_client_that_is_gone(relays: Any) -> None:
+def test_a_closed_client(relays: Any) -> None:
     """A sink that cannot be written to ends the connection, with what came from it before."""
     for moves in (True, False):
         relay = relays(moves=moves)
@@ -248,7 +248,7 @@ HERE = Path(__file__).parent
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "chosen"),
-    [("test_strays.py", "mixed or without_end"), ("test_cuts.py", "anywhere"), ("test_correlation.py", "test_ids")],
+    [("test_strays.py", "mixed or given_up"), ("test_cuts.py", "anywhere"), ("test_correlation.py", "test_correlation_ids")],
 )
 def test_without_the_accelerator(module: str, chosen: str) -> None:
     program = (

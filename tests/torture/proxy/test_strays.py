@@ -83,7 +83,7 @@ def test_answers_behind_a_request_that_gets_none(relays: Callable[..., SteppedRe
 
 
 @pytest.mark.parametrize("rules", ["none", "elsewhere", "idle"])
-def test_it_is_not_waited_for_without_end(relays: Callable[..., SteppedRelay], rules: str) -> None:
+def test_a_missing_response_is_given_up(relays: Callable[..., SteppedRelay], rules: str) -> None:
     """Enough responses later nobody looks for what was left out, and nothing is looked at frame by frame for it."""
     session = relays(RULES[rules]).session()
     left_out, later = naming(METADATA, 12, 1), naming(METADATA, 12, 2)
