@@ -10,7 +10,7 @@ from ..schema import facts
 from . import entities
 from .language import tree
 from .language.check import needs
-from .language.fields import BY_NAME, Field, Need
+from .language.fields import BY_NAME, Field, Known, Need
 from .language.paths import Path
 from .language.tree import FieldValue, Op, Test
 from .predicates import predicate
@@ -108,30 +108,33 @@ def leaves(node: tree.Node) -> Iterator[Test | tree.Search]:
         yield from leaves(node.test if isinstance(node, tree.Some | tree.Every) else node.term)
 
 
+def fields_of(leaf: Test | tree.Search) -> Iterator[Field | Path]:
+    """The field of a test, and the one that it is compared with."""
+    if isinstance(leaf, Test):
+        yield leaf.field
+        if isinstance(leaf.value, FieldValue):
+            yield leaf.value.field
+
+
 def first_needing_response(node: tree.Node) -> Test | tree.Search | None:
     """The first test that the request alone does not decide; None if there is none."""
     for leaf in sorted(leaves(node), key=lambda leaf: leaf.start):
-        if isinstance(leaf, tree.Search) or not leaf.field.known_at_request:
-            return leaf
-        if isinstance(leaf.value, FieldValue) and not leaf.value.field.known_at_request:
+        if isinstance(leaf, tree.Search) or not all(field.known_at_request for field in fields_of(leaf)):
             return leaf
     return None
 
 
-COMPLETED_ONLY = frozenset({"pending", "no_response", "orphan", "cut", "carried", "changed", "noted", "rule"})
-"""Fields of completed or recorded exchanges, which messages in transit do not have."""
+def known(node: tree.Node) -> Known:
+    """How much of a message in transit decides it."""
+    return max(
+        Known.MESSAGE if isinstance(leaf, tree.Search) else max(field.known for field in fields_of(leaf)) for leaf in leaves(node)
+    )
 
 
 def first_completed_only(node: tree.Node) -> str | None:
-    """The first field of `COMPLETED_ONLY`; None if there is none."""
-    for leaf in sorted(leaves(node), key=lambda leaf: leaf.start):
-        if isinstance(leaf, tree.Search):
-            continue
-        fields = (leaf.field, leaf.value.field if isinstance(leaf.value, FieldValue) else leaf.field)
-        for field in fields:
-            if isinstance(field, Field) and field.name in COMPLETED_ONLY:
-                return field.name
-    return None
+    """The first field that only completed or recorded exchanges have; None if there is none."""
+    fields = (field for leaf in sorted(leaves(node), key=lambda leaf: leaf.start) for field in fields_of(leaf))
+    return next((field.name for field in fields if field.known is Known.COMPLETED), None)
 
 
 def names_topics(node: tree.Node) -> bool:
@@ -141,14 +144,8 @@ def names_topics(node: tree.Node) -> bool:
 
 def needs_now(node: tree.Node) -> bool:
     """Whether it needs the current time."""
-    return any(
-        isinstance(leaf, Test)
-        and leaf.op is not Op.TRUE
-        and (
-            leaf.field.name == "pending" or (isinstance(leaf.value, FieldValue) and leaf.value.field.name == "pending")
-        )
-        for leaf in leaves(node)
-    )
+    tests = (leaf for leaf in leaves(node) if isinstance(leaf, Test) and leaf.op is not Op.TRUE)
+    return any(field.name == "pending" for test in tests for field in fields_of(test))
 
 
 def index_part(node: tree.Node, negated: bool = False) -> tree.Node | None:

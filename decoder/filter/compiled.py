@@ -15,7 +15,7 @@ from .entities import MessagePart
 from .fast_reject import FastReject, fast_reject
 from .language.check import check, needs
 from .language.errors import FilterError
-from .language.fields import Need
+from .language.fields import Known, Need
 from .language.parser import parse
 from .language.tree import Node, Test
 
@@ -74,6 +74,11 @@ class Filter:
         if found is not None:
             name = found.field.name if isinstance(found, Test) else "a search for a text"
             raise FilterError(f"{name} is not known before the response is there", self.text, found.start, found.end)
+
+    @cached_property
+    def known(self) -> Known:
+        """How much of a message in transit decides it."""
+        return analysis.known(self.tree)
 
     @cached_property
     def completed_only(self) -> str | None:

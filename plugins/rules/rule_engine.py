@@ -9,13 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ... import decoder
 from ...decoder import Exchange
-from ...decoder.filter import Filter
-from ...decoder.filter.analysis import leaves as tests
 from ...decoder.filter.fast_reject import FastReject
-from ...decoder.filter.language.fields import Kind, Need
-from ...decoder.filter.language.paths import Path
+from ...decoder.filter.language.fields import Known, Need
 from ...decoder.filter.language.patterns import within
-from ...decoder.filter.language.tree import FieldValue, Search
 from ...decoder.schema import facts
 from .. import fetch_sessions
 from ..actions import ActionContext, ClusterView
@@ -30,46 +26,6 @@ PRODUCE = facts.api_key("Produce")
 API_VERSIONS = facts.api_key("ApiVersions")
 KNOWN = frozenset(facts.api_keys())
 
-STABLE_FIELDS = frozenset({
-    "api", "ver", "conn", "client", "addr", "broker", "ends", "client.port", "broker.port", "port",
-    "topic", "topic.id", "partition", "group", "member", "instance", "txn", "acks",
-})  # fmt: skip
-"""Fields of filters that the beginning of a request decides: the client, and what the request is about."""
-
-
-HEADER_PREFIX_FIELDS = STABLE_FIELDS | {
-    "corr", "time", "software", "software.version", "broker.min", "broker.max", "err", "errors", "retriable", "partition.err",
-    "topic.err", "throttle", "latency", "paired", "state", "size.req", "size.resp", "size",
-}  # fmt: skip
-"""Fields of filters that a header prefix decides. Sizes come before everything else."""
-
-
-def by_header_prefix(wanted: Filter) -> bool:
-    """Whether a filter gives the same for a message and for its header prefix."""
-    for leaf in tests(wanted.tree):
-        if isinstance(leaf, Search):
-            return False
-        for field in (leaf.field, *([leaf.value.field] if isinstance(leaf.value, FieldValue) else [])):
-            if field.name not in HEADER_PREFIX_FIELDS and not (isinstance(field, Path) and _in_header_prefix(field)):
-                return False
-    return True
-
-
-def _in_header_prefix(path: Path) -> bool:
-    """Whether a path cannot lead into the parts that a header prefix lacks: records, and trailing tags."""
-    if path.side == "response":
-        return path.kind is Kind.ERROR or path.steps == "throttle_time_ms"
-    return path.kind not in (Kind.BYTES, Kind.STRUCT)
-
-
-def stable(wanted: Filter) -> bool:
-    """Whether requests that begin alike on one connection are alike to a filter."""
-    for leaf in tests(wanted.tree):
-        if isinstance(leaf, Search) or leaf.field.name not in STABLE_FIELDS:
-            return False
-        if isinstance(leaf.value, FieldValue) and leaf.value.field.name not in STABLE_FIELDS:
-            return False
-    return True
 
 
 class ActiveRule:
@@ -86,8 +42,8 @@ class ActiveRule:
         # Separate from the trigger's, so that draws of actions do not change which matches fire.
         self.random = random.Random(seed ^ 0x5EED)
         self.selects = rule.filter.part_test()
-        self.stable = stable(rule.filter)
-        self.by_header_prefix = by_header_prefix(rule.filter)
+        self.stable = rule.filter.known is Known.BEGINNING
+        self.by_header_prefix = rule.filter.known <= Known.HEADER_PREFIX
         self.whole_fetches = not rule.late and fetch_sessions.names_topics(rule.filter)
 
 

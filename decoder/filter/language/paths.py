@@ -9,7 +9,7 @@ from functools import cache
 from ...codec.message import is_error_code
 from ...codec.plan import FieldPlan, field_paths, plan
 from ...schema import facts
-from .fields import Kind, Need, Scope
+from .fields import Kind, Known, Need, Scope
 
 SIDES = {"req": "request", "resp": "response"}
 _INDEX = re.compile(r"\[[*\d]*\]")
@@ -50,6 +50,14 @@ class Path:
     @property
     def scope(self) -> Scope:
         return Scope.EXCHANGE
+
+    @property
+    def known(self) -> Known:
+        """Records, and tags after the last ones, are not in a header prefix; of responses it has errors and throttle times."""
+        prefix = self.kind is Kind.ERROR or self.steps == "throttle_time_ms"
+        if self.side == "request":
+            prefix = self.kind not in (Kind.BYTES, Kind.STRUCT)
+        return Known.HEADER_PREFIX if prefix else Known.MESSAGE
 
     @property
     def cost(self) -> int:

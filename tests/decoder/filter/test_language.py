@@ -15,7 +15,7 @@ from barnabas.decoder import Exchange, State, Topics
 from barnabas.decoder.connection.api_versions import PeerInfo
 from barnabas.decoder.filter import FIELDS, FilterError, compile
 from barnabas.decoder.filter.language.check import check
-from barnabas.decoder.filter.language.fields import BY_NAME
+from barnabas.decoder.filter.language.fields import BY_NAME, Known
 from barnabas.decoder.filter.language.parser import KEYWORDS, parse
 from harness.waiting import PATIENCE
 
@@ -263,6 +263,23 @@ def test_filters_that_the_request_decides() -> None:
         with pytest.raises(FilterError, match="before the response") as caught:
             wanted.require_request_only()
         assert text[caught.value.start : caught.value.end] == pointed
+
+
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [
+        ("api == Produce and topic == orders or group == a", Known.BEGINNING),
+        ("topic == orders and partition.err != 0", Known.HEADER_PREFIX),
+        ("ver > broker.max", Known.HEADER_PREFIX),
+        ("any(resp.topics[*].error_code != 0) and req.acks == 1", Known.HEADER_PREFIX),
+        ("api == Produce and codec == gzip", Known.MESSAGE),
+        ("any(req.topic_data[*].partition_data[*].records contains v)", Known.MESSAGE),
+        ('api == Produce and not "orders"', Known.MESSAGE),
+        ("latency > pending", Known.COMPLETED),
+    ],
+)
+def test_how_much_of_a_message_decides(text: str, known: Known) -> None:
+    assert compile(text).known is known
 
 
 def test_filters_cannot_be_changed() -> None:
