@@ -27,7 +27,6 @@ API_VERSIONS = facts.api_key("ApiVersions")
 KNOWN = frozenset(facts.api_keys())
 
 
-
 class ActiveRule:
     """A rule with its trigger, and what its filter needs."""
 
