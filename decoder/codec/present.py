@@ -14,6 +14,7 @@ from typing import Any
 from .. import embedded, records
 from ..errors import DecodeError
 from ..records.batch import HEADER_SIZE
+from ..records.codecs import DEFAULT_LIMIT
 from ..values import SchemaSource, view
 from ..wire.frame import Direction
 from .codec import decode_request_header
@@ -97,18 +98,22 @@ class Presenter:
     def _entry(self, entry: records.Batch | records.Message | records.Partial, topic: str | None) -> dict[str, Json]:
         if isinstance(entry, records.Partial):
             return {"partial": True, "size": entry.end - entry.start}
+        out = self._described(entry, topic, DEFAULT_LIMIT)
+        if isinstance(entry, records.Message) and entry.codec:
+            if "unreadable" in out:
+                inside: list[Json] = list(self._wrapped(entry, topic))
+                return out | {"wrapped": inside} if inside else out
+            if wrong := [inner.offset for inner in entry.messages() if not inner.crc_ok]:
+                out["inner_crc_wrong"] = wrong
+        return out
+
+    def _described(self, entry: records.Batch | records.Message, topic: str | None, limit: int) -> dict[str, Json]:
         out: dict[str, Json] = {name: getattr(entry, name) for name in _SHOWN[isinstance(entry, records.Batch)]}
         out["codec"], out["size"] = entry.codec_name, entry.end - entry.start
         try:
-            out["records"] = [self.record(r, topic) for r in entry.records()]
-            if isinstance(entry, records.Message) and entry.codec:
-                wrong: list[Json] = [inner.offset for inner in entry.messages() if not inner.crc_ok]
-                if wrong:
-                    out["inner_crc_wrong"] = wrong
+            out["records"] = [self.record(r, topic) for r in entry.records(limit=limit)]
         except records.RecordsError as error:
             out["unreadable"] = str(error)
-            if isinstance(entry, records.Message) and (inside := list(self._wrapped(entry, topic))):
-                out["wrapped"] = inside
         return out
 
     def _wrapped(self, entry: records.Message, topic: str | None) -> Iterator[dict[str, Json]]:
@@ -117,16 +122,8 @@ class Presenter:
             inner = list(islice(entry.messages(wrappers=True), _MOST_WRAPPED))
         except records.RecordsError:
             return
-        if not any(message.codec for message in inner):
-            return
-        for message in inner:
-            out: dict[str, Json] = {name: getattr(message, name) for name in _SHOWN[False]}
-            out["codec"], out["size"] = message.codec_name, message.end - message.start
-            try:
-                out["records"] = [self.record(r, topic) for r in message.records(limit=_WRAPPED_LIMIT)]
-            except records.RecordsError as error:
-                out["unreadable"] = str(error)
-            yield out
+        if any(message.codec for message in inner):
+            yield from (self._described(message, topic, _WRAPPED_LIMIT) for message in inner)
 
     def record(self, record: records.Record, topic: str | None) -> dict[str, Json]:
         """One record: key, value and headers if `values` is set, else their sizes."""

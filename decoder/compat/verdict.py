@@ -261,8 +261,9 @@ class _Assessment:
                 found.append(
                     "let it ask what the broker offers: without a fixed protocol or broker version in its settings"
                 )
-            kept = [removal.last for r in dropped if r.use and (removal := self._removal(r.use))]
-            if kept:
+            uses = [r.use for r in dropped if r.use]
+            removals = [releases.removed(use.api_key, use.version, self.release.number) for use in uses]
+            if kept := [removal.last for removal in removals if removal]:
                 found.append(f"until then keep brokers of {min(kept, key=release_order)} or older")
         if early:
             newest = max((r.came_with for r in early), key=release_order)
@@ -272,9 +273,6 @@ class _Assessment:
             if never and client.software is None:
                 found.append("or set the broker's release in the client's settings")
         return found
-
-    def _removal(self, use: VersionUse) -> releases.Removal | None:
-        return releases.removed(use.api_key, use.version, self.release.number)
 
     def _made_for(self, dropped: list[Reason]) -> str:
         """The release that introduced the lowest versions which are still served."""

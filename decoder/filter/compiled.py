@@ -120,7 +120,7 @@ class Filter:
 
     def at(self, now: Callable[[], int] | int) -> Filter:
         """The same filter with another time, or clock."""
-        return Filter(self.text, self.tree, self.zone, _stopped(now) if isinstance(now, int) else now)
+        return Filter(self.text, self.tree, self.zone, (lambda: now) if isinstance(now, int) else now)
 
 
 def named_zone(name: str) -> tzinfo:
@@ -134,10 +134,6 @@ def named_zone(name: str) -> tzinfo:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):
         raise DecoderError(f"no time zone is called {name[:60]!r} here: give its name in the IANA database, such as Europe/Berlin") from None
-
-
-def _stopped(now: int) -> Callable[[], int]:
-    return lambda: now
 
 
 def compile(text: str, now: Callable[[], int] | int | None = None, zone: tzinfo | None = UTC) -> Filter:

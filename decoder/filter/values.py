@@ -67,10 +67,6 @@ def retriable() -> frozenset[int]:
     return frozenset(code for code, fact in facts.errors().items() if fact.retriable)
 
 
-def is_surplus(exchange: Exchange) -> bool:
-    return exchange.undecoded is None and any(exchange.surplus)
-
-
 def _error(exchange: Exchange) -> int:
     return 0 if exchange.response is None else exchange.error
 
@@ -98,7 +94,7 @@ ONE: dict[str, One] = {
     "broker.port": lambda e: port_of(e.broker),
     "undecoded": lambda e: e.undecoded is not None,
     "cut": lambda e: e.cut is not None,
-    "surplus": is_surplus,
+    "surplus": lambda e: e.undecoded is None and any(e.surplus),
     "changed": lambda e: e.marks.changed,
     "noted": lambda e: e.marks.has_notes,
     "carried": lambda e: e.marks.carried,

@@ -181,14 +181,6 @@ def _unsnappy_block(block: bytes, offset: int) -> bytes:
     return bytes(out)
 
 
-def _unlz4(data: bytes, cap: int) -> bytes:
-    return _bounded(LZ4, cramjam.lz4.decompress_into, data, lz4_bound(data), cap)
-
-
-def _unzstd(data: bytes, cap: int) -> bytes:
-    return _bounded(ZSTD, cramjam.zstd.decompress_into, data, zstd_bound(data), cap)
-
-
 def _bounded(codec: int, into: Callable[[bytes, bytearray], int], data: bytes, bound: int, cap: int) -> bytes:
     out = bytearray(bound if bound <= cap else min(cap, _PROBE))
     try:
@@ -212,6 +204,6 @@ def _compress_xerial(data: bytes) -> bytes:
 _DECOMPRESS: dict[int, Callable[[bytes, int], bytes]] = {
     GZIP: _gunzip,
     SNAPPY: _unsnappy,
-    LZ4: _unlz4,
-    ZSTD: _unzstd,
+    LZ4: lambda data, cap: _bounded(LZ4, cramjam.lz4.decompress_into, data, lz4_bound(data), cap),
+    ZSTD: lambda data, cap: _bounded(ZSTD, cramjam.zstd.decompress_into, data, zstd_bound(data), cap),
 }

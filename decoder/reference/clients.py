@@ -75,24 +75,25 @@ class Software(NamedTuple):
         return f"probably {self.client.called}" if self.guessed else f"{self.client.called} {self.version}".strip()
 
 
+@cache
 def clients() -> dict[str, Client]:
     """All known client software, by the name it sends or is known by."""
-    return dict(_clients())
+    return read(facts.schema_folder().joinpath("clients.txt").read_text("utf-8"))
 
 
 def software(name: str, version: str, client_id: str | None = None) -> Software | None:
     """Recognise a client by the name and version it sends (KIP-511), or else by its client id; None if it is unknown."""
-    found = _clients().get(name)
+    found = clients().get(name)
     if found is None:
         if name or not client_id:
             return None
-        for client in _clients().values():
+        for client in clients().values():
             if any(fnmatchcase(client_id, pattern) for pattern in client.ids):
                 return Software(client, "", True)
         return None
     if found.wraps:
         inner = re.search(found.wrapped_version, version)
-        return Software(_clients()[found.wraps], inner[1] if inner else "")
+        return Software(clients()[found.wraps], inner[1] if inner else "")
     return Software(found, version)
 
 
@@ -100,11 +101,6 @@ def parse_version(text: str) -> Version:
     """The leading numbers: ``(2, 16, 0)`` of "v2.16.0-rc1"; () when there are none."""
     match = re.match(r"v?(\d+(?:\.\d+)*)", text)
     return tuple(map(int, match[1].split("."))) if match else ()
-
-
-@cache
-def _clients() -> dict[str, Client]:
-    return read(facts.schema_folder().joinpath("clients.txt").read_text("utf-8"))
 
 
 def read(text: str) -> dict[str, Client]:

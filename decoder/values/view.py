@@ -56,9 +56,10 @@ def view(
         return _truncated(data, limit, framed)
     if framed is not None and (found := _framed(data, framed, registry)) is not None:
         return found
-    schema = None if registry is None else _of_topic(registry, topic, is_key)
-    if isinstance(schema, str):
-        return _schema_unavailable(data, framed, schema)
+    try:
+        schema = None if registry is None else registry.for_topic(topic, is_key)
+    except SchemaError as error:
+        return _by_content(data)._replace(schema_id=framed.schema_id if framed else None, note=str(error))
     if schema is not None:
         return _by_schema(data, framed, schema)
     if framed is not None:
@@ -90,17 +91,6 @@ def _decode(schema: Schema, data: bytes, framed: bool) -> DecodedValue:
     except Exception as error:  # a schema's own code, which may be another program's: it must not end a listing
         contained("decoding a value by its schema", error, reported=True)
         raise SchemaMismatch(f"{type(error).__name__}: {error}") from None
-
-
-def _of_topic(registry: SchemaSource, topic: str | None, is_key: bool) -> Schema | str | None:
-    try:
-        return registry.for_topic(topic, is_key)
-    except SchemaError as error:
-        return str(error)
-
-
-def _schema_unavailable(data: bytes, framed: Framed | None, why: str) -> View:
-    return _by_content(data)._replace(schema_id=framed.schema_id if framed else None, note=why)
 
 
 def _by_schema(data: bytes, framed: Framed | None, schema: Schema) -> View:

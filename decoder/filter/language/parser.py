@@ -169,7 +169,8 @@ class _Parser:
             raise self.error(
                 f"expected a value after {self.shown(after)}; if {token.value!r} is one, put it in quotes{hint}", token
             )
-        if not quoted and self.token.kind is TokenKind.WORD and self.token.value in UNITS and _is_number(token.value):
+        is_number = token.value.replace(".", "", 1).isdecimal()
+        if not quoted and is_number and self.token.kind is TokenKind.WORD and self.token.value in UNITS:
             unit = self.take()
             return Word(token.value, False, token.start, unit.end, unit.value)
         return Word(token.value, quoted, token.start, token.end)
@@ -194,7 +195,3 @@ class _Parser:
                 raise self.error("this { is never closed", opening)
             raise self.error(f"expected , or }} and not {self.shown(wrong)}", wrong)
         return ValueSet(tuple(items), opening.start, self.take().end)
-
-
-def _is_number(text: str) -> bool:
-    return text.replace(".", "", 1).isdecimal()

@@ -45,7 +45,7 @@ CARRIERS = [
 ]
 
 
-def calm(read, data: bytes) -> None:
+def read_or_decode_error(read, data: bytes) -> None:
     try:
         read(data)
     except DecodeError as fault:
@@ -55,7 +55,7 @@ def calm(read, data: bytes) -> None:
 @given(data=st.binary(max_size=300))
 def test_any_bytes(data):
     for read in READERS:
-        calm(read, data)
+        read_or_decode_error(read, data)
 
 
 @given(number=st.integers(-2, 30), version=st.integers(-1, 12), data=st.binary(max_size=120))
@@ -63,12 +63,12 @@ def test_any_bytes_behind_a_plausible_start(number, version, data):
     start = number.to_bytes(2, "big", signed=True)
     lead = version.to_bytes(2, "big", signed=True)
     for topic in sorted(embedded.INTERNAL):
-        calm(lambda _, topic=topic: embedded.of_record(topic, start + data, lead + data), b"")
-        calm(lambda _, topic=topic: embedded.of_record(topic, b"", bytes((1, number & 127, version & 15)) + data), b"")
-    calm(lambda _: embedded.of_control(b"\0\0" + start, lead + data), b"")
+        read_or_decode_error(lambda _, topic=topic: embedded.of_record(topic, start + data, lead + data), b"")
+        read_or_decode_error(lambda _, topic=topic: embedded.of_record(topic, b"", bytes((1, number & 127, version & 15)) + data), b"")
+    read_or_decode_error(lambda _: embedded.of_control(b"\0\0" + start, lead + data), b"")
     for read in READERS:
-        calm(read, lead + data)
-        calm(read, version.to_bytes(4, "big", signed=True) + data)
+        read_or_decode_error(read, lead + data)
+        read_or_decode_error(read, version.to_bytes(4, "big", signed=True) + data)
 
 
 def mutations(data: bytes, random_: random.Random):
@@ -84,9 +84,9 @@ def test_mutations_of_real_payloads(group_payloads, telemetry_payloads):
     for payload in [*group_payloads.values(), *telemetry_payloads.values()]:
         for data in mutations(payload, random_):
             for read in READERS[:7]:
-                calm(read, data)
-            calm(embedded.metrics, data)
-            calm(lambda d: embedded.metrics(d, random_.randrange(5)), data)
+                read_or_decode_error(read, data)
+            read_or_decode_error(embedded.metrics, data)
+            read_or_decode_error(lambda d: embedded.metrics(d, random_.randrange(5)), data)
 
 
 @pytest.mark.parametrize(("kind", "api", "steps"), CARRIERS)

@@ -25,7 +25,7 @@ INDEX = re.compile(r"\[\d+\]")
 
 
 @pytest.fixture(scope="module")
-def calm() -> Sample:
+def ordinary() -> Sample:
     """Answered exchanges of every API and version, all their error codes and throttle times 0."""
     chance = random.Random(4)
     found = Sample()
@@ -47,25 +47,25 @@ def calm() -> Sample:
     return found
 
 
-def holds(text: str, calm: Sample) -> bool:
+def holds(text: str, ordinary: Sample) -> bool:
     wanted = compile(text)
     fast_reject = wanted.fast_reject
     if fast_reject is None:
         return False
-    for exchange in calm:
+    for exchange in ordinary:
         if (exchange.latency_ns or 0) <= fast_reject.latency and (exchange.response_size or 0) <= fast_reject.size:
             assert not wanted(exchange), exchange
     return True
 
 
 @given(filters(ALL_TESTS))
-def test_ordinary_responses_are_rejected_rightly(calm: Sample, text: str) -> None:
-    holds(text, calm)
+def test_ordinary_responses_are_rejected_rightly(ordinary: Sample, text: str) -> None:
+    holds(text, ordinary)
 
 
-def test_filters_with_and_without_a_fast_reject(calm: Sample) -> None:
+def test_filters_with_and_without_a_fast_reject(ordinary: Sample) -> None:
     """Typical filters of rules have a fast reject; filters that match ordinary responses have none."""
-    assert [text for text in UNUSUAL if not holds(text, calm)] == list(UNUSUAL[-9:])
+    assert [text for text in UNUSUAL if not holds(text, ordinary)] == list(UNUSUAL[-9:])
     assert [name for name in ("latency", "size") if getattr(compile("latency > 1s and err").fast_reject, name) != ANY] == [
         "latency"
     ]

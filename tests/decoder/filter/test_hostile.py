@@ -33,7 +33,7 @@ def sample() -> list[Exchange]:
     return Sample(exchanges(Generator(3))[::7])
 
 
-def tried(text: str, sample: list[Exchange]) -> None:
+def compiled_or_filter_error(text: str, sample: list[Exchange]) -> None:
     try:
         found = compile(text, now=1_700_000_000_000_000_000)
     except FilterError as error:
@@ -50,25 +50,25 @@ def tried(text: str, sample: list[Exchange]) -> None:
 
 @given(st.text(max_size=200))
 def test_any_text(sample: list[Exchange], text: str) -> None:
-    tried(text, sample[:3])
+    compiled_or_filter_error(text, sample[:3])
 
 
 @times(2)
 @given(st.lists(st.tuples(PIECES, st.sampled_from(("", " ")))))
 def test_pieces_of_filters(sample: list[Exchange], pieces: list[tuple[str, str]]) -> None:
-    tried("".join(piece + gap for piece, gap in pieces), sample[:3])
+    compiled_or_filter_error("".join(piece + gap for piece, gap in pieces), sample[:3])
 
 
 @given(filters(ALL_TESTS), st.data())
 def test_a_good_filter_with_a_letter_changed(sample: list[Exchange], text: str, data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(text)))
-    tried(text[:at] + data.draw(PIECES | st.characters()) + text[at + data.draw(st.integers(0, 3)) :], sample[:3])
+    compiled_or_filter_error(text[:at] + data.draw(PIECES | st.characters()) + text[at + data.draw(st.integers(0, 3)) :], sample[:3])
 
 
 @given(filters(ALL_TESTS))
 def test_good_filters_decide_on_everything(sample: list[Exchange], text: str) -> None:
     compile(text)
-    tried(text, sample)
+    compiled_or_filter_error(text, sample)
 
 
 @given(st.lists(PIECES).map(" ".join) | filters(ALL_TESTS) | st.text(max_size=50), st.integers(-3, 300))
