@@ -11,14 +11,10 @@ from barnabas.decoder.codec.message import error_names
 METADATA = {
     "brokers": [{"node_id": 1, "host": "one", "port": 9092}, {"node_id": 2, "host": "two", "port": 9093, "rack": "r"}],
     "cluster_id": "c",
-    "topics": [
-        {
-            "name": "orders",
-            "topic_id": uuid.UUID(int=5),
-            "partitions": [{"partition_index": 0, "error_code": 5, "replica_nodes": [1, 2]}],
-        }
-    ],
-}
+    "topics": [{"name": "orders", "topic_id": uuid.UUID(int=5), "partitions": [
+        {"partition_index": 0, "error_code": 5, "replica_nodes": [1, 2]}
+    ]}],
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -34,13 +30,8 @@ def test_paths(metadata):
     assert metadata["topics[0].partitions[0].replica_nodes[1]"] == 2
     assert metadata["topics[0].topic_id"] == uuid.UUID(int=5)
     assert metadata.header == {"correlation_id": 9}
-    for path in (
-        "brokers[2].host",
-        "brokers.host",
-        "nothing",
-        "cluster_id.x",
-        "topics[0].partitions[0].replica_nodes[2]",
-    ):
+    replica = "topics[0].partitions[0].replica_nodes[2]"
+    for path in ("brokers[2].host", "brokers.host", "nothing", "cluster_id.x", replica):
         with pytest.raises(KeyError):
             metadata[path]
 

@@ -73,16 +73,8 @@ def test_edits_keep_lengths_that_are_longer_than_needed():
 
 
 def test_an_edit_inside_a_tag_changes_only_the_sizes_around_it():
-    fields = {
-        "responses": [
-            {
-                "topic": "t",
-                "partitions": [
-                    {"diverging_epoch": {"epoch": 3, "end_offset": 4}, "_unknown_tagged_fields": {77: b"keep"}}
-                ],
-            }
-        ]
-    }
+    partition = {"diverging_epoch": {"epoch": 3, "end_offset": 4}, "_unknown_tagged_fields": {77: b"keep"}}
+    fields = {"responses": [{"topic": "t", "partitions": [partition]}]}
     message = decoder.decode_body("response", 1, 12, decoder.encode_body("response", 1, 12, fields))
     inner = message.replace({"responses[0].partitions[0].diverging_epoch.epoch": 9})
     assert len(inner.encode()) == len(message.encode())

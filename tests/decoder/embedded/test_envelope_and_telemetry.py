@@ -21,11 +21,8 @@ def test_envelope(body):
     fields = {"request_data": inner, "request_principal": principal, "client_host_address": bytes((127, 0, 0, 1))}
     request = body("request", "Envelope", 0, fields)
     asked, who, where = embedded.of(request)
-    assert (asked.path, asked.fields["api"], asked.fields["header"]["client_id"]) == (
-        "request_data",
-        "IncrementalAlterConfigs",
-        "admin",
-    )
+    assert (asked.path, asked.fields["api"]) == ("request_data", "IncrementalAlterConfigs")
+    assert asked.fields["header"]["client_id"] == "admin"
     assert CANARY not in str(asked) and asked.fields["body"]["resources"][0]["configs"][1]["value"] == "5"
     assert who.fields == {"version": 0, "type": "User", "name": "alice", "token_authenticated": True}
     assert where.fields == {"address": "127.0.0.1"}

@@ -34,12 +34,8 @@ def test_a_newer_version_is_read_as_the_newest_known(group_payloads):
 
 def test_fields_of_version_0_under_the_number_1(group_payloads):
     old = b"\0\1" + group_payloads["consumer-subscription", 0][2:]
-    assert embedded.subscription(old) == {
-        "version": 1,
-        "layout_version": 0,
-        "topics": ["clicks", "orders"],
-        "user_data": b"\1\2\3",
-    }
+    expected = {"version": 1, "layout_version": 0, "topics": ["clicks", "orders"], "user_data": b"\1\2\3"}
+    assert embedded.subscription(old) == expected
     with pytest.raises(Truncated):
         embedded.subscription(group_payloads["consumer-subscription", 1][:-1])
 
@@ -100,17 +96,10 @@ def test_unknown_and_damaged_streams_payloads():
     for data in (b"\0\0\0", bytes(4)):
         with pytest.raises(DecodeError):
             groups.streams_subscription(data)
-    lost = embedded.encode(
-        "AssignmentInfo",
-        5,
-        {
-            "used_version": 5,
-            "topic_names": [{"index": 0, "topic": "t"}],
-            "partitions_by_host": [{"host": "h", "port": 1, "partitions": [{"topic_index": 7, "partition": 0}]}],
-        },
-    )
+    hosts = [{"host": "h", "port": 1, "partitions": [{"topic_index": 7, "partition": 0}]}]
+    fields = {"used_version": 5, "topic_names": [{"index": 0, "topic": "t"}], "partitions_by_host": hosts}
     with pytest.raises(BadLength, match="topic index 7"):
-        groups.streams_assignment(lost)
+        groups.streams_assignment(embedded.encode("AssignmentInfo", 5, fields))
 
 
 @pytest.mark.parametrize("version", range(3))
@@ -150,28 +139,18 @@ def test_the_kind_is_guessed_without_a_protocol_type(group_payloads):
 
 def test_join_group(body, group_payloads):
     asked = group_payloads["consumer-subscription", 3]
-    streams = embedded.encode(
-        "ConsumerProtocolSubscription", 1, {"user_data": group_payloads["streams-subscription", 9]}
-    )
-    request = body(
-        "request",
-        "JoinGroup",
-        9,
-        {
-            "protocol_type": "consumer",
-            "protocols": [{"name": "range", "metadata": asked}, {"name": "stream", "metadata": b"\0\1" + streams}],
-        },
-    )
+    streams = embedded.encode("ConsumerProtocolSubscription", 1, {"user_data": group_payloads["streams-subscription", 9]})
+    protocols = [{"name": "range", "metadata": asked}, {"name": "stream", "metadata": b"\0\1" + streams}]
+    request = body("request", "JoinGroup", 9, {"protocol_type": "consumer", "protocols": protocols})
     found = {p.path: p for p in embedded.of(request)}
     assert list(found) == ["protocols[0].metadata", "protocols[1].metadata", "protocols[1].metadata.user_data"]
     assert found["protocols[0].metadata"].kind == "consumer subscription"
     assert found["protocols[0].metadata"].fields["topics"] == ["clicks", "orders"]
     assert found["protocols[1].metadata.user_data"].kind == "streams subscription"
     assert found["protocols[1].metadata.user_data"].fields["user_end_point"] == "app:9080"
-    # version 5 does not tell the protocol type: the request knows it, else it is guessed
-    response = body(
-        "response", "JoinGroup", 5, {"protocol_name": "range", "members": [{"member_id": "m", "metadata": asked}]}
-    )
+    # version 5 has no protocol type: the request has it, else it is guessed
+    members = [{"member_id": "m", "metadata": asked}]
+    response = body("response", "JoinGroup", 5, {"protocol_name": "range", "members": members})
     for others in ({"request": request}, {}):
         (payload,) = embedded.of(response, **others)
         assert payload.path == "members[0].metadata" and payload.kind == "consumer subscription"
@@ -179,16 +158,9 @@ def test_join_group(body, group_payloads):
 
 def test_sync_group(body, group_payloads):
     connect = group_payloads["connect-assignment", 2]
-    request = body(
-        "request",
-        "SyncGroup",
-        5,
-        {
-            "protocol_type": "connect",
-            "protocol_name": "sessioned",
-            "assignments": [{"assignment": connect}, {"assignment": b""}],
-        },
-    )
+    assignments = [{"assignment": connect}, {"assignment": b""}]
+    fields = {"protocol_type": "connect", "protocol_name": "sessioned", "assignments": assignments}
+    request = body("request", "SyncGroup", 5, fields)
     (payload,) = embedded.of(request)
     assert (payload.path, payload.kind) == ("assignments[0].assignment", "connect assignment")
     for version in range(6):

@@ -121,18 +121,8 @@ def test_records_that_are_not_internal():
 
 def test_credentials_in_metadata_records_are_masked():
     canary = b"c4nary-S3CRET"
-    scram = metadata(
-        "UserScramCredentialRecord",
-        0,
-        {
-            "name": "alice",
-            "mechanism": 1,
-            "salt": canary,
-            "stored_key": canary,
-            "server_key": canary,
-            "iterations": 4096,
-        },
-    )
+    keys = dict.fromkeys(("salt", "stored_key", "server_key"), canary)
+    scram = metadata("UserScramCredentialRecord", 0, {"name": "alice", "mechanism": 1, **keys, "iterations": 4096})
     found = embedded.of_record("__cluster_metadata", None, scram)
     assert "c4nary" not in str(found) and found["value"]["name"] == "alice" and found["value"]["iterations"] == 4096
     for name, shown in (("ssl.keystore.password", False), ("retention.ms", True)):
@@ -143,22 +133,13 @@ def test_credentials_in_metadata_records_are_masked():
 CONTROLS = [
     ("abort", 0, bytes.fromhex("0000 00000007"), {"version": 0, "coordinator_epoch": 7}),
     ("commit", 1, bytes.fromhex("0000 00000007"), {"version": 0, "coordinator_epoch": 7}),
-    (
-        "leader_change",
-        2,
-        bytes.fromhex("0000 00000003 02 00000003 00 01 00"),
-        {"version": 0, "leader_id": 3, "voters": [{"voter_id": 3}], "granting_voters": []},
-    ),
-    (
-        "snapshot_header",
-        3,
-        bytes.fromhex("0000 0000000000000009 00"),
-        {"version": 0, "last_contained_log_timestamp": 9},
-    ),
+    ("leader_change", 2, bytes.fromhex("0000 00000003 02 00000003 00 01 00"),
+     {"version": 0, "leader_id": 3, "voters": [{"voter_id": 3}], "granting_voters": []}),
+    ("snapshot_header", 3, bytes.fromhex("0000 0000000000000009 00"), {"version": 0, "last_contained_log_timestamp": 9}),
     ("snapshot_footer", 4, bytes.fromhex("0000 00"), {"version": 0}),
     ("kraft_version", 5, bytes.fromhex("0000 0001 00"), {"version": 0, "kraft_version": 1}),
     ("kraft_voters", 6, bytes.fromhex("0000 01 00"), {"version": 0, "voters": []}),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "number", "value", "fields"), CONTROLS)
@@ -181,28 +162,11 @@ def area(*entries: Record, **header) -> bytes:
 def test_records_inside_messages(body):
     commits = area(Record(0, 0, OFFSET_KEY, OFFSET_VALUE_1), Record(1, 0, OFFSET_KEY, None))
     damaged = area(Record(0, 0, OFFSET_KEY, OFFSET_VALUE_1[:-1]), Record(1, 0, b"\0\x63", b""))
-    request = body(
-        "request",
-        "Produce",
-        9,
-        {
-            "topic_data": [
-                {"name": "orders", "partition_data": [{"records": commits}]},
-                {
-                    "name": "__consumer_offsets",
-                    "partition_data": [{"records": commits}, {"records": damaged}, {"records": None}],
-                },
-            ]
-        },
-    )
-    found = list(embedded.of(request))
-    prefix = "topic_data[1].partition_data"
-    assert [p.path for p in found] == [
-        f"{prefix}[0].records[0]",
-        f"{prefix}[0].records[1]",
-        f"{prefix}[1].records[0]",
-        f"{prefix}[1].records[1]",
-    ]
+    topic = {"name": "orders", "partition_data": [{"records": commits}]}
+    offsets = {"name": "__consumer_offsets", "partition_data": [{"records": area} for area in (commits, damaged, None)]}
+    found = list(embedded.of(body("request", "Produce", 9, {"topic_data": [topic, offsets]})))
+    places = ("[0].records[0]", "[0].records[1]", "[1].records[0]", "[1].records[1]")
+    assert [p.path for p in found] == [f"topic_data[1].partition_data{place}" for place in places]
     assert all(p.kind == "__consumer_offsets" for p in found)
     assert found[0].fields["value"]["offset"] == 42 and found[1].fields["value"] is None
     assert "unreadable" in found[2].fields and "record type 99" in found[3].fields["unreadable"]
@@ -222,17 +186,9 @@ def test_topics_by_id(body):
     topic_id = uuid.UUID(int=77)
     data = area(Record(0, 0, OFFSET_KEY, OFFSET_VALUE_1))
     meta = area(Record(0, 0, None, metadata("NoOpRecord", 0, {})))
-    response = body(
-        "response",
-        "Fetch",
-        17,
-        {
-            "responses": [
-                {"topic_id": topic_id, "partitions": [{"records": data}]},
-                {"topic_id": topics.CLUSTER_METADATA_ID, "partitions": [{"records": meta}]},
-            ]
-        },
-    )
+    areas = {topic_id: data, topics.CLUSTER_METADATA_ID: meta}
+    responses = [{"topic_id": key, "partitions": [{"records": area}]} for key, area in areas.items()]
+    response = body("response", "Fetch", 17, {"responses": responses})
     assert [p.fields["type"] for p in embedded.of(response)] == ["NoOpRecord"]
     named = embedded.of(response, topic_names={topic_id: "__consumer_offsets"})
     assert [p.fields["type"] for p in named] == ["OffsetCommit", "NoOpRecord"]
@@ -245,9 +201,8 @@ def test_snapshots(body):
         {"position": 0, "unaligned_records": header + rest + header[:30]},
         {"position": 4096, "unaligned_records": header[7:]},
     ]
-    response = body(
-        "response", "FetchSnapshot", 1, {"topics": [{"name": "__cluster_metadata", "partitions": partitions}]}
-    )
+    snapshot = [{"name": "__cluster_metadata", "partitions": partitions}]
+    response = body("response", "FetchSnapshot", 1, {"topics": snapshot})
     found = list(embedded.of(response))
     assert [p.kind for p in found] == ["control record", "__cluster_metadata", "__cluster_metadata"]
     assert found[1].fields["value"]["name"] == "t" and "unreadable" in found[2].fields

@@ -85,19 +85,12 @@ def test_a_wrong_crc_does_not_prevent_reading():
     assert next(batch.records()).value == b"hh"
 
 
-@pytest.mark.parametrize(
-    ("kind", "name"),
-    [
-        (0, "abort"),
-        (1, "commit"),
-        (2, "leader_change"),
-        (3, "snapshot_header"),
-        (4, "snapshot_footer"),
-        (5, "kraft_version"),
-        (6, "kraft_voters"),
-        (7, "unknown(7)"),
-    ],
-)
+CONTROL_TYPES = (
+    "abort", "commit", "leader_change", "snapshot_header", "snapshot_footer", "kraft_version", "kraft_voters", "unknown(7)"
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "name"), enumerate(CONTROL_TYPES))
 def test_types_of_control_records(kind, name):
     key = struct.pack(">hh", 0, kind)
     data = R.encode_batch([Record(5, 1, key, struct.pack(">hi", 0, 42))], control=True)
@@ -176,20 +169,10 @@ HOSTILE = {
     "tiny record": (b"\x02\x00", 1, R.BadLength, "too short to be one"),
     "length of 6 bytes": (b"\xff" * 5 + b"\x01", 1, R.BadLength, "varint is longer than 5"),
     "time of 11 bytes": (b"\x28\x00" + b"\x80" * 10 + b"\x00" * 9, 1, R.BadLength, "varint is longer than 10"),
-    "key of 1 GiB": (
-        b"\x14\x00\x00\x00" + b"\xfe\xff\xff\xff\x0f" + b"\0\0",
-        1,
-        R.BadLength,
-        "a key of 2147483647 bytes",
-    ),
+    "key of 2 GiB": (b"\x14\x00\x00\x00\xfe\xff\xff\xff\x0f\0\0", 1, R.BadLength, "a key of 2147483647 bytes"),
     "key of -2": (b"\x10\x00\x00\x00\x03\x04hi\x00", 1, R.BadLength, "a key of -2 bytes"),
     "value over its end": (b"\x10\x00\x00\x00\x01\x08hi\x00", 1, R.BadLength, "a value of 4 bytes, 3 are left"),
-    "headers for ever": (
-        b"\x16\x00\x00\x00\x01\x00" + b"\xfe\xff\xff\xff\x0f" + b"\0",
-        1,
-        R.BadLength,
-        "2147483647 record headers",
-    ),
+    "2^31 headers": (b"\x16\x00\x00\x00\x01\x00\xfe\xff\xff\xff\x0f\0", 1, R.BadLength, "2147483647 record headers"),
     "negative headers": (b"\x0c\x00\x00\x00\x01\x01\x01", 1, R.BadLength, "-1 record headers"),
     "null header key": (b"\x10\x00\x00\x00\x01\x01\x02\x01\x01", 1, R.BadLength, "header key is null"),
     "cut in a varint": (b"\x80", 1, R.Truncated, "varint is cut off"),

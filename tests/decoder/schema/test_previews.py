@@ -201,23 +201,9 @@ def test_cut_bytes_raise_errors_with_a_place(releases, kind, key, data, fields):
 
 
 def test_which_previews_a_release_has():
+    releases = ["0.8.1", "0.8.2.1", "0.9.0", "2.7.1", "2.8", "3.4", "3.5.0", "3.6", "3.7", "3.8", "3.9", "4.0.1", "4.1"]
     names = {
-        release: {f"{o.definition.kind} {o.definition.key}" for o in previews.overlays(release)}
-        for release in (
-            "0.8.1",
-            "0.8.2.1",
-            "0.9.0",
-            "2.7.1",
-            "2.8",
-            "3.4",
-            "3.5.0",
-            "3.6",
-            "3.7",
-            "3.8",
-            "3.9",
-            "4.0.1",
-            "4.1",
-        )
+        release: {f"{o.definition.kind} {o.definition.key}" for o in previews.overlays(release)} for release in releases
     }
     assert {release: found for release, found in names.items() if found} == {
         "0.8.2.1": {"request 11", "response 11"},
