@@ -90,7 +90,7 @@ CONTROL_TYPES = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("kind", "name"), enumerate(CONTROL_TYPES))
+@pytest.mark.parametrize(("kind", "name"), list(enumerate(CONTROL_TYPES)))
 def test_types_of_control_records(kind, name):
     key = struct.pack(">hh", 0, kind)
     data = R.encode_batch([Record(5, 1, key, struct.pack(">hi", 0, 42))], control=True)
