@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import re
 import subprocess
 import zipfile
@@ -17,8 +16,9 @@ from barnabas.decoder.codec.encode import encode_struct
 from barnabas.decoder.codec.plan import Plan, extra_plan
 from barnabas.decoder.embedded import payload
 from barnabas.decoder.schema import facts, importer
+from harness.generator import Generator
 from harness.waiting import PATIENCE
-from real.kafka_classes.test_java_classes import as_kafkas_json, own
+from real.kafka_classes.test_java_classes import as_kafkas_json
 
 CACHE = Path(__file__).parents[3] / ".cache"
 JAVA = Path(__file__).parent / "java"
@@ -162,12 +162,12 @@ def test_record_types_that_3_9_kept_as_versions():
 def test_kafkas_own_classes_agree():
     clients = sorted(CACHE.rglob("kafka-clients-4.3.1.jar"))
     assert clients, "Kafka's jars are fetched by: make broker"
-    random_ = random.Random(5)
+    generator = Generator(5)
     cases: list[tuple[Plan, bytes]] = []
     for of in plans():
         for _ in range(4):
             body = bytearray()
-            encode_struct(of.root, own(random_, of.root), body)
+            encode_struct(of.root, generator.values(of), body)
             cases.append((of, bytes(body)))
     path = [str(p) for p in (CACHE / "broker").glob("*.jar")]
     path += [str(p) for p in CACHE.glob("definitions/kafka-streams-4.3.1.jar")]
