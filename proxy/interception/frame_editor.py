@@ -86,6 +86,23 @@ class NamedBroker(NamedTuple):
     port: int
 
 
+class RequestAddress(NamedTuple):
+    """A place of a request between brokers with a broker's address: paths of host and port; `node`: its id, -1 if none is there."""
+
+    host_path: str
+    port_path: str
+    node: int
+    address: Address
+
+
+class CappedVersion(NamedTuple):
+    """An API of which clients are offered a lower version than the broker offers."""
+
+    api_key: int
+    offered: int
+    capped: int
+
+
 class ScanRules(NamedTuple):
     """What rules ask of frames, as the accelerator's frame scanner reads it (`frame_scanner.c`)."""
 
@@ -187,19 +204,17 @@ class FrameEditor:
         except decoder.DecodeError as error:
             raise Unreadable(str(error)) from None
         found = list(_request_addresses(message.to_dict()))
-        self._addresses.open_in_order(((node, address) for _, _, node, address in found), True)
+        self._addresses.open_in_order(((each.node, each.address) for each in found), True)
         edits: dict[str, Any] = {}
-        for host, port, node, address in found:
-            own = self._addresses.stands_for(address, node, local_host)
+        for each in found:
+            own = self._addresses.stands_for(each.address, each.node, local_host)
             if own is not None:
-                edits[host], edits[port] = own
+                edits[each.host_path], edits[each.port_path] = own
         return _edited(message, edits) if edits else None
 
-    def cap(self, data: bytes, api_version: int) -> tuple[bytes | None, list[tuple[int, int, int]]]:
-        """An ApiVersions response that offers no version whose broker addresses could not be changed here.
-
-        None if nothing is to be changed; and (api key, offered, offered now) of what was.
-        """
+    def cap(self, data: bytes, api_version: int) -> tuple[bytes | None, list[CappedVersion]]:
+        """An ApiVersions response that offers no version whose broker addresses could not be changed here, None if nothing is to be
+        changed; and what was."""
         message = _read_response(data, API_VERSIONS, api_version)
         edits: dict[str, Any] = {}
         capped = []
@@ -210,7 +225,7 @@ class FrameEditor:
             known = facts.api(key).versions.high
             if known is not None and low <= known < high:
                 edits[f"api_keys[{place}].max_version"] = known
-                capped.append((key, high, known))
+                capped.append(CappedVersion(key, high, known))
         if not edits:
             return None, []
         return _edited(message, edits), capped
@@ -284,14 +299,12 @@ _NAMED = (("host", "port"), ("host_name", "port"), ("v0_host", "v0_port"))
 """What the fields of an address are called in requests between brokers."""
 
 
-def _request_addresses(
-    fields: dict[str, Any], path: str = "", node: int = -1
-) -> Iterator[tuple[str, str, int, tuple[str, int]]]:
-    """Every address of a request between brokers: paths of host and port, node id or -1, (host, port)."""
+def _request_addresses(fields: dict[str, Any], path: str = "", node: int = -1) -> Iterator[RequestAddress]:
+    """Every address of a request between brokers."""
     node = next((fields[name] for name in ("id", "broker_id") if isinstance(fields.get(name), int)), node)
     for host, port in _NAMED:
         if isinstance(fields.get(host), str) and fields[host] and isinstance(fields.get(port), int):
-            yield path + host, path + port, node, (fields[host], fields[port])
+            yield RequestAddress(path + host, path + port, node, (fields[host], fields[port]))
     for name, value in fields.items():
         if isinstance(value, list):
             for index, item in enumerate(value):

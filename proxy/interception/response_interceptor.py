@@ -104,8 +104,8 @@ class ResponseInterceptor:
             elif key == API_VERSIONS and connection.relay.rewrites:
                 note = "versions"
                 changed, capped = connection.relay.editor.cap(frame, version)
-                for api_key, offered, now_offered in capped:
-                    connection.relay.emit_once(Capped(api_key, offered, now_offered))
+                for each in capped:
+                    connection.relay.emit_once(Capped(*each))
             if exchange is not None:
                 exchange.response, exchange.response_time_ns = (changed or frame)[4:], now
                 exchange.state = State.PAIRED
