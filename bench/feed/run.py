@@ -212,7 +212,7 @@ def through_proxy(rate: int, run_seconds: float, metered: bool, at_once: int = 1
     child.start()
     upstream: Address = server.getsockname()[:2]
     config = MeterConfig(feed=("127.0.0.1", 0), metrics=("127.0.0.1", 0)) if metered else None
-    heard = {"records": 0, "missed": 0, "lost_bytes": 0}
+    received = {"records": 0, "missed": 0, "lost_bytes": 0}
     done = threading.Event()
     with Proxy(ProxyConfig(upstream=upstream, meter=config, probe=False)) as proxy:
         joined = threading.Event()
@@ -222,11 +222,11 @@ def through_proxy(rate: int, run_seconds: float, metered: bool, at_once: int = 1
             for event in subscribe(proxy.meter.feed, proxy.meter.feed_token):
                 joined.set()
                 if isinstance(event, Batch):
-                    heard["records"] += len(event)
+                    received["records"] += len(event)
                 elif isinstance(event, Missed):
-                    heard["missed"] += event.records
+                    received["missed"] += event.records
                 elif isinstance(event, Totals):
-                    heard["lost_bytes"] = event.lost_bytes
+                    received["lost_bytes"] = event.lost_bytes
                     if done.is_set():
                         return
 
@@ -270,8 +270,8 @@ def through_proxy(rate: int, run_seconds: float, metered: bool, at_once: int = 1
     found |= {f"p50 of {at_once}, us": round(sorted(waits)[len(waits) // 2] * 1e6)}
     found |= {f"{name} CPU %": round(100 * used[name] / seconds, 1) for name in used}
     if metered:
-        found |= {"in the feed %": round(100 * heard["records"] / total, 1), "feed lost": heard["missed"]}
-        found |= {"ring lost kB": heard["lost_bytes"] // 1000}
+        found |= {"in the feed %": round(100 * received["records"] / total, 1), "feed lost": received["missed"]}
+        found |= {"ring lost kB": received["lost_bytes"] // 1000}
     return found
 
 
