@@ -14,7 +14,7 @@ from barnabas.decoder import embedded, filter, records, values
 
 
 def section() -> str:
-    text = (Path(__file__).parents[2] / "docs" / "python.md").read_text("utf-8")
+    text = (Path(__file__).parents[3] / "docs" / "python.md").read_text("utf-8")
     return text.partition("\n## decoder\n")[2].partition("\n## ")[0]
 
 
