@@ -49,7 +49,7 @@ class PlainRequest:
         self.time_ns, self.place, self.size, self.correlation_id = time_ns, place, size, correlation_id
         self.api_key, self.api_version, self.client_id, self.flags = key, version, client_id, flags
         self.row = -1  # of its record, once it was shown as pending
-        self.kept: Any = None  # what the Transcriber needs when its response is there
+        self.kept: tuple[bytes, Exchange | None] | None = None  # of the Transcriber: what it wrote, and the exchange once it has one
 
 
 class PlainConversation:

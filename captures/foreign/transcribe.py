@@ -199,9 +199,9 @@ class Transcriber(Skimmer):
         if self._now:
             waiting = sorted([self._now, *waiting], key=lambda pair: (pair[1].time_ns, pair[0].number))
         for conversation, pending in waiting:
-            data, exchange = pending.kept
-            if pending.place < 0:
+            if pending.kept is None or pending.place < 0:
                 continue
+            data, exchange = pending.kept
             if exchange is None:
                 exchange = self._exchange(conversation, pending, data)
                 exchange.marks.request_offset = pending.place

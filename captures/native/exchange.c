@@ -113,16 +113,16 @@ static int read_response(const Waiting *asked, const uint8_t *frame, Py_ssize_t 
 
 /* --- writing --------------------------------------------------------------------------------------------------- */
 
-/* How far a recorder has written, to go back there if the rest of something cannot be written. */
+/* How far a recorder has written, to go back there if the rest of a frame cannot be written. */
 typedef struct {
     Py_ssize_t size;
     uint64_t next[2];
     Py_ssize_t frames, exchanges, errors;
-} Written;
+} Position;
 
-static Written written(const ConnectionRecorder *recorder) {
+static Position position_of(const ConnectionRecorder *recorder) {
     const RecorderContext *context = recorder->context;
-    Written now = {.frames = context->frames, .exchanges = context->exchanges, .errors = context->errors};
+    Position now = {.frames = context->frames, .exchanges = context->exchanges, .errors = context->errors};
     if (recorder->buffer) {
         now.size = recorder->buffer->size;
         memcpy(now.next, recorder->ends.next.buf, sizeof now.next);
@@ -130,7 +130,7 @@ static Written written(const ConnectionRecorder *recorder) {
     return now;
 }
 
-static void unwrite(ConnectionRecorder *recorder, const Written *before) {
+static void go_back(ConnectionRecorder *recorder, const Position *before) {
     RecorderContext *context = recorder->context;
     context->frames = before->frames;
     context->exchanges = before->exchanges;
@@ -202,8 +202,8 @@ static int write_record(ConnectionRecorder *recorder, const Waiting *asked, int6
 
 /* --- a frame --------------------------------------------------------------------------------------------------- */
 
-/* Where the next frame is going to be in the file. */
-static int64_t place(const ConnectionRecorder *recorder, int64_t base) { return recorder->buffer ? base + recorder->buffer->size : base; }
+/* The file offset of the next frame. */
+static int64_t next_offset(const ConnectionRecorder *recorder, int64_t base) { return recorder->buffer ? base + recorder->buffer->size : base; }
 
 /* A request with its size bytes; `owned` memory of the frame is taken over if it is taken. */
 int take_request(ConnectionRecorder *recorder, const uint8_t *data, Py_ssize_t size, Py_ssize_t cut, int64_t time_ns, Memory *owned,
@@ -214,8 +214,8 @@ int take_request(ConnectionRecorder *recorder, const uint8_t *data, Py_ssize_t s
         return state;
     what.size = size;
     what.request.time_ns = time_ns;
-    what.offset = place(recorder, base);
-    Written before = written(recorder);
+    what.offset = next_offset(recorder, base);
+    Position before = position_of(recorder);
     if (acks) {
         Py_ssize_t kept = recorder->context->counting && size > MOST_HEAD ? MOST_HEAD : size;
         Memory memory = owned ? *owned : context_memory(recorder->context, kept);
@@ -236,7 +236,7 @@ int take_request(ConnectionRecorder *recorder, const uint8_t *data, Py_ssize_t s
         *last = what;
         state = write_packets(recorder, 0, data, size, cut, time_ns);
         if (state != DONE) { /* nothing of it is taken: the memory stays whose it was */
-            unwrite(recorder, &before);
+            go_back(recorder, &before);
             if (owned)
                 last->frame = NULL;
             waiting_free(recorder, last);
@@ -249,7 +249,7 @@ int take_request(ConnectionRecorder *recorder, const uint8_t *data, Py_ssize_t s
         state = write_record(recorder, &what, 0, -1, 0, 0, 0);
     Py_DECREF(what.client);
     if (state != DONE)
-        unwrite(recorder, &before);
+        go_back(recorder, &before);
     else if (owned)
         context_give_back(recorder->context, owned->bytes, owned->room);
     return state;
@@ -312,14 +312,14 @@ int take_response(ConnectionRecorder *recorder, const uint8_t *data, Py_ssize_t 
     int state = read_response(asked, data + 4, size - 4, cut, &error);
     if (state != DONE)
         return state;
-    int64_t offset = place(recorder, base);
-    Written before = written(recorder);
+    int64_t offset = next_offset(recorder, base);
+    Position before = position_of(recorder);
     state = write_packets(recorder, 1, data, size, cut, time_ns);
     if (state == DONE)
         state = write_record(recorder, asked, time_ns - asked->request.time_ns, offset, size, cut, error);
     if (state == DONE)
         queue_take(recorder);
     else
-        unwrite(recorder, &before);
+        go_back(recorder, &before);
     return state;
 }

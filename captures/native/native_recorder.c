@@ -1,8 +1,8 @@
-/* One connection that is recorded natively: its bytes are cut into frames, and those go to exchange.c. Whatever is
-   not plain needs care and is left to captures/recording/recorder.py, which does all of it; captures/recording/native_recorder.py changes between
-   the two.
-   Invariants: nothing is taken of a frame that is left (CARE) or that the segment has to be looked after for first (STOP); of a
-   frame that is not all there, `held` has the beginning. Memory: a ConnectionRecorder owns what is held and what waits, from its recorder context.
+/* One connection that is recorded natively: its bytes are cut into frames (decoder/native/framing.h), which exchange.c takes. Frames
+   that are not plain (CARE) are left to captures/recording/recorder.py, the reference; captures/recording/native_recorder.py changes
+   between the two.
+   Invariants: nothing is taken of a frame that needs care, or before which the segment has to be attended to (STOP); `held` has the
+   beginning of a frame that is not complete. Memory: a ConnectionRecorder owns what is held and what waits, from its recorder context.
    Errors: FAILED with MemoryError, or with none set, which the caller turns into MemoryError. */
 #include "decoder/native/cursor.h"
 #include "recording.h"
@@ -41,7 +41,7 @@ static void make_hole(ConnectionRecorder *recorder, Held *held, Py_ssize_t whole
     held->hole[held->holes++].to = held->size + size;
 }
 
-/* What the first `most` bytes are, as far as they are there, made safe for other readers. */
+/* Zeros for the holes in the first `most` bytes, so that nobody reads what was in that memory before. */
 static void fill_holes(Held *held, Py_ssize_t most) {
     most = most < held->size ? most : held->size;
     for (int i = 0; i < held->holes; i++) {
@@ -52,7 +52,7 @@ static void fill_holes(Held *held, Py_ssize_t most) {
 }
 
 /* The frame is taken, or lost. */
-static void let_fall(Held *held) {
+static void held_clear(Held *held) {
     held->framer = (Framer){0};
     held->size = held->skipped = held->holes = held->whole = 0;
 }
@@ -114,7 +114,7 @@ static int complete(ConnectionRecorder *recorder, int direction, const uint8_t *
         *held = (Held){0};
     }
     if (state == DONE)
-        let_fall(held);
+        held_clear(held);
     else {
         held->size = before;
         held->skipped = skipped;
@@ -224,7 +224,7 @@ static PyObject *Recorder_lost(PyObject *self, PyObject *direction) {
         PyErr_SetString(PyExc_ValueError, "what is recorded has to say what is missing");
         return NULL;
     }
-    let_fall(&recorder->held[which & 1]);
+    held_clear(&recorder->held[which & 1]);
     Py_RETURN_NONE;
 }
 
@@ -287,7 +287,7 @@ static PyObject *Recorder_hold(PyObject *self, PyObject *const *a, Py_ssize_t gi
         PyErr_SetString(PyExc_ValueError, "not the beginning of a frame");
         return NULL;
     }
-    let_fall(held);
+    held_clear(held);
     if (!hold(recorder, held, data, size, whole_of(&next)))
         return PyErr_NoMemory();
     held->framer = next;
@@ -357,7 +357,7 @@ static PyObject *Recorder_waiting(PyObject *self, PyObject *nothing) {
     return requests;
 }
 
-static Waiting *named(ConnectionRecorder *recorder, PyObject *place) {
+static Waiting *waiting_of(ConnectionRecorder *recorder, PyObject *place) {
     Py_ssize_t n = PyLong_AsSsize_t(place);
     if (n < 0 || n >= recorder->queue.count) {
         if (!PyErr_Occurred())
@@ -369,7 +369,7 @@ static Waiting *named(ConnectionRecorder *recorder, PyObject *place) {
 
 /* frame(place) -> the frame of a request that waits, with its size bytes */
 static PyObject *Recorder_frame(PyObject *self, PyObject *place) {
-    const Waiting *w = named((ConnectionRecorder *)self, place);
+    const Waiting *w = waiting_of((ConnectionRecorder *)self, place);
     return w ? PyBytes_FromStringAndSize((const char *)w->frame, w->size) : NULL;
 }
 
@@ -379,7 +379,7 @@ static PyObject *Recorder_moved(PyObject *self, PyObject *const *a, Py_ssize_t g
         PyErr_SetString(PyExc_TypeError, "moved takes 3 numbers");
         return NULL;
     }
-    Waiting *w = named((ConnectionRecorder *)self, a[0]);
+    Waiting *w = waiting_of((ConnectionRecorder *)self, a[0]);
     long long offset = PyLong_AsLongLong(a[1]);
     long flags = PyLong_AsLong(a[2]);
     if (!w || PyErr_Occurred())

@@ -100,3 +100,13 @@ def test_plain_traffic_stays_on_the_fast_way(tmp_path: Path, monkeypatch: pytest
     frames = recorder.counts["frames"]
     # The slow way has the first chunks of every connection, and what was held when the recording ended.
     assert recorder._native.counts["frames"] > 0.8 * frames > 500
+
+
+@needs_accelerator
+@pytest.mark.parametrize("data", [b"\0\0\0\1x", b"\0\0\0\1xy", b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff"], ids=["whole", "more", "negative", "large"])
+def test_a_native_recorder_holds_nothing_but_the_beginning_of_a_frame(data: bytes) -> None:
+    recorder = native.ConnectionRecorder(native.RecorderContext(lambda *asked: None), 7)
+    with pytest.raises(ValueError, match="not the beginning of a frame"):
+        recorder.hold(0, data, 5)
+    recorder.hold(0, b"\0\0\0\5half", 5)
+    assert recorder.release() == ([], (b"\0\0\0\5half", 5, 0), (b"", 0, 0))
