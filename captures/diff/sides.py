@@ -45,7 +45,6 @@ class SeenExchange:
 
     @property
     def api(self) -> str:
-        """The API's name."""
         return self.exchange.api
 
 

@@ -127,7 +127,6 @@ class ForeignIndex:
         self._skimmer.changed.clear()
 
     def read_all(self) -> None:
-        """Read what is there."""
         while self.advance():
             pass
         self.index.refresh()

@@ -115,7 +115,6 @@ class Source:
             self._step()
 
     def fill_all(self) -> None:
-        """Unpack everything."""
         while not self._ended:
             self._step()
 

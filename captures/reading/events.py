@@ -135,7 +135,6 @@ class EventReader:
         return rank, own.number if own else 0, name
 
     def _begin(self, name: str) -> Iterator[ConnectionEvent]:
-        """Open the next file."""
         _, path, own = self._found[name]
         try:
             path, source = _open(path)

@@ -312,7 +312,6 @@ class CaptureFile:
         return data[4:]
 
     def close(self) -> None:
-        """Close the file and its index."""
         if self._foreign is not None:
             self._foreign.close()
         self.index.close()

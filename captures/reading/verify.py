@@ -55,7 +55,6 @@ class Verdict:
         return [f"{self.path.name}: {text}", *(f"  damaged: {each.text}" for each in self.damage)]
 
     def to_dict(self) -> dict[str, Any]:
-        """For programs."""
         return {
             "path": str(self.path),
             "state": self.state,

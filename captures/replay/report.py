@@ -104,7 +104,6 @@ class Report:
             self.differences.append({"api": api, "path": found.path, "recorded": found.recorded, "got": found.got})
 
     def took(self, call: Call, replayed_ns: int) -> None:
-        """The time that an answer took."""
         self.latencies.setdefault(call.exchange.api_key, Latencies()).add(call.exchange.latency_ns, replayed_ns)
 
     @property

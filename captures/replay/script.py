@@ -29,8 +29,6 @@ WAITING = facts.api_key_set("Fetch", "ShareFetch")
 
 
 class StepKind(IntEnum):
-    """The kinds of steps."""
-
     OPEN = 0
     SEND = 1
     ANSWER = 2

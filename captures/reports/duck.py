@@ -44,7 +44,6 @@ class Duck:
             )
 
     def query(self, sql: str) -> list[dict[str, Any]]:
-        """The rows."""
         result = self._connection.execute(sql)
         names = [column[0] for column in result.description]
         return [dict(zip(names, row, strict=True)) for row in result.fetchall()]

@@ -44,12 +44,10 @@ class LiveRequest:
 
     @property
     def api_key(self) -> int:
-        """The API's number."""
         return self.message.api_key
 
     @property
     def api(self) -> str:
-        """The API's name."""
         return self.message.api
 
     @property
@@ -124,7 +122,6 @@ class Outcomes:
         self._by_key.setdefault(key, []).append((code, exchange))
 
     def keys(self) -> list[Any]:
-        """Whatever has recorded outcomes."""
         return list(self._by_key)
 
     def errors_to_come(self) -> list[RecordedExchange]:

@@ -282,7 +282,6 @@ class ClassicGroups:
         return request.reply({"error_code": code})
 
     def leave(self, request: LiveRequest) -> Reply:
-        """LeaveGroup at every version."""
         group, code = self._group(request), self._recorded_error(request)
         leaving = request.fields.get("members")
         results = []

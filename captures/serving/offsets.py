@@ -102,7 +102,6 @@ class Offsets:
         return taken, topics
 
     def fetch(self, request: LiveRequest) -> Reply:
-        """OffsetFetch at every version."""
         if "groups" in request.fields:
             groups = [self._fetched(request, group) for group in request.fields["groups"]]
             return request.reply({"groups": groups})

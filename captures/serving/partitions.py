@@ -233,7 +233,6 @@ class Partitions:
     # --- offsets -----------------------------------------------------------------------------------------------
 
     def list_offsets(self, request: LiveRequest) -> Reply:
-        """ListOffsets."""
         committed = request.fields.get("isolation_level", 0) == 1
         topics = []
         for topic in request.fields["topics"]:

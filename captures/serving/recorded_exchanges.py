@@ -43,7 +43,6 @@ class RecordedExchange:
 
     @property
     def api(self) -> str:
-        """The API's name."""
         return facts.api_name(self.api_key)
 
     @property

@@ -91,7 +91,6 @@ class Transactions:
                 self._of(name, request.fields).partitions |= partitions
 
     def add_partitions(self, request: LiveRequest) -> Reply:
-        """AddPartitionsToTxn at every version."""
         for name in _names(request.fields):
             self._known(request, name)
         if "transactions" in request.fields:
@@ -120,7 +119,6 @@ class Transactions:
         ]
 
     def add_offsets(self, request: LiveRequest) -> Reply:
-        """AddOffsetsToTxn."""
         self._known(request, request.fields["transactional_id"])
         error = self.errors.next_error((request.api, request.fields["transactional_id"]))
         self._of(request.fields["transactional_id"], request.fields)

@@ -38,5 +38,4 @@ class Spark:
             ) from error
 
     def query(self, sql: str) -> list[dict[str, Any]]:
-        """The rows."""
         return [row.asDict() for row in self._spark.sql(sql).collect()]

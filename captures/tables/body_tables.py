@@ -120,7 +120,6 @@ SHOWN = ("key", "value", "headers")
 
 
 def error_rows(exchange: Exchange) -> Iterator[dict[str, Any]]:
-    """The rows of `errors`."""
     answered = exchange.response_message
     if answered is None:
         return
@@ -169,7 +168,6 @@ def areas(exchange: Exchange) -> Iterator[Area]:
 
 
 def batch_rows(exchange: Exchange) -> Iterator[dict[str, Any]]:
-    """The rows of `batches`."""
     empty = {column.name: None for column in BATCHES.columns[len(KEY) :]}
     for area in areas(exchange):
         known = {**empty, "direction": area.direction, **area.about}
@@ -262,7 +260,6 @@ def record_rows(
 
 
 def group_rows(exchange: Exchange) -> Iterator[dict[str, Any]]:
-    """The rows of `groups`."""
     asked, response = exchange.request_message, exchange.response_message
     if asked is None:
         return
@@ -303,7 +300,6 @@ def _value(message: Message | None, name: str) -> Any:
 
 
 def throttle_rows(exchange: Exchange) -> Iterator[dict[str, Any]]:
-    """The rows of `throttles`."""
     message = exchange.response_message
     if message is not None and has_throttle_time(exchange.api_key, exchange.api_version) and message[THROTTLE_TIME] > 0:
         sizes = {"request_size": exchange.request_size, "response_size": exchange.response_size}

@@ -175,7 +175,6 @@ class Connections:
 def connection_rows(
     events: Iterable[ConnectionEvent], capture_id: str, wanted: Callable[[Exchange], bool] | None = None
 ) -> Iterator[dict[str, Any]]:
-    """The rows; see `Connections`."""
     found = Connections(capture_id, wanted)
     for event in events:
         yield from found.feed(event)

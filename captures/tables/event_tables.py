@@ -55,7 +55,6 @@ _EMPTY = {column.name: None for column in HAPPENINGS.columns}
 
 
 def event_rows(events: Iterable[ConnectionEvent], capture_id: str) -> Iterator[dict[str, Any]]:
-    """The rows."""
     for event in events:
         yield {**_EMPTY, "capture_id": capture_id, **_row(event)}
 

@@ -62,7 +62,6 @@ class Versions:
             self._offers[name] = max(before[0], offered[0]), min(before[1], offered[1])
 
     def feed(self, event: ConnectionEvent) -> None:
-        """Count what happened."""
         for each in self._pending.feed(event):
             self._settled(each)
 
@@ -150,7 +149,6 @@ def versions_of_index(index: Index, numbers: Any, peer_infos: Mapping[int, PeerI
 def version_rows(
     events: Iterable[ConnectionEvent], capture_id: str, wanted: Callable[[Exchange], bool] | None = None
 ) -> Iterator[dict[str, Any]]:
-    """The rows; see `Versions`."""
     found = Versions(capture_id, wanted)
     for event in events:
         found.feed(event)

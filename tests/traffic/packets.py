@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import struct
 from collections.abc import Callable
+from pathlib import Path
 
 from barnabas.captures.pcap import pcapng
 from barnabas.captures.pcap.packets import build
@@ -120,6 +121,13 @@ def as_pcap(found: list[Packet], order: str = "<", nano: bool = True) -> bytes:
         struct.pack(order + "IIII", t // 10**9, t % 10**9 // (1 if nano else 1000), len(data), len(data)) + data
         for t, data in found
     )
+
+
+def pcap_file(folder: Path, found: list[Packet], name: str = "capture.pcap") -> Path:
+    """The packets as a pcap file in this folder."""
+    path = folder / name
+    path.write_bytes(as_pcap(found))
+    return path
 
 
 def as_pcapng(found: list[Packet]) -> bytes:

@@ -13,7 +13,7 @@ from barnabas.decoder.connection.events import Closed, Missing, Opened
 from harness import commands
 from harness.run.slices import thin
 from harness.wire import with_size
-from traffic.packets import NOW, Packet, as_pcap, spoiled
+from traffic.packets import NOW, Packet, as_pcap, pcap_file, spoiled
 
 from ..event_words import findings_of, import_captures, read_events
 from .test_not_in_the_capture import ACK, PUSH, SECOND, Wire, exchanges
@@ -124,15 +124,13 @@ def findings(path: Path) -> list[str]:
 
 @pytest.mark.parametrize("name", thin(CAPTURES, 12))
 def test_an_import_has_the_findings_of_its_capture(name: str, tmp_path: Path) -> None:
-    path = tmp_path / "capture.pcap"
-    path.write_bytes(as_pcap(CAPTURES[name]()))
+    path = pcap_file(tmp_path, CAPTURES[name]())
     assert findings(imported(path, tmp_path / "out")) == findings(path)
 
 
 @pytest.mark.parametrize("name", ["only clients, later, open", "an answer lost, closed", "begun late", "an answer lost, more behind"])
 def test_an_import_reports_what_is_missing(name: str, tmp_path: Path) -> None:
-    path = tmp_path / "capture.pcap"
-    path.write_bytes(as_pcap(CAPTURES[name]()))
+    path = pcap_file(tmp_path, CAPTURES[name]())
     seen = []
     for place in (path, imported(path, tmp_path / "out")):
         found = read_events(place)
@@ -156,8 +154,7 @@ def test_copies_lack_the_same_bytes(command: str, name: str, again: bool, tmp_pa
 
 
 def test_the_index_of_an_import_can_be_made_anew(tmp_path: Path) -> None:
-    path = tmp_path / "capture.pcap"
-    path.write_bytes(as_pcap(torn("lost", 1)))
+    path = pcap_file(tmp_path, torn("lost", 1))
     out = imported(path, tmp_path / "out")
     with open_capture(out) as capture:
         rows, lost = list(capture.rows()), capture.lost

@@ -15,7 +15,7 @@ from barnabas.decoder.connection.events import NonKafkaData
 from barnabas.decoder.filter import compile as compiled
 from harness.recordings import metadata_answer, metadata_request
 from harness.wire import with_size
-from traffic.packets import as_pcap, as_pcapng, one_connection, traffic
+from traffic.packets import as_pcap, as_pcapng, one_connection, pcap_file, traffic
 
 from ..event_words import import_captures
 
@@ -39,8 +39,7 @@ def frames(path: Path) -> list[tuple]:
 
 @pytest.mark.parametrize("how", ["as sent", "reordered", "doubled", "lost", "late"])
 def test_the_same_exchanges(tmp_path: Path, how: str) -> None:
-    path = tmp_path / "foreign.pcap"
-    path.write_bytes(as_pcap(traffic(11, how)))
+    path = pcap_file(tmp_path, traffic(11, how))
     out = tmp_path / "own"
     importer = import_captures(out, path, segment_bytes=6_000, redact=False)
     assert importer.counts["segments"] > 2
@@ -108,8 +107,7 @@ def test_secrets_are_masked(tmp_path: Path) -> None:
             correlation_id=1,
         )
     )
-    path = tmp_path / "foreign.pcap"
-    path.write_bytes(as_pcap(one_connection((0, asked), (1, answered))))
+    path = pcap_file(tmp_path, one_connection((0, asked), (1, answered)))
     import_captures(tmp_path / "masked", path)
     import_captures(tmp_path / "open", path, redact=False)
     assert all(b"planted" not in file.read_bytes() for file in (tmp_path / "masked").iterdir())

@@ -11,7 +11,7 @@ from barnabas.decoder import encode_request, encode_response
 from barnabas.decoder.connection.events import Missing
 from barnabas.decoder.findings import Finding, Inspector
 from harness.wire import with_size
-from traffic.packets import NOW, Packet, as_pcap
+from traffic.packets import NOW, Packet, pcap_file
 
 from ..event_words import read_events
 
@@ -69,8 +69,7 @@ def exchanges(count: int, wait_ns: int = 0) -> Wire:
 
 
 def findings(tmp_path: Path, found: list[Packet]) -> list[Finding]:
-    path = tmp_path / "capture.pcap"
-    path.write_bytes(as_pcap(found))
+    path = pcap_file(tmp_path, found)
     inspector = Inspector()
     for event in read_events(path):
         inspector.feed(event)
@@ -102,8 +101,7 @@ def test_one_uncaptured_response_is_missing_and_causes_no_finding(tmp_path: Path
     wire.time_ns += 40 * SECOND
     wire.close()
     found = [p for p in wire.packets if p is not wire.of(1)[-2]]  # the last answer
-    path = tmp_path / "capture.pcap"
-    path.write_bytes(as_pcap(found))
+    path = pcap_file(tmp_path, found)
     size = len(with_size(encode_response(3, 1, {"brokers": [], "controller_id": 1, "topics": []}, correlation_id=4)))
     assert [(h.direction, h.size) for h in read_events(path) if isinstance(h, Missing)] == [(1, size)]
     assert "unanswered-request" not in named(findings(tmp_path, found))
@@ -159,8 +157,7 @@ def test_answers_to_requests_before_the_capture_are_not_called_missing(tmp_path:
         wire.send(0)
     for number in range(1, 4):
         wire.exchange(number)
-    path = tmp_path / "capture.pcap"
-    path.write_bytes(as_pcap(wire.packets))
+    path = pcap_file(tmp_path, wire.packets)
     missing = [(h.size, h.unread) for h in read_events(path) if isinstance(h, Missing)]
     assert missing == [(0, 3 * len(answer))]
     with open_capture(path) as capture:
@@ -183,15 +180,13 @@ ANSWERS_ONLY = "only what brokers sent is in it"
 def test_the_note_names_a_capture_of_responses_alone(direction: int, handshake: bool, tmp_path: Path) -> None:
     wire = exchanges(4)
     wire.close()
-    path = tmp_path / "one.pcap"
-    path.write_bytes(as_pcap(wire.of(direction) if handshake else wire.of(direction)[1:]))
+    path = pcap_file(tmp_path, wire.of(direction) if handshake else wire.of(direction)[1:])
     with open_capture(path) as capture:
         assert (ANSWERS_ONLY in (capture.note or "")) == (direction == 1)
 
 
 def test_a_capture_of_both_directions_has_no_note(tmp_path: Path) -> None:
     wire = exchanges(4)
-    path = tmp_path / "both.pcap"
-    path.write_bytes(as_pcap([*wire.packets]))
+    path = pcap_file(tmp_path, [*wire.packets])
     with open_capture(path) as capture:
         assert capture.rows() and ANSWERS_ONLY not in (capture.note or "")

@@ -13,7 +13,7 @@ from barnabas.captures.pcap import packets
 from barnabas.captures.pcap.pcapng import CaptureReader
 from barnabas.decoder import ExchangeDone, State, encode_request, encode_response
 from harness.wire import with_size
-from traffic.packets import NOW, Packet, as_pcap, one_connection
+from traffic.packets import NOW, Packet, as_pcap, one_connection, pcap_file
 
 from ..event_words import findings_of, read_events
 
@@ -213,8 +213,7 @@ def test_another_protocol_on_any_port_is_not_kafka(name: str, tmp_path: Path) ->
 
 
 def test_a_port_named_by_the_user_is_kafka(tmp_path: Path) -> None:
-    path = tmp_path / "smpp.pcap"
-    path.write_bytes(as_pcap(one_connection(*smpp(), port=2775)))
+    path = pcap_file(tmp_path, one_connection(*smpp(), port=2775))
     assert read_events(path, ports=(2775,))
 
 
@@ -253,8 +252,7 @@ EVERY_DAY = [name for name in REAL if name.startswith(("security", "versions"))]
 @pytest.mark.parametrize("name", [name if name in EVERY_DAY else pytest.param(name, marks=pytest.mark.slow) for name in REAL])
 def test_kafka_on_any_port_is_found_as_if_the_port_were_named(name: str, tmp_path: Path) -> None:
     found = client_leg(FOUND / f"{name}.pcapng")
-    path = tmp_path / "capture.pcap"
-    path.write_bytes(as_pcap(found))
+    path = pcap_file(tmp_path, found)
     named = exchanges(path, ports_of(found))
     unnamed = exchanges(path)
     assert unnamed <= named
@@ -276,8 +274,7 @@ def test_kafka_cut_in_the_middle_or_in_one_direction_is_found(name: str, part: s
         found = found[len(found) // 2 :]
     else:
         found = [p for p in found if (s := packets.parse(1, p[1], len(p[1]))) and packets.endpoint(s.target)[1] in ports]
-    path = tmp_path / "capture.pcap"
-    path.write_bytes(as_pcap(found))
+    path = pcap_file(tmp_path, found)
     named, unnamed = exchanges(path, ports), exchanges(path)
     assert unnamed <= named
     asked = {one[:4] for one in named if one[3] is not None}
@@ -296,14 +293,12 @@ def answer(correlation_id: int) -> bytes:
 
 @pytest.mark.parametrize("client_id", [None, "", "app"])
 def test_one_exchange_that_pairs_is_enough(client_id: str | None, tmp_path: Path) -> None:
-    path = tmp_path / "one.pcap"
-    path.write_bytes(as_pcap(one_connection((0, metadata(1, client_id)), (1, answer(1)), port=19092)))
+    path = pcap_file(tmp_path, one_connection((0, metadata(1, client_id)), (1, answer(1)), port=19092))
     assert len(paired(exchanges(path))) == 1
 
 
 def test_requests_alone_are_enough_when_several_decode(tmp_path: Path) -> None:
-    path = tmp_path / "requests.pcap"
-    path.write_bytes(as_pcap(one_connection(*[(0, metadata(n, None)) for n in range(1, 6)], port=19092)))
+    path = pcap_file(tmp_path, one_connection(*[(0, metadata(n, None)) for n in range(1, 6)], port=19092))
     assert sum(h.exchange.correlation_id > 0 for h in read_events(path, ports=(19092,)) if hasattr(h, "exchange")) == 5
     assert len([h for h in read_events(path) if hasattr(h, "exchange")]) == 5
 
@@ -315,8 +310,7 @@ def test_a_large_request_without_client_id_is_kafka_when_it_is_answered(tmp_path
     parts = [(0, large[at : at + 1400]) for at in range(0, len(large), 1400)]
     found = one_connection(*parts, (1, answer(7)), port=19092)
     found[10], found[11] = found[11], found[10]
-    path = tmp_path / "large.pcap"
-    path.write_bytes(as_pcap(found))
+    path = pcap_file(tmp_path, found)
     assert [one[3] for one in paired(exchanges(path))] == [large[4:]]
 
 
@@ -325,6 +319,5 @@ def test_kafka_is_found_behind_another_protocol_s_address_when_a_later_connectio
     first = one_connection((0, metadata(1, "app")), (1, answer(1)), port=19092)
     second = [(NOW + 10**9 + n, packets.build(("10.0.0.1", 40001), ("10.0.0.2", 19092), n, 0, flags, data))
               for n, (flags, data) in enumerate([(2, b""), (0x18, b"GET / HTTP/1.1\r\n\r\n")])]  # fmt: skip
-    path = tmp_path / "two.pcap"
-    path.write_bytes(as_pcap(first + second))
+    path = pcap_file(tmp_path, first + second)
     assert {h.connection for h in read_events(path) if hasattr(h, "connection")} == {1, 2}

@@ -20,7 +20,7 @@ from barnabas.captures.recording.index import RECORD, Index, Record
 from harness.recordings import metadata_answer, metadata_request
 from harness.run.slices import slow
 from harness.waiting import PATIENCE
-from traffic.packets import LINKS, NOW, Packet, as_pcap, as_pcapng, traffic
+from traffic.packets import LINKS, NOW, Packet, as_pcap, as_pcapng, pcap_file, traffic
 
 FINDINGS = Path(__file__).parents[2] / "decoder" / "findings" / "captures"
 
@@ -73,8 +73,7 @@ def test_captures_of_every_kind(path: Path) -> None:
 def test_generated_traffic(tmp_path: Path, how: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packet_windows, "WINDOW", 3000)  # frames and packets reach over windows
     found = traffic(seed, how)
-    path = tmp_path / "made.pcap"
-    path.write_bytes(as_pcap(found))
+    path = pcap_file(tmp_path, found)
     assert same(path) > 40
     ng = tmp_path / "made.pcapng"
     ng.write_bytes(as_pcapng(found))
@@ -89,8 +88,7 @@ def test_both_byte_orders_and_units(tmp_path: Path, order: str, nano: bool) -> N
 
 
 def test_ipv6(tmp_path: Path) -> None:
-    path = tmp_path / "made.pcap"
-    path.write_bytes(as_pcap(traffic(2, host="fd00::%x")))
+    path = pcap_file(tmp_path, traffic(2, host="fd00::%x"))
     assert same(path) > 40
 
 
@@ -106,8 +104,7 @@ def test_link_types(tmp_path: Path, link: int) -> None:
 
 @pytest.mark.parametrize("tags", [b"\x81\0\0\x05", b"\x88\xa8\0\x05\x81\0\0\x06"])
 def test_vlan_tags(tmp_path: Path, tags: bytes) -> None:
-    path = tmp_path / "made.pcap"
-    path.write_bytes(as_pcap([(t, data[:12] + tags + data[12:]) for t, data in traffic(3)]))
+    path = pcap_file(tmp_path, [(t, data[:12] + tags + data[12:]) for t, data in traffic(3)])
     assert same(path) > 40
 
 
@@ -200,8 +197,7 @@ def test_a_file_that_grows(tmp_path: Path) -> None:
 def test_background_reading_gives_the_same_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     monkeypatch.setattr(packet_windows, "WINDOW", 20_000)
     monkeypatch.setattr(index_builder, "FIRST_SECONDS", seconds)
-    path = tmp_path / "large.pcap"
-    path.write_bytes(as_pcap([p for seed in range(60) for p in traffic(seed)]))
+    path = pcap_file(tmp_path, [p for seed in range(60) for p in traffic(seed)])
     with open_capture(path) as capture:
         expected = list(capture.rows())
     with open_capture(path, background=True) as capture:
@@ -232,8 +228,7 @@ def test_a_capture_of_one_direction_is_bounded(tmp_path: Path, monkeypatch: pyte
             yield NOW + i, build(("10.0.0.1", 40000), ("10.0.0.2", 9092), at, 0, 0x18, data)
             at += len(data)
 
-    path = tmp_path / "half.pcap"
-    path.write_bytes(as_pcap(list(packets())))
+    path = pcap_file(tmp_path, list(packets()))
     with open_capture(path) as capture:
         states = [str(row.state) for row in capture.rows()]
         assert states == ["no_response"] * 150 + ["pending"] * 50

@@ -1,4 +1,5 @@
-"""The scapy layer: what scapy dissects is what the decoder reads, and what scapy builds the decoder reads."""
+"""The scapy layer: what scapy dissects is what the decoder reads, and what scapy builds the decoder reads; in TCPSession, data that
+is not Kafka ends nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from scapy.packet import Raw
 from scapy.sendrecv import sniff
 from scapy.sessions import TCPSession
 from scapy.utils import PcapNgWriter, rdpcap, wrpcap
-from traffic.packets import NOW, as_pcap, one_connection
+from traffic.packets import NOW, as_pcap, one_connection, pcap_file
 
 HEALTHY = Path(__file__).parents[2] / "decoder" / "findings" / "captures"
 
@@ -44,8 +45,7 @@ def test_requests_and_responses(tmp_path: Path) -> None:
 def test_frames_over_packets(tmp_path: Path) -> None:
     asked, answered = metadata_request(1, 3000), metadata_answer(1, 3000)
     parts = [(0, asked[:1000]), (0, asked[1000:]), (1, answered[:5]), (1, answered[5:])]
-    path = tmp_path / "a.pcap"
-    path.write_bytes(as_pcap(one_connection(*parts)))
+    path = pcap_file(tmp_path, one_connection(*parts))
     found = sniff(offline=str(path), session=TCPSession)
     requests = [p[KafkaRequest] for p in found if KafkaRequest in p]
     responses = [p[KafkaResponse] for p in found if KafkaResponse in p]
@@ -81,8 +81,7 @@ def test_building() -> None:
 
 def test_unknown_apis_and_orphans_stay_bytes(tmp_path: Path) -> None:
     unknown = with_size(b"\x03\xe7\0\0\0\0\0\x01\xff\xffrest")
-    path = tmp_path / "a.pcap"
-    path.write_bytes(as_pcap(one_connection((0, unknown), (1, metadata_answer(99)))))
+    path = pcap_file(tmp_path, one_connection((0, unknown), (1, metadata_answer(99))))
     found = rdpcap(str(path))
     assert found[2][KafkaRequest].api_key == 999
     assert found[2][Raw].load == b"rest"
@@ -91,8 +90,7 @@ def test_unknown_apis_and_orphans_stay_bytes(tmp_path: Path) -> None:
 
 
 def test_another_port(tmp_path: Path) -> None:
-    path = tmp_path / "a.pcap"
-    path.write_bytes(as_pcap(one_connection((0, metadata_request(1)), port=29_555)))
+    path = pcap_file(tmp_path, one_connection((0, metadata_request(1)), port=29_555))
     assert KafkaRequest not in rdpcap(str(path))[2]
     bind(29_555)
     assert KafkaRequest in rdpcap(str(path))[2]
@@ -149,3 +147,53 @@ def test_scapy_missing() -> None:
     code = "import sys; sys.modules['scapy.fields'] = None; import barnabas.captures.foreign.scapy_layer"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "pip install 'barnabas[scapy]'" in done.stderr
+
+
+# --- streams
+
+METADATA = {"topics": [{"name": "orders"}]}
+ASKED = with_size(decoder.encode_request(3, 1, METADATA, correlation_id=7, client_id="me"))
+HANDSHAKE = with_size(decoder.encode_request(17, 0, {"mechanism": "PLAIN"}, correlation_id=6, client_id="me"))
+
+
+def test_a_body_names_its_api() -> None:
+    """The line that the documentation shows."""
+    built = KafkaRequest(correlation_id=7, client_id="me") / body("request", 3, 1)(topics=[{"name": "orders"}])
+    assert (built.api_key, built.api_version) == (3, 1)
+    assert bytes(built) == ASKED
+    header, _ = decoder.decode_request_header(bytes(built)[4:])
+    assert (header["request_api_key"], header["request_api_version"]) == (3, 1)
+
+
+def test_the_api_of_a_body_stays() -> None:
+    """For frames that are wrong on purpose."""
+    built = KafkaRequest(api_key=18, api_version=0, correlation_id=7, client_id="me") / body("request", 3, 1)()
+    assert bytes(built)[4:8] == b"\0\x12\0\0"
+
+
+def test_a_response_knows_the_header_of_its_api() -> None:
+    built = KafkaResponse(correlation_id=7) / body("response", 3, 9)()
+    assert (built.api_key, built.api_version) == (3, 9)
+    assert bytes(built) == with_size(decoder.encode_response(3, 9, {}, correlation_id=7))
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        with_size(b"\0alice\0open sesame"),  # a raw SASL token, as after SaslHandshake v0
+        with_size(b"\0"),
+        with_size(b""),
+        b"\x7f\xff\xff\xff" + b"x" * 100,  # a frame of two gigabytes
+        b"\xff\xff\xff\xff" + b"x" * 100,
+        b"GET / HTTP/1.1\r\nHost: kafka\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(32),  # the beginning of a TLS handshake
+    ],
+    ids=["token", "one byte", "empty", "oversize", "negative", "http", "tls"],
+)
+def test_data_that_is_not_kafka_stays_bytes(tmp_path: Path, between: bytes) -> None:
+    path = pcap_file(tmp_path, one_connection((0, HANDSHAKE), (0, between), (0, ASKED)))
+    found = sniff(offline=str(path), session=TCPSession)
+    apis = [packet[KafkaRequest].api_key for packet in found if KafkaRequest in packet]
+    assert apis[0] == 17
+    assert 3 in apis
+    assert any(Raw in packet and between[-5:] in bytes(packet[Raw]) for packet in found) or len(between) < 6

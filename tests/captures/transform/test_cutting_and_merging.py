@@ -14,7 +14,7 @@ from barnabas.captures.transform.write import TargetExists, Writer, replacing
 from barnabas.decoder import Exchange
 from barnabas.decoder.connection.events import Closed, Opened
 from barnabas.decoder.filter import compile
-from traffic.packets import as_pcap, traffic
+from traffic.packets import pcap_file, traffic
 
 from ..event_words import read_events
 
@@ -125,8 +125,7 @@ def test_cut_by_time_connection_and_number(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", ["as sent", "lost", "late"])
 def test_foreign_captures(how: str, tmp_path: Path) -> None:
-    foreign = tmp_path / "a.pcap"
-    foreign.write_bytes(as_pcap(traffic(11, how)))
+    foreign = pcap_file(tmp_path, traffic(11, how))
     cut(foreign, tmp_path / "out")
     assert sorted(map(str, exchanges(tmp_path / "out"))) == sorted(map(str, exchanges(foreign)))
 

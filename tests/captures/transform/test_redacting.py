@@ -14,7 +14,7 @@ from barnabas.captures.transform.verify import Verifier
 from barnabas.decoder import Exchange, records
 from barnabas.decoder.connection.events import Closed, Opened
 from kafka.record import MemoryRecords
-from traffic.packets import as_pcap, traffic
+from traffic.packets import pcap_file, traffic
 from traffic.planted_names import ADDRESS, CLIENT, GROUP, HOST, KEY, MEMBER, PLANTED, TOPIC, USER, VALUE
 
 from ..event_words import findings_of, read_events
@@ -214,8 +214,7 @@ def test_tshark_sees_the_same_apis(
 
 @pytest.mark.parametrize("how", ["as sent", "reordered", "lost", "late"])
 def test_captures_of_others(how: str, redact: Callable[..., Redaction], tmp_path: Path) -> None:
-    foreign = tmp_path / "a.pcap"
-    foreign.write_bytes(as_pcap(traffic(5, how, host="93.184.216.%d")))
+    foreign = pcap_file(tmp_path, traffic(5, how, host="93.184.216.%d"))
     redact(foreign, tmp_path / "out")
     with open_capture(foreign) as before, open_capture(tmp_path / "out") as after:
         columns = ("time_ns", "latency_ns", "api_key", "api_version", "correlation_id", "error", "state", "surplus")
