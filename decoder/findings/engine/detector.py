@@ -85,6 +85,8 @@ class Detector(Listener):
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
         self._found: dict[object, Finding] = {}
+        self._for_now: dict[object, Finding] = {}
+        """What `finish` found and may take back the next time."""
 
     def finish(self, now_ns: int) -> None:
         """Findings are about to be read, at this time of the traffic (not of a clock); may happen again later.
@@ -129,4 +131,4 @@ class Detector(Listener):
 
     def findings(self) -> Iterable[Finding]:
         """All findings so far."""
-        return list(self._found.values())
+        return [*self._found.values(), *self._for_now.values()]

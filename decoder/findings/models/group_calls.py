@@ -68,25 +68,6 @@ class Call:
     the member had not been heard of before, 0 where silence was right.
     """
 
-    __slots__ = (
-        "_offsets",
-        "answer",
-        "answered_ns",
-        "api",
-        "asked",
-        "asked_ns",
-        "conn",
-        "error",
-        "exchange",
-        "generation",
-        "group",
-        "group_id",
-        "instance_id",
-        "member",
-        "member_id",
-        "protocol",
-        "silence_ns",
-    )
     group: Group
     member: Member | None
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 from functools import lru_cache
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from ...codec.plan import API_VERSIONS
 from ...connection.exchange import Exchange, State
 from ...reference import releases
 from ...schema import facts
 from ..engine.counters import BoundedDict
-from ..engine.detector import Model
+from ..engine.detector import Detector, Model
 from ..engine.traffic import ClientConnection, Traffic
 
 Table = Mapping[int, tuple[int, int]]
@@ -172,40 +172,47 @@ class Misfit(NamedTuple):
     outcome: str
 
 
-class Misfits:
-    """Finds the requests of a detector that fit the offer in one of the ways `fits`, and what came of them.
+class MisfitDetector(Detector):
+    """A detector of requests whose version fits the offer in one of the ways `fits`, by what came of them: override `misfit`.
 
     A version that is not served is either refused (UNSUPPORTED_VERSION), or, as Kafka does for everything but
     ApiVersions, the connection is closed without an answer.
     """
 
-    def __init__(self, offers: OfferedVersions, *fits: VersionFit) -> None:
-        self._offers, self._fits = offers, fits
+    fits: ClassVar[frozenset[VersionFit]]
+    outcomes: ClassVar[frozenset[str]] = frozenset({"refused", "closed", "answered"})
+
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self.offers = traffic.model(OfferedVersions)
         # By connection: the first request that did not fit and got no answer. Connections end, and with them this.
         self._unanswered: dict[int, tuple[Exchange, VersionCheck]] = {}
 
-    def done(self, conn: ClientConnection, exchange: Exchange) -> Misfit | None:
-        """Take an exchange that is done."""
+    def misfit(self, conn: ClientConnection, misfit: Misfit) -> None:
+        """A request did not fit, with one of `outcomes`."""
+
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.api_key == API_VERSIONS or exchange.request is None:
-            return None
+            return
         if exchange.state is State.PAIRED:
             self._unanswered.pop(conn.number, None)
-        check = self._offers.judge(conn, exchange)
+        check = self.offers.judge(conn, exchange)
         if check.fit not in (VersionFit.FITS, VersionFit.UNKNOWN):
             conn.forget_kinds()
-        if check.fit not in self._fits:
-            return None
+        if check.fit not in self.fits:
+            return
         if exchange.state is State.PAIRED:
-            return Misfit(exchange, check, "refused" if refused(exchange) else "answered")
-        if exchange.state is State.NO_RESPONSE:
+            self._happened(conn, Misfit(exchange, check, "refused" if refused(exchange) else "answered"))
+        elif exchange.state is State.NO_RESPONSE:
             self._unanswered.setdefault(conn.number, (exchange, check))
-        return None
 
-    def closed(self, conn: ClientConnection) -> Misfit | None:
-        """Take the end of a connection. Its facts hold after its end, too."""
+    def closed(self, conn: ClientConnection) -> None:
         exchange, check = self._unanswered.pop(conn.number, (None, None))
         if exchange is None or check is None or not conn.how or conn.by == "client" or conn.closed_ns is None:
-            return None
+            return
         if conn.by or conn.closed_ns - (exchange.request_time_ns or 0) <= AT_ONCE_NS:
-            return Misfit(exchange, check, "closed")
-        return None
+            self._happened(conn, Misfit(exchange, check, "closed"))
+
+    def _happened(self, conn: ClientConnection, misfit: Misfit) -> None:
+        if misfit.outcome in self.outcomes:
+            self.misfit(conn, misfit)

@@ -6,7 +6,7 @@ just one; before, the others are alike).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any, NamedTuple
 
 from ...codec.plan import Plan
@@ -20,6 +20,7 @@ from ..engine.traffic import Traffic
 
 PRODUCE = facts.api_key("Produce")
 METADATA = facts.api_key("Metadata")
+
 
 class PartitionProduceData(NamedTuple):
     """A partition of a Produce request. `size`: bytes of records. `batch`: the first batch, None if it is of magic 0 or 1,
@@ -85,6 +86,12 @@ class ProduceDetector(Detector):
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
         self.produce = traffic.model(ProduceReader)
+
+    def error_of(self, exchange: Exchange, codes: Container[int]) -> int:
+        """The error of a response: of a Produce the first of `codes` that a partition has, 0 for none."""
+        if exchange.api_key != PRODUCE:
+            return exchange.error
+        return next((r.error for r in self.produce.results(exchange) if r.error in codes), 0)
 
 
 def unanswered(exchange: Exchange) -> bool:

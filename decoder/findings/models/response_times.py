@@ -147,9 +147,7 @@ class ResponseTimes(Model):
             conn.muted_ns = max(conn.muted_ns, answered_ns + throttle * 1_000_000)
         held = max(work - own_wait_ns(exchange), 0) if exchange.api_key in LONG_POLLS else work
         if not throttle and exchange.api_key not in (JOIN_GROUP, SYNC_GROUP):
-            key = conn.broker, exchange.api_key
-            histogram = self.histograms.of(key, DurationHistogram)
-            histogram.add(held)
+            self.histograms.of((conn.broker, exchange.api_key), DurationHistogram).add(held)
         return ResponseTime(work, held, behind, blocker, throttle)
 
     def closed(self, conn: ClientConnection) -> None:

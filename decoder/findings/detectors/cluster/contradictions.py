@@ -6,23 +6,33 @@ Contradictions on a single connection are in `odd_connections`, versions of anot
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import NamedTuple
 
 from ....connection.exchange import Exchange, State
+from ....records import Batch
 from ....schema import facts
 from ...engine.counters import BoundedDict, Tally
 from ...engine.detector import Detector, Wanted
-from ...engine.finding import Finding, Severity
-from ...engine.formatting import topic_id_text, topic_name
+from ...engine.finding import Severity
+from ...engine.formatting import SECOND, topic_id_text, topic_name
 from ...engine.traffic import ClientConnection, Traffic
 from ...models.offered_versions import FETCH, METADATA, PRODUCE
+from ...models.produce import PartitionProduceResponse, ProduceDetector
 
 INIT_PRODUCER_ID = facts.api_key("InitProducerId")
-SECOND = 1_000_000_000
 
 
-def failed(exchange: Exchange, codes: frozenset[int]) -> Iterator[tuple[str, bytes | None, int, int]]:
-    """(topic, topic id or None, partition, code) of each partition for which a Produce or Fetch response has one of the codes."""
+class FailedPartition(NamedTuple):
+    """A partition with an error in a Produce or Fetch response. `topic_id`: None where the version names topics by name."""
+
+    topic: str
+    topic_id: bytes | None
+    partition: int
+    error: int
+
+
+def failed(exchange: Exchange, codes: frozenset[int]) -> Iterator[FailedPartition]:
+    """The partitions for which a Produce or Fetch response has one of the codes."""
     if exchange.state is not State.PAIRED or not exchange.error:
         return
     message = exchange.response_view
@@ -33,7 +43,7 @@ def failed(exchange: Exchange, codes: frozenset[int]) -> Iterator[tuple[str, byt
         for partition in topic.get("partition_responses", topic.get("partitions", ())):
             if partition["error_code"] in codes:
                 number = partition.get("index", partition.get("partition_index"))
-                yield name, topic_id, number, partition["error_code"]
+                yield FailedPartition(name, topic_id, number, partition["error_code"])
 
 
 class MetadataIgnored(Detector):
@@ -120,8 +130,7 @@ class TopicRecreated(Detector):
         message = exchange.response_view if exchange.state is State.PAIRED else None
         if message is None:
             return
-        paths = ("topics.name", "topics.topic_id")
-        names, ids = message.lists_at(*paths)
+        names, ids = message.lists_at(*(("topics.name", "topics.topic_id")))
         cluster = conn.cluster.id or conn.broker
         for name, topic_id in zip(names, ids, strict=True):
             if not name or not any(topic_id):
@@ -161,6 +170,18 @@ class OldTopicId(Detector):
     GONE_SPAN_NS = 10 * SECOND
     """Without a new id: recreating a topic takes time, and clients keep asking meanwhile."""
 
+    RECREATED = (
+        "The topic was deleted and created again: it has a new id, which the client would learn from Metadata. Nothing is "
+        "read or written until it does.",
+        "upgrade or restart the client: on this error it must refresh its Metadata and start over with the new topic, whose "
+        "offsets begin anew",
+    )
+    GONE = (
+        "The brokers do not know this one, and no Metadata seen here names a newer id of the topic.",
+        "look whether the topic was deleted (kafka-topics.sh --describe): then stop its clients, or create it again. If it is "
+        "there, a broker is behind the others",
+    )
+
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
         self._tallies: BoundedDict[object, Tally] = BoundedDict()
@@ -178,7 +199,21 @@ class OldTopicId(Detector):
             times, span = (self.TIMES, self.SPAN_NS) if anew else (self.GONE_TIMES, self.GONE_SPAN_NS)
             if tally.count < times or tally.span_ns < span:
                 continue
-            finding = self._report(key, conn, exchange, topic, topic_id, partition, code, anew)
+            why, remedy = self.RECREATED if anew else self.GONE
+            finding = self.report(
+                key,
+                exchange,
+                "since Fetch v13 and Produce v13 a topic is named by its id (KIP-516). " + why,
+                remedy,
+                Severity.HIGH if anew else Severity.MEDIUM,
+                topic=topic,
+                topic_id=topic_id_text(topic_id),
+                new_id=topic_id_text(anew) if anew else None,
+                recreated=anew is not None,
+                partition=partition,
+                error=facts.error_name(code),
+                **conn.facts_of(exchange),
+            )
             finding.count = tally.count
             finding.seen = (
                 f"{conn.who} used the id {topic_id_text(topic_id)} of topic {topic!r} {tally.count} times within "
@@ -186,54 +221,8 @@ class OldTopicId(Detector):
                 f"{f'; the topic was made anew and has the id {topic_id_text(anew)}' if anew else ''}"
             )
 
-    def _report(
-        self,
-        key: object,
-        conn: ClientConnection,
-        exchange: Exchange,
-        topic: str,
-        topic_id: bytes,
-        partition: int,
-        code: int,
-        anew: bytes | None,
-    ) -> Finding:
-        named = "since Fetch v13 and Produce v13 a topic is named by its id (KIP-516). "
-        if anew:
-            why = (
-                named + "The topic was deleted and created again: it has a new id, which the client would learn from "
-                "Metadata. Nothing is read or written until it does."
-            )
-            remedy = (
-                "upgrade or restart the client: on this error it must refresh its Metadata and start over with the new "
-                "topic, whose offsets begin anew"
-            )
-        else:
-            why = named + "The brokers do not know this one, and no Metadata seen here names a newer id of the topic."
-            remedy = (
-                "look whether the topic was deleted (kafka-topics.sh --describe): then stop its clients, or create it "
-                "again. If it is there, a broker is behind the others"
-            )
-        return self.report(
-            key,
-            exchange,
-            why,
-            remedy,
-            Severity.HIGH if anew else Severity.MEDIUM,
-            topic=topic,
-            topic_id=topic_id_text(topic_id),
-            new_id=topic_id_text(anew) if anew else None,
-            recreated=anew is not None,
-            partition=partition,
-            error=facts.error_name(code),
-            **conn.facts_of(exchange),
-        )
 
-
-_PRODUCER_ID = slice(43, 51)  # within a batch of magic 2
-_PRODUCER_EPOCH = slice(51, 53)
-
-
-class ProducerIdNotRenewed(Detector):
+class ProducerIdNotRenewed(ProduceDetector):
     id = "producer-id-not-renewed"
     severity = Severity.HIGH
     title = "an idempotent producer keeps failing and never asks for a new producer id or epoch"
@@ -258,42 +247,24 @@ class ProducerIdNotRenewed(Detector):
             if exchange.state is State.PAIRED and not exchange.error:
                 self._tallies.pop(who, None)
             return
-        for topic, _, partition, code in failed(exchange, self.CODES):
-            ids = self._ids(exchange, partition)
-            if ids is None:
+        refused = [r for r in self.produce.results(exchange) if r.error in self.CODES]
+        sent = self.produce.sent(exchange) if refused else None
+        batches = {(p.topic, p.partition): p.batch for p in sent.parts} if sent is not None else {}
+        for result in refused:
+            batch = batches.get((result.topic, result.partition))
+            if batch is None or batch.producer_id < 0:
                 continue
-            tally = self._tallies.of(who, BoundedDict).of(ids, Tally)
+            tally = self._tallies.of(who, BoundedDict).of((batch.producer_id, batch.producer_epoch), Tally)
             tally.add(exchange.request_time_ns or 0)
             if tally.count >= self.TIMES and tally.span_ns >= self.SPAN_NS:
-                self._state(conn, exchange, ids, tally, topic, partition, code)
-
-    @staticmethod
-    def _ids(exchange: Exchange, partition: int) -> tuple[int, int] | None:
-        """(producer id, epoch) of the batch sent to a partition; None without a producer id."""
-        message = exchange.request_view
-        topics: list[dict[str, Any]] = message.to_dict()["topic_data"] if message is not None else []
-        for topic in topics:
-            for data in topic["partition_data"]:
-                area = data["records"]
-                if data["index"] == partition and area is not None and len(area) >= _PRODUCER_EPOCH.stop:
-                    producer = int.from_bytes(area[_PRODUCER_ID], "big", signed=True)
-                    epoch = int.from_bytes(area[_PRODUCER_EPOCH], "big", signed=True)
-                    return (producer, epoch) if producer >= 0 else None
-        return None
+                self._state(conn, exchange, result, batch, tally)
 
     def _state(
-        self,
-        conn: ClientConnection,
-        exchange: Exchange,
-        ids: tuple[int, int],
-        tally: Tally,
-        topic: str,
-        partition: int,
-        code: int,
+        self, conn: ClientConnection, exchange: Exchange, result: PartitionProduceResponse, batch: Batch, tally: Tally
     ) -> None:
-        error = facts.error_name(code)
+        error = facts.error_name(result.error)
         finding = self.report(
-            (conn.identity, ids),
+            (conn.identity, (batch.producer_id, batch.producer_epoch)),
             exchange,
             "once a broker has answered this, the same producer id and epoch cannot go on: a sequence number is "
             "missing, or another producer has taken over. A producer must then get a new epoch or id "
@@ -301,15 +272,15 @@ class ProducerIdNotRenewed(Detector):
             "close the producer and make a new one when the client reports this error as fatal (Java: "
             "OutOfOrderSequenceException, ProducerFencedException; librdkafka: a fatal error). If the client does "
             "not report it, upgrade it: librdkafka 1.7 and newer, Java 2.5 and newer recover",
-            topic=topic,
-            partition=partition,
-            producer_id=ids[0],
-            producer_epoch=ids[1],
+            topic=result.topic,
+            partition=result.partition,
+            producer_id=batch.producer_id,
+            producer_epoch=batch.producer_epoch,
             error=error,
             **conn.facts_of(exchange),
         )
         finding.count = tally.count
         finding.seen = (
-            f"{conn.who} got {error} for {tally.count} batches of producer id {ids[0]} epoch {ids[1]} "
-            f"({topic}-{partition}) within {tally.span_ns / SECOND:.1f} s, and has not asked for a new one"
+            f"{conn.who} got {error} for {tally.count} batches of producer id {batch.producer_id} epoch {batch.producer_epoch} "
+            f"({result.topic}-{result.partition}) within {tally.span_ns / SECOND:.1f} s, and has not asked for a new one"
         )

@@ -74,14 +74,12 @@ class MetadataStorm(Detector):
         # one may always have an error.
         if exchange.error and not self._for_all(exchange):
             return
-        key = conn.number, exchange.api_key
-        pace = self._paces.of(key, RateCounter)
+        pace = self._paces.of((conn.number, exchange.api_key), RateCounter)
         pace.add(exchange.request_time_ns)
         if pace.busy(self.EACH_SECOND) < self.SECONDS:
             return
-        who = conn.identity, exchange.api_key
         finding = self.report(
-            who,
+            (conn.identity, exchange.api_key),
             exchange,
             "what these requests ask changes rarely; clients keep it for metadata.max.age.ms (5 min) and ask anew after an "
             "error. Each answer costs a broker a walk over the topics asked for, and counts against the request quota.",

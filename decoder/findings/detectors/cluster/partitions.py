@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from ....connection.exchange import Exchange, State
 from ....schema import facts
@@ -48,25 +48,33 @@ class _Report(NamedTuple):
     shown: int
 
 
-_Fault = Callable[[tuple[Any, ...], Mapping[str, int]], tuple[int, ...] | None]
-
-
-class _PartitionHealth:
+class _PartitionHealth(Detector):
     """Follows partitions over Metadata responses: each is healthy or not, and since when.
 
-    `fault`: the nodes that a fault of a partition is about, None if it is healthy; given the partition's values and where
-    its fields stand. A fault counts once it was in `sightings` responses over `lasting_ns`.
+    A fault counts once it was in `SIGHTINGS` responses over `LASTING_NS`.
     """
 
-    def __init__(self, fault: _Fault, sightings: int = 1, lasting_ns: int = 0) -> None:
-        self._fault, self._sightings, self._lasting_ns = fault, sightings, lasting_ns
+    apis = frozenset({METADATA})
+    SIGHTINGS = 1
+    LASTING_NS = 0
+    WHY: ClassVar[str]
+    REMEDY: ClassVar[str]
+
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
         self._clusters: BoundedDict[int, _Unhealthy] = BoundedDict(256)
 
-    def update(self, detector: Detector, conn: ClientConnection, exchange: Exchange) -> _Report | None:
-        """Take a Metadata exchange; a report if faults last, with its finding counted once more and its texts empty."""
+    def fault(self, partition: tuple[Any, ...], at: Mapping[str, int]) -> tuple[int, ...] | None:
+        """The nodes that a fault of a partition is about, None if it is healthy, by its values and where its fields stand."""
+        raise NotImplementedError
+
+    def lasts(self, conn: ClientConnection, report: _Report) -> None:
+        """Faults last: complete the finding, which is counted already."""
+
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         message = exchange.response_view
         if exchange.state is not State.PAIRED or message is None:
-            return None
+            return
         root = message.plan.root
         topics, names, at = layout(root)["topics"], layout(root, "topics"), layout(root, "topics", "partitions")
         cluster = id(conn.cluster)
@@ -77,7 +85,7 @@ class _PartitionHealth:
             for p in topic[names["partitions"]] or ():
                 shown += 1
                 place = name or "", p[at["partition_index"]]
-                nodes = self._fault(p, at)
+                nodes = self.fault(p, at)
                 if nodes is None:
                     if state is not None:
                         state.faults.pop(place, None)
@@ -90,17 +98,17 @@ class _PartitionHealth:
                     case = state.faults[place] = _Case(time_ns, time_ns, 0, exchange)
                 case.last_ns, case.sightings, case.nodes = time_ns, case.sightings + 1, nodes
         if not faulty or state is None:
-            return None
+            return
         state.shown = max(state.shown, shown)
         lasting = {
             place: case
             for place, case in state.faults.items()
-            if case.sightings >= self._sightings and case.last_ns - case.first_ns >= self._lasting_ns
+            if case.sightings >= self.SIGHTINGS and case.last_ns - case.first_ns >= self.LASTING_NS
         }
         if not lasting:
-            return None
+            return
         first = min(lasting.values(), key=lambda case: case.first_ns)
-        finding = detector.report(cluster, exchange, "", "")
+        finding = self.report(cluster, exchange, self.WHY, self.REMEDY)
         if finding.count == 1:
             finding.exchanges.insert(0, first.first)
         finding.first_ns = min(finding.first_ns or first.first_ns, first.first_ns)
@@ -112,66 +120,59 @@ class _PartitionHealth:
             "partitions": [f"{topic}-{number}" for topic, number in sorted(lasting)[:50]],
         }
         longest_ns = max(case.last_ns - case.first_ns for case in lasting.values())
-        return _Report(finding, {place: case.nodes for place, case in lasting.items()}, longest_ns, state.shown)
+        faults = {place: case.nodes for place, case in lasting.items()}
+        self.lasts(conn, _Report(finding, faults, longest_ns, state.shown))
 
 
-class LeaderlessPartition(Detector):
+class LeaderlessPartition(_PartitionHealth):
     id = "partition-without-leader"
     severity = Severity.HIGH
     title = "a partition that has no leader for longer than an election takes"
-    apis = frozenset({METADATA})
+    SIGHTINGS = 2
+    LASTING_NS = 5 * SECOND
+    WHY = (
+        "all replicas in sync are down or offline, so nothing can be written to or read from these partitions; "
+        "clients wait and retry until delivery.timeout.ms or for ever."
+    )
+    REMEDY = (
+        "start the brokers that hold the replicas (kafka-topics.sh --describe --unavailable-partitions names them); "
+        "only if they are lost: kafka-leader-election.sh --election-type unclean, which loses records"
+    )
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
-        self._health = _PartitionHealth(self._fault, sightings=2, lasting_ns=5 * SECOND)
-
-    @staticmethod
-    def _fault(partition: tuple[Any, ...], at: Mapping[str, int]) -> tuple[int, ...] | None:
+    def fault(self, partition: tuple[Any, ...], at: Mapping[str, int]) -> tuple[int, ...] | None:
         return (partition[at["leader_id"]],) if partition[at["leader_id"]] < 0 else None
 
-    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
-        report = self._health.update(self, conn, exchange)
-        if report is None:
-            return
+    def lasts(self, conn: ClientConnection, report: _Report) -> None:
         report.finding.seen = (
             f"{some((f'{t}-{p}' for t, p in report.faults), 4)} had no leader for {duration(report.longest_ns)} "
             f"(LEADER_NOT_AVAILABLE), as {conn.where} tells {conn.who}"
         )
-        report.finding.why = (
-            "all replicas in sync are down or offline, so nothing can be written to or read from these partitions; "
-            "clients wait and retry until delivery.timeout.ms or for ever."
-        )
-        report.finding.remedy = (
-            "start the brokers that hold the replicas (kafka-topics.sh --describe --unavailable-partitions names them); "
-            "only if they are lost: kafka-leader-election.sh --election-type unclean, which loses records"
-        )
 
 
-class ReplicasOutOfSync(Detector):
+class ReplicasOutOfSync(_PartitionHealth):
     id = "replicas-out-of-sync"
     severity = Severity.INFO
     title = "partitions with fewer replicas in sync than they have, or with offline replicas"
-    apis = frozenset({METADATA})
 
     LONG_NS = 60 * SECOND
     """A broker restarts in less."""
+    WHY = (
+        "a record with acks=all is kept by the replicas in sync only; with fewer than min.insync.replicas producers "
+        "get NOT_ENOUGH_REPLICAS, and one more broker down may leave a partition without a leader."
+    )
+    REMEDY = (
+        "look whether these brokers are up, and at their disks and replica.lag.time.max.ms (30 s); a broker that is "
+        "restarted catches up by itself"
+    )
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
-        self._health = _PartitionHealth(self._fault)
-
-    @staticmethod
-    def _fault(partition: tuple[Any, ...], at: Mapping[str, int]) -> tuple[int, ...] | None:
+    def fault(self, partition: tuple[Any, ...], at: Mapping[str, int]) -> tuple[int, ...] | None:
         replicas, in_sync = partition[at["replica_nodes"]] or (), partition[at["isr_nodes"]] or ()
         offline = partition[at["offline_replicas"]] or () if "offline_replicas" in at else ()
         if partition[at["leader_id"]] < 0 or (len(in_sync) >= len(replicas) and not offline):
             return None
         return tuple(sorted({*replicas} - {*in_sync} | {*offline}))
 
-    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
-        report = self._health.update(self, conn, exchange)
-        if report is None:
-            return
+    def lasts(self, conn: ClientConnection, report: _Report) -> None:
         missing = sorted({node for nodes in report.faults.values() for node in nodes})
         report.finding.severity = Severity.LOW if report.longest_ns >= self.LONG_NS else Severity.INFO
         report.finding.seen = (
@@ -179,41 +180,33 @@ class ReplicasOutOfSync(Detector):
             f"{some((f'{t}-{p}' for t, p in report.faults), 3)}"
             + (f" for {duration(report.longest_ns)}" if report.longest_ns else "")
         )
-        report.finding.why = (
-            "a record with acks=all is kept by the replicas in sync only; with fewer than min.insync.replicas producers "
-            "get NOT_ENOUGH_REPLICAS, and one more broker down may leave a partition without a leader."
-        )
-        report.finding.remedy = (
-            "look whether these brokers are up, and at their disks and replica.lag.time.max.ms (30 s); a broker that is "
-            "restarted catches up by itself"
-        )
 
 
-class LeaderNotPreferred(Detector):
+class LeaderNotPreferred(_PartitionHealth):
     id = "leader-not-preferred"
     severity = Severity.INFO
     title = "partitions led by another replica than the preferred one, which is in sync"
-    apis = frozenset({METADATA})
 
     LONG_NS = 600 * SECOND
     """The controller checks every leader.imbalance.check.interval.seconds (5 min)."""
+    WHY = (
+        "the first replica of an assignment is the preferred leader: with it, leaders are spread as the assignment was "
+        "planned. After a broker was down, others lead its partitions, and carry its load until leadership is given back."
+    )
+    REMEDY = (
+        "with auto.leader.rebalance.enable=true brokers give leadership back within 5 minutes, where more than "
+        "leader.imbalance.per.broker.percentage (10) of a broker's partitions are led elsewhere; at once: "
+        "kafka-leader-election.sh --election-type preferred --all-topic-partitions"
+    )
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
-        self._health = _PartitionHealth(self._fault)
-
-    @staticmethod
-    def _fault(partition: tuple[Any, ...], at: Mapping[str, int]) -> tuple[int, ...] | None:
+    def fault(self, partition: tuple[Any, ...], at: Mapping[str, int]) -> tuple[int, ...] | None:
         leader, replicas = partition[at["leader_id"]], partition[at["replica_nodes"]] or ()
         offline = partition[at["offline_replicas"]] or () if "offline_replicas" in at else ()
         if leader < 0 or not replicas or leader == replicas[0] or replicas[0] in offline:
             return None
         return (leader, replicas[0]) if replicas[0] in (partition[at["isr_nodes"]] or ()) else None
 
-    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
-        report = self._health.update(self, conn, exchange)
-        if report is None:
-            return
+    def lasts(self, conn: ClientConnection, report: _Report) -> None:
         place = min(report.faults)
         leader, preferred = report.faults[place]
         report.finding.severity = Severity.LOW if report.longest_ns >= self.LONG_NS else Severity.INFO
@@ -221,13 +214,4 @@ class LeaderNotPreferred(Detector):
             f"{len(report.faults)} of {report.shown} partitions are led by another replica than the preferred one: {place[0]}-{place[1]} "
             f"by broker {leader} instead of broker {preferred}, which is in sync"
             + (f", for {duration(report.longest_ns)}" if report.longest_ns else "")
-        )
-        report.finding.why = (
-            "the first replica of an assignment is the preferred leader: with it, leaders are spread as the assignment was "
-            "planned. After a broker was down, others lead its partitions, and carry its load until leadership is given back."
-        )
-        report.finding.remedy = (
-            "with auto.leader.rebalance.enable=true brokers give leadership back within 5 minutes, where more than "
-            "leader.imbalance.per.broker.percentage (10) of a broker's partitions are led elsewhere; at once: "
-            "kafka-leader-election.sh --election-type preferred --all-topic-partitions"
         )

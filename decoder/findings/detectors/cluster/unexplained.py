@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -94,25 +95,25 @@ def _codes(plan: StructPlan, values: tuple[Any, ...], around: Subject) -> Iterat
                 yield from _codes(struct, item, subject)
 
 
+@dataclass(slots=True)
 class _Case:
     """One error of one API that one client meets. `row`: answers with it since `open` was empty, `since_ns`: when the first of them
     came, `connections`: on which. `open`: what it is about, until that is answered without this error."""
 
-    __slots__ = ("conn", "connections", "finding", "open", "persisted", "row", "since_ns")
-
-    def __init__(self, conn: ClientConnection, finding: Finding) -> None:
-        self.conn, self.finding = conn, finding
-        self.row = self.since_ns = 0
-        self.connections: set[int] = set()
-        self.open: dict[Subject, None] = {}
-        self.persisted = False
+    conn: ClientConnection
+    finding: Finding
+    row: int = 0
+    since_ns: int = 0
+    connections: set[int] = field(default_factory=set)
+    open: dict[Subject, None] = field(default_factory=dict)
+    persisted: bool = False
 
 
 class UnexplainedError(Detector):
     """An error code that no other detector has named.
 
-    What is retriable, or ordinary, is only told of when it does not end: so many answers in a row, on few connections or over a
-    long time.
+    Retriable and ordinary errors are reported only if they persist: many responses in a row, on few connections or over a long
+    time.
     """
 
     id = "unexplained-error"
@@ -207,19 +208,14 @@ class UnexplainedError(Detector):
             case.persisted |= case.row >= self.IN_A_ROW and (long or case.row >= self.EACH * len(case.connections))
         else:
             case.persisted = True
-        at = conn.identity, exchange.api_key
-        open_cases = self._open.of(at, dict)
-        open_cases[code] = case
+        self._open.of((conn.identity, exchange.api_key), dict)[code] = case
 
     def after_others(self, found: list[Finding]) -> None:
         self._named = frozenset(pair for finding in found for pair in _names(finding))
 
     def findings(self) -> Iterable[Finding]:
-        return [self._written(case) for case in self._cases.values() if case.persisted and not self._is_named(case)]
-
-    def _is_named(self, case: _Case) -> bool:
-        about = case.finding.about
-        return (about["api"], about["error"]) in self._named
+        cases = [case for case in self._cases.values() if case.persisted]
+        return [self._written(c) for c in cases if (c.finding.about["api"], c.finding.about["error"]) not in self._named]
 
     def _written(self, case: _Case) -> Finding:
         found, conn = case.finding, case.conn

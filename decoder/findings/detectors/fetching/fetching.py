@@ -140,9 +140,8 @@ class OffsetOutOfRange(FetchDetector):
         case.failed += 1
         case.refused += 1
         case.last_ns = fetched.time_ns
-        topic = conn.identity, answer.place[0]
         finding = self.report(
-            topic,
+            (conn.identity, answer.place[0]),
             fetched.exchange,
             "retention (retention.ms, retention.bytes), DeleteRecords, a topic made anew, or an unclean leader election "
             "moved the log away from the position. auto.offset.reset decides what a consumer does then: earliest reads "

@@ -29,9 +29,7 @@ class _Point(NamedTuple):
 
 
 class _Track:
-    """How one partition's position and end move: at most 32 points, thinned as time goes on."""
-
-    __slots__ = ("last", "points", "spacing_ns")
+    """How one partition's position and end move: at most `KEPT` points, thinned as time goes on."""
 
     KEPT = 32
 

@@ -32,14 +32,12 @@ class ReadReplicaBouncing(FetchDetector):
         for answer in fetched.answered:
             if answer.replica < 0:
                 continue
-            key = conn.identity, answer.place
-            sent = self._sent.of(key, lambda: deque(maxlen=self.COUNT))
+            sent = self._sent.of((conn.identity, answer.place), lambda: deque(maxlen=self.COUNT))
             sent.append(fetched.time_ns)
             if len(sent) < self.COUNT or sent[-1] - sent[0] > self.WITHIN_NS:
                 continue
-            topic = conn.identity, answer.place[0]
             finding = self.report(
-                topic,
+                (conn.identity, answer.place[0]),
                 fetched.exchange,
                 "with client.rack and replica.selector.class a leader answers preferred_read_replica and no records (KIP-392). "
                 "A consumer that cannot read from that replica (not reachable, not in sync, OFFSET_NOT_AVAILABLE, a client that "

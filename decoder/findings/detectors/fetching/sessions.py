@@ -7,7 +7,7 @@ from collections import deque
 from ....schema import facts
 from ...engine.counters import BoundedDict, Tally
 from ...engine.detector import Wanted
-from ...engine.finding import Finding, Severity
+from ...engine.finding import Severity
 from ...engine.formatting import SECOND, duration, number, several, size, times
 from ...engine.traffic import ClientConnection, ClientIdentity, Traffic
 from ...models.fetch import FetchDetector, FetchExchange
@@ -95,8 +95,22 @@ class FetchSessionChurn(FetchDetector):
             return
         given = sum(was for _, was in begun)
         full = given * 2 < len(begun)
-        key = conn.identity, conn.broker, full
-        finding = self._report(key, conn, fetched, full)
+        remedy = (
+            "raise max.incremental.fetch.session.cache.slots on the broker, over the number of consumers and followers it "
+            "serves (its metric NumIncrementalFetchSessions stands at the limit)"
+            if full
+            else "a client that wants no session should send session_id 0 with session_epoch -1; one that wants it must "
+            "repeat the session_id it was given and count session_epoch up: upgrade or repair the client"
+        )
+        finding = self.report(
+            (conn.identity, conn.broker, full),
+            fetched.exchange,
+            _WHY,
+            remedy,
+            **conn.facts_of(fetched.exchange),
+            partitions=len(fetched.asked),
+            slots_full=full,
+        )
         if finding.count == 1:
             finding.count = len(begun)
         finding.first_ns = min(finding.first_ns or begun[0][0], begun[0][0])
@@ -107,24 +121,6 @@ class FetchSessionChurn(FetchDetector):
             else f"began a new fetch session at {conn.where} {count} within {span} instead of going on with the one it had"
         )
         finding.seen = f"{conn.who} {what}; it names {several(len(fetched.asked), 'partition')} each time"
-
-    def _report(self, key: object, conn: ClientConnection, fetched: FetchExchange, full: bool) -> Finding:
-        remedy = (
-            "raise max.incremental.fetch.session.cache.slots on the broker, over the number of consumers and followers it "
-            "serves (its metric NumIncrementalFetchSessions stands at the limit)"
-            if full
-            else "a client that wants no session should send session_id 0 with session_epoch -1; one that wants it must "
-            "repeat the session_id it was given and count session_epoch up: upgrade or repair the client"
-        )
-        return self.report(
-            key,
-            fetched.exchange,
-            _WHY,
-            remedy,
-            **conn.facts_of(fetched.exchange),
-            partitions=len(fetched.asked),
-            slots_full=full,
-        )
 
     def closed(self, conn: ClientConnection) -> None:
         self._begun.pop(conn.number, None)
@@ -161,9 +157,8 @@ class FullFetches(FetchDetector):
         rate = asked * SECOND / lasting
         if asked < records * self.SHARE or rate < self.BYTES_PER_SECOND:
             return
-        key = conn.identity, conn.broker
         finding = self.report(
-            key,
+            (conn.identity, conn.broker),
             fetched.exchange,
             _WHY + " librdkafka and aiokafka use none at all.",
             "let the broker wait longer (fetch.min.bytes, fetch.max.wait.ms; librdkafka: fetch.wait.max.ms), share the "

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
-
 from ...engine.counters import BoundedDict
 from ...engine.finding import Finding, Severity
 from ...engine.formatting import SECOND, some
@@ -16,22 +13,14 @@ from ...models.groups import GroupDetector
 _SETTLED_NS = 5 * SECOND
 
 
-class _Settled(NamedTuple):
-    """An assignment to two members or more. `counts`: partitions by member id."""
+class _AssignmentDetector(GroupDetector):
+    """Judges every assignment once, after it has stood for a while: a cooperative rebalance goes on at once."""
 
-    group: Group
-    counts: dict[str, int]
-    call: Call
-
-
-class _Assignments:
-    """Yields every assignment once, after it has stood for a while: a cooperative rebalance goes on at once."""
-
-    def __init__(self) -> None:
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
         self._new: BoundedDict[Group, Call] = BoundedDict(2000)
 
     def answered(self, call: Call) -> None:
-        """Take a response."""
         if not call.error and call.answer:
             given = call.answer.get("assignment")
             if call.api == "SyncGroup" or (call.heartbeat and given is not None):
@@ -39,9 +28,14 @@ class _Assignments:
             elif call.joins or call.leaves:
                 self._new.pop(call.group, None)
 
-    def settled(self, now_ns: int, *groups: Group) -> Iterator[_Settled]:
-        """The new assignments of these groups (all by default) that have stood for long enough."""
-        for group in groups or list(self._new):
+    def asked(self, call: Call) -> None:
+        self._settle(call.asked_ns, call.group)
+
+    def finish(self, now_ns: int) -> None:
+        self._settle(now_ns, *list(self._new))
+
+    def _settle(self, now_ns: int, *groups: Group) -> None:
+        for group in groups:
             call = self._new.get(group)
             if call is None or (group.rebalance is None and now_ns - call.answered_ns < _SETTLED_NS):
                 continue
@@ -51,16 +45,19 @@ class _Assignments:
             given = group.assignments or {m.member_id: m.assignment for m in group.live if m.assignment is not None}
             counts = {member: sum(len(numbers) for numbers in parts.values()) for member, parts in given.items()}
             if len(counts) > 1 and any(counts.values()):
-                yield _Settled(group, counts, call)
+                self.judge(group, counts, call)
 
+    def judge(self, group: Group, counts: dict[str, int], call: Call) -> None:
+        """An assignment to two members or more stands; `counts`: partitions by member id."""
 
-def _report(detector: GroupDetector, settled: _Settled, seen: str, why: str, remedy: str) -> Finding:
-    """One finding per group, about its latest assignment."""
-    group, counts, call = settled
-    finding = detector.report(group, call.exchange, why, remedy, assignor=group.assignor, **call.facts)
-    finding.seen = seen
-    finding.about |= {"generation": group.generation, "partitions": counts}
-    return finding
+    def report_latest(
+        self, group: Group, counts: dict[str, int], call: Call, seen: str, why: str, remedy: str
+    ) -> Finding:
+        """One finding per group, about its latest assignment."""
+        finding = self.report(group, call.exchange, why, remedy, assignor=group.assignor, **call.facts)
+        finding.seen = seen
+        finding.about |= {"generation": group.generation, "partitions": counts}
+        return finding
 
 
 def _name(group: Group, member_id: str) -> str:
@@ -69,7 +66,7 @@ def _name(group: Group, member_id: str) -> str:
     return (member.conn.client_id if member and member.conn.client_id else "") or member_id
 
 
-class AssignmentSkew(GroupDetector):
+class AssignmentSkew(_AssignmentDetector):
     id = "assignment-skew"
     severity = Severity.LOW
     title = "a member of a group has far more partitions than the others"
@@ -79,32 +76,17 @@ class AssignmentSkew(GroupDetector):
     MORE = 3
     """Partitions more than the member with the fewest: less is rounding."""
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
-        self._assignments = _Assignments()
-
-    def asked(self, call: Call) -> None:
-        for settled in self._assignments.settled(call.asked_ns, call.group):
-            self._judge(settled)
-
-    def answered(self, call: Call) -> None:
-        self._assignments.answered(call)
-
-    def finish(self, now_ns: int) -> None:
-        for settled in self._assignments.settled(now_ns):
-            self._judge(settled)
-
-    def _judge(self, settled: _Settled) -> None:
-        group, counts, _ = settled
+    def judge(self, group: Group, counts: dict[str, int], call: Call) -> None:
         most, least = max(counts.values()), min(counts.values())
         average = sum(counts.values()) / len(counts)
         if most <= self.FACTOR * average or most - least < self.MORE:
             return
         member = max(counts, key=lambda m: counts[m])
         topics = {m.topics for m in group.live if m.topics is not None}
-        finding = _report(
-            self,
-            settled,
+        finding = self.report_latest(
+            group,
+            counts,
+            call,
             f"in group {group.id!r} member {_name(group, member)} has {most} of {sum(counts.values())} partitions, "
             f"the average of {len(counts)} members is {average:.1f}, the least {least} "
             f"(generation {group.generation}, assignor {group.assignor or 'of the broker'})",
@@ -119,35 +101,20 @@ class AssignmentSkew(GroupDetector):
         finding.severity = Severity.INFO if len(topics) > 1 else Severity.LOW
 
 
-class IdleMembers(GroupDetector):
+class IdleMembers(_AssignmentDetector):
     id = "idle-members"
     severity = Severity.INFO
     title = "a group has more members than partitions"
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
-        self._assignments = _Assignments()
-
-    def asked(self, call: Call) -> None:
-        for settled in self._assignments.settled(call.asked_ns, call.group):
-            self._judge(settled)
-
-    def answered(self, call: Call) -> None:
-        self._assignments.answered(call)
-
-    def finish(self, now_ns: int) -> None:
-        for settled in self._assignments.settled(now_ns):
-            self._judge(settled)
-
-    def _judge(self, settled: _Settled) -> None:
-        group, counts, _ = settled
+    def judge(self, group: Group, counts: dict[str, int], call: Call) -> None:
         idle = [m for m, count in counts.items() if not count]
         total = sum(counts.values())
         if not idle or len(counts) <= total:
             return
-        _report(
-            self,
-            settled,
+        self.report_latest(
+            group,
+            counts,
+            call,
             f"group {group.id!r} has {len(counts)} members for {total} partition{'s' * (total > 1)}: "
             f"{some(_name(group, m) for m in idle)} without any",
             "a partition is read by one member of a group at a time; members without one only wait for others to fail.",

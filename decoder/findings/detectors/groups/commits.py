@@ -240,9 +240,8 @@ class CommitPerRecord(GroupDetector):
             f"{call.conn.who} commits after every record in group {call.group_id!r}: {streak.count} commits of "
             f"{topic}-{partition} in a row, a record or two each, {number(rate)} per second"
         )
-        key = call.group, call.conn.identity
         finding = self.report(
-            key,
+            (call.group, call.conn.identity),
             call.exchange,
             "every commit is a request to the coordinator and a record in __consumer_offsets, replicated and "
             "answered by all in-sync replicas: a consumer that waits for it reads at the pace of that round trip.",
@@ -294,9 +293,8 @@ class CommitBackwards(GroupDetector):
             f"{call.conn.who} commits offset {offset} of {topic}-{partition} in group {call.group_id!r}{other}: "
             f"{last - offset:,} back"
         )
-        key = call.group, tool
         finding = self.report(
-            key,
+            (call.group, tool),
             call.exchange,
             "offsets were reset by a client outside of the group; its members read these records again."
             if tool

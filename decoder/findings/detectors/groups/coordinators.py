@@ -10,7 +10,7 @@ from ....connection.exchange import Exchange
 from ....schema import facts
 from ...engine.counters import BoundedDict
 from ...engine.detector import Detector
-from ...engine.finding import Finding, Severity
+from ...engine.finding import Severity
 from ...engine.formatting import SECOND, duration
 from ...engine.layout import rows, top
 from ...engine.traffic import ClientConnection, Traffic
@@ -129,8 +129,7 @@ class CoordinatorMoved(Detector):
             if error or node < 0:
                 continue
             now = exchange.response_time_ns or self.traffic.now_ns
-            key = conn.cluster.id, group
-            known = self._answers.of(key, lambda: deque(maxlen=64))
+            known = self._answers.of((conn.cluster.id, group), lambda: deque(maxlen=64))
             if not known:
                 known.append((now, node))
             if known[-1][1] == node:
@@ -144,20 +143,16 @@ class CoordinatorMoved(Detector):
                 if moves > 1
                 else f"the coordinator of group {group!r} moved from broker {before} to broker {node} ({address})"
             )
-            finding = self._moved(conn, exchange, group, seen)
+            finding = self.report(
+                group,
+                exchange,
+                "a coordinator moves when the leader of its partition of __consumer_offsets does. The new one reads "
+                "that partition first (COORDINATOR_LOAD_IN_PROGRESS); members find it again and go on.",
+                "nothing after a broker's restart; if it happens again and again, " + _REMEDY,
+                group=group,
+                **conn.facts_of(exchange),
+            )
             finding.seen = seen
             finding.about |= {"from": before, "to": node}
             if moves >= self.OFTEN:
                 finding.severity = Severity.MEDIUM
-
-    def _moved(self, conn: ClientConnection, exchange: Exchange, group: str, seen: str) -> Finding:
-        return self.report(
-            group,
-            exchange,
-            "a coordinator moves when the leader of its partition of __consumer_offsets does. The new one reads "
-            "that partition first (COORDINATOR_LOAD_IN_PROGRESS); members find it again and go on.",
-            "nothing after a broker's restart; if it happens again and again, " + _REMEDY,
-            seen=seen,
-            group=group,
-            **conn.facts_of(exchange),
-        )

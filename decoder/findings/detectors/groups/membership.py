@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from ....schema import facts
 from ...engine.counters import BoundedDict
 from ...engine.finding import Finding, Severity
@@ -32,17 +30,13 @@ class MissedHeartbeats(GroupDetector):
     MOST = 2 / 3
     """Heartbeats are due at a third of the session timeout at most: two in a row were missed."""
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
-        self._silent: dict[object, Finding] = {}
-
     def asked(self, call: Call) -> None:
         # Between JoinGroup and SyncGroup a silent member is one that assigns slowly: `SlowRebalance`.
         if call.member is not None and call.silence_ns and call.api != "SyncGroup":
             self._judge(call.group, call.member, call.silence_ns, call)
 
     def finish(self, now_ns: int) -> None:
-        self._silent = {}
+        self._for_now = {}
         for group in self.groups.all():
             for member in group.live:
                 silent = now_ns - member.seen_ns
@@ -50,11 +44,8 @@ class MissedHeartbeats(GroupDetector):
                 if quiet and silent > session_ms(member) * 1e6 > 0:
                     key = group, member.conn.identity
                     if key not in self._found:
-                        self._silent[key] = self._make(group, member, silent, None, "nothing was heard for")
-                        self._silent[key].add_evidence(None, member.seen_ns)
-
-    def findings(self) -> Iterable[Finding]:
-        return [*self._found.values(), *self._silent.values()]
+                        self._for_now[key] = self._make(group, member, silent, None, "nothing was heard for")
+                        self._for_now[key].add_evidence(None, member.seen_ns)
 
     def _judge(self, group: Group, member: Member, silent: int, call: Call) -> None:
         limit = session_ms(member) * 1_000_000
@@ -121,7 +112,6 @@ class PollIntervalExceeded(GroupDetector):
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
         self._away: BoundedDict[tuple[Group, ClientIdentity], _Away] = BoundedDict(PENDING)
-        self._stuck: dict[object, Finding] = {}
 
     def asked(self, call: Call) -> None:
         group = call.group
@@ -163,7 +153,7 @@ class PollIntervalExceeded(GroupDetector):
             del self._away[group, member.conn.identity]
 
     def finish(self, now_ns: int) -> None:
-        self._stuck = {}
+        self._for_now = {}
         for (group, identity), away in list(self._away.items()):
             gone = now_ns - away.call.asked_ns
             if gone >= self.STUCK_NS and away.limit_ms > 0 and (group, identity) not in self._found:
@@ -175,10 +165,7 @@ class PollIntervalExceeded(GroupDetector):
                 )
                 finding.severity = Severity.LOW
                 finding.add_evidence(away.call.exchange)
-                self._stuck[group, identity] = finding
-
-    def findings(self) -> Iterable[Finding]:
-        return [*self._found.values(), *self._stuck.values()]
+                self._for_now[group, identity] = finding
 
     def _report(self, away: _Away, now_ns: int) -> None:
         key = away.call.group, away.member.conn.identity
@@ -227,7 +214,6 @@ class ClosedWithoutLeaving(GroupDetector):
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
         self._lost: BoundedDict[Member, Group] = BoundedDict(PENDING)
-        self._open: dict[object, Finding] = {}
 
     def ended(self, group: Group, member: Member) -> None:
         conn = member.conn
@@ -269,18 +255,15 @@ class ClosedWithoutLeaving(GroupDetector):
                 finding.about["cost_ms"] = cost // 1_000_000
 
     def finish(self, now_ns: int) -> None:
-        self._open = {}
+        self._for_now = {}
         for member, group in list(self._lost.items()):
             conn = member.conn
             key = group, conn.identity
             elsewhere = any(other.identity == conn.identity for other in self.traffic.connections.values())
             if now_ns - member.closed_ns < self.GONE_NS or elsewhere or not member.live or key in self._found:
                 continue
-            self._open[key] = self._make(group, member, None)
-            self._open[key].add_evidence(None, member.closed_ns)
-
-    def findings(self) -> Iterable[Finding]:
-        return [*self._found.values(), *self._open.values()]
+            self._for_now[key] = self._make(group, member, None)
+            self._for_now[key].add_evidence(None, member.closed_ns)
 
     def _make(self, group: Group, member: Member, cost: int | None) -> Finding:
         session = session_ms(member)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from ....codec.codec import decode_response
 from ....codec.message_view import MessageView
 from ....connection.exchange import Exchange, State
@@ -50,17 +52,18 @@ def _named(message: MessageView) -> list[tuple[int, str]]:
     return [(node, host_port(host, port)) for node, host, port in zip(*found, strict=True) if node >= 0]
 
 
+@dataclass(slots=True)
 class _Seeker:
     """A client that asks where brokers are: the addresses it got, and whether it uses them."""
 
-    __slots__ = ("addresses", "asked", "conn", "connections", "exchange", "first_ns", "last_ns", "wants")
-
-    def __init__(self, conn: ClientConnection) -> None:
-        self.conn = conn
-        self.addresses: dict[str, int] = {}
-        self.exchange: Exchange | None = None
-        self.wants = False
-        self.again()
+    conn: ClientConnection
+    addresses: dict[str, int] = field(default_factory=dict)
+    exchange: Exchange | None = None
+    wants: bool = False
+    asked: int = 0
+    connections: int = 0
+    first_ns: int = 0
+    last_ns: int = 0
 
     def again(self) -> None:
         """It used an address: start counting anew."""
@@ -123,8 +126,7 @@ class UnreachableAdvertisedAddress(Detector):
         answers = named(exchange)
         if not answers:
             return
-        key = conn.client_host, conn.client_id or ""
-        seeker = self._seekers.of(key, lambda: _Seeker(conn))
+        seeker = self._seekers.of((conn.client_host, conn.client_id or ""), lambda: _Seeker(conn))
         seeker.learn(conn, exchange, answers, _wants(exchange))
         self._silent(seeker)
 
@@ -227,14 +229,13 @@ class BrokenBrokerAddress(Detector):
             return
         # Behind a proxy the client's copy names the proxy's listeners; the fault would be in the original.
         original = exchange.marks.broker_response
-        for answers in [_read(original.frame, exchange) if original else named(exchange)]:
-            owner: dict[str, int] = {}
-            for node, address in answers:
-                host, port = split(address)
-                if not host or not 0 < int(port) < 65536:
-                    self._empty(conn, exchange, node, address)
-                elif owner.setdefault(address, node) != node:
-                    self._double(conn, exchange, address, owner[address], node)
+        owner: dict[str, int] = {}
+        for node, address in _read(original.frame, exchange) if original else named(exchange):
+            host, port = split(address)
+            if not host or not 0 < int(port) < 65536:
+                self._empty(conn, exchange, node, address)
+            elif owner.setdefault(address, node) != node:
+                self._double(conn, exchange, address, owner[address], node)
 
     def _empty(self, conn: ClientConnection, exchange: Exchange, node: int, address: str) -> None:
         self.report(

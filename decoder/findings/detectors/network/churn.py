@@ -82,8 +82,7 @@ class ConnectionChurn(Detector):
             return  # the broker closed it, which is another finding
         if sum(work.others.values()) > self.REQUESTS:
             return
-        at_broker = conn.identity, conn.broker
-        brief = self._brief.of(at_broker, lambda: _Brief(deque(maxlen=4 * self.COUNT)))
+        brief = self._brief.of((conn.identity, conn.broker), lambda: _Brief(deque(maxlen=4 * self.COUNT)))
         brief.ends.append((ended, 0 < work.produced <= self.REQUESTS))
         brief.count += 1
         brief.lives_ns += lived

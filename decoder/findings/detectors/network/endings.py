@@ -6,6 +6,7 @@ Several detectors use this: one verdict per connection keeps one fault from beco
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import ClassVar
 
@@ -54,6 +55,7 @@ class Ending(Enum):
     """ApiVersions was answered; the first request after it got the connection closed, and nobody authenticated."""
 
 
+@dataclass(slots=True)
 class ConnectionStart:
     """The start of one connection.
 
@@ -61,13 +63,13 @@ class ConnectionStart:
     the end. `token`: raw SASL tokens (SaslHandshake v0, GSSAPI of 0.9) were seen.
     """
 
-    __slots__ = ("answered", "broken", "closed_on", "first_bytes", "sasl", "token", "works")
-
-    def __init__(self) -> None:
-        self.answered = 0
-        self.broken = self.sasl = self.token = self.works = False
-        self.first_bytes = [b"", b""]
-        self.closed_on: Exchange | None = None
+    answered: int = 0
+    broken: bool = False
+    sasl: bool = False
+    token: bool = False
+    works: bool = False
+    first_bytes: list[bytes] = field(default_factory=lambda: [b"", b""])
+    closed_on: Exchange | None = None
 
     def of(self, conn: ClientConnection) -> Ending:
         """How it ended, or what is known before its end."""

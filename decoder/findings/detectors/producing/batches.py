@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass, field
 from functools import partial
+from typing import ClassVar
 
 from ....connection.exchange import Exchange
 from ....records import RecordsError, compress
@@ -18,16 +20,18 @@ _ZSTD = 4
 _CLIENTS = 10_000
 
 
+@dataclass(slots=True)
 class _Window:
-    """What a client has produced since `start_ns`."""
+    """What a client has produced since `start_ns`. `plain`: bytes that are not compressed."""
 
-    __slots__ = ("batches", "bytes", "last_ns", "plain", "records", "requests", "start_ns", "topics")
-
-    def __init__(self, now_ns: int) -> None:
-        self.start_ns = self.last_ns = now_ns
-        self.requests = self.batches = self.records = self.bytes = 0
-        self.plain = 0  # bytes that are not compressed
-        self.topics: set[str] = set()
+    start_ns: int
+    last_ns: int = 0
+    requests: int = 0
+    batches: int = 0
+    records: int = 0
+    bytes: int = 0
+    plain: int = 0
+    topics: set[str] = field(default_factory=set)
 
     def add(self, sent: ProduceRequest, now_ns: int) -> None:
         """One more request."""
@@ -50,30 +54,33 @@ class _Window:
         return (self.last_ns - self.start_ns) / SECOND
 
 
-class _Windows:
-    """What each client produces within windows of `length_ns`."""
+class _WindowDetector(ProduceDetector):
+    """Judges what each client produces within windows of `WINDOW_NS`, with the last request of each."""
 
-    def __init__(self, length_ns: int) -> None:
-        self._length_ns = length_ns
+    apis = frozenset({PRODUCE})
+    WINDOW_NS: ClassVar[int]
+
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
         self._open: LruDict[object, _Window] = LruDict(_CLIENTS)
 
-    def add(self, conn: ClientConnection, exchange: Exchange, sent: ProduceRequest | None) -> _Window | None:
-        """The client's window, if this request is its last one."""
-        now = exchange.request_time_ns
+    def request(self, conn: ClientConnection, exchange: Exchange) -> None:
+        sent, now = self.produce.sent(exchange), exchange.request_time_ns
         if sent is None or now is None:
-            return None
-        key = conn.identity
-        window = self._open.of(key, partial(_Window, now))
+            return
+        window = self._open.of(conn.identity, partial(_Window, now))
         window.add(sent, now)
-        return self._open.pop(key) if now - window.start_ns >= self._length_ns else None
+        if now - window.start_ns >= self.WINDOW_NS:
+            self.judge(conn, exchange, sent, self._open.pop(conn.identity))
+
+    def judge(self, conn: ClientConnection, exchange: Exchange, sent: ProduceRequest, window: _Window) -> None:
+        """A window is over."""
 
 
-class TinyBatches(ProduceDetector):
+class TinyBatches(_WindowDetector):
     id = "tiny-batches"
     severity = Severity.LOW
     title = "a producer sends many batches of one or two small records (linger.ms, batch.size)"
-    apis = frozenset({PRODUCE})
-
     WINDOW_NS = 5 * SECOND
     RATE = 200
     """Batches per second. Below, waiting a few milliseconds would bring hardly any record together."""
@@ -85,17 +92,7 @@ class TinyBatches(ProduceDetector):
     SCATTERED = 3.0
     """Batches per request from which it is the partitioner that spreads records."""
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
-        self._windows = _Windows(self.WINDOW_NS)
-
-    def request(self, conn: ClientConnection, exchange: Exchange) -> None:
-        sent = self.produce.sent(exchange)
-        window = self._windows.add(conn, exchange, sent)
-        if window is not None and sent is not None:
-            self._look(conn, exchange, sent, window)
-
-    def _look(self, conn: ClientConnection, exchange: Exchange, sent: ProduceRequest, window: _Window) -> None:
+    def judge(self, conn: ClientConnection, exchange: Exchange, sent: ProduceRequest, window: _Window) -> None:
         count = window.batches
         if not count or window.records / count > self.RECORDS or window.bytes / count > self.BYTES:
             return
@@ -142,12 +139,10 @@ class TinyBatches(ProduceDetector):
         )
 
 
-class Uncompressed(ProduceDetector):
+class Uncompressed(_WindowDetector):
     id = "uncompressed-batches"
     severity = Severity.LOW
     title = "a producer sends much compressible data without compression (compression.type)"
-    apis = frozenset({PRODUCE})
-
     WINDOW_NS = 10 * SECOND
     RATE = 1_000_000
     """Bytes per second; below, the gain is not worth a setting."""
@@ -160,17 +155,7 @@ class Uncompressed(ProduceDetector):
     RATIO = 1.5
     """A lower ratio is not worth the CPU: such data is already compressed or encrypted."""
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
-        self._windows = _Windows(self.WINDOW_NS)
-
-    def request(self, conn: ClientConnection, exchange: Exchange) -> None:
-        sent = self.produce.sent(exchange)
-        window = self._windows.add(conn, exchange, sent)
-        if window is not None and sent is not None:
-            self._look(conn, exchange, sent, window)
-
-    def _look(self, conn: ClientConnection, exchange: Exchange, sent: ProduceRequest, window: _Window) -> None:
+    def judge(self, conn: ClientConnection, exchange: Exchange, sent: ProduceRequest, window: _Window) -> None:
         rate = window.plain / window.seconds
         if rate < self.RATE or window.bytes / window.batches < self.BYTES or window.plain < self.PLAIN * window.bytes:
             return

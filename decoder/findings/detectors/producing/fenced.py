@@ -45,10 +45,7 @@ class Fenced(ProduceDetector):
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.state is not State.PAIRED:
             return
-        if exchange.api_key == PRODUCE:
-            code = next((r.error for r in self.produce.results(exchange) if r.error in self._CODES), 0)
-        else:
-            code = exchange.error
+        code = self.error_of(exchange, self._CODES)
         if code in self._CODES:
             self._fenced(conn, exchange, code)
         elif exchange.api_key == INIT_PRODUCER_ID and not code:
@@ -128,13 +125,12 @@ class UnknownProducer(ProduceDetector):
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.state is not State.PAIRED:
             return
-        if exchange.api_key == PRODUCE:
-            found = [r for r in self.produce.results(exchange) if r.error in (self._UNKNOWN, self._MAPPING)]
-            code, where = (found[0].error, f" for {found[0].topic}-{found[0].partition}") if found else (0, "")
-        else:
-            found, code, where = [], exchange.error, ""
+        code = self.error_of(exchange, (self._UNKNOWN, self._MAPPING))
         if code not in (self._UNKNOWN, self._MAPPING):
             return
+        results = self.produce.results(exchange) if exchange.api_key == PRODUCE else []
+        found = next((r for r in results if r.error == code), None)
+        where = f" for {found.topic}-{found.partition}" if found else ""
         mapping = code == self._MAPPING
         finding = self.report(
             (conn.identity, code),
@@ -151,8 +147,8 @@ class UnknownProducer(ProduceDetector):
             "producer.id.expiration.ms, and retention.ms if records go within minutes",
             Severity.HIGH if mapping else Severity.MEDIUM,
             error=error_name(code),
-            topic=found[0].topic if found else None,
-            partition=found[0].partition if found else None,
+            topic=found.topic if found else None,
+            partition=found.partition if found else None,
             transactional_id=transactional_id(exchange),
             **conn.facts_of(exchange),
         )

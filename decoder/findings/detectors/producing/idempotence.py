@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass, field
 
 from ....connection.exchange import Exchange, State
 from ....records import Batch
@@ -18,10 +19,6 @@ _MASK = 0x7FFFFFFF  # sequences run from 0 to 2^31 - 1 and wrap around
 _Key = tuple[object, int, str, int]
 
 
-def _key(conn: ClientConnection, part: PartitionProduceData, batch: Batch) -> _Key:
-    return conn.identity, batch.producer_id, part.topic, part.partition
-
-
 def _idempotent(
     conn: ClientConnection, produce: ProduceReader, exchange: Exchange
 ) -> list[tuple[_Key, PartitionProduceData, Batch]]:
@@ -29,22 +26,19 @@ def _idempotent(
     sent = produce.sent(exchange)
     if sent is None:
         return []
-    return [
-        (_key(conn, p, p.batch), p, p.batch) for p in sent.parts if p.batch is not None and p.batch.producer_id >= 0
-    ]
+    batches = [(part, part.batch) for part in sent.parts if part.batch is not None and part.batch.producer_id >= 0]
+    return [((conn.identity, batch.producer_id, part.topic, part.partition), part, batch) for part, batch in batches]
 
 
+@dataclass(slots=True)
 class _Sequence:
     """What one producer id has sent to one partition. `gaps`: what was expected, by the sequence that came instead;
     `refused`: when, by the sequence that was out of order."""
 
-    __slots__ = ("epoch", "expected", "gaps", "refused")
-
-    def __init__(self) -> None:
-        self.epoch = -1
-        self.expected: int | None = None
-        self.gaps: LruDict[int, int] = LruDict(16)
-        self.refused: LruDict[int, int] = LruDict(16)
+    epoch: int = -1
+    expected: int | None = None
+    gaps: LruDict[int, int] = field(default_factory=lambda: LruDict(16))
+    refused: LruDict[int, int] = field(default_factory=lambda: LruDict(16))
 
 
 class OutOfOrder(ProduceDetector):

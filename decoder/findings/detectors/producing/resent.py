@@ -7,6 +7,7 @@ of a failed batch into other batches are not recognised.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from ....connection.exchange import Exchange
 from ....schema.facts import error_code_set, error_name
@@ -20,16 +21,14 @@ _WRITTEN_ALL_THE_SAME = error_code_set("REQUEST_TIMED_OUT", "NOT_ENOUGH_REPLICAS
 _NO_ANSWER = -2  # in the place of an error code
 
 
+@dataclass(slots=True)
 class _Partition:
     """The latest batches of one client for one partition."""
 
-    __slots__ = ("failed", "last_taken", "number", "waiting")
-
-    def __init__(self) -> None:
-        self.number = 0  # of the batch sent last
-        self.last_taken = 0  # the number of the latest batch that was acknowledged
-        self.waiting: LruDict[int, int] = LruDict(32)  # by CRC: the number of a batch without an answer
-        self.failed: LruDict[int, tuple[int, int]] = LruDict(32)  # by CRC: number, and error code
+    number: int = 0  # of the batch sent last
+    last_taken: int = 0  # the number of the latest batch that was acknowledged
+    waiting: LruDict[int, int] = field(default_factory=lambda: LruDict(32))  # by CRC: number of a batch without a response
+    failed: LruDict[int, tuple[int, int]] = field(default_factory=lambda: LruDict(32))  # by CRC: number, and error code
 
 
 class Resent(ProduceDetector):

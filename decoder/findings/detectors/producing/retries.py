@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from ....connection.exchange import Exchange, State
 from ....schema.facts import error_code, error_code_set, error_name
@@ -21,19 +21,22 @@ LEADER_ERRORS = error_code_set(
 )  # fmt: skip
 
 
+@dataclass(slots=True)
 class Trouble:
-    """A partition that a client cannot write to: from the first refusal to the next success."""
+    """A partition that a client cannot write to: from the first refusal to the next success.
 
-    __slots__ = ("answers", "asked", "blind", "conn", "first_ns", "last_ns", "leader_named", "place")
+    `answers`: how often it was refused. `asked`: Metadata responses that the client got meanwhile. `leader_named`: the broker
+    named the leader in its answer. `blind`: refusals in a row since the client last heard who leads.
+    """
 
-    def __init__(self, conn: ClientConnection, result: PartitionProduceResponse, now_ns: int) -> None:
-        self.conn = conn
-        self.place = f"{result.topic}-{result.partition}"
-        self.first_ns = self.last_ns = now_ns
-        self.answers = 0  # how often it was refused
-        self.asked = 0  # Metadata responses that the client got meanwhile
-        self.leader_named = False  # the broker named the leader in its answer
-        self.blind = 0  # refusals in a row since the client last heard who leads
+    conn: ClientConnection
+    place: str
+    first_ns: int
+    last_ns: int
+    answers: int = 0
+    asked: int = 0
+    leader_named: bool = False
+    blind: int = 0
 
 
 _LOW_NS = 5 * SECOND
@@ -48,28 +51,30 @@ _PARTITIONS = 10_000
 _SHOWN = 100
 
 
-class _RefusedPartitions:
-    """Follows partitions from the first refusal with one of `codes` to the next success, and reports them by client and code.
+class _RefusedPartitions(ProduceDetector):
+    """Follows partitions from the first refusal with one of `CODES` to the next success, and reports them by client and code."""
 
-    `explain`: why and remedy of a code. `rate`: the severity, from `Finding.about`. `details`: the end of `Finding.seen`.
-    """
+    apis = frozenset({PRODUCE, METADATA})
+    CODES: ClassVar[frozenset[int]]
 
-    def __init__(
-        self,
-        detector: ProduceDetector,
-        codes: frozenset[int],
-        explain: Callable[[int], tuple[str, str]],
-        rate: Callable[[dict[str, Any]], Severity],
-        details: Callable[[dict[str, Any]], str] = lambda about: "",
-    ) -> None:
-        self._detector, self._codes = detector, codes
-        self._explain, self._rate, self._details = explain, rate, details
-        self._findings: dict[object, Finding] = {}
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
         self._open: LruDict[tuple[object, str, int], Trouble] = LruDict(_PARTITIONS)
         self._burst: LruDict[object, int] = LruDict(_PARTITIONS)  # by finding: when its last burst began
 
+    def explain(self, code: int) -> tuple[str, str]:
+        """Why and remedy of a code."""
+        raise NotImplementedError
+
+    def rate(self, about: dict[str, Any]) -> Severity:
+        """The severity, from `Finding.about`."""
+        raise NotImplementedError
+
+    def details(self, about: dict[str, Any]) -> str:
+        """The end of `Finding.seen`."""
+        return ""
+
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
-        """Take a Produce or Metadata exchange."""
         now = exchange.response_time_ns or conn.traffic.now_ns
         if exchange.api_key == METADATA:
             if self._open and exchange.state is State.PAIRED:
@@ -80,8 +85,8 @@ class _RefusedPartitions:
             return
         if not self._open and not exchange.error:
             return
-        for result in self._detector.produce.results(exchange):
-            if result.error in self._codes:
+        for result in self.produce.results(exchange):
+            if result.error in self.CODES:
                 self._refused(conn, exchange, result, now)
             elif self._open and not result.error:
                 key = conn.identity, result.topic, result.partition
@@ -93,16 +98,17 @@ class _RefusedPartitions:
                         self._update(finding, trouble)
 
     def _refused(self, conn: ClientConnection, exchange: Exchange, result: PartitionProduceResponse, now: int) -> None:
-        trouble = self._open.of((conn.identity, result.topic, result.partition), partial(Trouble, conn, result, now))
+        place = f"{result.topic}-{result.partition}"
+        trouble = self._open.of((conn.identity, result.topic, result.partition), lambda: Trouble(conn, place, now, now))
         trouble.last_ns = now
         trouble.answers += 1
         trouble.leader_named = trouble.leader_named or result.leader >= 0
         trouble.blind = 0 if result.leader >= 0 else trouble.blind + 1
         key = conn.identity, result.error
-        finding = self._findings[key] = self._detector.report(
+        finding = self.report(
             key,
             exchange,
-            *self._explain(result.error),
+            *self.explain(result.error),
             topic=result.topic,
             partition=result.partition,
             error=error_name(result.error),
@@ -126,8 +132,7 @@ class _RefusedPartitions:
         self._update(finding, trouble)
 
     def finish(self, now_ns: int) -> None:
-        """Look at the partitions that do not succeed again."""
-        for finding in self._findings.values():
+        for finding in self._found.values():
             finding.about["open"] = 0
         for trouble in self._open.values():
             if now_ns - trouble.first_ns >= _GONE_NS:
@@ -136,8 +141,8 @@ class _RefusedPartitions:
                     self._update(finding, trouble)
 
     def _of(self, trouble: Trouble) -> Iterator[Finding]:
-        for code in self._codes:
-            finding = self._findings.get((trouble.conn.identity, code))
+        for code in self.CODES:
+            finding = self._found.get((trouble.conn.identity, code))
             if finding is not None and trouble.place in finding.about["partitions"]:
                 yield finding
 
@@ -148,38 +153,28 @@ class _RefusedPartitions:
         about["blind"] = max(about["blind"], trouble.blind)
         about["metadata_asked"] = max(about["metadata_asked"], trouble.asked)
         about["leader_told"] = about["leader_told"] or trouble.leader_named
-        finding.severity = self._rate(about)
+        finding.severity = self.rate(about)
         finding.seen = (
             f"{conn.where} answers Produce v{about['api_version']} of {conn.who} with {about['error']} "
             f"{times(finding.count)}, for {some(about['partitions'])}"
             + (f"; {about['open']} of them did not succeed again" if about["open"] else "")
             + (f"; it took up to {duration(about['longest_ns'])} until it worked" if about["recovered"] else "")
-            + self._details(about)
+            + self.details(about)
         )
 
 
-class LeaderRetries(ProduceDetector):
+class LeaderRetries(_RefusedPartitions):
     id = "produce-leader-retries"
     severity = Severity.INFO
     title = "a producer writes to a broker that does not lead the partition (NOT_LEADER_OR_FOLLOWER and its like)"
-    apis = frozenset({PRODUCE, METADATA})
+    CODES = LEADER_ERRORS
 
     BLIND = 5
     """Refusals in a row without a Metadata request in between; clients send one after the first."""
     BURSTS = 5
     """This many bursts are not a single election."""
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
-        self._partitions = _RefusedPartitions(self, LEADER_ERRORS, self._explain, self._rate, self._details)
-
-    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
-        self._partitions.done(conn, exchange)
-
-    def finish(self, now_ns: int) -> None:
-        self._partitions.finish(now_ns)
-
-    def _rate(self, about: dict[str, Any]) -> Severity:
+    def rate(self, about: dict[str, Any]) -> Severity:
         if about["open"] and about["longest_ns"] >= _MEDIUM_NS:
             return Severity.HIGH
         if (about["open"] and about["most_answers"] >= 3) or about["longest_ns"] >= _MEDIUM_NS:
@@ -190,7 +185,7 @@ class LeaderRetries(ProduceDetector):
             return Severity.LOW
         return Severity.INFO
 
-    def _details(self, about: dict[str, Any]) -> str:
+    def details(self, about: dict[str, Any]) -> str:
         if about["blind"] >= self.BLIND:
             return f"; {about['blind']} of them in a row without a look at Metadata"
         if about["metadata_asked"]:
@@ -199,7 +194,7 @@ class LeaderRetries(ProduceDetector):
             return "; the broker named the new leader"
         return "; Metadata was not asked for meanwhile"
 
-    def _explain(self, code: int) -> tuple[str, str]:
+    def explain(self, code: int) -> tuple[str, str]:
         if code in (error_code("UNKNOWN_TOPIC_OR_PARTITION"), error_code("UNKNOWN_TOPIC_ID")):
             return (
                 "The broker does not have the partition: the topic was deleted (or deleted and created again, with "
@@ -218,30 +213,18 @@ class LeaderRetries(ProduceDetector):
         )
 
 
-class TooFewReplicas(ProduceDetector):
+class TooFewReplicas(_RefusedPartitions):
     id = "not-enough-replicas"
     severity = Severity.HIGH
     title = "a partition has fewer replicas in sync than min.insync.replicas"
-    apis = frozenset({PRODUCE, METADATA})
-
     CODES = error_code_set("NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND")
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
-        self._partitions = _RefusedPartitions(self, self.CODES, self._explain, self._rate)
-
-    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
-        self._partitions.done(conn, exchange)
-
-    def finish(self, now_ns: int) -> None:
-        self._partitions.finish(now_ns)
-
-    def _rate(self, about: dict[str, Any]) -> Severity:
+    def rate(self, about: dict[str, Any]) -> Severity:
         if not about["recovered"] or about["open"]:
             return Severity.HIGH
         return Severity.MEDIUM if about["longest_ns"] >= _LOW_NS else Severity.LOW
 
-    def _explain(self, code: int) -> tuple[str, str]:
+    def explain(self, code: int) -> tuple[str, str]:
         appended = code == error_code("NOT_ENOUGH_REPLICAS_AFTER_APPEND")
         return (
             "With acks=all a leader writes only while at least min.insync.replicas replicas are in sync. Followers are "

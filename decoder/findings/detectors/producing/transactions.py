@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 from typing import ClassVar
 
 from ....connection.exchange import Exchange, State
@@ -40,18 +41,19 @@ def transactional_id(exchange: Exchange) -> str | None:
     return None
 
 
+@dataclass(slots=True)
 class _Open:
-    """A transaction that has not ended. `conn`: the connection that its first request came on."""
+    """A transaction that has not ended. `conn`, `exchange`: of its first request. `gone_ns`: when the client went away."""
 
-    __slots__ = ("api", "api_version", "conn", "gone_ns", "reported", "since_ns", "timeout_ms")
+    conn: ClientConnection
+    exchange: Exchange
+    timeout_ms: int | None
+    gone_ns: int = 0
+    reported: bool = False
 
-    def __init__(self, conn: ClientConnection, exchange: Exchange, timeout_ms: int | None) -> None:
-        self.conn = conn
-        self.since_ns = exchange.request_time_ns or 0
-        self.timeout_ms = timeout_ms
-        self.api, self.api_version = exchange.api, exchange.api_version
-        self.gone_ns = 0  # when the client went away
-        self.reported = False
+    @property
+    def since_ns(self) -> int:
+        return self.exchange.request_time_ns or 0
 
 
 class OpenTooLong(ProduceDetector):
@@ -82,7 +84,7 @@ class OpenTooLong(ProduceDetector):
             sent = self.produce.sent(exchange)
             name = sent.transactional_id if sent is not None else None
             if name and name not in self._open and any(not r.error for r in self.produce.results(exchange)):
-                self._begin(conn, exchange, name)
+                self._open[name] = _Open(conn, exchange, self._timeouts.get(name))
             return
         name = transactional_id(exchange)
         if not name:
@@ -98,10 +100,7 @@ class OpenTooLong(ProduceDetector):
         elif key == END_TXN and error not in self._RETRIED:
             self._end(name, now)
         elif key in (ADD_PARTITIONS, ADD_OFFSETS) and not error and name not in self._open:
-            self._begin(conn, exchange, name)
-
-    def _begin(self, conn: ClientConnection, exchange: Exchange, name: str) -> None:
-        self._open[name] = _Open(conn, exchange, self._timeouts.get(name))
+            self._open[name] = _Open(conn, exchange, self._timeouts.get(name))
 
     def _end(self, name: str, now_ns: int) -> None:
         if name in self._open:
@@ -172,9 +171,7 @@ class OpenTooLong(ProduceDetector):
             transactional_id=name,
             timeout_ms=transaction.timeout_ms,
             longest_ns=0,
-            api=transaction.api,
-            api_version=transaction.api_version,
-            **transaction.conn.facts,
+            **transaction.conn.facts_of(transaction.exchange),
         )
 
 
@@ -267,10 +264,7 @@ class TransactionState(ProduceDetector):
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.state is not State.PAIRED:
             return
-        if exchange.api_key == PRODUCE:
-            code = next((r.error for r in self.produce.results(exchange) if r.error in self._MEANS), 0)
-        else:
-            code = exchange.error
+        code = self.error_of(exchange, self._MEANS)
         meaning = self._MEANS.get(code) if code else None
         if meaning is None:
             return

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ....connection.exchange import Exchange, State
 from ....reference.clients import KnownVersion, software
 from ....reference.releases import release_of, release_order
@@ -66,12 +68,15 @@ class ClosedOnFirstRequest(EndingDetector):
         return self.report(key, first, why, remedy, time_ns=conn.closed_ns, **conn.facts_of(first))
 
 
+@dataclass(slots=True)
 class _Seen:
     """A client, and a broker that is older than the client requires."""
 
-    def __init__(self, conn: ClientConnection, called: str, need: KnownVersion, release: str) -> None:
-        self.conn, self.called, self.need, self.release = conn, called, need, release
-        self.worked = False
+    conn: ClientConnection
+    called: str
+    need: KnownVersion
+    release: str
+    worked: bool = False
 
 
 class ClientTooNew(Detector):

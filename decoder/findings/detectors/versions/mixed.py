@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from ....connection.exchange import Exchange
 from ....schema import facts
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Severity
 from ...engine.formatting import times
 from ...engine.traffic import ClientConnection, Traffic
-from ...models.offered_versions import Misfit, Misfits, OfferedVersions, Table, VersionFit, version_range
+from ...models.offered_versions import Misfit, MisfitDetector, OfferedVersions, Table, VersionFit, version_range
 
 
 def differences(one: Table, other: Table) -> list[int]:
@@ -75,27 +74,14 @@ class MixedVersions(Detector):
         return f"broker {address}" if node is None else f"broker {node} ({address})"
 
 
-class VersionOfAnotherBroker(Detector):
+class VersionOfAnotherBroker(MisfitDetector):
     id = "version-of-another-broker"
     severity = Severity.HIGH
     title = "a client uses at one broker a version that only another broker of the cluster offers"
     wanted = Wanted.NEW
+    fits = frozenset({VersionFit.ELSEWHERE})
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
-        self._misfits = Misfits(traffic.model(OfferedVersions), VersionFit.ELSEWHERE)
-
-    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
-        misfit = self._misfits.done(conn, exchange)
-        if misfit is not None:
-            self._report(conn, misfit)
-
-    def closed(self, conn: ClientConnection) -> None:
-        misfit = self._misfits.closed(conn)
-        if misfit is not None:
-            self._report(conn, misfit)
-
-    def _report(self, conn: ClientConnection, misfit: Misfit) -> None:
+    def misfit(self, conn: ClientConnection, misfit: Misfit) -> None:
         exchange, check, outcome = misfit
         what = {"closed": "closed the connection", "refused": "answered UNSUPPORTED_VERSION", "answered": "took it"}
         finding = self.report(

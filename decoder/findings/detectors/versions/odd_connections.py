@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass, field
 from itertools import islice
 
 from ....connection.connection import PRODUCE, expects_no_response
@@ -12,14 +13,12 @@ from ...engine.finding import Severity
 from ...engine.traffic import ClientConnection, Traffic
 
 
+@dataclass(slots=True)
 class _Skipped:
     """Of a connection: ids of requests that were passed over by a later answer, and whether one was answered at all."""
 
-    __slots__ = ("answered", "ids")
-
-    def __init__(self) -> None:
-        self.answered = False
-        self.ids: deque[int] = deque(maxlen=64)
+    answered: bool = False
+    ids: deque[int] = field(default_factory=lambda: deque(maxlen=64))
 
 
 class OddCorrelationIds(Detector):
@@ -116,15 +115,14 @@ class OddCorrelationIds(Detector):
         )
 
 
+@dataclass(slots=True)
 class _Names:
     """Of a connection: what it calls itself now, how often that changed, and all it was called (8 at most)."""
 
-    __slots__ = ("changes", "client_id", "seen", "software")
-
-    def __init__(self, client_id: str | None, software: str) -> None:
-        self.client_id, self.software = client_id, software
-        self.changes = 0
-        self.seen: set[str] = set()
+    client_id: str | None
+    software: str
+    changes: int = 0
+    seen: set[str] = field(default_factory=set)
 
     def now(self, client_id: str | None, software: str) -> bool:
         """Take a request's names; whether they contradict the previous ones.

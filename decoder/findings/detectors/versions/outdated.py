@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from ....codec.plan import API_VERSIONS
@@ -52,15 +53,13 @@ def _dropped(api_key: int, version: int) -> bool:
     return gone is not None and gone.release == TARGET and releases.release(TARGET).served(api_key) is not None
 
 
+@dataclass(slots=True)
 class _Client:
     """What a client uses: `counts` by (api key, version), and the latest broker's table."""
 
-    __slots__ = ("conn", "counts", "table")
-
-    def __init__(self, conn: ClientConnection) -> None:
-        self.counts: Counter[tuple[int, int]] = Counter()
-        self.conn = conn
-        self.table: Table | None = None
+    conn: ClientConnection
+    counts: Counter[tuple[int, int]] = field(default_factory=Counter)
+    table: Table | None = None
 
 
 class RemovedVersions(Detector):

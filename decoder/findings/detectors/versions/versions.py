@@ -6,6 +6,7 @@ Old versions that still work are in `outdated`, brokers that differ in `mixed`.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from ....codec.plan import API_VERSIONS
 from ....connection.exchange import Exchange, State
@@ -18,8 +19,7 @@ from ...engine.traffic import ClientConnection, Traffic
 from ...models.offered_versions import (
     UNSUPPORTED,
     Misfit,
-    Misfits,
-    OfferedVersions,
+    MisfitDetector,
     VersionCheck,
     VersionFit,
     removal,
@@ -76,28 +76,15 @@ def ahead(exchange: Exchange, ends: tuple[int, int] | None) -> tuple[str, str, s
     )
 
 
-class UnsupportedVersion(Detector):
+class UnsupportedVersion(MisfitDetector):
     id = "unsupported-version"
     severity = Severity.HIGH
     title = "a broker answers UNSUPPORTED_VERSION"
     wanted = Wanted.FAILED
+    fits = frozenset({VersionFit.FITS, VersionFit.UNKNOWN, VersionFit.OUTSIDE, VersionFit.NOWHERE})
+    outcomes = frozenset({"refused"})
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
-        self.offers = traffic.model(OfferedVersions)
-        self._misfits = Misfits(
-            self.offers, VersionFit.FITS, VersionFit.UNKNOWN, VersionFit.OUTSIDE, VersionFit.NOWHERE
-        )
-
-    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
-        misfit = self._misfits.done(conn, exchange)
-        if misfit is not None and misfit.outcome == "refused":
-            self._report(conn, misfit)
-
-    def closed(self, conn: ClientConnection) -> None:
-        self._misfits.closed(conn)
-
-    def _report(self, conn: ClientConnection, misfit: Misfit) -> None:
+    def misfit(self, conn: ClientConnection, misfit: Misfit) -> None:
         exchange, check, _ = misfit
         why, remedy = self._reason(exchange, check)
         # Admin clients ask for a group of the new kind first, and take this for "then it is a classic one".
@@ -152,26 +139,15 @@ class UnsupportedVersion(Detector):
         )
 
 
-class ClosedOnVersion(Detector):
+class ClosedOnVersion(MisfitDetector):
     id = "closed-on-version"
     severity = Severity.HIGH
     title = "a broker closes the connection because of a request's version"
     wanted = Wanted.FAILED
+    fits = frozenset({VersionFit.OUTSIDE, VersionFit.NOWHERE})
+    outcomes = frozenset({"closed"})
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
-        self.offers = traffic.model(OfferedVersions)
-        self._misfits = Misfits(self.offers, VersionFit.OUTSIDE, VersionFit.NOWHERE)
-
-    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
-        self._misfits.done(conn, exchange)
-
-    def closed(self, conn: ClientConnection) -> None:
-        misfit = self._misfits.closed(conn)
-        if misfit is not None:
-            self._report(conn, misfit)
-
-    def _report(self, conn: ClientConnection, misfit: Misfit) -> None:
+    def misfit(self, conn: ClientConnection, misfit: Misfit) -> None:
         exchange, check, _ = misfit
         sure = check.fit is VersionFit.OUTSIDE
         named = (self.offers.of(conn) or {}).get(exchange.api_key, (0, -1))
@@ -200,28 +176,14 @@ class ClosedOnVersion(Detector):
         )
 
 
-class ApiVersionsIgnored(Detector):
+class ApiVersionsIgnored(MisfitDetector):
     id = "api-versions-ignored"
     severity = Severity.HIGH
     title = "a client uses versions that the broker's ApiVersions answer does not offer (KIP-35)"
     wanted = Wanted.NEW
+    fits = frozenset({VersionFit.IGNORED})
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
-        self.offers = traffic.model(OfferedVersions)
-        self._misfits = Misfits(self.offers, VersionFit.IGNORED)
-
-    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
-        misfit = self._misfits.done(conn, exchange)
-        if misfit is not None:
-            self._report(conn, misfit)
-
-    def closed(self, conn: ClientConnection) -> None:
-        misfit = self._misfits.closed(conn)
-        if misfit is not None:
-            self._report(conn, misfit)
-
-    def _report(self, conn: ClientConnection, misfit: Misfit) -> None:
+    def misfit(self, conn: ClientConnection, misfit: Misfit) -> None:
         exchange, check, outcome = misfit
         side, why, remedy = ahead(exchange, check.served)
         what = {
@@ -247,16 +209,14 @@ class ApiVersionsIgnored(Detector):
         )
 
 
+@dataclass(slots=True)
 class _Asking:
     """What a client (host, client id) did with refusals of ApiVersions. `gave_up`: connections on which it asked
     nothing more after being refused; `went_on`: it has got past a refusal, or was never refused, on another one."""
 
-    __slots__ = ("cost_ns", "gave_up", "went_on")
-
-    def __init__(self) -> None:
-        self.gave_up = 0
-        self.went_on = False
-        self.cost_ns = 0
+    gave_up: int = 0
+    went_on: bool = False
+    cost_ns: int = 0
 
 
 class ApiVersionsFallback(Detector):
