@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from ...diagnostics import contained
 from ..connection.connection import ExchangeDone, Opaque, RequestSeen
 from ..connection.events import Closed, ConnectionEvent, Missing, NonKafkaData, Opened
 from ..connection.exchange import Exchange, State
@@ -128,7 +129,8 @@ class Inspector:
         route = self._route(exchange)
         try:
             failing = exchange.api_key in _BEGINNINGS or not exchange.succeeded
-        except Exception:  # a fault of the decoder: each detector that meets it reports it
+        except Exception as error:  # a fault of the decoder: each detector that meets it reports it
+            contained("whether an exchange succeeded", error, reported=True)
             failing = True
         if failing:
             conn.failing = True
@@ -168,6 +170,7 @@ class Inspector:
 
     def _fault(self, detector: Listener, error: Exception, exchange: Exchange | None = None) -> None:
         """A listener raised: it loses this event and gets the following ones."""
+        contained("a detector of findings", error, reported=True)
         found = self._faults.get(detector.id)
         if found is None:
             found = self._faults[detector.id] = Finding(

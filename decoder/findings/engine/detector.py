@@ -44,6 +44,10 @@ class Listener:
 
     def __init__(self, traffic: Traffic) -> None:
         self.traffic = traffic
+        self.setup()
+
+    def setup(self) -> None:
+        """Create the listener's own state; `traffic` is set."""
 
     @classmethod
     def concerns(cls, api_key: int, version: int) -> bool:

@@ -114,8 +114,7 @@ class FetchReader(Model):
     id = "fetches"
     apis = frozenset({FETCH})
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._positions: BoundedDict[int, dict[Place, FetchPartition]] = BoundedDict(_LINKS)
         self.fetched: FetchExchange | None = None
 

@@ -29,8 +29,7 @@ class Groups(Model):
     id = "groups"
     apis = GROUP_APIS | {FETCH}
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self.call: Call | None = None
         self.ended: list[tuple[Group, Member]] = []
         self._by_id: BoundedDict[str, list[Group]] = BoundedDict(GROUPS)

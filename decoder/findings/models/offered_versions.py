@@ -82,8 +82,7 @@ class OfferedVersions(Model):
     id = "offers"
     apis = frozenset({API_VERSIONS})
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._checked: tuple[Exchange | None, VersionCheck] = None, VersionCheck(VersionFit.UNKNOWN)
         self.tables: BoundedDict[str, Table] = BoundedDict()
         self.before: BoundedDict[str, tuple[Table, int]] = BoundedDict()

@@ -62,8 +62,7 @@ class ProduceReader(Model):
 
     id = "produced"
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._sent: tuple[Exchange | None, ProduceRequest | None] = (None, None)
         self._results: tuple[Exchange | None, list[PartitionProduceResponse]] = (None, [])
 

@@ -17,7 +17,7 @@ from ...errors import DecodeError
 from ...schema import facts
 from ..engine.counters import BoundedDict, DurationHistogram
 from ..engine.detector import Model
-from ..engine.traffic import ClientConnection, Traffic
+from ..engine.traffic import ClientConnection
 from .offered_versions import OfferedVersions
 
 FETCH = facts.api_key("Fetch")
@@ -113,9 +113,8 @@ class ResponseTimes(Model):
 
     id = "waits"
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
-        traffic.model(OfferedVersions)
+    def setup(self) -> None:
+        self.traffic.model(OfferedVersions)
         self.response_time: ResponseTime | None = None
         # By connection, the last responses: time, `work`, api key.
         self._answers: BoundedDict[int, deque[tuple[int, int, int]]] = BoundedDict(4096)

@@ -15,7 +15,7 @@ from ...engine.counters import BoundedDict, Tally
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Severity
 from ...engine.formatting import SECOND, topic_id_text, topic_name
-from ...engine.traffic import ClientConnection, Traffic
+from ...engine.traffic import ClientConnection
 from ...models.offered_versions import FETCH, METADATA, PRODUCE
 from ...models.produce import PartitionProduceResponse, ProduceDetector
 
@@ -58,8 +58,7 @@ class MetadataIgnored(Detector):
     SPAN_NS = 2 * SECOND
     """... and over a shorter time."""
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         # By client and topic: when a Metadata response last named the topic.
         self._metadata_ns: BoundedDict[tuple[str, str], BoundedDict[str, int]] = BoundedDict()
         self._tallies: BoundedDict[object, Tally] = BoundedDict()
@@ -118,8 +117,7 @@ class TopicRecreated(Detector):
     title = "a topic was deleted and created again: its id has changed (KIP-516)"
     apis = frozenset({METADATA})
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._ids: BoundedDict[tuple[str, str], bytes] = BoundedDict()
 
     @classmethod
@@ -182,8 +180,7 @@ class OldTopicId(Detector):
         "there, a broker is behind the others",
     )
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._tallies: BoundedDict[object, Tally] = BoundedDict()
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
@@ -236,8 +233,7 @@ class ProducerIdNotRenewed(ProduceDetector):
     SPAN_NS = 2 * SECOND
     """... which is over in a few round trips."""
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         # By client: tallies by (producer id, epoch).
         self._tallies: BoundedDict[tuple[str, str], BoundedDict[tuple[int, int], Tally]] = BoundedDict()
 

@@ -15,7 +15,7 @@ from ...engine.detector import Detector, Wanted
 from ...engine.finding import Severity
 from ...engine.formatting import SECOND, duration, number, several, size, times, topic_name
 from ...engine.layout import layout
-from ...engine.traffic import ClientConnection, ClientIdentity, Traffic
+from ...engine.traffic import ClientConnection, ClientIdentity
 
 METADATA = facts.api_key("Metadata")
 CREATE_TOPICS = facts.api_key("CreateTopics")
@@ -63,8 +63,7 @@ class MetadataStorm(Detector):
     """Of the last 10 s. Clients ask at their start, after errors, and then every metadata.max.age.ms (5 min)."""
     WORSE_EACH_SECOND = 50
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._paces: BoundedDict[tuple[int, int], RateCounter] = BoundedDict(8192)
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
@@ -120,8 +119,7 @@ class AllTopicsPolling(Detector):
     EACH_NS = 30 * SECOND
     """Asked more often than every 30 s on average; exporters and consoles ask once a minute or so."""
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._tallies: BoundedDict[ClientIdentity, Tally] = BoundedDict(4096)
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
@@ -174,8 +172,7 @@ class UnknownTopicLoop(Detector):
     LONG_NS = 10 * SECOND
     """Nobody is creating it."""
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._sought: BoundedDict[tuple[ClientIdentity, str], _Sought] = BoundedDict(5000)
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
@@ -282,8 +279,7 @@ class TopicMadeByAsking(Detector):
 
     WITHIN_NS = 5 * SECOND
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._asked: BoundedDict[tuple[int, str], tuple[int, ClientConnection]] = BoundedDict(5000)
         self._made: BoundedDict[str, bool] = BoundedDict(5000)
 

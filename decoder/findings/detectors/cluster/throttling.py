@@ -10,7 +10,7 @@ from ...engine.counters import BoundedDict
 from ...engine.detector import Detector
 from ...engine.finding import Severity
 from ...engine.formatting import SECOND, duration, size, times
-from ...engine.traffic import ClientConnection, ClientIdentity, Traffic
+from ...engine.traffic import ClientConnection, ClientIdentity
 from ...models.response_times import ResponseTimes, kept_back, throttle_ms
 
 PRODUCE, FETCH = facts.api_key("Produce"), facts.api_key("Fetch")
@@ -50,9 +50,8 @@ class Throttled(Detector):
     SMALL_NS = SECOND
     """A lower total means that the client barely exceeded the quota."""
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
-        self.response_times = traffic.model(ResponseTimes)
+    def setup(self) -> None:
+        self.response_times = self.traffic.model(ResponseTimes)
         self._moved: BoundedDict[ClientIdentity, _Moved] = BoundedDict(5000)
         self._held: BoundedDict[tuple[ClientIdentity, int], _Held] = BoundedDict(1000)
 

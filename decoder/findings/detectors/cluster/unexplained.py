@@ -21,7 +21,7 @@ from ...engine.counters import BoundedDict
 from ...engine.detector import Detector
 from ...engine.finding import Finding, Severity
 from ...engine.formatting import SECOND, duration, some, times, topic_name
-from ...engine.traffic import ClientConnection, Traffic
+from ...engine.traffic import ClientConnection
 
 ORDINARY = frozenset(
     facts.error_code(name)
@@ -126,8 +126,7 @@ class UnexplainedError(Detector):
     """Responses per connection: many clients may share a name, and each may get the error once."""
     LONG_NS = 60 * SECOND
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._cases: BoundedDict[tuple[object, int, int], _Case] = BoundedDict(MOST_CASES)
         self._open: BoundedDict[tuple[object, int], dict[int, _Case]] = BoundedDict(MOST_CASES)
         self._named: frozenset[tuple[str, str]] = frozenset()

@@ -10,7 +10,7 @@ from ....schema import facts
 from ...engine.counters import BoundedDict, RateCounter
 from ...engine.finding import Finding, Severity
 from ...engine.formatting import SECOND, duration, number, several, size, some, times
-from ...engine.traffic import ClientConnection, ClientIdentity, Traffic
+from ...engine.traffic import ClientConnection, ClientIdentity
 from ...models.fetch import FETCH, FetchDetector, FetchExchange, PartitionData, Place
 from ..security.authorization import DENIED
 
@@ -31,8 +31,7 @@ class EmptyFetchLoop(FetchDetector):
     WORSE_EACH_SECOND = 200
     """From here on one idle consumer costs noticeable time of a broker's threads."""
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._paces: BoundedDict[int, RateCounter] = BoundedDict(4096)
 
     def fetched(self, conn: ClientConnection, fetched: FetchExchange) -> None:
@@ -101,8 +100,7 @@ class OffsetOutOfRange(FetchDetector):
     LOOP_NS = SECOND
     EARLIEST, LATEST = -2, -1
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._bounds: BoundedDict[Place, list[int]] = BoundedDict(20_000)  # log start, high watermark
         self._open: BoundedDict[tuple[ClientIdentity, Place], _OutOfRange] = BoundedDict(2000)
 
@@ -262,8 +260,7 @@ class FetchErrorLoop(FetchDetector):
         "KAFKA_STORAGE_ERROR": "a log directory of the broker failed: look at its disk and its log",
     }
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._streaks: BoundedDict[tuple[ClientIdentity, Place], _Streak] = BoundedDict(5000)
         self._failing: dict[object, _Failing] = {}
 
@@ -329,8 +326,7 @@ class BatchOverFetchLimit(FetchDetector):
     STUCK = 3
     """Times that the same offset returned the same truncated batch."""
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._counts: BoundedDict[tuple[ClientIdentity, str], int] = BoundedDict(5000)
         self._cut: BoundedDict[tuple[int, Place], tuple[int, int]] = BoundedDict(5000)  # offset, times
 

@@ -11,7 +11,7 @@ from ....schema import facts
 from ...engine.counters import BoundedDict
 from ...engine.finding import Severity
 from ...engine.formatting import SECOND, duration, number, several, some, topic_name
-from ...engine.traffic import ClientConnection, ClientIdentity, Traffic
+from ...engine.traffic import ClientConnection, ClientIdentity
 from ...models.fetch import FETCH, FetchDetector, FetchExchange, Place
 
 PRODUCE = facts.api_key("Produce")
@@ -69,8 +69,7 @@ class GrowingLag(FetchDetector):
     LONG_NS = 60 * SECOND
     """After this, at under half the producers' rate, retention will delete unread records."""
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._tracks: BoundedDict[int, dict[Place, _Track]] = BoundedDict(4096)
 
     def fetched(self, conn: ClientConnection, fetched: FetchExchange) -> None:
@@ -196,8 +195,7 @@ class StalledByTransaction(FetchDetector):
     LONG_NS = 10 * SECOND
     """A producer that is alive rarely keeps a transaction open for longer; Kafka Streams commits every 100 ms."""
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._stalls: BoundedDict[int, dict[Place, _Stall]] = BoundedDict(4096)
         self._open: BoundedDict[str, _Transaction] = BoundedDict(5000)
         self._longest: dict[tuple[ClientIdentity, str], int] = {}

@@ -9,7 +9,7 @@ from ....schema import facts
 from ...engine.counters import BoundedDict
 from ...engine.finding import Severity
 from ...engine.formatting import SECOND, duration, several, times
-from ...engine.traffic import ClientConnection, ClientIdentity, Traffic
+from ...engine.traffic import ClientConnection, ClientIdentity
 from ...models.fetch import FETCH, FetchDetector, FetchExchange, Place
 
 OFFSET_FOR_LEADER_EPOCH = facts.api_key("OffsetForLeaderEpoch")
@@ -24,8 +24,7 @@ class ReadReplicaBouncing(FetchDetector):
     WITHIN_NS = 60 * SECOND
     """A consumer stays with its replica for metadata.max.age.ms (5 min): five changes in a minute are bouncing."""
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._sent: BoundedDict[tuple[ClientIdentity, Place], deque[int]] = BoundedDict(5000)
 
     def fetched(self, conn: ClientConnection, fetched: FetchExchange) -> None:
@@ -64,8 +63,7 @@ class LogTruncated(FetchDetector):
     title = "a log that was cut behind a consumer's position: what it read there is gone (KIP-320)"
     apis = frozenset({FETCH, OFFSET_FOR_LEADER_EPOCH})
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         # By client: the last offset that records were asked from.
         self._positions: BoundedDict[ClientIdentity, BoundedDict[Place, int]] = BoundedDict(1000)
 

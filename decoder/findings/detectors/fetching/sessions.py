@@ -9,7 +9,7 @@ from ...engine.counters import BoundedDict, Tally
 from ...engine.detector import Wanted
 from ...engine.finding import Severity
 from ...engine.formatting import SECOND, duration, number, several, size, times
-from ...engine.traffic import ClientConnection, ClientIdentity, Traffic
+from ...engine.traffic import ClientConnection, ClientIdentity
 from ...models.fetch import FetchDetector, FetchExchange
 
 REFUSALS = facts.error_code_set(
@@ -36,8 +36,7 @@ class FetchSessionRefused(FetchDetector):
     HEAVY = 30
     """At this many in a minute, about every second fetch fails."""
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._times: BoundedDict[_WHO, deque[int]] = BoundedDict(4096)
 
     def fetched(self, conn: ClientConnection, fetched: FetchExchange) -> None:
@@ -80,8 +79,7 @@ class FetchSessionChurn(FetchDetector):
     WITHIN_NS = 30 * SECOND
     """A consumer begins a session per broker and connection, and another after an error."""
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         # Of each connection: (time, whether a session was given) of the last requests for a new one.
         self._begun: BoundedDict[int, deque[tuple[int, bool]]] = BoundedDict(4096)
 
@@ -139,8 +137,7 @@ class FullFetches(FetchDetector):
     BYTES_PER_SECOND = 20_000
     LASTING_NS = 5 * SECOND
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         # By connection: requests with their bytes, and bytes of records.
         self._requests: BoundedDict[int, Tally] = BoundedDict(4096)
         self._records: BoundedDict[int, int] = BoundedDict(4096)

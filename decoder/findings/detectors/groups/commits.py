@@ -10,7 +10,7 @@ from ...engine.counters import BoundedDict, RateCounter
 from ...engine.detector import Wanted
 from ...engine.finding import Severity
 from ...engine.formatting import SECOND, duration, number, some
-from ...engine.traffic import ClientConnection, Traffic
+from ...engine.traffic import ClientConnection
 from ...models.group import Group
 from ...models.group_calls import (
     COMMIT_APIS,
@@ -63,8 +63,7 @@ class StaleCommit(GroupDetector):
     RETRIED = 3
     """Within a minute: consumers of KIP-848 try a commit with a stale epoch again with the new one."""
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._retried: BoundedDict[object, RateCounter] = BoundedDict(2000)
 
     def answered(self, call: Call) -> None:
@@ -155,8 +154,7 @@ class CommitFailed(GroupDetector):
     DURING_REBALANCE = 3
     """Within a minute: REBALANCE_IN_PROGRESS once or twice is a commit that met a rebalance; clients try again."""
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._met: BoundedDict[object, RateCounter] = BoundedDict(2000)
 
     def answered(self, call: Call) -> None:
@@ -211,8 +209,7 @@ class CommitPerRecord(GroupDetector):
     FAST = 50.0
     """Per second: a coordinator handles some thousand commits per second of all its groups together."""
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._streaks: BoundedDict[Place, _Streak] = BoundedDict(PARTITIONS)
 
     def answered(self, call: Call) -> None:
@@ -266,8 +263,7 @@ class CommitBackwards(GroupDetector):
     title = "a group's committed offset goes backwards"
     apis = frozenset({OFFSET_COMMIT, DELETE_TOPICS})
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._last: BoundedDict[Place, tuple[int, ClientConnection]] = BoundedDict(PARTITIONS)
 
     def request(self, conn: ClientConnection, exchange: Exchange) -> None:

@@ -13,7 +13,7 @@ from ...engine.detector import Detector
 from ...engine.finding import Severity
 from ...engine.formatting import SECOND, duration
 from ...engine.layout import rows, top
-from ...engine.traffic import ClientConnection, Traffic
+from ...engine.traffic import ClientConnection
 from ...models.group_calls import COORDINATOR_ERRORS, GROUP_APIS
 
 FIND_COORDINATOR = facts.api_key("FindCoordinator")
@@ -60,8 +60,7 @@ class CoordinatorTrouble(Detector):
     BAD_NS = 60 * SECOND
     ERRORS = 5
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._spells: BoundedDict[tuple[str, bool], _Spell] = BoundedDict(2000)
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
@@ -120,8 +119,7 @@ class CoordinatorMoved(Detector):
     WINDOW_NS = 600 * SECOND
     """A restart of all brokers moves a coordinator about twice."""
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._answers: BoundedDict[tuple[str, str], deque[tuple[int, int]]] = BoundedDict(2000)
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:

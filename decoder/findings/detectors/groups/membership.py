@@ -6,7 +6,7 @@ from ....schema import facts
 from ...engine.counters import BoundedDict
 from ...engine.finding import Finding, Severity
 from ...engine.formatting import SECOND, duration
-from ...engine.traffic import ClientIdentity, Traffic
+from ...engine.traffic import ClientIdentity
 from ...models.group import Group, Member, State, Step
 from ...models.group_calls import JOINING_APIS, Call
 from ...models.groups import GroupDetector
@@ -109,8 +109,7 @@ class PollIntervalExceeded(GroupDetector):
     """A client that closes ends its connection within a second of its LeaveGroup."""
     OFTEN = 3
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._away: BoundedDict[tuple[Group, ClientIdentity], _Away] = BoundedDict(PENDING)
 
     def asked(self, call: Call) -> None:
@@ -211,8 +210,7 @@ class ClosedWithoutLeaving(GroupDetector):
     GONE_NS = 5 * SECOND
     """Clients connect again within a second (reconnect.backoff.max.ms), and go on with the same member id."""
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._lost: BoundedDict[Member, Group] = BoundedDict(PENDING)
 
     def ended(self, group: Group, member: Member) -> None:

@@ -8,7 +8,6 @@ from ....schema import facts
 from ...engine.counters import BoundedDict
 from ...engine.finding import Severity
 from ...engine.formatting import SECOND, duration, some
-from ...engine.traffic import Traffic
 from ...models.group import Group, Member, Rebalance
 from ...models.group_calls import JOINING_APIS, Call
 from ...models.groups import GroupDetector
@@ -44,8 +43,7 @@ class RebalanceStorm(GroupDetector):
     PER_MEMBER = 4
     """A member that stops and starts costs two generations, with the cooperative protocol four."""
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._formed: BoundedDict[Group, deque[Rebalance]] = BoundedDict(GROUPS)
 
     def answered(self, call: Call) -> None:
@@ -103,8 +101,7 @@ class HeldUpJoin(GroupDetector):
     """Members learn of a rebalance within heartbeat.interval.ms (3 s) and then finish the records they hold."""
     NEAR = 0.9
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._reported: deque[Rebalance] = deque(maxlen=200)
 
     def asked(self, call: Call) -> None:
@@ -192,8 +189,7 @@ class SlowRebalance(GroupDetector):
     """An assignor works in memory: a second is long."""
     BAD_NS = 30 * SECOND
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._reported: deque[Rebalance] = deque(maxlen=200)
 
     def answered(self, call: Call) -> None:

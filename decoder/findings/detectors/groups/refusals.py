@@ -13,7 +13,7 @@ from ...engine.counters import BoundedDict
 from ...engine.detector import Wanted
 from ...engine.finding import Severity
 from ...engine.formatting import SECOND, duration, some
-from ...engine.traffic import ClientConnection, ClientIdentity, Traffic
+from ...engine.traffic import ClientConnection, ClientIdentity
 from ...models.group import Group
 from ...models.group_calls import FENCED_INSTANCE_ID, GONE_CODES, GROUP_APIS, UNRELEASED_INSTANCE_ID, Call
 from ...models.groups import GroupDetector
@@ -33,8 +33,7 @@ class UnknownMember(GroupDetector):
     """A lost member gets this error once or twice, and rejoins."""
     MANY = 10
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._refusals: BoundedDict[tuple[Group, ClientIdentity], deque[int]] = BoundedDict(2000)
 
     def answered(self, call: Call) -> None:
@@ -78,8 +77,7 @@ class FencedInstance(GroupDetector):
 
     HOLDERS = 4
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._holders: BoundedDict[tuple[Group, str], dict[tuple[ClientIdentity, str], ClientConnection]] = BoundedDict(2000)
         self._kept_out: BoundedDict[tuple[Group, str], ClientIdentity] = BoundedDict(2000)
 

@@ -13,7 +13,7 @@ from ...engine.counters import BoundedDict
 from ...engine.detector import Detector
 from ...engine.finding import Finding, Severity
 from ...engine.host import host_port, is_loopback, is_number, is_private, is_unspecified, same_place, split
-from ...engine.traffic import ClientConnection, Traffic, brokers_of
+from ...engine.traffic import ClientConnection, brokers_of
 
 _METADATA = facts.api_key("Metadata")
 _FIND_COORDINATOR = facts.api_key("FindCoordinator")
@@ -104,8 +104,7 @@ class UnreachableAdvertisedAddress(Detector):
     HINTED, HINTED_NS = 3, 2_000_000_000
     """The same, on any connection, where the address hints at the fault."""
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._seekers: BoundedDict[tuple[str, str], _Seeker] = BoundedDict(MOST_CLIENTS)
         self._reached: BoundedDict[tuple[str, str], None] = BoundedDict(MOST_ADDRESSES)
         self._tried: BoundedDict[tuple[str, str], int] = BoundedDict(MOST_ADDRESSES)
@@ -285,8 +284,7 @@ class FlappingBrokerAddress(Detector):
     RETURNS = 2
     """Times that the previous address returned: A, B, A, B."""
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._moves: BoundedDict[tuple[str, str, str, int], tuple[str, str, int]] = BoundedDict(MOST_ADDRESSES)
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:

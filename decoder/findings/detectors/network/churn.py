@@ -11,7 +11,7 @@ from ...engine.counters import BoundedDict, Tally
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Finding, Severity
 from ...engine.formatting import SECOND, duration, number, several, times
-from ...engine.traffic import ClientConnection, ClientIdentity, Traffic
+from ...engine.traffic import ClientConnection, ClientIdentity
 from ...models.response_times import LONG_POLLS
 from .unanswered import awaits_nothing
 
@@ -60,8 +60,7 @@ class ConnectionChurn(Detector):
     """Connections to one broker with one or two Produce requests each, within the same time: a client per record."""
     WORSE_PER_MINUTE = 600
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._work: BoundedDict[int, _Work] = BoundedDict(8192)
         # By client and broker: an instance has a connection to each broker that it needs.
         self._brief: BoundedDict[tuple[ClientIdentity, str], _Brief] = BoundedDict(4096)
@@ -138,8 +137,7 @@ class UnusedConnections(Detector):
     """Clients open an extra connection now and then."""
     MANY_PER_SECOND = 2
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._unused: BoundedDict[tuple[str, str], Tally] = BoundedDict(4096)
         self._unframed: BoundedDict[int, bool] = BoundedDict(8192)
 
@@ -185,8 +183,7 @@ class ManyConnections(Detector):
     """A client has one to three connections per broker: this is twenty clients, or a pool of them."""
     TOO_MANY = 250
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._open: BoundedDict[tuple[ClientIdentity, str], set[int]] = BoundedDict(4096)
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
@@ -229,8 +226,7 @@ class ClosedByBroker(Detector):
     """A request sent this shortly before the end, after a pause, crossed the close."""
     OFTEN = 3
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._without: BoundedDict[int, list[Exchange]] = BoundedDict(1024)
         self._served: BoundedDict[int, bool] = BoundedDict(8192)
 

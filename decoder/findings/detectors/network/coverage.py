@@ -8,7 +8,7 @@ from ...engine.counters import BoundedDict
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Finding, Severity
 from ...engine.formatting import duration, several
-from ...engine.traffic import ClientConnection, Traffic
+from ...engine.traffic import ClientConnection
 from ...models.response_times import own_wait_ns
 from .unanswered import UnansweredRequest, awaits_nothing
 
@@ -19,8 +19,7 @@ class NotInTheCapture(Detector):
     title = "connections of which the capture lacks one direction, or the end: what was answered is not known"
     wanted = Wanted.FAILED
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         # Of each connection: a request without a response. The connection's end follows at once.
         self._without: BoundedDict[int, Exchange] = BoundedDict(1024)
 

@@ -114,8 +114,7 @@ class Endings(Model):
     id = "endings"
     wanted = Wanted.NEW
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self.starts: dict[int, ConnectionStart] = {}
         self.unframed: ConnectionStart | None = None
         self.ended: ConnectionStart | None = None

@@ -10,7 +10,7 @@ from ...engine.counters import BoundedDict, DurationHistogram
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Finding, Severity
 from ...engine.formatting import SECOND, duration, number, some, times
-from ...engine.traffic import ClientConnection, Traffic
+from ...engine.traffic import ClientConnection
 from ...models.response_times import FETCH, JOIN_GROUP, SYNC_GROUP, ResponseTimes
 
 
@@ -43,9 +43,8 @@ class HeadOfLine(Detector):
     )  # fmt: skip
     """What applications, sessions and transactions wait for."""
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
-        self.response_times = traffic.model(ResponseTimes)
+    def setup(self) -> None:
+        self.response_times = self.traffic.model(ResponseTimes)
         self._waited: dict[object, _Waited] = {}
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
@@ -111,9 +110,8 @@ class SlowAnswers(Detector):
     """A median over this is slow, even between continents."""
     WORSE_NS = SECOND
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
-        self.response_times = traffic.model(ResponseTimes)
+    def setup(self) -> None:
+        self.response_times = self.traffic.model(ResponseTimes)
         self._late: BoundedDict[tuple[str, int], _Late] = BoundedDict(4096)
         self._who: BoundedDict[tuple[str, int], tuple[ClientConnection, Exchange]] = BoundedDict(4096)
 
@@ -211,9 +209,8 @@ class SlowBroker(Detector):
     """20 ms: a smaller difference is not noticeable, and may be the network's."""
     WORSE_NS = SECOND // 5
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
-        self.response_times = traffic.model(ResponseTimes)
+    def setup(self) -> None:
+        self.response_times = self.traffic.model(ResponseTimes)
         self._links: BoundedDict[str, tuple[ClientConnection, Exchange]] = BoundedDict(1024)
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:

@@ -9,7 +9,7 @@ from ...engine.counters import BoundedDict
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Severity
 from ...engine.host import is_loopback, split
-from ...engine.traffic import ClientConnection, Traffic
+from ...engine.traffic import ClientConnection
 from .endings import ConnectionStart, Ending, EndingDetector
 
 MOST_PAIRS = 4096
@@ -37,8 +37,7 @@ class ConnectionRefused(Detector):
     LASTING_NS = 60_000_000_000
     """Longer than a broker takes to restart."""
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._rows: BoundedDict[tuple[str, str], _Row] = BoundedDict(MOST_PAIRS)
         self._reached: BoundedDict[tuple[str, str], None] = BoundedDict(MOST_PAIRS)
 
@@ -103,8 +102,7 @@ class ClosedAtOnce(EndingDetector):
     IN_A_ROW = 5
     """Connections. A broker that stops ends each of its connections once."""
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._rows: BoundedDict[tuple[str, str], _Row] = BoundedDict(MOST_PAIRS)
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:

@@ -8,7 +8,7 @@ from ...engine.counters import BoundedDict
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Severity
 from ...engine.formatting import SECOND, duration, times
-from ...engine.traffic import ClientConnection, Traffic
+from ...engine.traffic import ClientConnection
 from ...models.response_times import LONG_POLLS, ResponseTimes, own_wait_ns
 
 PRODUCE = facts.api_key("Produce")
@@ -38,9 +38,8 @@ class UnansweredRequest(Detector):
     GIVEN_UP_NS = 3 * SECOND
     """A client that closes its connection after waiting this long did not stop by chance."""
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
-        traffic.model(ResponseTimes)  # it knows `ClientConnection.muted_ns`
+    def setup(self) -> None:
+        self.traffic.model(ResponseTimes)  # it knows `ClientConnection.muted_ns`
         # Of each connection: exchanges that have just finished without a response. A response to a later request, or the
         # connection's end, follows at once.
         self._without: BoundedDict[int, list[Exchange]] = BoundedDict(1024)

@@ -207,8 +207,7 @@ class Skew(ProduceDetector):
     """A sticky partitioner (KIP-480) changes with every batch; over this many, that evens out."""
     TOPICS = 10_000
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         # By client and topic: records by partition, and under -1 the batches.
         self._counts: LruDict[tuple[object, str], Counter[int]] = LruDict(self.TOPICS)
 

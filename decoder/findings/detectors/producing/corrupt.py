@@ -13,7 +13,7 @@ from ...engine.counters import LruDict
 from ...engine.finding import Finding, Severity
 from ...engine.formatting import times, topic_name
 from ...engine.layout import layout
-from ...engine.traffic import ClientConnection, Traffic
+from ...engine.traffic import ClientConnection
 from ...models.produce import PRODUCE, ProduceDetector
 
 FETCH = api_key("Fetch")
@@ -38,8 +38,7 @@ class CorruptBatches(ProduceDetector):
     CONNECTIONS = 10_000
     _CORRUPT = error_code("CORRUPT_MESSAGE")
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._fetches: LruDict[int, int] = LruDict(self.CONNECTIONS)
 
     def closed(self, conn: ClientConnection) -> None:

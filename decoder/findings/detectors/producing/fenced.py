@@ -12,7 +12,7 @@ from ...engine.detector import Wanted
 from ...engine.finding import Severity
 from ...engine.formatting import times
 from ...engine.layout import layout
-from ...engine.traffic import ClientConnection, Traffic
+from ...engine.traffic import ClientConnection
 from ...models.produce import PRODUCE, ProduceDetector
 from .transactions import INIT_PRODUCER_ID, TRANSACTIONAL, transactional_id
 
@@ -38,8 +38,7 @@ class Fenced(ProduceDetector):
     IDS = 5000
     _CODES = error_code_set("INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED")
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._owners: LruDict[str, deque[_Owner]] = LruDict(self.IDS)
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:

@@ -11,7 +11,7 @@ from ....schema.facts import error_code, error_name
 from ...engine.counters import LruDict
 from ...engine.finding import Finding, Severity
 from ...engine.formatting import SECOND, times
-from ...engine.traffic import ClientConnection, Traffic
+from ...engine.traffic import ClientConnection
 from ...models.produce import PRODUCE, PartitionProduceData, ProduceDetector, ProduceReader
 
 _PARTITIONS = 10_000
@@ -51,8 +51,7 @@ class OutOfOrder(ProduceDetector):
     """After a failed batch, those behind it are refused too and resent at once; after this time they are not."""
     _CODE = error_code("OUT_OF_ORDER_SEQUENCE_NUMBER")
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._sequences: LruDict[_Key, _Sequence] = LruDict(_PARTITIONS)
 
     def request(self, conn: ClientConnection, exchange: Exchange) -> None:
@@ -159,8 +158,7 @@ class DuplicateSends(ProduceDetector):
     """Batches of a partition; brokers remember 5."""
     _CODE = error_code("DUPLICATE_SEQUENCE_NUMBER")
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         # By producer and partition: (connection, epoch, sequence) of what was acknowledged.
         self._taken: LruDict[_Key, deque[tuple[int, int, int]]] = LruDict(_PARTITIONS)
 
@@ -225,8 +223,7 @@ class TooManyInFlight(ProduceDetector):
     MOST = 5
     """`ProducerStateEntry.NUM_BATCHES_TO_RETAIN`: batches that a broker remembers."""
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._flying: LruDict[tuple[int, _Key], int] = LruDict(_PARTITIONS)
 
     def request(self, conn: ClientConnection, exchange: Exchange) -> None:

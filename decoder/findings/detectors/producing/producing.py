@@ -11,7 +11,7 @@ from ...engine.counters import LruDict
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Severity
 from ...engine.formatting import SECOND, size, some, times
-from ...engine.traffic import ClientConnection, Traffic
+from ...engine.traffic import ClientConnection
 from ...models.produce import PRODUCE, PartitionProduceData, ProduceDetector, ProduceRequest
 from ..security.authorization import DENIED
 from . import retries
@@ -70,8 +70,7 @@ class AcksNone(ProduceDetector):
     because of it (`KafkaApis` answers errors of acks=0 that way)."""
     CONNECTIONS = 10_000
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._last: LruDict[int, int] = LruDict(self.CONNECTIONS)  # by connection: when it last sent acks=0
 
     def request(self, conn: ClientConnection, exchange: Exchange) -> None:
@@ -134,8 +133,7 @@ class TooLarge(ProduceDetector):
     CODES = error_code_set("MESSAGE_TOO_LARGE", "RECORD_LIST_TOO_LARGE")
     TOPICS = 1000
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._taken: LruDict[str, int] = LruDict(self.TOPICS)  # by topic: the largest batch that was accepted
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:

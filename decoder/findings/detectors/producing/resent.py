@@ -14,7 +14,7 @@ from ....schema.facts import error_code_set, error_name
 from ...engine.counters import LruDict
 from ...engine.finding import Finding, Severity
 from ...engine.formatting import times
-from ...engine.traffic import ClientConnection, Traffic
+from ...engine.traffic import ClientConnection
 from ...models.produce import PRODUCE, PartitionProduceData, ProduceDetector, unanswered
 
 _WRITTEN_ALL_THE_SAME = error_code_set("REQUEST_TIMED_OUT", "NOT_ENOUGH_REPLICAS_AFTER_APPEND")
@@ -39,8 +39,7 @@ class Resent(ProduceDetector):
 
     PARTITIONS = 10_000
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._partitions: LruDict[tuple[object, str, int], _Partition] = LruDict(self.PARTITIONS)
 
     def _parts(self, exchange: Exchange) -> Iterable[PartitionProduceData]:

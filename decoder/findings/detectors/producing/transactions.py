@@ -13,7 +13,7 @@ from ...engine.counters import LruDict
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Finding, Severity
 from ...engine.formatting import SECOND, duration, times
-from ...engine.traffic import ClientConnection, Traffic
+from ...engine.traffic import ClientConnection
 from ...models.produce import PRODUCE, ProduceDetector
 
 INIT_PRODUCER_ID = facts.api_key("InitProducerId")
@@ -71,8 +71,7 @@ class OpenTooLong(ProduceDetector):
         "REQUEST_TIMED_OUT",
     )  # fmt: skip
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._timeouts: LruDict[str, int] = LruDict(_IDS)
         self._open: LruDict[str, _Open] = LruDict(_IDS)
 
@@ -187,8 +186,7 @@ class ConcurrentTransactions(ProduceDetector):
     TRIES = 5
     _CODE = error_code("CONCURRENT_TRANSACTIONS")
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._since: LruDict[str, tuple[int, int]] = LruDict(_IDS)  # by id: since when, and how often
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
@@ -299,8 +297,7 @@ class ManyAborts(Detector):
     SHARE = 0.5
     NEARLY_ALL = 0.9
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._outcomes: LruDict[str, deque[bool]] = LruDict(_IDS)
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:

@@ -90,8 +90,7 @@ class SaslStates(Model):
     id = "sasl-states"
     apis = _SASL
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self.ended: SaslState | None = None
         self._states: dict[int, SaslState] = {}
 
@@ -296,8 +295,7 @@ class RequestBeforeAuthentication(EndingDetector):
     CLOSES = 3
     """Connections."""
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._rows: BoundedDict[tuple[str, str], int] = BoundedDict(4096)
 
     def ended(self, conn: ClientConnection, start: ConnectionStart, how: Ending) -> None:
@@ -337,8 +335,7 @@ class SaslSessionExpired(_SaslDetector):
     """How much before the end a close counts: the session runs from when the broker wrote the answer, and its
     clock is not ours."""
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._late: dict[int, Exchange] = {}  # by connection: the last request at or after the end of its session
 
     def request(self, conn: ClientConnection, exchange: Exchange) -> None:

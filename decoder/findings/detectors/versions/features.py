@@ -44,8 +44,7 @@ class IdempotenceUnused(_Feature):
     REQUESTS = 50
     """Produce requests checked that had no producer id."""
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._plain: BoundedDict[ClientIdentity, int] = BoundedDict()  # requests that were checked
         self._idempotent: BoundedDict[ClientIdentity, bool] = BoundedDict()
 
@@ -104,8 +103,7 @@ class StaticMembershipUnused(_Feature):
     COMEBACKS = 3
     """New members of one client id after one had left: one is a restart, two may be a deployment."""
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         # By host, client id and group.
         self._moves: BoundedDict[tuple[str, str, str], _Moves] = BoundedDict()
 
@@ -153,8 +151,7 @@ class ClassicGroupProtocol(_Feature):
     GROUPS = 20
     """Groups that are named in `about`; more are counted."""
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._joins: BoundedDict[object, int] = BoundedDict()
         self._groups: BoundedDict[object, dict[str, None]] = BoundedDict()
 
@@ -242,8 +239,7 @@ class RackUnaware(_FetchFeature):
     title = "a consumer does not say its rack, and brokers are in several (KIP-392)"
     apis = frozenset({METADATA, FETCH})
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._racks: BoundedDict[str, frozenset[str]] = BoundedDict()
 
     @classmethod

@@ -12,7 +12,7 @@ from ...engine.counters import BoundedDict
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Finding, Severity
 from ...engine.formatting import times
-from ...engine.traffic import ClientConnection, Traffic
+from ...engine.traffic import ClientConnection
 from ..network.endings import ConnectionStart, Ending, EndingDetector
 
 _API_VERSIONS = facts.api_key("ApiVersions")
@@ -27,8 +27,7 @@ class ClosedOnFirstRequest(EndingDetector):
     COUNT = 3
     """Connections; clients that fall back (KIP-35) give up asking for versions after one or two."""
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._closed: BoundedDict[tuple[str, str], int] = BoundedDict()
 
     def ended(self, conn: ClientConnection, start: ConnectionStart, how: Ending) -> None:
@@ -85,8 +84,7 @@ class ClientTooNew(Detector):
     title = "a client whose release needs newer brokers than the one it talks to"
     wanted = Wanted.NEW
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._seen: BoundedDict[tuple[str, str | None, str], _Seen] = BoundedDict()
         self._releases: BoundedDict[str, tuple[dict[int, tuple[int, int]], str | None]] = BoundedDict()
 

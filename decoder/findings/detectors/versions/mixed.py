@@ -6,7 +6,7 @@ from ....schema import facts
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Severity
 from ...engine.formatting import times
-from ...engine.traffic import ClientConnection, Traffic
+from ...engine.traffic import ClientConnection
 from ...models.offered_versions import Misfit, MisfitDetector, OfferedVersions, Table, VersionFit, version_range
 
 
@@ -27,9 +27,8 @@ class MixedVersions(Detector):
     severity = Severity.INFO
     title = "brokers of one cluster offer different versions, or one changed what it offers"
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
-        self._offers = traffic.model(OfferedVersions)
+    def setup(self) -> None:
+        self._offers = self.traffic.model(OfferedVersions)
 
     def finish(self, now_ns: int) -> None:
         clusters: dict[int, list[str]] = {}

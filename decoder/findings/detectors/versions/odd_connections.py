@@ -10,7 +10,7 @@ from ....connection.connection import PRODUCE, expects_no_response
 from ....connection.exchange import Exchange, State
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Severity
-from ...engine.traffic import ClientConnection, Traffic
+from ...engine.traffic import ClientConnection
 
 
 @dataclass(slots=True)
@@ -35,8 +35,7 @@ class OddCorrelationIds(Detector):
     IN_FLIGHT = 32
     """How many requests in flight an id is compared with."""
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._links: dict[int, _Skipped] = {}
 
     def request(self, conn: ClientConnection, exchange: Exchange) -> None:
@@ -151,8 +150,7 @@ class ChangedIdentity(Detector):
     """Requests with another name than the one before. A client may give no client id while it finds its feet, and
     then have one: that is a single change."""
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._names: dict[int, _Names] = {}
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:

@@ -14,7 +14,7 @@ from ....schema import facts
 from ...engine.counters import BoundedDict, Tally
 from ...engine.detector import Detector
 from ...engine.finding import Severity
-from ...engine.traffic import ClientConnection, Traffic
+from ...engine.traffic import ClientConnection
 from ...models.offered_versions import (
     FETCH,
     PRODUCE,
@@ -67,9 +67,8 @@ class RemovedVersions(Detector):
     severity = Severity.MEDIUM
     title = "a client uses versions that Kafka 4.0 dropped (KIP-896)"
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
-        self._offers = traffic.model(OfferedVersions)
+    def setup(self) -> None:
+        self._offers = self.traffic.model(OfferedVersions)
         self._counts: BoundedDict[object, Counter[tuple[int, int]]] = BoundedDict()
 
     @classmethod
@@ -130,9 +129,8 @@ class OldRecordFormat(Detector):
     ENOUGH = 5
     """Messages with old records: one or two may be a tool."""
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
-        self._offers = traffic.model(OfferedVersions)
+    def setup(self) -> None:
+        self._offers = self.traffic.model(OfferedVersions)
         self._tallies: BoundedDict[object, Tally] = BoundedDict()
 
     @classmethod
@@ -188,9 +186,8 @@ class FarBehind(Detector):
     """Different APIs that the judgement rests on, and requests in all."""
     REQUESTS = 8
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
-        self._offers = traffic.model(OfferedVersions)
+    def setup(self) -> None:
+        self._offers = self.traffic.model(OfferedVersions)
         self._clients: BoundedDict[object, _Client] = BoundedDict()
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
@@ -264,9 +261,8 @@ class CompressionOff(Detector):
     BYTES = 4096
     """Uncompressed, so much that compression would have had something to save."""
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
-        self._offers = traffic.model(OfferedVersions)
+    def setup(self) -> None:
+        self._offers = self.traffic.model(OfferedVersions)
         # By client: requests and bytes not compressed here, and whether it compresses where v0 is offered.
         self._tallies: BoundedDict[object, Tally] = BoundedDict()
         self._compresses: BoundedDict[object, bool] = BoundedDict()

@@ -15,7 +15,7 @@ from ...engine.counters import BoundedDict
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Severity
 from ...engine.formatting import times
-from ...engine.traffic import ClientConnection, Traffic
+from ...engine.traffic import ClientConnection
 from ...models.offered_versions import (
     UNSUPPORTED,
     Misfit,
@@ -228,8 +228,7 @@ class ApiVersionsFallback(Detector):
     COSTLY_NS = 1_000_000_000
     """Total time spent on refusals: connections are opened too often for an additional round trip each."""
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         self._clients: BoundedDict[tuple[str, str], _Asking] = BoundedDict()
         self._refused: dict[int, int] = {}  # by connection: how often
 
@@ -309,8 +308,7 @@ class NoApiVersions(Detector):
     FIRST_ID = 3
     """A connection whose first correlation id is higher may have begun before the capture did."""
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def setup(self) -> None:
         # By host and client id: whether it has asked on any connection, else what it used how often.
         self._asked: BoundedDict[tuple[str, str], bool] = BoundedDict()
         self._used: BoundedDict[tuple[str, str], dict[tuple[int, int], int]] = BoundedDict()
