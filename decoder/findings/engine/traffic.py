@@ -99,7 +99,7 @@ class ClientConnection:
 
     @property
     def identity(self) -> ClientIdentity:
-        """The client, as far as connections tell."""
+        """The client, as far as its connections show it."""
         about, known = self.about, self._identity
         if known is None or known[:3] != (self.client_id, about.software_name, about.software_version):
             software = f"{about.software_name} {about.software_version}".strip()

@@ -29,7 +29,7 @@ class Step(StrEnum):
     SYNCED = "s"
     HEARTBEAT = "h"
     REBALANCE = "r"
-    """a response said that the group rebalances"""
+    """a response reported that the group rebalances"""
     COMMIT = "c"
     ERROR = "!"
     LEAVE = "L"
@@ -66,7 +66,7 @@ class Member:
     """A member of a group.
 
     Times are nanoseconds since the epoch, 0 for never; timeouts are milliseconds as the member or its coordinator
-    told them, -1 for unknown. `generation`: or member epoch. `seen_ns`: the last sign of life. `assignment`: None as
+    sent them, -1 for unknown. `generation`: or member epoch. `seen_ns`: the last sign of life. `assignment`: None as
     long as none was seen. `topics`: what it subscribes to, None if unknown.
     """
 

@@ -26,7 +26,7 @@ SHARE_FETCH = facts.api_key("ShareFetch")
 LONG_POLLS = frozenset({FETCH, JOIN_GROUP, SYNC_GROUP, SHARE_FETCH})
 """Requests that a broker holds on purpose until records or members arrive."""
 _SYNC_WAIT_NS = 300_000_000_000
-"""SyncGroup does not say how long it may wait: the leader's assignment comes within the rebalance timeout (5 min)."""
+"""SyncGroup does not carry how long it may wait: the leader's assignment comes within the rebalance timeout (5 min)."""
 _FIELDS = ("max_wait_ms", "rebalance_timeout_ms", "session_timeout_ms", "timeout_ms")
 _TIMED = facts.api_key_set(
     "Fetch", "JoinGroup", "ShareFetch", "Produce", "ListOffsets", "CreateTopics", "DeleteTopics", "CreatePartitions",

@@ -150,7 +150,9 @@ class AllTopicsPolling(Detector):
 
 
 @dataclass(slots=True)
-class _Sought:
+class _UnknownTopic:
+    """A topic that a client asks for and brokers do not know. `found`: a later response had it."""
+
     conn: ClientConnection
     first_ns: int
     last_ns: int
@@ -170,24 +172,24 @@ class UnknownTopicLoop(Detector):
     LASTING_NS = 3 * SECOND
     """A topic that was just created is unknown to brokers for some 100 ms."""
     LONG_NS = 10 * SECOND
-    """Nobody is creating it."""
+    """Longer than anybody takes to create a topic."""
 
     def setup(self) -> None:
-        self._sought: BoundedDict[tuple[ClientIdentity, str], _Sought] = BoundedDict(5000)
+        self._unknown: BoundedDict[tuple[ClientIdentity, str], _UnknownTopic] = BoundedDict(5000)
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
-        if not exchange.error and not self._sought:
+        if not exchange.error and not self._unknown:
             return
         for topic in topics_of(exchange):
             key = conn.identity, topic.name
             if topic.error not in UNKNOWN:
-                if key in self._sought:
-                    self._sought[key].found = True
+                if key in self._unknown:
+                    self._unknown[key].found = True
                 continue
             time_ns = exchange.response_time_ns or 0
-            case = self._sought.get(key)
+            case = self._unknown.get(key)
             if case is None or case.found:
-                case = self._sought[key] = _Sought(conn, time_ns, time_ns, topic.error)
+                case = self._unknown[key] = _UnknownTopic(conn, time_ns, time_ns, topic.error)
             case.count, case.last_ns = case.count + 1, time_ns
             if case.count < self.COUNT or case.last_ns - case.first_ns < self.LASTING_NS:
                 continue
@@ -208,7 +210,7 @@ class UnknownTopicLoop(Detector):
             finding.first_ns = case.first_ns
 
     def finish(self, now_ns: int) -> None:
-        for key, case in self._sought.items():
+        for key, case in self._unknown.items():
             finding = self._found.get(key)
             if finding is None:
                 continue

@@ -1,7 +1,7 @@
 """The last detector: error codes that no other finding names.
 
-Every other detector knows some errors well, when they come often enough to matter. This one knows all of them, by what
-`explain` says about them, and leaves alone what others have named.
+Every other detector reports certain errors once they are frequent enough to matter. This one reports all others, with the
+texts of `explain`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ MOST_SUBJECTS = 1000
 _NAMED = 50
 
 Subject = tuple[Any, ...]
-"""What an error is about: the names of its structs from the outside in, and the partition; () where only the request says."""
+"""What an error is about: the names of its structs from the outside in, and the partition; () where only the request names it."""
 
 
 class _Places(NamedTuple):

@@ -1,4 +1,4 @@
-"""FetchReader that return empty at once, are out of range, keep failing, or get batches over their limit."""
+"""Fetches that return empty at once, are out of range, keep failing, or get batches over their limit."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class EmptyFetchLoop(FetchDetector):
 
     def fetched(self, conn: ClientConnection, fetched: FetchExchange) -> None:
         latency = fetched.exchange.latency_ns or 0
-        if latency > self.AT_ONCE_NS or fetched.error or not self._waits_not(fetched):
+        if latency > self.AT_ONCE_NS or fetched.error or not self._may_not_wait(fetched):
             return
         if any(a.error or a.size for a in fetched.answered):
             return
@@ -67,7 +67,7 @@ class EmptyFetchLoop(FetchDetector):
             f"max_wait_ms={fetched.max_wait_ms}, min_bytes={fetched.min_bytes}"
         )
 
-    def _waits_not(self, fetched: FetchExchange) -> bool:
+    def _may_not_wait(self, fetched: FetchExchange) -> bool:
         return fetched.max_wait_ms * 1_000_000 <= self.AT_ONCE_NS or fetched.min_bytes <= 0
 
     def closed(self, conn: ClientConnection) -> None:

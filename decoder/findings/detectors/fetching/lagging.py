@@ -40,7 +40,7 @@ class _Track:
 
     def add(self, point: _Point) -> None:
         if point.offset < self.last.offset or point.high_watermark < self.last.high_watermark:
-            self.points = [point]  # it went back: start anew
+            self.points = [point]  # it went back: start over
         elif point.time_ns - self.points[-1].time_ns >= self.spacing_ns:
             self.points.append(point)
             if len(self.points) > self.KEPT:

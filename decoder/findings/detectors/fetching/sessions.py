@@ -84,7 +84,7 @@ class FetchSessionChurn(FetchDetector):
         self._begun: BoundedDict[int, deque[tuple[int, bool]]] = BoundedDict(4096)
 
     def fetched(self, conn: ClientConnection, fetched: FetchExchange) -> None:
-        # Epoch 0 asks for a new session, -1 for none (KIP-227). A refused one begins anew, which another detector reports.
+        # Epoch 0 asks for a new session, -1 for none (KIP-227). Clients start over after a refusal, which another detector reports.
         if fetched.session_epoch != 0 or fetched.error:
             return
         begun = self._begun.of(conn.number, lambda: deque(maxlen=self.COUNT))

@@ -81,8 +81,8 @@ class MissedHeartbeats(GroupDetector):
 
 
 class _Away:
-    """A member that left while it might only have stopped polling. `limit_ms`: max.poll.interval.ms, -1 if nothing
-    tells it; `since_ns`: when it was last seen to be polled; `reason`: what it says itself."""
+    """A member that left while it might only have stopped polling. `limit_ms`: max.poll.interval.ms, -1 if unknown;
+    `since_ns`: when it was last seen to be polled; `reason`: of its LeaveGroup."""
 
     def __init__(self, member: Member, call: Call, limit_ms: int, since_ns: int, reason: str = "") -> None:
         self.member, self.call, self.limit_ms, self.since_ns = member, call, limit_ms, since_ns

@@ -132,7 +132,7 @@ class FencedInstance(GroupDetector):
         )
 
     def _let_in(self, call: Call, group: Group, instance: str) -> None:
-        """A member with that id was taken: one that had been kept out waited long enough, or was started anew."""
+        """A member with that id was accepted: one that had been refused waited long enough, or was restarted."""
         kept_out = self._found.get((group, instance, UNRELEASED_INSTANCE_ID))
         if kept_out is None or kept_out.severity is not Severity.MEDIUM:
             return

@@ -65,14 +65,14 @@ class _Seeker:
     first_ns: int = 0
     last_ns: int = 0
 
-    def again(self) -> None:
-        """It used an address: start counting anew."""
+    def reset(self) -> None:
+        """It used an address: count from zero."""
         self.asked = self.connections = self.first_ns = self.last_ns = 0
 
     def learn(self, conn: ClientConnection, exchange: Exchange, answers: list[tuple[int, str]], wants: bool) -> None:
         now = exchange.response_time_ns or 0
         if now - self.last_ns > _PATIENCE_NS:
-            self.again()
+            self.reset()
         if exchange.api_key == _METADATA:
             self.addresses = {}
         self.addresses.update((address, node) for node, address in answers)
@@ -117,7 +117,7 @@ class UnreachableAdvertisedAddress(Detector):
         if exchange.api_key not in _OF_ANYBODY:
             seeker = self._seekers.get((conn.client_host, conn.client_id or ""))
             if seeker is not None:
-                seeker.again()
+                seeker.reset()
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.api_key not in _NAMING or exchange.state is not State.PAIRED or exchange.error:

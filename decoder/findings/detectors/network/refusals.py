@@ -15,7 +15,7 @@ from .endings import ConnectionStart, Ending, EndingDetector
 MOST_PAIRS = 4096
 
 
-class _Row(NamedTuple):
+class _Failures(NamedTuple):
     """Failures in a row."""
 
     times: int
@@ -38,12 +38,12 @@ class ConnectionRefused(Detector):
     """Longer than a broker takes to restart."""
 
     def setup(self) -> None:
-        self._rows: BoundedDict[tuple[str, str], _Row] = BoundedDict(MOST_PAIRS)
+        self._failures: BoundedDict[tuple[str, str], _Failures] = BoundedDict(MOST_PAIRS)
         self._reached: BoundedDict[tuple[str, str], None] = BoundedDict(MOST_PAIRS)
 
     def opened(self, conn: ClientConnection) -> None:
         if conn.established:
-            self._rows.pop((conn.client_host, conn.broker), None)
+            self._failures.pop((conn.client_host, conn.broker), None)
             self._reached[_place(conn)] = None
 
     def closed(self, conn: ClientConnection) -> None:
@@ -53,11 +53,11 @@ class ConnectionRefused(Detector):
             return  # localhost is ::1 and 127.0.0.1: clients try both, and a broker mostly listens at one
         key = conn.client_host, conn.broker
         now = conn.closed_ns or 0
-        row = self._rows.get(key) or _Row(0, conn.opened_ns, "")
-        row = self._rows[key] = _Row(row.times + 1, row.first_ns, conn.how)
-        if row.times < self.IN_A_ROW or now - row.first_ns < self.OVER_NS:
+        failures = self._failures.get(key) or _Failures(0, conn.opened_ns, "")
+        failures = self._failures[key] = _Failures(failures.times + 1, failures.first_ns, conn.how)
+        if failures.times < self.IN_A_ROW or now - failures.first_ns < self.OVER_NS:
             return
-        lasting = now - row.first_ns >= self.LASTING_NS
+        lasting = now - failures.first_ns >= self.LASTING_NS
         found = self.report(
             key,
             None,
@@ -73,12 +73,12 @@ class ConnectionRefused(Detector):
             how=conn.how,
             **conn.facts,
         )
-        found.count = max(found.count, row.times)
+        found.count = max(found.count, failures.times)
         found.severity = Severity.HIGH if lasting else found.severity
         word = "refused" if conn.how == "refused" else "not answered"
         found.seen = (
-            f"{conn.client_host or 'a client'} connects to {conn.where} {row.times} times in "
-            f"{(now - row.first_ns) / 1e9:.0f} s and is {word}"
+            f"{conn.client_host or 'a client'} connects to {conn.where} {failures.times} times in "
+            f"{(now - failures.first_ns) / 1e9:.0f} s and is {word}"
         )
 
 
@@ -103,20 +103,20 @@ class ClosedAtOnce(EndingDetector):
     """Connections. A broker that stops ends each of its connections once."""
 
     def setup(self) -> None:
-        self._rows: BoundedDict[tuple[str, str], _Row] = BoundedDict(MOST_PAIRS)
+        self._failures: BoundedDict[tuple[str, str], _Failures] = BoundedDict(MOST_PAIRS)
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if self.endings.works_since is exchange:
-            self._rows.pop((conn.client_host, conn.broker), None)
+            self._failures.pop((conn.client_host, conn.broker), None)
 
     def ended(self, conn: ClientConnection, start: ConnectionStart, how: Ending) -> None:
         reset = how is Ending.UNANSWERED and conn.how == "rst" and conn.by == "broker" and self.endings.worked(conn)
         if how is not Ending.EMPTY and not reset:
             return
         key = conn.client_host, conn.broker
-        row = self._rows.get(key) or _Row(0, conn.opened_ns, "")
-        row = self._rows[key] = _Row(row.times + 1, row.first_ns, conn.how)
-        if row.times < self.IN_A_ROW:
+        failures = self._failures.get(key) or _Failures(0, conn.opened_ns, "")
+        failures = self._failures[key] = _Failures(failures.times + 1, failures.first_ns, conn.how)
+        if failures.times < self.IN_A_ROW:
             return
         now = conn.closed_ns or 0
         found = self.report(
@@ -132,11 +132,11 @@ class ClosedAtOnce(EndingDetector):
             how=conn.how,
             **conn.facts,
         )
-        found.count = max(found.count, row.times)
+        found.count = max(found.count, failures.times)
         when = "before anything was said" if start.closed_on is None else "after the first request"
         found.seen = (
-            f"{conn.where} {'resets' if conn.how == 'rst' else 'closes'} {row.times} connections of "
-            f"{conn.client_host or 'a client'} in {(now - row.first_ns) / 1e9:.0f} s, {when}"
+            f"{conn.where} {'resets' if conn.how == 'rst' else 'closes'} {failures.times} connections of "
+            f"{conn.client_host or 'a client'} in {(now - failures.first_ns) / 1e9:.0f} s, {when}"
         )
 
 

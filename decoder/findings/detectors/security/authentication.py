@@ -1,7 +1,7 @@
 """SASL: mechanisms that do not match, refused credentials, secrets in clear, requests out of turn, sessions that expire.
 
-What a finding shows of an authentication is the mechanism, the user's name where the bytes tell it, and what the
-broker said, with everything masked that may be a secret.
+A finding shows the mechanism, the user's name where the bytes contain it, and the broker's error message, with
+everything masked that may be a secret.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _CLOCK = re.compile(r"(?i)expir|not yet|no longer|\bexp\b|\bnbf\b|\biat\b|clock|
 
 
 def masked(text: str | None, secret: bytes = b"") -> str:
-    """What a broker said about an authentication, at most 200 characters, without anything that may be a secret.
+    """A broker's message about an authentication, at most 200 characters, without anything that may be a secret.
 
     `secret`: the token that was sent; its parts are taken out wherever they stand.
     """
@@ -296,14 +296,14 @@ class RequestBeforeAuthentication(EndingDetector):
     """Connections."""
 
     def setup(self) -> None:
-        self._rows: BoundedDict[tuple[str, str], int] = BoundedDict(4096)
+        self._failures: BoundedDict[tuple[str, str], int] = BoundedDict(4096)
 
     def ended(self, conn: ClientConnection, start: ConnectionStart, how: Ending) -> None:
         first = start.closed_on
         if how is not Ending.BEFORE_SASL or first is None or self.endings.worked(conn):
             return
         pair = conn.client_host, conn.broker
-        count = self._rows[pair] = self._rows.get(pair, 0) + 1
+        count = self._failures[pair] = self._failures.get(pair, 0) + 1
         if count < self.CLOSES:
             return
         found = self.report(

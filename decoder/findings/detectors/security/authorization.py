@@ -23,7 +23,7 @@ DENIED = {
         ("DELEGATION_TOKEN_AUTHORIZATION_FAILED", "delegation-token"),
     )
 }
-"""The errors that say "not allowed", and of which kind of resource. Detectors of single APIs leave them to this one."""
+"""The errors for denied requests, and the kind of resource each is about. Detectors of single APIs leave them to this one."""
 _NAMES = {
     "topic": ("topic", "topic_name", "name", "topic_id"),
     "group": ("group_id", "group", "key", "coordinator_key"),
@@ -61,8 +61,7 @@ MOST_NAMED = 20
 class AuthorizationFailed(Detector):
     """A client asks for what its principal may not do.
 
-    Clients that list everything are not told of what they may not see, so a code is always about something that
-    was asked for by name.
+    Listings leave out what the client may not see, so a code is always about something that was asked for by name.
     """
 
     id = "authorization-failed"

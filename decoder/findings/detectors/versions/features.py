@@ -192,7 +192,7 @@ class _FetchFeature(_Feature):
     """Counts a client's fetches."""
 
     FETCHES = 50
-    """FetchReader without the feature: enough to say that the client does not use it."""
+    """Fetches without the feature: enough to conclude that the client does not use it."""
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
