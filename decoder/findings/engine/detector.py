@@ -109,24 +109,34 @@ class Detector(Listener):
         *,
         seen: str = "",
         time_ns: int | None = None,
+        facts: Mapping[str, Any] | None = None,
         **about: Any,
     ) -> Finding:
         """Count one more of what `key` stands for; only the first one makes the finding from what is given here.
 
-        The exchange, or `time_ns` where there is none, becomes evidence. `severity`: the detector's own unless given. The
-        caller may change the finding later (`seen`, when a number in it grows; its severity; its texts).
+        The exchange, or `time_ns` where there is none, becomes evidence. `severity`: the detector's own unless given. `facts`:
+        of client, broker and API for `Finding.about`; those of the exchange unless given, as long as its connection is open.
+        The caller may change the finding later (`seen`, when a number in it grows; its severity; its texts).
         """
-        return self.count(key, self.finding(seen, why, remedy, severity, **about), exchange, time_ns)
+        found = self._found.get(key)
+        if found is None:
+            if facts is None:
+                conn = self.traffic.connections.get(exchange.connection) if exchange is not None else None
+                facts = conn.facts_of(exchange) if conn is not None else {}
+            found = self.finding(seen, why, remedy, severity, **about, **{k: v for k, v in facts.items() if k not in about})
+        return self.count(key, found, exchange, time_ns)
 
     def count(self, key: object, finding: Finding, exchange: Exchange | None, time_ns: int | None = None) -> Finding:
         """The finding of `key`, counted once more: `finding` itself if it is the first."""
-        found = self._found.setdefault(key, finding)
-        if found is not finding:
+        found = self._found.get(key)
+        if found is None:
+            found = self._found[key] = finding
+        else:
             found.count += 1
         found.add_evidence(exchange, time_ns, self.traffic.causes)
         return found
 
-    def finding(self, seen: str, why: str, remedy: str, severity: Severity | None = None, **about: Any) -> Finding:
+    def finding(self, seen: str, why: str, remedy: str, severity: Severity | None = None, /, **about: Any) -> Finding:
         """A finding of this detector, not yet counted."""
         return Finding(self.id, severity or self.severity, seen, why, remedy, about=about)
 

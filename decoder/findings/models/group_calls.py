@@ -130,11 +130,6 @@ class Call:
             and self.instance_id is None
         )
 
-    @property
-    def facts(self) -> dict[str, Any]:
-        """The group, the API, client and broker, for `Finding.about`."""
-        return {"group": self.group_id, **self.conn.facts_of(self.exchange)}
-
     def assignors(self) -> tuple[str, ...]:
         """The names of the protocols that a JoinGroup offers."""
         message = self.exchange.request_view

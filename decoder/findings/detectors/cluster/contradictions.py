@@ -102,7 +102,6 @@ class MetadataIgnored(Detector):
             partition=partition,
             leader=leader.node,
             error="NOT_LEADER_OR_FOLLOWER",
-            **conn.facts_of(exchange),
         )
         finding.count = tally.count
         finding.seen = (
@@ -148,7 +147,7 @@ class TopicRecreated(Detector):
             topic=key[1],
             old_id=topic_id_text(old),
             new_id=topic_id_text(new),
-            **conn.facts,
+            facts=conn.facts,
         )
 
 
@@ -209,7 +208,6 @@ class OldTopicId(Detector):
                 recreated=anew is not None,
                 partition=partition,
                 error=facts.error_name(code),
-                **conn.facts_of(exchange),
             )
             finding.count = tally.count
             finding.seen = (
@@ -273,7 +271,6 @@ class ProducerIdNotRenewed(ProduceDetector):
             producer_id=batch.producer_id,
             producer_epoch=batch.producer_epoch,
             error=error,
-            **conn.facts_of(exchange),
         )
         finding.count = tally.count
         finding.seen = (

@@ -85,7 +85,6 @@ class MetadataStorm(Detector):
             "look for code that lists topics, asks partitions_for() or describes the cluster inside its loop: ask once and "
             "keep the answer; leave metadata.max.age.ms (librdkafka: topic.metadata.refresh.interval.ms; Python: "
             "metadata_max_age_ms) at 300000 and retry.backoff.ms at 100 or more",
-            **conn.facts_of(exchange),
             per_second=0.0,
         )
         if finding.count == 1:
@@ -140,7 +139,6 @@ class AllTopicsPolling(Detector):
             "topic listings do that; on a big cluster it costs the broker more than the records do.",
             "subscribe by names instead of a pattern, or use the KIP-848 protocol with a RE2J pattern, which the broker "
             "evaluates (group.protocol=consumer); raise metadata.max.age.ms; list topics less often",
-            **conn.facts_of(exchange),
         )
         finding.count = tally.count
         finding.seen = (
@@ -202,7 +200,6 @@ class UnknownTopicLoop(Detector):
                 "look for a typing error in the name, and whether this is the right cluster; create the topic "
                 "(kafka-topics.sh --create) before its clients start; grant DESCRIBE; librdkafka consumers: "
                 "allow.auto.create.topics=true only where brokers have auto.create.topics.enable",
-                **conn.facts_of(exchange),
                 topic=topic.name,
                 error=facts.error_name(topic.error),
             )
@@ -257,7 +254,6 @@ class InvalidTopicName(Detector):
                 seen=f"{conn.who} asks for topic {shown!r} and {conn.where} answers INVALID_TOPIC_EXCEPTION: {self._fault(name)}",
                 topic=name,
                 error="INVALID_TOPIC_EXCEPTION",
-                **conn.facts_of(exchange),
             )
 
     def _fault(self, name: str) -> str:
@@ -316,7 +312,7 @@ class TopicMadeByAsking(Detector):
                         "consumers; create topics on purpose",
                         seen=f"topic {topic.name!r} ({several(count, 'partition')}) came into being after {asker.who} had asked for "
                         f"it with allow_auto_topic_creation; no CreateTopics was seen",
-                        **asker.facts_of(exchange),
+                        facts=asker.facts_of(exchange),
                         topic=topic.name,
                         partitions=count,
                     )

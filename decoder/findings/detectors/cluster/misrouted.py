@@ -36,7 +36,7 @@ class MisroutedClient(Detector):
             "itself begins again with bootstrap.servers (metadata.recovery.strategy=rebootstrap, the default since 4.0)",
             cluster_id=cluster,
             node_id=node,
-            **conn.facts,
+            facts=conn.facts,
         )
         found.seen = (
             f"{conn.who} meant {_meant(cluster, node)}, reached {conn.where}{_belongs(conn)}, and was refused "

@@ -120,7 +120,6 @@ class Throttled(Detector):
             "compression.type=zstd with linger.ms=20 and a bigger batch.size, fewer bytes per record, no clients that share "
             "an id and with it the quota",
             quota=quota,
-            **conn.facts_of(exchange),
         )
 
     def finish(self, now_ns: int) -> None:

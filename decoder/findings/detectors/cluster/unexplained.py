@@ -184,7 +184,7 @@ class UnexplainedError(Detector):
         why, remedy = _meaning(exchange.api_key, code)
         finding = self.report(
             (conn.identity, exchange.api_key, code), exchange, why, remedy,
-            error=facts.error_name(code), about=[], **conn.facts_of(exchange),
+            error=facts.error_name(code), about=[],
         )  # fmt: skip
         case = self._cases.get((conn.identity, exchange.api_key, code))
         if case is None or case.finding is not finding:

@@ -56,7 +56,6 @@ class EmptyFetchLoop(FetchDetector):
             max_wait_ms=fetched.max_wait_ms,
             min_bytes=fetched.min_bytes,
             per_second=0.0,
-            **conn.facts_of(fetched.exchange),
         )
         if finding.count == 1:
             finding.count = pace.total
@@ -148,7 +147,6 @@ class OffsetOutOfRange(FetchDetector):
             "keep records longer than the slowest consumer needs (retention.ms, retention.bytes) and watch its lag; after "
             "a topic was made anew reset the group (kafka-consumer-groups.sh --reset-offsets); set auto.offset.reset on "
             "purpose; a client that loops must reset its position with ListOffsets",
-            **conn.facts_of(fetched.exchange),
             topic=answer.place[0],
             partition=answer.place[1],
             error="OFFSET_OUT_OF_RANGE",
@@ -298,7 +296,6 @@ class FetchErrorLoop(FetchDetector):
             self.REMEDIES.get(error, "look the error up in the broker's log, at the time of the first exchange"),
             topic=topic,
             error=error,
-            **conn.facts_of(fetched.exchange),
         )
         if new:
             finding.count += streak.count - 1
@@ -386,7 +383,6 @@ class BatchOverFetchLimit(FetchDetector):
             "raise the limit over the biggest batch: max.partition.fetch.bytes (Java, kafka-python: "
             "max_partition_fetch_bytes; librdkafka: fetch.message.max.bytes), and with it fetch.max.bytes; or lower "
             "batch.size and max.request.size of the producers; clients that speak Fetch v2 or less: upgrade",
-            **conn.facts_of(fetched.exchange),
             topic=place[0],
             partition=place[1],
             limit_bytes=limit,

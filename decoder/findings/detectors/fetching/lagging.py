@@ -250,7 +250,6 @@ class StalledByTransaction(FetchDetector):
             "find who holds it: kafka-transactions.sh find-hanging (or describe-producers) names the producer, abort ends "
             "it (KIP-664); commit or abort sooner, lower transaction.timeout.ms (default 60000); Flink: "
             "transactions last as long as the checkpoint interval",
-            **conn.facts_of(fetched.exchange),
             topic=place[0],
         )
         if finding.count == 1:

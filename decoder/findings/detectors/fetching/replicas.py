@@ -43,7 +43,6 @@ class ReadReplicaBouncing(FetchDetector):
                 "ignores the field) asks the leader again: round trips without records.",
                 "see whether the client can reach the replica, and what it answers; take client.rack from the client, or "
                 "replica.selector.class from the brokers; upgrade a client that ignores preferred_read_replica",
-                **conn.facts_of(fetched.exchange),
                 topic=answer.place[0],
                 partition=answer.place[1],
             )
@@ -112,7 +111,6 @@ class LogTruncated(FetchDetector):
             "min.insync.replicas=2 with replication factor 3 and acks=all keep it from happening again",
             seen=f"{conn.who} stands at offset {position} of {place[0]}-{place[1]}, but {conn.where} ends epoch {epoch} at "
             f"offset {end}: its log was cut by {several(max(position - end, 0), 'record')}",
-            **conn.facts_of(exchange),
             topic=place[0],
             partition=place[1],
             offset=position,

@@ -56,7 +56,6 @@ class FetchSessionRefused(FetchDetector):
             "raise max.incremental.fetch.session.cache.slots on the brokers, over the number of consumers and followers of "
             "each; look at the broker's IncrementalFetchSessionEvictionsPerSec; with INVALID_FETCH_SESSION_EPOCH look "
             "for something between client and broker that repeats or loses requests, and upgrade the client",
-            **conn.facts_of(fetched.exchange),
         )
         if finding.count == 1:
             finding.count = len(recent)
@@ -105,7 +104,6 @@ class FetchSessionChurn(FetchDetector):
             fetched.exchange,
             _WHY,
             remedy,
-            **conn.facts_of(fetched.exchange),
             partitions=len(fetched.asked),
             slots_full=full,
         )
@@ -160,7 +158,6 @@ class FullFetches(FetchDetector):
             _WHY + " librdkafka and aiokafka use none at all.",
             "let the broker wait longer (fetch.min.bytes, fetch.max.wait.ms; librdkafka: fetch.wait.max.ms), share the "
             "partitions among more members, or use a client with sessions (Java, franz-go, kafka-python)",
-            **conn.facts_of(fetched.exchange),
             partitions=len(fetched.positions),
         )
         finding.count = count

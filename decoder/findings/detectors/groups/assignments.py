@@ -54,7 +54,10 @@ class _AssignmentDetector(GroupDetector):
         self, group: Group, counts: dict[str, int], call: Call, seen: str, why: str, remedy: str
     ) -> Finding:
         """One finding per group, about its latest assignment."""
-        finding = self.report(group, call.exchange, why, remedy, assignor=group.assignor, **call.facts)
+        conn, exchange = call.conn, call.exchange
+        finding = self.report(
+            group, exchange, why, remedy, facts=conn.facts_of(exchange), assignor=group.assignor, group=call.group_id
+        )
         finding.seen = seen
         finding.about |= {"generation": group.generation, "partitions": counts}
         return finding

@@ -91,7 +91,7 @@ class StaleCommit(GroupDetector):
             f"{call.api} v{call.exchange.api_version} of {some(offsets)}",
             generation=call.generation,
             error=name,
-            **call.facts,
+            group=call.group_id,
         )
 
 
@@ -119,7 +119,7 @@ class OutsiderCommit(GroupDetector):
             f"UNKNOWN_MEMBER_ID ({call.api} v{call.exchange.api_version}): the group has members"
             + (f", {members}" if members else ""),
             error="UNKNOWN_MEMBER_ID",
-            **call.facts,
+            group=call.group_id,
         )
 
 
@@ -181,7 +181,7 @@ class CommitFailed(GroupDetector):
             topic=refused[0].topic if refused else None,
             partition=refused[0].partition if refused else None,
             error=name,
-            **call.facts,
+            group=call.group_id,
         )
 
 
@@ -247,7 +247,7 @@ class CommitPerRecord(GroupDetector):
             "twice after a failure must be bearable anyway",
             topic=topic,
             partition=partition,
-            **call.facts,
+            group=call.group_id,
         )
         finding.count = max(finding.count, streak.count)
         if streak.count >= finding.about.get("commits", 0):
@@ -304,7 +304,7 @@ class CommitBackwards(GroupDetector):
             Severity.INFO if tool else None,
             topic=topic,
             partition=partition,
-            **call.facts,
+            group=call.group_id,
         )
         if last - offset > finding.about.get("back", 0):
             finding.seen = seen

@@ -100,7 +100,6 @@ class CoordinatorTrouble(Detector):
             _REMEDY,
             group=group,
             error=facts.error_name(error),
-            **conn.facts_of(exchange),
         )
         finding.seen = seen
         finding.count = max(finding.count, total)
@@ -148,7 +147,6 @@ class CoordinatorMoved(Detector):
                 "that partition first (COORDINATOR_LOAD_IN_PROGRESS); members find it again and go on.",
                 "nothing after a broker's restart; if it happens again and again, " + _REMEDY,
                 group=group,
-                **conn.facts_of(exchange),
             )
             finding.seen = seen
             finding.about |= {"from": before, "to": node}

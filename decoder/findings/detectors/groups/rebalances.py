@@ -80,7 +80,7 @@ class RebalanceStorm(GroupDetector):
             "it works (max.poll.interval.ms), raise session.timeout.ms if members are lost by silence (Java and "
             "librdkafka: 45000), give stable members a group.instance.id (KIP-345), and use cooperative-sticky or "
             "group.protocol=consumer (KIP-848).",
-            **call.facts,
+            group=call.group_id,
         )
         finding.seen = seen
         finding.count = max(finding.count, len(known))
@@ -161,7 +161,7 @@ class HeldUpJoin(GroupDetector):
                 member=member.member_id,
                 api="JoinGroup",
                 rebalance_timeout_ms=limit,
-                **member.conn.facts,
+                facts=member.conn.facts,
             )
         finding.seen = seen
         finding.about["waited_ms"] = max(finding.about.get("waited_ms", 0), waited // 1_000_000)
@@ -228,7 +228,7 @@ class SlowRebalance(GroupDetector):
             remedy,
             group=group.id,
             generation=last.generation,
-            **(leader.conn if leader else call.conn).facts_of(call.exchange),
+            facts=(leader.conn if leader else call.conn).facts_of(call.exchange),
         )
         worst = max(finding.about.get("ms", 0), last.duration_ns // 1_000_000)
         if worst == last.duration_ns // 1_000_000:

@@ -62,7 +62,7 @@ class UnknownMember(GroupDetector):
             "JoinGroup with an empty member id afterwards; if not, upgrade the client",
             member=call.member_id,
             error=name,
-            **call.facts,
+            group=call.group_id,
         )
         finding.seen = seen
         finding.count = max(finding.count, len(refusals))
@@ -128,7 +128,7 @@ class FencedInstance(GroupDetector):
             instance_id=instance,
             error=name,
             others=sorted(others),
-            **call.facts,
+            group=call.group_id,
         )
 
     def _let_in(self, call: Call, group: Group, instance: str) -> None:
@@ -177,7 +177,7 @@ class InconsistentProtocol(GroupDetector):
             assignors=list(mine),
             others={who: list(names) for who, names in others.items()},
             error="INCONSISTENT_GROUP_PROTOCOL",
-            **call.facts,
+            group=call.group_id,
         )
 
 
@@ -245,5 +245,4 @@ class GroupRefused(GroupDetector):
             f"{asked}",
             group=group,
             error=name,
-            **conn.facts_of(exchange),
         )

@@ -192,7 +192,7 @@ class UnreachableAdvertisedAddress(Detector):
             time_ns=time_ns,
             node=node,
             advertised=address,
-            **seeker.conn.facts_of(seeker.exchange),
+            facts=seeker.conn.facts_of(seeker.exchange),
         )
 
 
@@ -245,7 +245,6 @@ class BrokenBrokerAddress(Detector):
             seen=f"{conn.where} says that broker {node} is at {address!r}",
             node=node,
             advertised=address,
-            **conn.facts_of(exchange),
         )
 
     def _double(self, conn: ClientConnection, exchange: Exchange, address: str, one: int, other: int) -> None:
@@ -259,7 +258,6 @@ class BrokenBrokerAddress(Detector):
             seen=f"{conn.where} says that brokers {one} and {other} are both at {address}",
             nodes=[one, other],
             advertised=address,
-            **conn.facts_of(exchange),
         )
 
 
@@ -312,7 +310,6 @@ class FlappingBrokerAddress(Detector):
             "runs), or for a load balancer in front of brokers of two clusters",
             node=node,
             addresses=sorted((before, now)),
-            **conn.facts_of(exchange),
         )
         found.seen = (
             f"{conn.where} says now {now}, now {before} for the address of broker {node}; "

@@ -204,7 +204,7 @@ class ManyConnections(Detector):
             "max.connections and max.connections.per.ip; each producer batches for itself.",
             "share one producer among the threads of a process instead of one each; close clients that are no longer used; "
             "give different applications different client ids, so that they can be told apart",
-            **conn.facts,
+            facts=conn.facts,
         )
         finding.count = max(finding.count, len(held))
         finding.severity = Severity.LOW if finding.count >= self.TOO_MANY else Severity.INFO
@@ -299,4 +299,4 @@ class ClosedByBroker(Detector):
                 "look at the broker's log at that time: 'Closing socket', InvalidRequestException, a shutdown; if it was "
                 "restarted, clients connect anew and send again"
             )
-        return self.report(key, exchange, why, remedy, time_ns=conn.closed_ns, **conn.facts_of(exchange), idle=idle)
+        return self.report(key, exchange, why, remedy, time_ns=conn.closed_ns, facts=conn.facts_of(exchange), idle=idle)

@@ -94,6 +94,6 @@ class NotInTheCapture(Detector):
         known = self._found.get(key)
         if known is not None and conn.number in known.about["connections"]:
             return known
-        finding = self.report(key, exchange, why, remedy, time_ns=conn.last_ns, broker=conn.broker, connections=[])
+        finding = self.report(key, exchange, why, remedy, time_ns=conn.last_ns, facts={"broker": conn.broker}, connections=[])
         finding.about["connections"].append(conn.number)
         return finding

@@ -60,7 +60,6 @@ class HeadOfLine(Detector):
             "use a connection of its own for what must be quick (Java, librdkafka and aiokafka have one for the group "
             "coordinator); lower fetch.max.wait.ms (librdkafka: fetch.wait.max.ms); do not share one client between "
             "fetching and producing",
-            **conn.facts_of(exchange),
             behind=facts.api_name(response_time.blocker),
         )
         waited = self._waited.setdefault(key, _Waited())
@@ -193,7 +192,7 @@ class SlowAnswers(Detector):
             "compare with the broker's own kafka.network RequestMetrics (RequestQueueTimeMs, LocalTimeMs, RemoteTimeMs): "
             "LocalTimeMs points to disks, RemoteTimeMs of Produce to followers (acks=all), RequestQueueTimeMs to too few "
             "num.io.threads; if they are small the network or the client's host is slow; look at GC pauses",
-            **conn.facts_of(exchange),
+            facts=conn.facts_of(exchange),
         )
 
 
@@ -245,8 +244,7 @@ class SlowBroker(Detector):
                 "other leaders take as long as this broker does.",
                 "look at this broker's disk, load, GC and network; whether it leads more partitions than the others "
                 "(kafka-leader-election.sh --election-type preferred); whether it stands farther away from these clients",
-                broker=conn.broker,
-                api=facts.api_name(api_key),
+                facts={"broker": conn.broker, "api": facts.api_name(api_key)},
             )
         finding = self._found[broker]
         finding.severity = Severity.MEDIUM if usual >= self.WORSE_NS else Severity.LOW

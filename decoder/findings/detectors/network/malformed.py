@@ -34,7 +34,6 @@ class MalformedApiVersionsFallback(Detector):
             "(kafka-python: api_version=(2, 3))",
             seen=f"broker {exchange.broker} refuses ApiVersions v{exchange.api_version} with UNSUPPORTED_VERSION in a body "
             f"that is neither version 0 nor version {exchange.api_version}",
-            **conn.facts_of(exchange),
         )
 
 
@@ -62,7 +61,6 @@ class SurplusBytes(Detector):
                 Severity.INFO if harmless else Severity.LOW,
                 seen=f"{surplus} bytes behind the end of a {name} from {sender}",
                 side=side,
-                **conn.facts_of(exchange),
             )
 
 
@@ -87,7 +85,7 @@ class ForbiddenNull(Detector):
                 api=exchange.api,
                 api_version=message.api_version,
                 field=path,
-                **conn.facts,
+                facts=conn.facts,
             )
 
 
@@ -142,7 +140,6 @@ class Undecodable(Detector):
             why,
             remedy,
             seen=seen,
-            **conn.facts_of(exchange),
             api_key=exchange.api_key,
             newest_known=newest,
             reason=reason,

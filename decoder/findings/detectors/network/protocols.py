@@ -78,7 +78,7 @@ class PlaintextOnTlsPort(EndingDetector):
             "see no more than a disconnect at the very first request, again and again.",
             f"turn TLS on in the client ({_TLS_REMEDY}), or use the port of the listener without TLS.",
             time_ns=conn.closed_ns,
-            **conn.facts_of(first),
+            facts=conn.facts_of(first),
         )
         found.seen = (
             f"{conn.who} sends {asked} in clear, and {conn.where} answers with TLS"
@@ -235,7 +235,7 @@ class FrameSize(EndingDetector):
             api=exchange.api if exchange else None,
             size=size,
             limit=MOST_REQUEST,
-            **conn.facts,
+            facts=conn.facts,
         )
         found.about["size"] = max(size, found.about["size"])
         found.seen = f"{conn.who} sends a request of {found.about['size']} bytes to {conn.where}, {_times(found.count)}"
@@ -253,7 +253,6 @@ class FrameSize(EndingDetector):
             Severity.HIGH if strict else Severity.LOW,
             size=size,
             limit=self.MOST_RESPONSE,
-            **conn.facts_of(exchange),
         )
         found.about["size"] = max(size, found.about["size"])
         found.seen = (

@@ -130,7 +130,7 @@ class ClosedAtOnce(EndingDetector):
             "balancer: look at its targets",
             time_ns=now,
             how=conn.how,
-            **conn.facts,
+            facts=conn.facts,
         )
         found.count = max(found.count, failures.times)
         when = "before anything was said" if start.closed_on is None else "after the first request"

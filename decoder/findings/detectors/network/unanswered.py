@@ -118,7 +118,7 @@ class UnansweredRequest(Detector):
                 "look at the broker at that time: its log, garbage collection, disks, RequestQueueTimeMs and its request handler "
                 "threads (num.io.threads); if other connections were answered, look at the network between, at firewalls that "
                 "drop idle connections, and at proxies",
-                **conn.facts_of(exchange),
+                facts=conn.facts_of(exchange),
             )
         self._reported[waiting] = True
         if waited < finding.about.get("waited_ms", -1):

@@ -135,7 +135,7 @@ class TinyBatches(_WindowDetector):
                 "sticky.partitioning.linger.ms above 0 with a linger.ms of at least as much)"
             )
         return self.report(
-            conn.identity, exchange, why, remedy, batches_per_second=0, scattered=scattered, **conn.facts_of(exchange)
+            conn.identity, exchange, why, remedy, batches_per_second=0, scattered=scattered
         )
 
 
@@ -177,7 +177,6 @@ class Uncompressed(_WindowDetector):
             "compression_type; both need their codec's package. A larger linger.ms makes it work better",
             topic=part.topic,
             bytes_per_second=0,
-            **conn.facts_of(exchange),
         )
         about = finding.about
         if rate > about["bytes_per_second"]:
@@ -248,7 +247,6 @@ class Skew(ProduceDetector):
             "partitioner=consistent sends them all to one)",
             topic=topic,
             partition=partition,
-            **conn.facts_of(exchange),
         )
         finding.about |= {
             "partition": partition,

@@ -127,7 +127,6 @@ class CorruptBatches(ProduceDetector):
             partition=partition,
             crc_ok=crc_ok,
             error="CORRUPT_MESSAGE" if exchange.api_key == PRODUCE else None,
-            **conn.facts_of(exchange),
         )
 
 

@@ -73,7 +73,6 @@ class Fenced(ProduceDetector):
             producer_id=producer_id,
             producer_epoch=epoch,
             fenced_by=[],
-            **conn.facts_of(exchange),
         )
         finding.about["fenced_by"] = sorted({o.client for o in newer})
         who = f"{conn.who} ({conn.client})"
@@ -149,7 +148,6 @@ class UnknownProducer(ProduceDetector):
             topic=found.topic if found else None,
             partition=found.partition if found else None,
             transactional_id=transactional_id(exchange),
-            **conn.facts_of(exchange),
         )
         finding.seen = (
             f"{conn.where} answers {exchange.api} v{exchange.api_version} of {conn.who}{where} with {error_name(code)} "

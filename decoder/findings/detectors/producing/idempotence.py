@@ -113,7 +113,6 @@ class OutOfOrder(ProduceDetector):
             expected=None,
             recovered=0,
             bumped=0,
-            **conn.facts_of(exchange),
         )
         if expected is not None and finding.about["expected"] is None:
             finding.about |= {"sequence": batch.base_sequence, "expected": expected}
@@ -210,7 +209,6 @@ class DuplicateSends(ProduceDetector):
             error=error_name(code) if code else None,
             producer_id=batch.producer_id,
             sequence=batch.base_sequence,
-            **conn.facts_of(exchange),
         )
 
 
@@ -244,7 +242,6 @@ class TooManyInFlight(ProduceDetector):
                 partition=part.partition,
                 producer_id=batch.producer_id,
                 in_flight=0,
-                **conn.facts_of(exchange),
             )
             finding.about["in_flight"] = max(finding.about["in_flight"], flying)
             finding.seen = (

@@ -38,7 +38,6 @@ def _report_acks(
         topics=[],
         client_ids=[],
         closed=0,
-        **conn.facts_of(exchange),
     )
     about = finding.about
     for listed, new in ((about["client_ids"], {conn.client_id}), (about["topics"], {p.topic for p in sent.parts})):
@@ -173,7 +172,6 @@ class TooLarge(ProduceDetector):
             refused_bytes=part.size,
             smallest_refused_bytes=part.size,
             largest_taken_bytes=None,
-            **conn.facts_of(exchange),
         )
         about = finding.about
         about["refused_bytes"] = max(about["refused_bytes"], part.size)
@@ -326,7 +324,6 @@ class Refused(ProduceDetector):
                 error=error_name(code),
                 text=result.text,
                 partitions=[],
-                **conn.facts_of(exchange),
             )
             places, place = finding.about["partitions"], f"{result.topic}-{result.partition}"
             if place not in places and len(places) < self.PLACES:

@@ -112,7 +112,6 @@ class Resent(ProduceDetector):
             partition=part.partition,
             error=None if code == _NO_ANSWER else error_name(code),
             effect=effect,
-            **conn.facts_of(exchange),
         )
 
 

@@ -121,7 +121,6 @@ class _RefusedPartitions(ProduceDetector):
             metadata_asked=0,
             leader_told=False,
             longest_ns=0,
-            **conn.facts_of(exchange),
         )
         about = finding.about
         if trouble.place not in about["partitions"] and len(about["partitions"]) < _SHOWN:

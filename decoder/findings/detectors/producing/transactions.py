@@ -221,7 +221,6 @@ class ConcurrentTransactions(ProduceDetector):
             error=error_name(self._CODE),
             transactional_id=name,
             longest_ns=0,
-            **conn.facts_of(exchange),
         )
         finding.about["longest_ns"] = max(finding.about["longest_ns"], waited)
         finding.severity = Severity.HIGH if finding.about["longest_ns"] >= self.STUCK_NS else Severity.MEDIUM
@@ -276,7 +275,6 @@ class TransactionState(ProduceDetector):
             severity,
             error=error_name(code),
             transactional_id=name,
-            **conn.facts_of(exchange),
         )
         whose = f" for transactional id {name!r}" if name else ""
         finding.seen = (
@@ -320,7 +318,6 @@ class ManyAborts(Detector):
             transactional_id=name,
             aborted=0,
             transactions=0,
-            **conn.facts_of(exchange),
         )
         aborted = outcomes.count(False)
         finding.about |= {"aborted": aborted, "transactions": len(outcomes)}

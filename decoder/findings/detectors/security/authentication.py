@@ -137,7 +137,6 @@ class SaslMechanismMismatch(_SaslDetector):
             error=facts.error_name(_MECHANISM),
             mechanism=state.mechanism,
             enabled=enabled,
-            **conn.facts_of(exchange),
         )
         found.seen = (
             f"{conn.who} asks {conn.where} for {state.mechanism!r}, which has {', '.join(enabled) or 'none'} enabled"
@@ -170,7 +169,6 @@ class SaslAuthenticationFailed(_SaslDetector):
             user=state.user,
             said=reason,
             reauthentication=again,
-            **conn.facts_of(exchange),
         )
         user = f" as {state.user!r}" if state.user else ""
         found.seen = (
@@ -253,7 +251,6 @@ class CredentialsInClear(_SaslDetector):
             f"{', on one machine' if near else ''}",
             mechanism=state.mechanism,
             in_clear=clear,
-            **conn.facts_of(exchange),
         )
 
 
@@ -275,7 +272,6 @@ class SaslOutOfTurn(_SaslDetector):
             "(security.protocol=PLAINTEXT or SSL)",
             error=facts.error_name(_STATE),
             mechanism=state.mechanism,
-            **conn.facts_of(exchange),
         )
         found.seen = (
             f"{conn.where} answers {exchange.api} of {conn.who} with ILLEGAL_SASL_STATE: it expects no SASL there"
@@ -316,7 +312,7 @@ class RequestBeforeAuthentication(EndingDetector):
             "sasl.jaas.config; librdkafka: security.protocol, sasl.mechanism, sasl.username, sasl.password), or "
             "use the port of a listener without SASL",
             time_ns=conn.closed_ns,
-            **conn.facts_of(first),
+            facts=conn.facts_of(first),
         )
         found.count = max(found.count, count)
         found.seen = (
@@ -375,7 +371,7 @@ class SaslSessionExpired(_SaslDetector):
             "thread up (long polls, garbage collection)",
             time_ns=conn.closed_ns,
             mechanism=state.mechanism,
-            **conn.facts_of(late),
+            facts=conn.facts_of(late),
         )
         over = ((late.request_time_ns or 0) - state.ends_ns) / 1e9
         found.seen = (

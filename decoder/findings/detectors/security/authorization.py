@@ -95,7 +95,7 @@ class AuthorizationFailed(Detector):
             found = known  # another partition of the same answer
         else:
             found = self.report(
-                key, exchange, "", "", error=error, resource_type=kind, resources=[], apis=[], **conn.facts_of(exchange)
+                key, exchange, "", "", error=error, resource_type=kind, resources=[], apis=[]
             )
         about = found.about
         for value, list_name in ((name, "resources"), (exchange.api, "apis")):

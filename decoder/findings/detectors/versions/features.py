@@ -68,7 +68,6 @@ class IdempotenceUnused(_Feature):
             "of order, after a retry (KIP-98). It costs next to nothing. Java producers have it on since 3.0 "
             "(KIP-679), librdkafka does not.",
             "enable.idempotence=true (Java, librdkafka), enable_idempotence=True (kafka-python, aiokafka)",
-            **conn.facts_of(exchange),
         )
         finding.count = count
         finding.seen = f"{conn.who} sent {count} Produce requests with acks=all and no producer id to {conn.where}"
@@ -132,7 +131,6 @@ class StaticMembershipUnused(_Feature):
             "give each consumer a group.instance.id of its own that outlives restarts (Java, librdkafka; "
             "group_instance_id in kafka-python and aiokafka), and a session.timeout.ms longer than a restart takes",
             group=group,
-            **conn.facts_of(exchange),
         )
         finding.count = moves.back
         finding.seen = (
@@ -177,7 +175,6 @@ class ClassicGroupProtocol(_Feature):
             "no round of JoinGroup and SyncGroup in which everybody stops. It is ready since Kafka 4.0.",
             "group.protocol=consumer (Java 4.0 and newer, librdkafka 2.12 and newer), after a look at what has no "
             "counterpart there: client-side assignors, session.timeout.ms, heartbeat.interval.ms",
-            **conn.facts_of(exchange),
         )
         finding.count = joins
         finding.about["groups"] = sorted(groups)
@@ -225,7 +222,6 @@ class TopicIdsUnused(_FetchFeature):
             "Fetch v13 and newer name topics by id (KIP-516). By name, a topic that was deleted and made anew looks "
             "the same: the consumer goes on with offsets of the old one. Requests are longer, too.",
             "upgrade the client: Java 3.1 and newer and current librdkafka (seen with 2.8) fetch by id",
-            **conn.facts_of(exchange),
         )
         finding.count = count
         finding.seen = (
@@ -273,7 +269,6 @@ class RackUnaware(_FetchFeature):
             "client.rack on the consumers (client_rack in kafka-python and aiokafka), on the brokers "
             "replica.selector.class=org.apache.kafka.common.replica.RackAwareReplicaSelector",
             racks=sorted(racks),
-            **conn.facts_of(exchange),
         )
         finding.count = count
         finding.seen = (

@@ -64,7 +64,7 @@ class ClosedOnFirstRequest(EndingDetector):
         else:
             why = f"Causes seen: {others}. A broker also closes on a version that it does not serve."
             remedy = f"ask the broker: barnabas versions {conn.broker}; look into its log at that time"
-        return self.report(key, first, why, remedy, time_ns=conn.closed_ns, **conn.facts_of(first))
+        return self.report(key, first, why, remedy, time_ns=conn.closed_ns, facts=conn.facts_of(first))
 
 
 @dataclass(slots=True)
@@ -121,7 +121,7 @@ class ClientTooNew(Detector):
             f"upgrade the brokers to {seen.need.release} or newer, or use a client older than {seen.need.version}",
             needs=seen.need.release,
             release=seen.release,
-            **seen.conn.facts_of(exchange),
+            facts=seen.conn.facts_of(exchange),
         )
 
     def _release(self, broker: str, offered: dict[int, tuple[int, int]]) -> str | None:

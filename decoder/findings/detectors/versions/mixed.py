@@ -96,7 +96,7 @@ class VersionOfAnotherBroker(MisfitDetector):
             offered=check.served,
             other_broker=check.other,
             outcome=outcome,
-            **conn.facts_of(exchange),
+            facts=conn.facts_of(exchange),
         )
         finding.seen = (
             f"{conn.who} used {exchange.api} v{exchange.api_version} {times(finding.count)} at {conn.where}, which serves "

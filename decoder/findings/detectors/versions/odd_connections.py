@@ -76,7 +76,7 @@ class OddCorrelationIds(Detector):
             "look at what stands between (proxies, load balancers that understand Kafka), or report it to the "
             "broker's makers",
             kind="out of order",
-            **conn.facts,
+            facts=conn.facts,
         )
         finding.seen = f"{conn.where} answered {finding.count} requests of {conn.who} after later ones"
 
@@ -89,7 +89,7 @@ class OddCorrelationIds(Detector):
             "look at what stands between client and broker; an acks=0 request that is answered is the broker's fault",
             kind="no request",
             correlation_id=exchange.correlation_id,
-            **conn.facts,
+            facts=conn.facts,
         )
         finding.seen = (
             f"{conn.where} sent {finding.count} answers to {conn.who} whose correlation id no request had "
@@ -106,7 +106,7 @@ class OddCorrelationIds(Detector):
             Severity.LOW,
             kind="used twice",
             correlation_id=exchange.correlation_id,
-            **conn.facts,
+            facts=conn.facts,
         )
         finding.seen = (
             f"{conn.who} sent {finding.count} requests with the correlation id of another one that was still in flight "
@@ -172,7 +172,7 @@ class ChangedIdentity(Detector):
             "names (KIP-511): on a shared connection they are wrong for all but one. Authentication and fetch "
             "sessions belong to the connection, too.",
             "give each client a connection of its own; a proxy that pools connections must not do so for Kafka",
-            **conn.facts,
+            facts=conn.facts,
         )
         finding.about["names"] = sorted(names.seen)
         finding.seen = (

@@ -83,7 +83,7 @@ class RemovedVersions(Detector):
             return  # the broker never got it: a proxy translated it
         counts = self._counts.of(conn.identity, Counter)
         counts[at] += 1
-        finding = self.report(conn.identity, exchange, "", "", **conn.facts)
+        finding = self.report(conn.identity, exchange, "", "", facts=conn.facts)
         table = self._offers.of(conn)
         # The cause: a client that stays below the offer, or a broker that offers no more.
         stays = [at for at in counts if table is not None and self._could(table, *at)]
@@ -164,7 +164,6 @@ class OldRecordFormat(Detector):
             f"let the client use {exchange.api} v{_MAGIC_2[exchange.api_key]} or newer: upgrade it, or take away "
             "api_version (kafka-python), broker.version.fallback (librdkafka), Config.Version (sarama)",
             magic=magic,
-            **conn.facts_of(exchange),
         )
         finding.count = tally.count
         finding.about["bytes"] = tally.size
@@ -304,7 +303,6 @@ class CompressionOff(Detector):
             "is not concerned. A proxy that edits ApiVersions should leave Produce's minimum at 0. If no "
             "compression is configured, nothing is wrong",
             offered=table[PRODUCE],
-            **conn.facts_of(exchange),
         )
         finding.count = tally.count
         finding.about |= {"uncompressed_bytes": tally.size, "compresses_elsewhere": elsewhere}

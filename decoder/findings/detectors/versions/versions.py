@@ -98,7 +98,6 @@ class UnsupportedVersion(MisfitDetector):
             asked=exchange.api_version,
             offered=check.served,
             error="UNSUPPORTED_VERSION",
-            **conn.facts_of(exchange),
         )
         finding.seen = (
             f"{conn.where} answered {exchange.api} v{exchange.api_version} of {conn.who} with UNSUPPORTED_VERSION "
@@ -167,7 +166,7 @@ class ClosedOnVersion(MisfitDetector):
             asked=exchange.api_version,
             offered=check.served,
             ahead=side,
-            **conn.facts_of(exchange),
+            facts=conn.facts_of(exchange),
         )
         finding.seen = (
             f"{conn.where} closed the connection of {conn.who} {times(finding.count)} instead of answering "
@@ -201,7 +200,7 @@ class ApiVersionsIgnored(MisfitDetector):
             offered=check.served,
             ahead=side,
             outcome=outcome,
-            **conn.facts_of(exchange),
+            facts=conn.facts_of(exchange),
         )
         finding.seen = (
             f"{conn.who} used {exchange.api} v{exchange.api_version} {times(finding.count)} on connections where "
@@ -254,7 +253,6 @@ class ApiVersionsFallback(Detector):
             asked=exchange.api_version,
             offered=offered,
             error="UNSUPPORTED_VERSION",
-            **conn.facts_of(exchange),
         )
         finding.about["cost_ms"] = round(client.cost_ns / 1e6, 3)
         finding.seen = (
@@ -346,7 +344,7 @@ class NoApiVersions(Detector):
             "ApiVersions (KIP-35) is how a client learns what a broker takes. Without it the client speaks what it "
             "was told or made for, and breaks when brokers drop old versions, as Kafka 4.0 did (KIP-896).",
             f"upgrade the client, or {LET_NEGOTIATE}. A client that was connected before the capture began may have asked then",
-            **conn.facts,
+            facts=conn.facts,
         )
         finding.count = sum(used.values())
         listed = ", ".join(f"{facts.api_name(key)} v{version}" for key, version in sorted(used)[:6])
