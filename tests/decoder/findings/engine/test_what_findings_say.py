@@ -5,56 +5,34 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from barnabas import decoder
-from barnabas.decoder import Exchange, ExchangeDone, RequestSeen, State
-from barnabas.decoder.connection.events import Closed, Opened
-from barnabas.decoder.findings import Finding, Inspector, Severity
+from barnabas.decoder.findings import Finding, Severity
 from barnabas.decoder.reference import releases
+from traffic.conversations import SECOND, Conversations
 from traffic.edited_exchanges import copied
 from traffic.recordings import exchanges, findings, one
 
-SECOND = 10**9
-START = 1_795_223_022 * SECOND
 
+class Conversation(Conversations):
+    """Exchanges at given times, each client's on one connection."""
 
-class Conversation:
-    """Exchanges of one connection, made up."""
+    def __init__(self) -> None:
+        super().__init__()
+        self.start, self.connections = self.now, {self.client: self.open()}
 
-    def __init__(self, number: int = 1, client: str = "10.0.0.5:40001") -> None:
-        self.number, self.client = number, client
-        self.happened: list[Any] = [Opened(number, client, "10.0.0.1:9092", START)]
-
-    def add(self, api: int, version: int, asked: dict[str, Any], answered: dict[str, Any], at: float, took: float) -> Conversation:
-        number = len(self.happened)
-        made = Exchange(
-            connection=self.number, client=self.client, broker="10.0.0.1:9092", api_key=api, api_version=version,
-            correlation_id=number, client_id="billing", state=State.PAIRED,
-            request=decoder.encode_request(api, version, asked, correlation_id=number, client_id="billing"),
-            response=decoder.encode_response(api, version, answered, correlation_id=number),
-            request_time_ns=START + int(at * SECOND), response_time_ns=START + int((at + took) * SECOND),
-        )  # fmt: skip
-        self.happened += [RequestSeen(made), ExchangeDone(made)]
+    def add(self, api: str, version: int, asked: dict[str, Any], answered: dict[str, Any], at: float, took: float) -> Conversation:
+        self.now = self.start + int(at * SECOND)
+        connection = self.connections.get(self.client) or self.connections.setdefault(self.client, self.open())
+        self.ask(connection, api, version, asked, answered, took)
         return self
 
     def offers(self, release: str) -> Conversation:
-        """The client asks which versions there are, and a broker of that release answers."""
+        """The client asks for the versions, and a broker of that release answers."""
         offered = releases.release(release).offered
         keys = [{"api_key": k, "min_version": low, "max_version": high} for k, (low, high) in sorted(offered.items())]
-        return self.add(18, 0, {}, {"error_code": 0, "api_keys": keys}, 0, 0.001)
+        return self.add("ApiVersions", 0, {}, {"error_code": 0, "api_keys": keys}, 0, 0.001)
 
     def found(self, id_: str) -> Finding | None:
-        inspector = Inspector()
-        for each in sorted(self.happened, key=_when):
-            inspector.feed(each)
-        return next((f for f in inspector.findings() if f.id == id_), None)
-
-
-def _when(event: Any) -> int:
-    if isinstance(event, RequestSeen):
-        return event.exchange.request_time_ns or 0
-    if isinstance(event, ExchangeDone):
-        return event.exchange.response_time_ns or 0
-    return int(event.time_ns)
+        return next((f for f in self.findings() if f.id == id_), None)
 
 
 # --- quotas
@@ -67,7 +45,7 @@ def throttled(release: str, version: int, took: float) -> Conversation:
     answer = {"responses": [{"name": "t", "partition_responses": [{"index": 0, "error_code": 0, "base_offset": 1}]}]}
     for n in range(5):
         asked = {"acks": 1, "timeout_ms": 1000, "topic_data": [{"name": "t", "partition_data": [{"index": 0, "records": b""}]}]}
-        conversation.add(0, version, asked, answer | {"throttle_time_ms": 900}, 1 + n, took)
+        conversation.add("Produce", version, asked, answer | {"throttle_time_ms": 900}, 1 + n, took)
     return conversation
 
 
@@ -89,7 +67,7 @@ def test_brokers_since_kip_219_answer_at_once(release: str, version: int) -> Non
 
 # --- static members of KIP-848
 
-BEAT, UNRELEASED = 68, 111
+UNRELEASED = 111
 
 
 def kept_out(conversation: Conversation, error: int, at: float) -> Conversation:
@@ -101,12 +79,13 @@ def kept_out(conversation: Conversation, error: int, at: float) -> Conversation:
         "error_code": error, "error_message": None, "member_id": None if error else "m-2", "member_epoch": 0 if error else 3,
         "heartbeat_interval_ms": 0 if error else 5000, "assignment": None,
     }  # fmt: skip
-    return conversation.add(BEAT, 0, asked, answer, at, 0.01)
+    return conversation.add("ConsumerGroupHeartbeat", 0, asked, answer, at, 0.01)
 
 
 def test_a_consumer_that_died_of_an_unreleased_id_has_something_to_do() -> None:
     conversation = kept_out(Conversation(), UNRELEASED, 1)
-    conversation.happened.append(Closed(1, START + 2 * SECOND, "fin", "client"))
+    conversation.wait(1)
+    conversation.close(conversation.connections[conversation.client])
     found = conversation.found("fenced-instance")
     assert found is not None and found.severity is Severity.MEDIUM
     assert not found.remedy.startswith("nothing") and "fatal" in found.remedy
@@ -120,9 +99,9 @@ def test_one_that_got_in_later_waited_long_enough() -> None:
 
 
 def test_that_another_one_is_let_in_does_not_help_it() -> None:
-    first, second = kept_out(Conversation(), UNRELEASED, 1), kept_out(Conversation(2, "10.0.0.6:40001"), 0, 47)
-    first.happened += second.happened
-    found = first.found("fenced-instance")
+    conversation = kept_out(Conversation(), UNRELEASED, 1)
+    conversation.client = "10.0.0.6"
+    found = kept_out(conversation, 0, 47).found("fenced-instance")
     assert found is not None and found.severity is Severity.MEDIUM
 
 
@@ -137,7 +116,7 @@ def _metadata(conversation: Conversation, leader: int, replicas: list[int], isr:
     brokers = [{"node_id": n, "host": f"10.0.0.{n}", "port": 9092} for n in (1, 2, 3)]
     each = {"error_code": 0, "leader_id": leader, "replica_nodes": replicas, "isr_nodes": isr}
     topic = {"error_code": 0, "name": "t", "partitions": [each | {"partition_index": n} for n in (0, 1)]}
-    return conversation.add(3, version, {"topics": [{"name": "t"}]}, {"brokers": brokers, "topics": [topic]}, at, 0.01)
+    return conversation.add("Metadata", version, {"topics": [{"name": "t"}]}, {"brokers": brokers, "topics": [topic]}, at, 0.01)
 
 
 @pytest.mark.parametrize("version", [0, 5, 9, 12])

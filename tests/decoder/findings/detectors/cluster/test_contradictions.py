@@ -87,13 +87,6 @@ def test_the_name_of_an_old_topic_id_may_not_be_known() -> None:
     assert finding.about["topic"] == finding.about["topic_id"] and finding.about["recreated"] is False
 
 
-def test_a_producer_that_repeats_what_cannot_succeed() -> None:
-    finding = one("versions-lost-sequence", "producer-id-not-renewed")
-    assert finding.severity is Severity.HIGH and finding.count == 14
-    assert finding.about["error"] == "OUT_OF_ORDER_SEQUENCE_NUMBER" and finding.about["producer_epoch"] == 0
-    assert "KIP-360" in finding.why and finding.about["producer_id"] >= 0
-
-
 def test_a_producer_that_gets_a_new_id_or_fails_for_a_moment() -> None:
     happened = recording("versions-lost-sequence")
     assert findings(quicker(happened, 5, "Produce"), "producer-id-not-renewed") == []
@@ -105,11 +98,6 @@ def test_a_producer_that_gets_a_new_id_or_fails_for_a_moment() -> None:
 
 
 # --- one connection ------------------------------------------------------------------------------------------
-
-
-def test_answers_that_change_places() -> None:
-    finding = one("versions-answers-swapped", "odd-correlation-ids")
-    assert finding.severity is Severity.HIGH and finding.about["kind"] == "out of order" and finding.count == 4
 
 
 def test_where_bytes_are_missing_nothing_is_known() -> None:
@@ -145,12 +133,6 @@ def test_a_correlation_id_twice_at_a_time() -> None:
         if not isinstance(h, RequestSeen):
             one_by_one += [RequestSeen(h.exchange), h] if isinstance(h, ExchangeDone) else [h]
     assert findings(one_by_one, "odd-correlation-ids") == []
-
-
-def test_several_clients_on_one_connection() -> None:
-    finding = one("versions-several-clients-on-one-connection", "client-identity-changes")
-    assert finding.about["names"] == ["'first'", "'second'", "one 1.0", "two 1.0"]
-    assert "KIP-13" in finding.why
 
 
 @pytest.mark.parametrize("names", [["first"] * 10, [None, *["first"] * 9], ["", None] * 5])

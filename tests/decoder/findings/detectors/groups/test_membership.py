@@ -95,11 +95,6 @@ def test_a_consumer_that_stays_away_is_told_with_doubt() -> None:
     assert found.severity == "low" and "or it unsubscribed" in found.seen
 
 
-def test_java_says_why_it_leaves() -> None:
-    found = one("groups-poll-java", "poll-interval-exceeded")
-    assert "with the reason 'consumer poll timeout has expired.'" in found.seen and found.count == 1
-
-
 def test_the_reason_of_a_leave_group_is_enough() -> None:
     # Java's words (KIP-800) put into the LeaveGroup of a kafka-python consumer that closes at once
     def left(reason: str) -> list[ConnectionEvent]:
@@ -112,12 +107,6 @@ def test_the_reason_of_a_leave_group_is_enough() -> None:
     reason = "consumer poll timeout has expired."
     assert reason in one(left(reason), "poll-interval-exceeded").seen
     assert findings(left("the consumer is being closed"), "poll-interval-exceeded") == []
-
-
-def test_a_killed_member_and_what_it_cost() -> None:
-    found = one("groups-killed", "closed-without-leaving")
-    assert "client 'billing-doomed'" in found.seen and "(1 partition)" in found.seen
-    assert 5_000 < found.about["cost_ms"] < 7_000
 
 
 @pytest.mark.parametrize("change", [{"how": ""}, {"by": "broker"}])
@@ -145,14 +134,6 @@ def test_one_unknown_member_id_is_a_normal_life() -> None:
     assert findings(slow, "unknown-member") == []
 
 
-def test_both_processes_of_an_instance_id_are_named() -> None:
-    classic = one("groups-same-instance", "fenced-instance")
-    assert "client 'host-1'" in classic.seen and "client 'host-2'" in classic.seen and "'billing-a'" in classic.seen
-    assert "FENCED_INSTANCE_ID" in classic.seen and classic.about["instance_id"] == "billing-a"
-    new = one("groups-same-instance-new-protocol", "fenced-instance")
-    assert "UNRELEASED_INSTANCE_ID" in new.seen and "kept out of" in new.seen
-
-
 def test_a_newcomer_that_waits_for_a_dead_session_is_no_second_process() -> None:
     # as if the first process had died: its connection ends before the second one joins
     happened = recording("groups-same-instance-new-protocol")
@@ -164,12 +145,6 @@ def test_a_newcomer_that_waits_for_a_dead_session_is_no_second_process() -> None
     rest = only(happened[second:], lambda e: e.client_id != "host-1")
     after = [h for h in rest if not isinstance(h, Closed)]
     assert summary(findings([*before, died, *after], "fenced-instance")) == {("fenced-instance", "medium")}
-
-
-def test_assignors_of_both_sides_are_named() -> None:
-    found = one("groups-two-assignors", "inconsistent-group-protocol")
-    assert "It has cooperative-sticky" in found.seen and "client 'old-release'" in found.seen
-    assert found.about["assignors"] == ["cooperative-sticky"]
 
 
 @pytest.mark.parametrize(

@@ -37,13 +37,6 @@ ADD_ERROR = "results_by_topic_v3_and_below[0].results_by_partition[0].partition_
 out_of_order = produce_refused("OUT_OF_ORDER_SEQUENCE_NUMBER")
 
 
-def test_a_sequence_is_left_out() -> None:
-    finding = one("producing-sequence-gap", ORDER)
-    assert finding.severity is Severity.HIGH and finding.count == 2
-    assert (finding.about["sequence"], finding.about["expected"]) == (7, 4)
-    assert "sequence 7 came where 4 was due" in finding.seen and finding.about["client_id"] == "counter-1"
-
-
 def test_batches_behind_a_failed_one_are_sent_again() -> None:
     finding = one(
         later(edited(recording("producing-leader-moves"), produce_refused("OUT_OF_ORDER_SEQUENCE_NUMBER", failed)), 20),
@@ -91,12 +84,6 @@ def test_sequences_wrap_around() -> None:
 
     finding = one(edited(recording("producing-leader-moves"), high, "Produce"), ORDER)
     assert finding.about["expected"] is None  # nothing was left out
-
-
-def test_sent_again_although_acknowledged() -> None:
-    finding = one("producing-sent-again", TWICE)
-    assert finding.severity is Severity.LOW and finding.count == 2
-    assert "acknowledged on the same connection" in finding.seen
 
 
 def test_sent_again_on_another_connection_is_no_fault() -> None:
@@ -158,13 +145,6 @@ def test_a_producer_id_is_forgotten() -> None:
     assert findings("producing-leader-moves", UNKNOWN) == []
 
 
-def test_a_transaction_outlives_its_timeout() -> None:
-    finding = one("producing-left-open", OPEN)
-    assert finding.severity is Severity.HIGH and finding.about["transactional_id"] == "deed-p-left-open"
-    assert finding.about["timeout_ms"] == 1000 and 2 * SECOND <= finding.about["longest_ns"] < 4 * SECOND
-    assert "transaction.timeout.ms" in finding.remedy
-
-
 def test_a_transaction_that_nobody_ends() -> None:
     endless = only(recording("producing-left-open"), lambda e: e.api != "EndTxn")
     endless = [h for h in endless if not isinstance(h, Closed)]
@@ -200,12 +180,6 @@ def test_an_end_that_is_tried_again_is_no_end() -> None:
 
 def test_transactions_that_end_are_well() -> None:
     assert findings(later(recording("producing-commits"), 3600), OPEN, CONCURRENT, STATE, ABORTS) == []
-
-
-def test_a_producer_goes_away_inside_a_transaction() -> None:
-    finding = one("producing-abandoned", OPEN)
-    assert finding.severity is Severity.MEDIUM and "closed all of its connections" in finding.seen
-    assert finding.about["transactional_id"] == "will-p-abandoned" and finding.about["timeout_ms"] == 60_000
 
 
 @pytest.mark.parametrize(("how", "by"), [("", ""), ("fin", "broker"), ("rst", "")])

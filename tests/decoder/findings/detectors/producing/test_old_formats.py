@@ -7,15 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from barnabas import decoder
-from barnabas.decoder import Exchange, State
+from barnabas.decoder import Exchange
 from barnabas.decoder.codec.present import Presenter
-from barnabas.decoder.findings import Finding, Inspector
+from barnabas.decoder.findings import Finding
 from barnabas.decoder.records import Record, compress, encode_batch, encode_messages
-from barnabas.decoder.schema import facts
+from traffic.conversations import Conversations
+from traffic.recordings import findings
 
-SECOND = 1_000_000_000
-FETCH, PRODUCE = facts.api_key("Fetch"), facts.api_key("Produce")
 RECORDS = [Record(5, 1_700_000_000_000, b"k", b"a letter")]
 GZIP = 1
 
@@ -42,37 +40,24 @@ def _inner(magic: int) -> bytes:
 
 
 def _findings(exchanges: list[Exchange]) -> list[Finding]:
-    inspector = Inspector(["corrupt-batch"])
-    for exchange in exchanges:
-        inspector.look(exchange)
-    return inspector.findings()
+    return findings(exchanges, "corrupt-batch")
 
 
-def _exchange(key: int, version: int, asked: dict[str, Any], response: dict[str, Any], number: int = 1) -> Exchange:
-    return Exchange(
-        connection=1,
-        client="10.0.0.5:50000",
-        broker="10.0.0.1:9092",
-        api_key=key,
-        api_version=version,
-        correlation_id=number,
-        request=decoder.encode_request(key, version, asked, correlation_id=number, client_id="c"),
-        request_time_ns=number * SECOND,
-        response=decoder.encode_response(key, version, response, correlation_id=number),
-        response_time_ns=number * SECOND + 1000,
-        state=State.PAIRED,
-    )
+def _exchange(api: str, version: int, asked: dict[str, Any], response: dict[str, Any]) -> Exchange:
+    conversation = Conversations()
+    conversation.ask(conversation.open(), api, version, asked, response)
+    return conversation.exchanges[0]
 
 
-def _fetched(records: bytes, version: int = 2, number: int = 1) -> Exchange:
+def _fetched(records: bytes, version: int = 2) -> Exchange:
     response = {"responses": [{"topic": "t", "partitions": [{"partition_index": 3, "records": records}]}]}
-    return _exchange(FETCH, version, {"topics": []}, response, number)
+    return _exchange("Fetch", version, {"topics": []}, response)
 
 
 def _produced(records: bytes) -> Exchange:
     asked = {"acks": 1, "topic_data": [{"name": "t", "partition_data": [{"index": 3, "records": records}]}]}
     response = {"responses": [{"name": "t", "partition_responses": [{"index": 3, "error_code": 2}]}]}
-    return _exchange(PRODUCE, 2, asked, response)
+    return _exchange("Produce", 2, asked, response)
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -90,7 +75,7 @@ def test_a_damaged_message_is_found(damaged: Callable[[int], bytes], magic: int)
 @pytest.mark.parametrize("codec", [0, GZIP])
 def test_a_right_message_is_none(magic: int, codec: int) -> None:
     whole = encode_messages(RECORDS, magic=magic, codec=codec)
-    assert _findings([_fetched(whole), _fetched(whole[:-3], number=2)]) == []
+    assert _findings([_fetched(whole), _fetched(whole[:-3])]) == []
     (found,) = _findings([_produced(whole)])
     assert "its CRC is right here" in found.seen and found.about["crc_ok"] is True
 
@@ -108,9 +93,10 @@ def test_the_smallest_responses_are_checked(records: bytes) -> None:
 
 def test_answers_without_records_do_not_count() -> None:
     """One of sixteen answers with records is checked; a poll that found nothing is no answer with records."""
-    empty = [_fetched(b"", 4, number) for number in range(1, 9)]
-    (found,) = _findings([*empty, _fetched(_alone(1), 2, 9)])
-    assert found.exchanges[0].correlation_id == 9
+    empty = [_fetched(b"", 4) for _ in range(8)]
+    last = _fetched(_alone(1))
+    (found,) = _findings([*empty, last])
+    assert found.exchanges == [last]
 
 
 @pytest.mark.parametrize("magic", [0, 1])

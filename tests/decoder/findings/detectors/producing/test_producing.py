@@ -56,14 +56,6 @@ def test_every_version_of_produce_is_read(version: int) -> None:
     assert found["produce-refused"].about["partition"] == 2
 
 
-def test_acks_0() -> None:
-    finding = one("producing-acks-0", "acks-0")
-    assert finding.severity is Severity.MEDIUM and finding.count == 5
-    assert finding.about["client_id"] == "meter-1" and finding.about["topics"] == ["p-acks-0"]
-    assert "client 'meter-1' (confluent-kafka-python" in finding.seen and "acks=0" in finding.seen
-    assert findings("producing-acks-1", "acks-0") == [] and findings("producing-commits", "acks-0") == []
-
-
 @pytest.mark.parametrize(("by", "after", "expected"), [("broker", 0, 2), ("client", 0, 1), ("broker", 5, 1)])
 def test_acks_0_and_the_broker_closes(by: str, after: int, expected: int) -> None:
     *before, closed = recording("producing-acks-0-refused")
@@ -100,24 +92,6 @@ def test_a_batch_of_many_records_that_is_too_large_can_be_split() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "error", "severity"),
-    [
-        ("wrong-acks", "INVALID_REQUIRED_ACKS", Severity.HIGH),
-        ("invalid-record", "INVALID_RECORD", Severity.HIGH),
-        ("timed-out-but-written", "REQUEST_TIMED_OUT", Severity.MEDIUM),
-    ],
-)
-def test_refusals(name: str, error: str, severity: Severity) -> None:
-    finding = one(f"producing-{name}", "produce-refused")
-    assert finding.severity is severity and finding.about["error"] == error and error in finding.seen
-    assert finding.about["partitions"] == [f"p-{name}-0"]
-
-
-def test_the_brokers_words_are_in_a_refusal() -> None:
-    assert "Compacted topic" in one("producing-invalid-record", "produce-refused").seen
-
-
-@pytest.mark.parametrize(
     ("error", "severity"),
     [
         ("KAFKA_STORAGE_ERROR", Severity.HIGH),
@@ -143,14 +117,6 @@ def test_what_others_explain_is_no_refusal() -> None:
         found = findings(events, *PRODUCING)
         assert [f.about["error"] for f in found if f.id != "acks-1"] == [error]
         assert "produce-refused" not in {f.id for f in found}
-
-
-def test_one_burst_after_an_election_is_worth_knowing_only() -> None:
-    finding = one("producing-leader-moves", LEADER)
-    assert finding.severity is Severity.INFO and finding.count == 3
-    assert finding.about["error"] == "NOT_LEADER_OR_FOLLOWER" and finding.about["partitions"] == ["p-leader-moves-0"]
-    assert finding.about["metadata_asked"] == 3 and finding.about["recovered"] == 1
-    assert 0 < finding.about["longest_ns"] < SECOND
 
 
 @pytest.mark.parametrize(("seconds", "severity"), [(4, Severity.INFO), (8, Severity.LOW), (40, Severity.MEDIUM)])
@@ -230,17 +196,6 @@ def test_written_by_the_leader_all_the_same() -> None:
     assert found["resent-without-idempotence"].about["effect"] == "twice"
 
 
-def test_records_change_their_order() -> None:
-    finding = one("producing-reordered", "resent-without-idempotence")
-    assert finding.severity is Severity.LOW and finding.about["effect"] == "order"
-    assert "max.in.flight.requests.per.connection" in finding.why
-
-
-def test_records_may_be_there_twice() -> None:
-    finding = one("producing-timed-out-but-written", "resent-without-idempotence")
-    assert finding.severity is Severity.LOW and finding.about["effect"] == "twice"
-
-
 def test_no_answer_and_sent_again() -> None:
     def cut_off(e: Exchange) -> Exchange:
         return copied(e, state=State.NO_RESPONSE, response=None, response_time_ns=None) if failed(e) else e
@@ -248,12 +203,6 @@ def test_no_answer_and_sent_again() -> None:
     happened = edited(recording("producing-timed-out-but-written"), cut_off, "Produce")
     finding = one(happened, "resent-without-idempotence")
     assert finding.about["effect"] == "twice" and "no answer came" in finding.seen
-
-
-@pytest.mark.parametrize("name", ["leader-moves", "too-few-replicas", "acks-1"])
-def test_sending_again_alone_is_no_fault(name: str) -> None:
-    # idempotent; nothing in between and not written; never sent again
-    assert findings(f"producing-{name}", "resent-without-idempotence") == []
 
 
 def test_what_is_known_is_bounded() -> None:

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from barnabas.decoder.findings import Severity
 from barnabas.decoder.schema import facts
 from traffic.edited_exchanges import answered, copied, edited, offering, until, without
 from traffic.recordings import findings, one, recording
 
 NEVER = -1, -1
-
-
-def test_a_producer_without_idempotence() -> None:
-    finding = one("versions-plain-producer", "idempotence-unused")
-    assert finding.severity is Severity.INFO and finding.count == 60
-    assert "acks=all" in finding.seen and "KIP-98" in finding.why and "enable.idempotence=true" in finding.remedy
 
 
 def test_a_few_requests_or_a_producer_id_say_otherwise() -> None:
@@ -25,12 +18,6 @@ def test_a_few_requests_or_a_producer_id_say_otherwise() -> None:
     happened = edited(happened, lambda e: copied(e, api_key=asked) if e.correlation_id == 61 else e)
     assert findings(happened, "idempotence-unused") == []
     assert findings(offering(recording("versions-plain-producer"), InitProducerId=NEVER), "idempotence-unused") == []
-
-
-def test_consumers_that_come_back_as_new_members() -> None:
-    finding = one("versions-leaving-and-coming", "static-membership-unused")
-    assert finding.about["group"] == "leaving-and-coming" and finding.count == 3
-    assert "KIP-345" in finding.why and "group.instance.id" in finding.remedy
 
 
 def test_members_that_did_not_leave_before_have_not_come_back() -> None:

@@ -136,16 +136,6 @@ def test_a_version_that_is_not_offered_and_answered_all_the_same() -> None:
     assert finding.severity is Severity.LOW and "answered all the same" in finding.seen
 
 
-def test_a_feature_that_is_off() -> None:
-    finding = one("versions-group-protocol-off", "unsupported-version")
-    assert finding.severity is Severity.HIGH and finding.about["offered"] == (0, 1)
-    assert "KIP-848" in finding.why and "group.version" in finding.remedy and finding.count == 3
-
-
-def test_a_probe_of_an_admin_client_is_no_failure() -> None:
-    assert one("versions-group-described", "unsupported-version").severity is Severity.INFO  # Kafka 3.9.1
-
-
 @pytest.mark.parametrize(
     ("offered", "ahead"), [((1, 1), "upgrade the client"), ((0, 0), "upgrade the broker to 4.0 or newer")]
 )
@@ -161,18 +151,6 @@ def test_who_is_ahead_when_a_version_is_refused(offered: tuple[int, int], ahead:
 # --- ApiVersions ---------------------------------------------------------------------------------------------
 
 
-def test_a_newer_client_falls_back_and_pays_a_round_trip() -> None:
-    finding = one("versions-api-versions-of-the-future", "api-versions-fallback")
-    assert finding.severity is Severity.INFO and finding.about["went_on"] is True
-    assert "ApiVersions v99" in finding.seen and "it offers v0 to v4" in finding.seen and "ms" in finding.seen
-    assert finding.about["cost_ms"] > 0 and "KIP-511" in finding.why
-
-
-def test_a_newer_client_that_gives_up() -> None:
-    finding = one("versions-api-versions-given-up", "api-versions-fallback")
-    assert finding.severity is Severity.HIGH and finding.about["went_on"] is False
-
-
 def test_a_refusal_in_no_known_form_is_said_once() -> None:
     mock = bytes.fromhex("00000001 0023 01 00120000 00 02 00000000")  # what librdkafka's mock answers
     happened = edited(recording("versions-api-versions-given-up"), lambda e: copied(e, response=mock))
@@ -186,11 +164,6 @@ def test_many_refusals_cost_something() -> None:
 
     slow = edited(recording("versions-api-versions-of-the-future"), late)
     assert one(slow, "api-versions-fallback").severity is Severity.LOW
-
-
-def test_a_client_that_never_asks() -> None:
-    finding = one("versions-never-asks", "no-api-versions")
-    assert finding.severity is Severity.INFO and finding.about["used"] == {"Metadata": 12} and "KIP-35" in finding.why
 
 
 def test_a_client_that_may_have_asked_before_the_capture_began() -> None:
@@ -290,13 +263,6 @@ def test_a_client_far_behind_its_broker() -> None:
         recording("versions-old-kafka-python-round"), Produce=(0, 5), Fetch=(0, 6), ListOffsets=(0, 2), Metadata=(0, 5)
     )
     assert findings(near, "client-far-behind") == []
-
-
-def test_compression_that_is_silently_off() -> None:
-    finding = one("versions-gzip-librdkafka-2.10", "compression-off")
-    assert finding.severity is Severity.LOW and finding.about["offered"] == (3, 12)
-    assert "rdkafka-2.10.1" in finding.seen and finding.about["uncompressed_bytes"] > 4096
-    assert "KAFKA-18659" in finding.why and "2.11.1" in finding.remedy
 
 
 def test_a_fixed_librdkafka_and_a_broker_with_produce_0_are_fine() -> None:
