@@ -11,7 +11,7 @@ import pytest
 from barnabas.decoder.findings import Finding, Severity
 from real.brokers.broker import Cluster
 from real.findings.scenarios.fetching import SCENARIOS, record, started
-from real.findings.scenarios.scene import retimed, told
+from real.findings.scenarios.scene import described, retimed
 from traffic.recordings import findings
 
 pytestmark = pytest.mark.real
@@ -99,16 +99,16 @@ def test_what_goes_wrong_is_found(name: str, clusters: dict[str, Cluster], tmp_p
     id, severity = EXPECTED[name]
     found = found_in(name, clusters, tmp_path)
     mine = [f for f in found if f.id == id]
-    assert mine and mine[0].severity.rank >= severity.rank, told(found)
+    assert mine and mine[0].severity.rank >= severity.rank, described(found)
     if severity.rank >= Severity.MEDIUM.rank:
-        assert found[0].severity is mine[0].severity, told(found)
+        assert found[0].severity is mine[0].severity, described(found)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", HEALTHY)
 def test_near_misses_are_silent(name: str, clusters: dict[str, Cluster], tmp_path: Path) -> None:
     found = found_in(name, clusters, tmp_path)
-    assert not [f for f in found if f.id in HERE and f.severity is not Severity.INFO], told(found)
+    assert not [f for f in found if f.id in HERE and f.severity is not Severity.INFO], described(found)
 
 
 def test_every_scenario_is_judged() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from real.brokers.broker import Cluster
 from real.findings.scenarios.groups import SCENARIOS
-from real.findings.scenarios.scene import record, retimed, told
+from real.findings.scenarios.scene import described, record, retimed
 from traffic.recordings import GROUPS, findings
 
 pytestmark = pytest.mark.real
@@ -53,7 +53,7 @@ longer, its times are shortened to so much before the detectors see them."""
 def test_a_scene_has_its_findings_and_no_other(broker: Cluster, tmp_path: Path, name: str) -> None:
     recording = record(broker.addresses[0], SCENARIOS[name], tmp_path)
     found = findings(retimed(recording, SECONDS[name]) if name in SECONDS else recording, *GROUPS)
-    assert {f.id for f in found} == (EVERYDAY | OTHERS)[name], told(found)
+    assert {f.id for f in found} == (EVERYDAY | OTHERS)[name], described(found)
 
 
 def test_every_scene_is_run() -> None:

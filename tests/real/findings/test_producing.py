@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from real.brokers.broker import Cluster, start_cluster
 from real.findings.scenarios.producing import SCENARIOS, answered_with_errors, record, tiny_batches
-from real.findings.scenarios.scene import create, retimed, told
+from real.findings.scenarios.scene import create, described, retimed
 from real.findings.scenarios.scene import record as record_scene
 from traffic.recordings import PRODUCING, findings
 
@@ -53,7 +53,7 @@ def test_what_is_found(broker: Cluster, tmp_path: Path, name: str) -> None:
     recording = record(name, broker.addresses[0], tmp_path)
     found = findings(recording if name in ("left-open", "abandoned") else retimed(recording, SECONDS), *PRODUCING)
     worst = {f.id: str(f.severity) for f in reversed(found)}
-    assert worst == EXPECTED[name], told(found)
+    assert worst == EXPECTED[name], described(found)
 
 
 @pytest.mark.slow
@@ -61,7 +61,7 @@ def test_tiny_batches_for_seconds(broker: Cluster, tmp_path: Path) -> None:
     create(broker.bootstrap, "p-ticks")
     recording = record_scene(broker.addresses[0], lambda b: tiny_batches(b, "p-ticks", 5000), tmp_path)
     found = findings(retimed(recording, 12, longer=True), *PRODUCING)
-    assert [f.id for f in found] == ["tiny-batches"], told(found)
+    assert [f.id for f in found] == ["tiny-batches"], described(found)
 
 
 @pytest.mark.slow
@@ -75,7 +75,7 @@ def test_a_follower_is_really_missing(tmp_path: Path) -> None:
         )
     found = findings(recording, *PRODUCING)
     (missing,) = (f for f in found if f.id == "not-enough-replicas")
-    assert missing.severity == "high" and missing.about["partitions"] == ["p-missing-0"], told(found)
+    assert missing.severity == "high" and missing.about["partitions"] == ["p-missing-0"], described(found)
 
 
 def test_every_scenario_is_run() -> None:

@@ -12,7 +12,7 @@ from barnabas.decoder.findings import Finding, Severity
 from harness.waiting import until
 from real.brokers.broker import HOST
 from real.findings.scenarios import security as scenarios
-from real.findings.scenarios.scene import record, told
+from real.findings.scenarios.scene import described, record
 from real.findings.scenarios.secure_broker import PASSWORD, SecureCluster, start_secure_cluster
 from traffic.recordings import findings
 
@@ -67,12 +67,12 @@ def test_through_the_proxy(
                 next(tries)
                 return expected in {f.id for f in so_far(tmp_path / "recording")}
 
-            until(found, lambda: told(so_far(tmp_path / "recording")))
+            until(found, lambda: described(so_far(tmp_path / "recording")))
 
     port = getattr(secure, scenarios.RECORDED[scenario])
     found = above_info(record((HOST, port), run, tmp_path))
     assert not any(PASSWORD in json.dumps(f.to_dict()) for f in found)
     if expected is None:
-        assert found == [], told(found)
+        assert found == [], described(found)
     else:
-        assert {f.severity for f in found if f.id == expected} == {severity}, told(found)
+        assert {f.severity for f in found if f.id == expected} == {severity}, described(found)

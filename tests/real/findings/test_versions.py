@@ -11,7 +11,7 @@ from real.brokers.broker import Cluster, start_cluster
 from real.clients.workloads import WORKLOADS
 from real.findings.scenarios import versions as scenarios
 from real.findings.scenarios.edited_broker import EditedBroker
-from real.findings.scenarios.scene import record, told
+from real.findings.scenarios.scene import described, record
 from traffic.recordings import VERSIONS, findings
 
 pytestmark = pytest.mark.real
@@ -47,7 +47,7 @@ def test_a_scenario_shows(broker: Cluster, tmp_path: Path, scenario: Callable[[s
     topic = f"versions-{scenario.__name__}"
     scenarios.create(broker.bootstrap, topic)
     seen = found(broker.addresses[0], scenario, topic, tmp_path)
-    assert expected in {finding.id for finding in seen}, told(seen)
+    assert expected in {finding.id for finding in seen}, described(seen)
 
 
 @pytest.mark.slow
@@ -59,7 +59,7 @@ def test_a_broker_that_is_made_to_look_older(broker: Cluster, tmp_path: Path) ->
     ):
         new.nodes[2] = old.address
         seen = found(new.address, scenarios.two_brokers, "versions-two", tmp_path)
-    assert {"version-of-another-broker", "mixed-broker-versions"} <= {finding.id for finding in seen}, told(seen)
+    assert {"version-of-another-broker", "mixed-broker-versions"} <= {finding.id for finding in seen}, described(seen)
 
 
 @pytest.mark.slow
@@ -67,7 +67,7 @@ def test_current_librdkafka_compresses_whatever_the_range_says(broker: Cluster, 
     scenarios.create(broker.bootstrap, "versions-gzip")
     with EditedBroker(broker.addresses[0], {"Produce": (3, 12)}) as narrowed:
         seen = found(narrowed.address, scenarios.gzip_librdkafka, "versions-gzip", tmp_path)
-    assert seen == [], told(seen)
+    assert seen == [], described(seen)
 
 
 @pytest.mark.slow
@@ -75,7 +75,7 @@ def test_current_librdkafka_compresses_whatever_the_range_says(broker: Cluster, 
 def test_a_healthy_client_shows_nothing(broker: Cluster, tmp_path: Path, name: str) -> None:
     topic = "versions-" + name.replace(" ", "-")
     bad = [f for f in found(broker.addresses[0], WORKLOADS[name], topic, tmp_path) if f.severity is not Severity.INFO]
-    assert bad == [], told(bad)
+    assert bad == [], described(bad)
 
 
 @pytest.mark.slow
@@ -83,11 +83,11 @@ def test_a_client_that_does_not_follow_the_leader(tmp_path: Path) -> None:
     with start_cluster(nodes=3) as cluster:
         scenarios.create(cluster.bootstrap, "versions-leader")
         seen = found(cluster.addresses[0], scenarios.wrong_leader, "versions-leader", tmp_path)
-    assert "metadata-ignored" in {finding.id for finding in seen}, told(seen)
+    assert "metadata-ignored" in {finding.id for finding in seen}, described(seen)
 
 
 @pytest.mark.slow
 def test_a_group_protocol_that_is_switched_off(tmp_path: Path) -> None:
     with start_cluster(config={"group.coordinator.rebalance.protocols": "classic"}) as cluster:
         seen = found(cluster.addresses[0], scenarios.group_protocol_off, "versions-off", tmp_path)
-    assert "unsupported-version" in {finding.id for finding in seen}, told(seen)
+    assert "unsupported-version" in {finding.id for finding in seen}, described(seen)

@@ -1,4 +1,4 @@
-"""The detectors as a whole: many, told apart, and all of them in the documentation."""
+"""The detectors as a whole: many, with different ids, and all of them in the documentation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from barnabas.decoder.schema import facts
 PAGE = Path(__file__).parents[4] / "docs" / "findings.md"
 
 
-def test_every_detector_says_what_it_is() -> None:
+def test_every_detector_describes_itself() -> None:
     found = detectors()
     assert len(found) >= 50
     assert len({kind.id for kind in found}) == len(found)

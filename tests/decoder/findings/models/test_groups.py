@@ -65,7 +65,7 @@ def test_the_states_of_a_group_and_the_last_poll() -> None:
     assert polled is not None and polled <= inspector.traffic.now_ns
 
 
-def test_a_member_that_rejoins_shows_when_it_was_told_and_waited() -> None:
+def test_a_member_that_rejoins_shows_when_it_heard_of_the_rebalance_and_waited() -> None:
     slow, other = steps("late-commit", "slow-worker")[0], steps("late-commit", "other")[0]
     assert slow.startswith("JjSsc") and "rJjSs" in slow and slow.endswith("Lx")
     assert other == "JjSsLx"
@@ -80,7 +80,7 @@ def test_the_new_protocol_in_the_same_terms() -> None:
     assert line.startswith("Jjsh") and line.count("L") == 2 and line.count("J") == 2
 
 
-def test_rebalances_say_why_they_began_and_how_long_they_took() -> None:
+def test_rebalances_record_why_they_began_and_how_long_they_took() -> None:
     (group,) = groups_of("killed")
     causes = [r.cause for r in group.rebalances]
     assert causes[0] is Cause.FIRST and Cause.JOIN in causes and Cause.TIMEOUT in causes
@@ -90,7 +90,7 @@ def test_rebalances_say_why_they_began_and_how_long_they_took() -> None:
     assert doomed.state is State.DROPPED and doomed.timeline[-1].step == "d"
 
 
-def test_a_subscription_that_changes_is_told_from_what_an_assignor_remembers() -> None:
+def test_a_subscription_that_changes_is_distinguished_from_what_an_assignor_remembers() -> None:
     # members of a cooperative group join with other bytes each time: what they have
     (group,) = groups_of("rolling")
     assert group.assignor == "cooperative-sticky" and len(group.rebalances) >= 3
@@ -158,7 +158,7 @@ def test_two_clusters_have_a_group_each() -> None:
     groups, traffic = Groups.of(inspector.traffic), inspector.traffic
     assert groups is Groups.of(traffic)
     one, other = traffic.cluster_of("a:1"), traffic.cluster_of("b:1")
-    assert groups.group("g", one) is groups.group("g", other)  # nothing says yet that they are two
+    assert groups.group("g", one) is groups.group("g", other)  # nothing shows yet that they are two
     one.id, other.id = "one", "other"
     assert groups.group("g", one) is not groups.group("g", other)
     assert len(groups.all()) == 2
@@ -194,7 +194,7 @@ def test_damaged_messages_put_no_detector_out(name: str) -> None:
 
     def damaged(exchange: Exchange) -> Exchange:
         changed: dict[str, bytes] = {}
-        for side, start in (("request", 8), ("response", 4)):  # behind what says which API it is
+        for side, start in (("request", 8), ("response", 4)):  # behind the API key and version
             frame = getattr(exchange, side)
             if frame and len(frame) > start and chance.random() < 0.3:
                 data = bytearray(frame)

@@ -1,6 +1,6 @@
 """Stands before a real broker as another: offers other versions than it does, or answers in another order.
 
-What is behind it is the real broker, and its answers are real except for what is said here. A request of a version
+What is behind it is the real broker, and its answers are real except for what is changed here. A request of a version
 that it does not offer is treated as Kafka does: the connection is closed.
 """
 

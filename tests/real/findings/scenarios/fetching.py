@@ -405,9 +405,9 @@ def _quota(bootstrap: str, client_id: str, key: str, value: float | None) -> Non
         component = {"entity_type": "client-id", "match_type": 0, "match": client_id}
 
         def known() -> bool:
-            told = client.ask("DescribeClientQuotas", 1, {"components": [component], "strict": True})
-            assert told is not None
-            return bool(told["entries"]) == (value is not None)
+            answer = client.ask("DescribeClientQuotas", 1, {"components": [component], "strict": True})
+            assert answer is not None
+            return bool(answer["entries"]) == (value is not None)
 
         until(known, f"the quota of {client_id}", pause=0.1)
     sleep(0.5)  # until the broker has taken it over
@@ -418,10 +418,10 @@ def throttled_producer(bootstrap: str, topic: str) -> None:
     _quota(bootstrap, "loader", "producer_byte_rate", 1000)
     throttled: list[float] = []
 
-    def told(event: ThrottleEvent) -> None:
+    def on_throttle(event: ThrottleEvent) -> None:
         throttled.append(event.throttle_time)
 
-    config = {"bootstrap.servers": bootstrap, "client.id": "loader", "linger.ms": 0, "throttle_cb": told}
+    config = {"bootstrap.servers": bootstrap, "client.id": "loader", "linger.ms": 0, "throttle_cb": on_throttle}
     producer = Producer(config)
 
     def enough() -> bool:

@@ -69,7 +69,7 @@ def consumer(bootstrap: str, group: str, client_id: str, **config: Any) -> Consu
 
 
 class Served:
-    """A thread polls a consumer meanwhile; `errors` are the names of the errors that it was told."""
+    """A thread polls a consumer meanwhile; `errors` are the names of the errors that it got."""
 
     def __init__(self, member: Consumer) -> None:
         self.errors: list[str] = []
@@ -90,7 +90,7 @@ class Served:
 
 
 def poll(member: Consumer) -> list[str]:
-    """Serve a consumer for a moment; the error that it is told, if any."""
+    """Serve a consumer for a moment; the error that it gets, if any."""
     try:
         message = member.poll(0.1)
     except KafkaException as error:
@@ -149,7 +149,7 @@ class Group:
         return len(described[self.name].result(PATIENCE).members)
 
     def until(self, state: str, members: int | None = None, meanwhile: Callable[[], object] = lambda: None) -> None:
-        """Wait until it is in a state, with so many members if told; `meanwhile` is called again and again."""
+        """Wait until it is in a state, with so many members if given; `meanwhile` is called again and again."""
 
         def so() -> bool:
             meanwhile()
@@ -173,7 +173,7 @@ def old_fashioned(bootstrap: str, group: str, client_id: str, **config: Any) -> 
 PROCESS = """
 import sys
 from kafka import ConsumerRebalanceListener, KafkaConsumer
-class Told(ConsumerRebalanceListener):
+class Assigned(ConsumerRebalanceListener):
     def on_partitions_revoked(self, partitions):
         pass
     def on_partitions_assigned(self, partitions):
@@ -182,7 +182,7 @@ class Told(ConsumerRebalanceListener):
 bootstrap, group, topic, client_id = sys.argv[1:]
 member = KafkaConsumer(bootstrap_servers=bootstrap, group_id=group, client_id=client_id,
                        session_timeout_ms=6000, heartbeat_interval_ms=500, enable_auto_commit=False)
-member.subscribe([topic], listener=Told())
+member.subscribe([topic], listener=Assigned())
 while True:
     member.poll(60_000)  # not less: a poll that gives up while its member joins loses the assignment
 """
@@ -206,7 +206,7 @@ while True:
 def process(
     bootstrap: str, group: str, topic_name: str, client_id: str, program: str = PROCESS
 ) -> Iterator[subprocess.Popen[str]]:
-    """A consumer in a process of its own (kafka-python unless told), yielded when it has partitions, killed in the end."""
+    """A consumer in a process of its own (kafka-python by default), yielded when it has partitions, killed in the end."""
     command = [sys.executable, "-c", program, bootstrap, group, topic_name, client_id]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
         try:
@@ -230,7 +230,7 @@ def java(program: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
 
 
 class RawMember(RawClient):
-    """A member of a classic group that takes part step by step, and only when told."""
+    """A member of a classic group that takes part step by step, and only on request."""
 
     def __init__(
         self,
@@ -252,20 +252,20 @@ class RawMember(RawClient):
             "protocol_type": "consumer",
             "protocols": [{"name": "range", "metadata": b"\0\0" + metadata}],
         }
-        until(lambda: not self.told("FindCoordinator", 2, {"key": group, "key_type": 0})["error_code"], pause=0.1)
+        until(lambda: not self.answer_to("FindCoordinator", 2, {"key": group, "key_type": 0})["error_code"], pause=0.1)
 
-    def told(self, api: str, version: int, body: dict[str, Any]) -> dict[str, Any]:
+    def answer_to(self, api: str, version: int, body: dict[str, Any]) -> dict[str, Any]:
         """A request's answer as plain values."""
         answer = self.ask(api, version, body)
         assert answer is not None
         return answer.to_dict()
 
     def join(self) -> None:
-        """JoinGroup, with the member id that it is told first; retried while the coordinator is loading."""
+        """JoinGroup, with the member id that it gets first; retried while the coordinator is loading."""
         errors: list[str] = []
 
         def joined() -> bool:
-            answer = self.told("JoinGroup", 5, {**self.asked, "member_id": self.member_id})
+            answer = self.answer_to("JoinGroup", 5, {**self.asked, "member_id": self.member_id})
             self.member_id = answer["member_id"] or self.member_id
             self.generation, self.leader = answer["generation_id"], answer["leader"]
             errors.append(facts.error_name(answer["error_code"]))
@@ -283,17 +283,17 @@ class RawMember(RawClient):
         given = {"assigned_partitions": [{"topic": self.topic, "partitions": [0]}], "user_data": None}
         mine = b"\0\0" + embedded.encode("ConsumerProtocolAssignment", 0, given)
         leads = self.leader == self.member_id
-        self.told("SyncGroup", 3, {
+        self.answer_to("SyncGroup", 3, {
             **self.me, "assignments": [{"member_id": self.member_id, "assignment": mine}] if leads else [],
         })  # fmt: skip
 
     def heartbeat(self, **changed: Any) -> str:
         """Heartbeat; the error's name."""
-        return facts.error_name(self.told("Heartbeat", 3, {**self.me, **changed})["error_code"])
+        return facts.error_name(self.answer_to("Heartbeat", 3, {**self.me, **changed})["error_code"])
 
     def commit(self, offset: int, generation: int) -> str:
         """OffsetCommit of partition 0; the error's name."""
-        answer = self.told("OffsetCommit", 7, {
+        answer = self.answer_to("OffsetCommit", 7, {
             "group_id": self.group, "generation_id_or_member_epoch": generation, "member_id": self.member_id,
             "topics": [{"name": self.topic, "partitions": [{"partition_index": 0, "committed_offset": offset}]}],
         })  # fmt: skip
@@ -301,4 +301,4 @@ class RawMember(RawClient):
 
     def leave(self) -> None:
         """LeaveGroup."""
-        self.told("LeaveGroup", 1, {"group_id": self.group, "member_id": self.member_id})
+        self.answer_to("LeaveGroup", 1, {"group_id": self.group, "member_id": self.member_id})

@@ -1,4 +1,4 @@
-"""A client of one connection that does what it is told, right or wrong: for what no client library does."""
+"""A client of one connection that sends whatever a test asks for, right or wrong: for what no client library does."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def batch(count: int = 1, value: bytes = b"record %d", **header: Any) -> bytes:
 
 
 class RawClient:
-    """One connection. Correlation ids count from 1 unless told."""
+    """One connection. Correlation ids count from 1 unless given."""
 
     def __init__(self, bootstrap: str, client_id: str | None) -> None:
         host, _, port = bootstrap.rpartition(":")
@@ -80,9 +80,9 @@ class RawClient:
 
     def metadata(self, topic: str, version: int = 9) -> Message:
         """Metadata of a topic, as a client asks for it before it produces."""
-        told = self.ask("Metadata", version, {"topics": [{"name": topic}], "allow_auto_topic_creation": False})
-        assert told is not None
-        return told
+        answer = self.ask("Metadata", version, {"topics": [{"name": topic}], "allow_auto_topic_creation": False})
+        assert answer is not None
+        return answer
 
     def producer_id(self) -> dict[str, int]:
         """A new producer id and its epoch; a broker that has just started gives none for a moment."""
@@ -93,9 +93,9 @@ class RawClient:
             assert answer is not None
             return None if answer["error_code"] else answer
 
-        told = until(given, "a producer id", pause=0.1)
-        assert told is not None
-        return {"producer_id": told["producer_id"], "producer_epoch": told["producer_epoch"]}
+        answer = until(given, "a producer id", pause=0.1)
+        assert answer is not None
+        return {"producer_id": answer["producer_id"], "producer_epoch": answer["producer_epoch"]}
 
     def produce(self, topic: str | Mapping[str, Any], records: bytes, acks: int = -1, version: int = 9) -> int | None:
         """A batch for partition 0 of a topic (its name, or the fields that say which); the error code it is answered."""

@@ -67,6 +67,6 @@ def retimed(
     return edited(events, stretch=factor if longer else min(1.0, factor))
 
 
-def told(found: list[Finding]) -> str:
-    """What a failure says of findings."""
+def described(found: list[Finding]) -> str:
+    """Findings as text, for the message of a failed assertion."""
     return "found:\n" + "\n".join(f"  {f.id} {f.severity} x{f.count}: {f.seen}" for f in found)

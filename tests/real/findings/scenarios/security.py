@@ -3,7 +3,7 @@
 A client that never gets through tries again and again: such a function is an iterator, and gives way after each moment of
 that, for as long as it is asked.
 
-`RECORDED` says which listener of `secure_broker` each takes for the recordings of tests/decoder/findings/captures.
+`RECORDED`: which listener of `secure_broker` each takes for the recordings of tests/decoder/findings/captures.
 They are foreign captures (dumpcap's, the port renumbered to 9092): what TCP shows of refusals and resets is in them,
 and nothing in them is masked.
 """
@@ -137,7 +137,7 @@ def not_allowed(bootstrap: str) -> None:
     consumer.close()
 
 
-# --- what is spoken ----------------------------------------------------------------------------------------
+# --- other protocols ----------------------------------------------------------------------------------------
 
 
 def _handshakes(bootstrap: str, context: ssl.SSLContext, count: int) -> None:
@@ -198,7 +198,7 @@ def http_probe(bootstrap: str) -> None:
         connection.close()
 
 
-def says(bootstrap: str, data: bytes, wait: float = 1.0) -> None:
+def send_bytes(bootstrap: str, data: bytes, wait: float = 1.0) -> None:
     """Send bytes, and wait for the end."""
     host, _, port = bootstrap.rpartition(":")
     with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=wait) as raw:
@@ -209,40 +209,40 @@ def says(bootstrap: str, data: bytes, wait: float = 1.0) -> None:
 
 def proxy_protocol(bootstrap: str) -> None:
     """A load balancer that puts a PROXY header in front, both versions of it."""
-    says(bootstrap, b"PROXY TCP4 192.0.2.1 192.0.2.2 56324 9092\r\n")
-    says(bootstrap, b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c" + bytes(12))
+    send_bytes(bootstrap, b"PROXY TCP4 192.0.2.1 192.0.2.2 56324 9092\r\n")
+    send_bytes(bootstrap, b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c" + bytes(12))
 
 
 def redis_ping(bootstrap: str) -> None:
     """Somebody takes the port for Redis."""
-    says(bootstrap, b"*1\r\n$4\r\nPING\r\n")
+    send_bytes(bootstrap, b"*1\r\n$4\r\nPING\r\n")
 
 
 def postgres(bootstrap: str) -> None:
     """Somebody takes the port for PostgreSQL."""
-    says(bootstrap, b"\0\0\0\x08\x04\xd2\x16\x2f", 0.5)
+    send_bytes(bootstrap, b"\0\0\0\x08\x04\xd2\x16\x2f", 0.5)
 
 
 def oversize(bootstrap: str) -> None:
     """A request of 101 MiB is announced; brokers do not wait for it."""
-    says(bootstrap, ((101 << 20) + 40).to_bytes(4, "big") + b"\0\0\0\x09\0\0\0\x01\0\x04shop\0" + bytes(20))
+    send_bytes(bootstrap, ((101 << 20) + 40).to_bytes(4, "big") + b"\0\0\0\x09\0\0\0\x01\0\x04shop\0" + bytes(20))
 
 
 def absurd_size(bootstrap: str) -> None:
     """A negative size."""
-    says(bootstrap, b"\xff\xff\xff\xf0\0\x12\0\x03")
+    send_bytes(bootstrap, b"\xff\xff\xff\xf0\0\x12\0\x03")
 
 
 # --- where it is -------------------------------------------------------------------------------------------
 
 
 def wrong_address(bootstrap: str) -> Iterator[None]:
-    """A producer that is told an address where nobody listens."""
+    """A producer that gets an address where nobody listens."""
     return _tries(_librdkafka(bootstrap))
 
 
 def unknown_name(bootstrap: str) -> Iterator[None]:
-    """A producer that is told a name which does not resolve: it never even tries to connect there."""
+    """A producer that gets a name which does not resolve: it never even tries to connect there."""
     return _tries(_librdkafka(bootstrap))
 
 

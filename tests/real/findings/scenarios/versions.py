@@ -30,7 +30,7 @@ VALUE = b"a record that compresses well, well, well, well, well, well, well, wel
 
 
 def metadata(client: RawClient, topic: str | None) -> dict[str, Any]:
-    """The Metadata of one topic (None: of none) as the client is told it."""
+    """The Metadata of one topic (None: of none) as the client gets it."""
     topics = [] if topic is None else [{"topic_id": uuid.UUID(int=0), "name": topic}]
     found = client.ask("Metadata", 12, {"topics": topics, "allow_auto_topic_creation": False})
     assert found is not None
@@ -41,7 +41,7 @@ def metadata(client: RawClient, topic: str | None) -> dict[str, Any]:
 
 
 def old_kafka_python(bootstrap: str, topic: str) -> None:
-    """kafka-python told that the broker is 0.10: it uses fixed versions, Produce v2 among them, and gives up."""
+    """kafka-python configured for a broker of 0.10: it uses fixed versions, Produce v2 among them, and gives up."""
     with contextlib.suppress(KafkaPythonError):
         producer = KafkaProducer(
             bootstrap_servers=bootstrap,
@@ -59,7 +59,7 @@ def old_kafka_python(bootstrap: str, topic: str) -> None:
 
 
 def old_librdkafka(bootstrap: str, topic: str) -> None:
-    """librdkafka told not to ask, and that the broker is 0.9, until it says that it was disconnected."""
+    """librdkafka configured not to ask, for a broker of 0.9, until it reports that it was disconnected."""
     errors: list[KafkaError] = []
     producer = Producer(
         {
@@ -246,9 +246,9 @@ def wrong_leader(bootstrap: str, topic: str) -> None:
     """Produce to a broker that Metadata does not name leader, again and again."""
     with RawClient(bootstrap, "blind") as client:
         client.api_versions()
-        told = metadata(client, topic)
-    leader = told["topics"][0]["partitions"][0]["leader_id"]
-    brokers = {b["node_id"]: f"{b['host']}:{b['port']}" for b in told["brokers"]}
+        answer = metadata(client, topic)
+    leader = answer["topics"][0]["partitions"][0]["leader_id"]
+    brokers = {b["node_id"]: f"{b['host']}:{b['port']}" for b in answer["brokers"]}
     other = next(n for n in sorted(brokers) if n != leader)
     with RawClient(brokers[other], "blind") as client:
         client.api_versions()

@@ -1,4 +1,4 @@
-"""Sides that do not keep to what was said: recordings of real brokers, as they are and edited."""
+"""Clients and brokers that contradict earlier messages: recordings of real brokers, as they are and edited."""
 
 from __future__ import annotations
 

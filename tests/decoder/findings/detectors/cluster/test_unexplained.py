@@ -78,7 +78,7 @@ def _places(api: str) -> Iterator[tuple[int, int, str]]:
         yield key, version, path
 
 
-def _says(finding: Finding, error: str) -> bool:
+def _names(finding: Finding, error: str) -> bool:
     return re.search(rf"\b{error}\b", f"{finding.seen} {finding.about}") is not None
 
 
@@ -94,7 +94,7 @@ def _unnamed(pairs: list[tuple[str, str]]) -> list[tuple[str, str, str]]:
             answer = _answer(key, version, path, facts.error_code(error))
             findings = _findings([conversation.exchange(_request(key, version), answer) for _ in range(40)])
             assert "detector-failed" not in {f.id for f in findings}
-            if not any(_says(finding, error) for finding in findings):
+            if not any(_names(finding, error) for finding in findings):
                 found.append((api, error, path))
             doubles = [f.id for f in findings if f.about.get("error") == error and f.about.get("api") == api]
             assert len(doubles) <= 1 or "unexplained-error" not in doubles, (api, error, doubles)
@@ -112,7 +112,7 @@ def test_every_error_that_does_not_end_is_named(part: int) -> None:
 
 
 def _reported(api: str, errors: list[str], path: str | None = None, only: bool = True) -> list[Finding]:
-    """What is said of one client that asks the same again and again, and gets these errors."""
+    """The findings of one client that repeats a request and gets these errors."""
     key, version, first = next(p for p in _places(api) if path in (None, p[2]))
     conversation = Conversation()
     exchanges = [
@@ -159,7 +159,7 @@ def test_a_better_answer_about_something_else_is_none() -> None:
 def test_what_is_part_of_normal_life_is_named_when_it_does_not_end(api: str, error: str, most: int) -> None:
     assert _reported(api, [error] * most) == []
     assert _reported(api, ([error] * most + ["NONE"]) * 4) == []
-    assert any(_says(finding, error) for finding in _reported(api, [error] * (most + 1), only=False))
+    assert any(_names(finding, error) for finding in _reported(api, [error] * (most + 1), only=False))
 
 
 def test_many_clients_of_one_name_may_each_learn_something_once() -> None:

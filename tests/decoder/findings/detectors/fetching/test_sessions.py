@@ -17,7 +17,7 @@ def test_some_refusals_over_minutes_are_evictions() -> None:
 
 def test_big_requests_for_few_records() -> None:
     (recorded,) = exchanges("fetching-all-partitions-each-time", "Fetch")
-    # Recorded once, and told again as the client would go on.
+    # Recorded once, and repeated as the client would go on.
     often = [copied(recorded, after=n * 0.1) for n in range(80)]
     found = one(often, "full-fetches")
     assert found.severity is Severity.LOW and found.about["partitions"] == 150 and found.count == 80

@@ -43,7 +43,7 @@ def test_a_gap_of_less_than_the_session_timeout_is_low_and_half_of_it_nothing() 
     assert findings(edited(recording("groups-stopped"), stretch=0.45), "missed-heartbeats") == []
 
 
-def test_silence_says_nothing_where_bytes_were_not_captured() -> None:
+def test_silence_proves_nothing_where_bytes_were_not_captured() -> None:
     torn: list[ConnectionEvent] = []
     for event in recording("groups-stopped"):
         if isinstance(event, RequestSeen) and (e := event.exchange).api == "Heartbeat":
@@ -86,7 +86,7 @@ def test_a_consumer_that_unsubscribes_and_comes_back_is_not_meant() -> None:
     assert findings("groups-unsubscribed", "poll-interval-exceeded") == []
 
 
-def test_a_consumer_that_stays_away_is_told_with_doubt() -> None:
+def test_a_consumer_that_stays_away_is_reported_with_doubt() -> None:
     # the recording ends after LeaveGroup, except for the time that passes
     happened = recording("groups-poll-librdkafka")
     left = happened[: position(happened, ExchangeDone, "LeaveGroup") + 1]

@@ -64,7 +64,7 @@ def test_the_same_rebalances_over_an_hour_are_no_storm() -> None:
     assert findings(edited(recording("groups-storm"), stretch=500), "rebalance-storm") == []
 
 
-def test_a_join_that_still_waits_is_told_when_asked() -> None:
+def test_a_join_that_still_waits_is_reported_when_asked() -> None:
     # the same recording, cut in the middle of the wait
     happened = recording("groups-held-up")
     joined = exchange_of(happened[position(happened, RequestSeen, "JoinGroup", "billing-new")])

@@ -15,8 +15,8 @@ OURS = [
 ]  # fmt: skip
 
 
-class Story(Conversations):
-    """Connections of a client, told to the detectors of this area."""
+class AddressConversation(Conversations):
+    """Connections of a client, for the detectors of this area."""
 
     def __init__(self, client: str = "10.0.0.5", broker: str = BROKER) -> None:
         super().__init__(*OURS, client=client, broker=broker)
@@ -60,13 +60,13 @@ def test_clients_that_need_no_other_broker_are_well(name: str) -> None:
     assert findings(f"security-{name}", *OURS) == []
 
 
-def test_a_loopback_address_for_a_client_from_elsewhere_is_told_soon() -> None:
-    story = Story()
-    conn = story.open()
+def test_a_loopback_address_for_a_client_from_elsewhere_is_reported_soon() -> None:
+    conversation = AddressConversation()
+    conn = conversation.open()
     for _ in range(3):
-        story.metadata(conn, (1, "localhost", 9092))
-        story.wait(2)
-    (found,) = story.findings()
+        conversation.metadata(conn, (1, "localhost", 9092))
+        conversation.wait(2)
+    (found,) = conversation.findings()
     assert found.id == "unreachable-advertised-address"
     assert "localhost is the client's own machine (10.0.0.5), not the broker's (10.0.0.1)" in found.why
 
@@ -77,76 +77,76 @@ def test_a_loopback_address_for_a_client_from_elsewhere_is_told_soon() -> None:
         ("10.0.0.1", "localhost", True, False),  # on the broker's own machine
         ("10.0.0.5", "localhost", False, False),  # lists everything: a monitor
         ("10.0.0.5", "localhost", True, True),  # behind a port forward: it works
-        ("10.0.0.5", "10.0.0.1", True, False),  # told where it is
+        ("10.0.0.5", "10.0.0.1", True, False),  # given the real address
         ("10.0.0.5", "kafka-1", True, False),  # too few for a name that nothing speaks against
     ],
 )
 def test_near_misses_of_a_wrong_address(client: str, host: str, topics: bool, useful: bool) -> None:
-    story = Story(client)
-    conn = story.open()
+    conversation = AddressConversation(client)
+    conn = conversation.open()
     for _ in range(4):
-        story.metadata(conn, (1, host, 9092), topics=topics)
+        conversation.metadata(conn, (1, host, 9092), topics=topics)
         if useful:
-            story.work(conn)
-        story.wait(2)
-    assert story.findings() == []
+            conversation.work(conn)
+        conversation.wait(2)
+    assert conversation.findings() == []
 
 
 def test_one_unreachable_of_several_needs_proof() -> None:
-    story = Story()
-    conn = story.open()
+    conversation = AddressConversation()
+    conn = conversation.open()
     for _ in range(8):
-        story.metadata(conn, (1, "10.0.0.1", 9092), (2, "10.0.0.2", 9092))
-        story.wait(1)
-    assert story.findings() == []
+        conversation.metadata(conn, (1, "10.0.0.1", 9092), (2, "10.0.0.2", 9092))
+        conversation.wait(1)
+    assert conversation.findings() == []
     for _ in range(3):
-        tried = story.open("10.0.0.2:9092", established=False)
-        story.wait(1)
-        story.close(tried, "unreached", "")
-    (found,) = story.findings()
+        tried = conversation.open("10.0.0.2:9092", established=False)
+        conversation.wait(1)
+        conversation.close(tried, "unreached", "")
+    (found,) = conversation.findings()
     assert found.id == "unreachable-advertised-address" and "gets no answer there, 3 times" in found.seen
 
 
 def test_two_brokers_at_one_address() -> None:
-    story = Story()
-    conn = story.open()
+    conversation = AddressConversation()
+    conn = conversation.open()
     for _ in range(3):
-        story.metadata(conn, (1, "lb", 9092), (2, "kafka-2", 9092), (3, "lb", 9092))
-        story.work(conn)
-    (found,) = story.findings()
+        conversation.metadata(conn, (1, "lb", 9092), (2, "kafka-2", 9092), (3, "lb", 9092))
+        conversation.work(conn)
+    (found,) = conversation.findings()
     assert (found.id, found.count, found.severity) == ("broken-broker-address", 3, Severity.HIGH)
     assert "brokers 1 and 3 are both at lb:9092" in found.seen
 
 
 @pytest.mark.parametrize(("host", "port"), [("", 9092), ("kafka-1", 0), ("kafka-1", -1)])
 def test_no_address_at_all(host: str, port: int) -> None:
-    story = Story()
-    conn = story.open()
-    story.metadata(conn, (1, host, port))
-    story.metadata(conn, (2, "kafka-2", 9092))
-    assert [f.id for f in story.findings()] == ["broken-broker-address"]
-    assert "broker 1" in story.findings()[0].seen
+    conversation = AddressConversation()
+    conn = conversation.open()
+    conversation.metadata(conn, (1, host, port))
+    conversation.metadata(conn, (2, "kafka-2", 9092))
+    assert [f.id for f in conversation.findings()] == ["broken-broker-address"]
+    assert "broker 1" in conversation.findings()[0].seen
 
 
 def test_an_unavailable_coordinator_is_no_broken_address() -> None:
-    story = Story()
-    conn = story.open()
-    story.ask(conn, "FindCoordinator", 2, {"key": "g"}, {"error_code": 15, "node_id": -1, "host": "", "port": -1})
-    story.ask(conn, "FindCoordinator", 4, {"coordinator_keys": ["g"]}, {"coordinators": [{"key": "g", "node_id": -1, "host": "", "port": -1, "error_code": 15}]})  # fmt: skip
-    assert story.findings() == []
+    conversation = AddressConversation()
+    conn = conversation.open()
+    conversation.ask(conn, "FindCoordinator", 2, {"key": "g"}, {"error_code": 15, "node_id": -1, "host": "", "port": -1})
+    conversation.ask(conn, "FindCoordinator", 4, {"coordinator_keys": ["g"]}, {"coordinators": [{"key": "g", "node_id": -1, "host": "", "port": -1, "error_code": 15}]})  # fmt: skip
+    assert conversation.findings() == []
 
 
 def test_an_address_that_goes_back_and_forth() -> None:
-    story = Story()
-    conn = story.open()
+    conversation = AddressConversation()
+    conn = conversation.open()
     reported = []
     for host in ("a", "a", "b", "b", "a", "b"):
-        story.metadata(conn, (1, host, 9092))
-        story.work(conn)
-        reported.append([f.id for f in story.findings()])
+        conversation.metadata(conn, (1, host, 9092))
+        conversation.work(conn)
+        reported.append([f.id for f in conversation.findings()])
     assert reported[:-1] == [[]] * 5  # a move, and a move back, may be
     assert reported[-1] == ["flapping-broker-address"]
-    other = Story()  # another listener is another address to ask at
+    other = AddressConversation()  # another listener is another address to ask at
     inside, outside = other.open("10.0.0.1:9092"), other.open("10.0.0.1:9093")
     for _ in range(4):
         other.metadata(inside, (1, "inside", 9092), topics=False)
@@ -161,51 +161,51 @@ def test_a_broker_that_is_down() -> None:
 
 
 def test_a_restart_is_short_and_a_lasting_refusal_is_high() -> None:
-    story = Story()
-    story.refused(4)
-    story.close(story.open())
-    story.refused(4)
-    assert story.findings() == []
-    story.refused(12, 6)
-    (found,) = story.findings()
+    conversation = AddressConversation()
+    conversation.refused(4)
+    conversation.close(conversation.open())
+    conversation.refused(4)
+    assert conversation.findings() == []
+    conversation.refused(12, 6)
+    (found,) = conversation.findings()
     assert found.severity is Severity.HIGH and found.count == 16
 
 
 def test_localhost_of_the_other_family_is_no_refusal() -> None:
-    story = Story("::1", "[::1]:9092")
-    story.client = "127.0.0.1"
-    story.open("127.0.0.1:9092")
-    story.client = "::1"
-    story.refused(9)
-    assert story.findings() == []
+    conversation = AddressConversation("::1", "[::1]:9092")
+    conversation.client = "127.0.0.1"
+    conversation.open("127.0.0.1:9092")
+    conversation.client = "::1"
+    conversation.refused(9)
+    assert conversation.findings() == []
 
 
 def test_connections_that_end_before_a_word_is_said() -> None:
-    story = Story()
+    conversation = AddressConversation()
     for count in range(6):
-        conn = story.open()
-        story.wait(0.1)
-        story.close(conn, "rst" if count else "fin", "broker")
-    (found,) = story.findings()
+        conn = conversation.open()
+        conversation.wait(0.1)
+        conversation.close(conn, "rst" if count else "fin", "broker")
+    (found,) = conversation.findings()
     assert found.id == "connection-closed-at-once" and found.severity is Severity.HIGH and found.count == 6
     assert "before anything was said" in found.seen and "max.connections.per.ip" in found.why
 
 
 def test_a_connection_that_works_ends_the_row_of_those_closed_at_once() -> None:
-    story = Story()
+    conversation = AddressConversation()
     for _ in range(2):
         for _ in range(4):
-            story.close(story.open(), "rst", "broker")
-        story.work(story.open())
-    assert story.findings() == []
+            conversation.close(conversation.open(), "rst", "broker")
+        conversation.work(conversation.open())
+    assert conversation.findings() == []
 
 
 def test_health_checks_close_by_themselves() -> None:
-    story = Story()
+    conversation = AddressConversation()
     for _ in range(20):
-        story.close(story.open(), "rst", "client")
-        story.close(story.open(), "fin", "")
-    assert story.findings() == []
+        conversation.close(conversation.open(), "rst", "client")
+        conversation.close(conversation.open(), "fin", "")
+    assert conversation.findings() == []
 
 
 def test_hosts() -> None:

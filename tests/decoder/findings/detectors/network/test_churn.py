@@ -10,7 +10,7 @@ from traffic.recordings import exchanges, findings, one
 
 
 def test_many_connections_of_one_client() -> None:
-    # A recorded connection, told as many that stay open.
+    # A recorded connection, repeated as many that stay open.
     recorded = exchanges("fetching-lists-topics-seldom", "Metadata")[0]
     found = one([copied(recorded, connection=1000 + n) for n in range(60)], "many-connections")
     assert found.severity is Severity.INFO and "holds 60 connections" in found.seen

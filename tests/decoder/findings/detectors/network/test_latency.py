@@ -11,7 +11,7 @@ from traffic.recordings import exchanges, findings, one
 
 
 def _waiting(recorded: Exchange, seconds: float) -> list[Finding]:
-    """`told` is asked and nothing comes, while other things happen for that long."""
+    """`recorded` gets no response while other things happen for so many seconds."""
     asked = RequestSeen(copied(recorded, state=State.PENDING, response=None, response_time_ns=None))
     return findings(later([asked], seconds), "unanswered-request")
 

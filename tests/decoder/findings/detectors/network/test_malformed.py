@@ -18,7 +18,7 @@ FALLBACK = bytes.fromhex("00000001 0023 01 00120000 00 02 00000000")
 
 
 def malformed(*exchanges: Exchange) -> list[Finding]:
-    """What the detectors of malformed messages say; others may have something to say about these bytes, too."""
+    """The findings of the detectors of malformed messages; others may report these bytes, too."""
     return findings(exchanges, *(kind.id for kind in (MalformedApiVersionsFallback, SurplusBytes, ForbiddenNull)))
 
 
@@ -39,7 +39,7 @@ def test_an_api_versions_fallback_in_no_known_form() -> None:
     assert "ApiVersions v3" in found[0].seen and "10.0.0.1:9092" in found[0].seen and len(found[0].exchanges) == 2
 
 
-def test_an_unreadable_refusal_tells_of_no_quota() -> None:
+def test_an_unreadable_refusal_is_no_quota() -> None:
     # read as version 3, the stray bytes of the mock's refusal would be a throttle time of 20 minutes
     assert "throttled-by-quota" not in {f.id for f in findings([exchange("ApiVersions", 3, FALLBACK)] * 5)}
 
@@ -51,7 +51,7 @@ def test_a_right_fallback_is_no_finding() -> None:
     assert malformed(exchange("ApiVersions", 4, right), exchange("ApiVersions", 3, empty)) == []
 
 
-def test_surplus_bytes_are_told_once_per_message() -> None:
+def test_surplus_bytes_are_reported_once_per_message() -> None:
     longer = decoder.encode_response(3, 12, {}, correlation_id=1) + b"\x00"
     found = malformed(*[exchange("Metadata", 12, longer)] * 7)
     assert [(f.id, f.count) for f in found] == [("surplus-bytes", 7)]

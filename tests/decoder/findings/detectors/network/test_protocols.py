@@ -20,7 +20,7 @@ OURS = [
 
 
 def played(*connections: tuple[bytes, bytes], how: str = "fin", by: str = "broker") -> list[Finding]:
-    """The findings of connections of which each is what the client and the broker said."""
+    """The findings of connections, each given as the bytes of client and broker."""
     conversation = Conversations(*OURS)
     for request_bytes, response in connections:
         connection = conversation.open()

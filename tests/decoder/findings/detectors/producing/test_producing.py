@@ -135,7 +135,7 @@ def test_a_client_that_does_not_look_for_the_leader() -> None:
     assert finding.severity is Severity.MEDIUM and "in a row without a look at Metadata" in finding.seen
 
 
-def test_a_client_that_is_told_the_leader_need_not_look() -> None:
+def test_a_client_that_learns_the_leader_need_not_look() -> None:
     leader = {"responses[0].partition_responses[0].current_leader": {"leader_id": 2, "leader_epoch": 5}}
     named = answered(leader | {PRODUCE_ERROR: facts.error_code("NOT_LEADER_OR_FOLLOWER")})
     happened = without(recording("producing-leader-moves"), lambda e: e.api == "Metadata")
@@ -215,7 +215,7 @@ def test_what_is_known_is_bounded() -> None:
     assert list(known) == [4, 0, 7]
 
 
-def test_findings_say_what_scripts_need() -> None:
+def test_findings_have_what_scripts_need() -> None:
     found: list[Finding] = []
     for name in ("acks-0", "too-large", "wrong-acks", "leader-moves", "reordered", "fenced", "left-open", "wrong-crc"):
         found += findings(f"producing-{name}", *PRODUCING)

@@ -165,6 +165,6 @@ def test_permissions_of_any_api(
         ("word " * 60, "word " * 39 + "word…"),
     ],
 )
-def test_masking_of_what_brokers_say(message: str, shown: str | None) -> None:
+def test_masking_of_error_messages(message: str, shown: str | None) -> None:
     assert masked(message, b"\0alice\0hunter2x") == (message if shown is None else shown).replace("alice", "***")
     assert masked(None) == ""

@@ -36,7 +36,7 @@ def abouts(exchanges: Iterable[Exchange]) -> dict[str, dict[str, Any]]:
 
 
 def fetches(version: int, error: int) -> list[Exchange]:
-    """FetchReader of partition 2 at offset 70 that are answered with an error."""
+    """Fetches of partition 2 at offset 70 that are answered with an error."""
     topic: dict[str, Any] = {"topic": "orders"} if version < 13 else {"topic_id": ID}
     part: dict[str, Any] = {"partition": 2, "fetch_offset": 70, "partition_max_bytes": 1000}
     asked: dict[str, Any] = {"max_wait_ms": 0, "min_bytes": 1, "topics": [topic | {"partitions": [part]}]}

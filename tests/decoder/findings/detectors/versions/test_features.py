@@ -9,7 +9,7 @@ from traffic.recordings import findings, one, recording
 NEVER = -1, -1
 
 
-def test_a_few_requests_or_a_producer_id_say_otherwise() -> None:
+def test_a_few_requests_or_a_producer_id_are_no_finding() -> None:
     assert findings(until(recording("versions-plain-producer"), "Produce", 49), "idempotence-unused") == []
     assert findings(until(recording("versions-plain-producer"), "Produce", 50), "idempotence-unused")
     assert findings("versions-lost-sequence", "idempotence-unused") == []

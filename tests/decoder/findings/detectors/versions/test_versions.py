@@ -125,7 +125,7 @@ def test_a_client_ignores_the_answer_it_got() -> None:
     finding = one("versions-answer-ignored", "api-versions-ignored")
     assert finding.severity is Severity.HIGH and finding.about["outcome"] == "closed"
     assert "Fetch v3" in finding.seen and "v4 to v18" in finding.seen and "raw-client 1.0" in finding.seen
-    # told nothing on these connections, it has ignored nothing
+    # on these connections it got no offer that it could ignore
     silent = without(unfollowed(recording("versions-answer-ignored")), lambda e: e.api == "ApiVersions")
     assert [f.id for f in findings(silent, *VERSIONS)] == ["closed-on-version"]
     assert findings(offering(recording("versions-answer-ignored"), Fetch=(3, 18)), *VERSIONS) == []
@@ -151,7 +151,7 @@ def test_who_is_ahead_when_a_version_is_refused(offered: tuple[int, int], ahead:
 # --- ApiVersions ---------------------------------------------------------------------------------------------
 
 
-def test_a_refusal_in_no_known_form_is_said_once() -> None:
+def test_a_refusal_in_no_known_form_is_reported_once() -> None:
     mock = bytes.fromhex("00000001 0023 01 00120000 00 02 00000000")  # what librdkafka's mock answers
     happened = edited(recording("versions-api-versions-given-up"), lambda e: copied(e, response=mock))
     found = findings(happened, "malformed-api-versions-fallback", *VERSIONS)
@@ -173,7 +173,7 @@ def test_a_client_that_may_have_asked_before_the_capture_began() -> None:
     assert findings(unopened, "no-api-versions") == []
 
 
-def test_a_few_answers_say_nothing_about_what_a_client_never_does() -> None:
+def test_a_few_answers_prove_nothing_about_what_a_client_never_does() -> None:
     assert findings(recording("versions-never-asks")[:9], "no-api-versions") == []
     assert one(recording("versions-never-asks")[:11], "no-api-versions").count == 5
 
@@ -209,7 +209,7 @@ def marked(mark: str, value: Callable[[Exchange], Any]) -> Edit:
 
 
 def test_what_a_proxy_translates_the_broker_never_sees() -> None:
-    """The other leg of an exchange says at which version the broker was asked."""
+    """The other leg of an exchange shows at which version the broker was asked."""
     happened = recording("versions-old-kafka-python-round")
     for api, version in NEWER.items():
         frame = marked("broker_request", lambda e, v=version: BrokerLeg(with_version(e.request, v)))
@@ -295,7 +295,7 @@ def test_a_broker_that_offers_something_else_after_a_while() -> None:
     assert "has changed what it offers" in finding.seen and finding.about["apis"] == {"Metadata": [(0, 13), (0, 12)]}
 
 
-def test_requests_without_answers_say_nothing() -> None:
+def test_requests_without_answers_prove_nothing() -> None:
     def unanswered(e: Exchange) -> Exchange:
         return (
             copied(e, state=State.NO_RESPONSE, response=None, response_time_ns=None) if e.state is State.PAIRED else e

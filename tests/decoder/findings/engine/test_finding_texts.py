@@ -1,4 +1,4 @@
-"""What a finding says has to be so for the broker and client at hand: releases, who died, who leads."""
+"""Texts of findings fit the broker and client at hand: releases, which process died, which broker leads."""
 
 from __future__ import annotations
 
@@ -133,13 +133,13 @@ def test_one_that_leads_for_long_is_more() -> None:
     assert found is not None and found.severity is Severity.LOW
 
 
-def test_nothing_is_said_where_it_leads_or_cannot() -> None:
+def test_nothing_is_reported_where_it_leads_or_cannot() -> None:
     assert led(1, [1, 2, 3], [1, 2, 3]).found("leader-not-preferred") is None
     assert led(2, [1, 2, 3], [2, 3]).found("leader-not-preferred") is None  # out of sync: replicas-out-of-sync
     assert led(-1, [1, 2, 3], [1]).found("leader-not-preferred") is None
 
 
-def test_recordings_of_throttled_clients_say_what_their_brokers_do() -> None:
+def test_recordings_of_throttled_clients_fit_what_their_brokers_do() -> None:
     assert "answers at once" in findings("fetching-throttled-producer", "throttled-by-quota")[0].why
     recorded = exchanges("fetching-quota-not-reached", "Produce")
     assert "answers at once" in one([copied(e, response={"throttle_time_ms": 40}) for e in recorded], "throttled-by-quota").why
