@@ -81,10 +81,13 @@ class Model(Listener):
 
 
 class Detector(Listener):
-    """Looks for one thing. Subclasses set `id`, `severity` and `title` (one line: what it looks for; it stands for a docstring)."""
+    """Looks for one thing. Subclasses set `id`, `severity`, `title` (one line: what it looks for; it stands for a docstring), and
+    `why` and `remedy` where all of its findings have the same."""
 
     severity: ClassVar[Severity]
     title: ClassVar[str]
+    why: ClassVar[str] = ""
+    remedy: ClassVar[str] = ""
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
@@ -102,11 +105,11 @@ class Detector(Listener):
         self,
         key: object,
         exchange: Exchange | None,
-        why: str,
-        remedy: str,
-        severity: Severity | None = None,
+        why: str | None = None,
+        remedy: str | None = None,
         /,
         *,
+        severity: Severity | None = None,
         seen: str = "",
         time_ns: int | None = None,
         facts: Mapping[str, Any] | None = None,
@@ -114,7 +117,7 @@ class Detector(Listener):
     ) -> Finding:
         """Count one more of what `key` stands for; only the first one makes the finding from what is given here.
 
-        The exchange, or `time_ns` where there is none, becomes evidence. `severity`: the detector's own unless given. `facts`:
+        The exchange, or `time_ns` where there is none, becomes evidence. `why`, `remedy`, `severity`: the detector's own unless given. `facts`:
         of client, broker and API for `Finding.about`; those of the exchange unless given, as long as its connection is open.
         The caller may change the finding later (`seen`, when a number in it grows; its severity; its texts).
         """
@@ -123,7 +126,10 @@ class Detector(Listener):
             if facts is None:
                 conn = self.traffic.connections.get(exchange.connection) if exchange is not None else None
                 facts = conn.facts_of(exchange) if conn is not None else {}
-            found = self.finding(seen, why, remedy, severity, **about, **{k: v for k, v in facts.items() if k not in about})
+            why, remedy = self.why if why is None else why, self.remedy if remedy is None else remedy
+            found = self.finding(
+                seen, why, remedy, severity, **about, **{k: v for k, v in facts.items() if k not in about}
+            )
         return self.count(key, found, exchange, time_ns)
 
     def count(self, key: object, finding: Finding, exchange: Exchange | None, time_ns: int | None = None) -> Finding:

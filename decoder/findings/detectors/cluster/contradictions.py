@@ -50,6 +50,14 @@ class MetadataIgnored(Detector):
     id = "metadata-ignored"
     severity = Severity.MEDIUM
     title = "a client produces to or fetches from a broker that, as it was told, is not the leader"
+    why = (
+        "a client must follow the leader that Metadata names. This one asked, was told, and goes on with the broker it "
+        "had: nothing gets through until it follows."
+    )
+    remedy = (
+        "upgrade the client; if it is a current one, look for an address that leads to the wrong broker (DNS, load "
+        "balancer, port forwarding: every broker needs advertised.listeners of its own)"
+    )
     apis = frozenset({METADATA, PRODUCE, FETCH})
 
     CODES = facts.error_code_set("NOT_LEADER_OR_FOLLOWER")
@@ -92,16 +100,7 @@ class MetadataIgnored(Detector):
         if tally.count < self.TIMES or tally.span_ns < self.SPAN_NS:
             return
         finding = self.report(
-            key,
-            exchange,
-            "a client must follow the leader that Metadata names. This one asked, was told, and goes on with the "
-            "broker it had: nothing gets through until it follows.",
-            "upgrade the client; if it is a current one, look for an address that leads to the wrong broker (DNS, "
-            "load balancer, port forwarding: every broker needs advertised.listeners of its own)",
-            topic=topic,
-            partition=partition,
-            leader=leader.node,
-            error="NOT_LEADER_OR_FOLLOWER",
+            key, exchange, topic=topic, partition=partition, leader=leader.node, error="NOT_LEADER_OR_FOLLOWER"
         )
         finding.count = tally.count
         finding.seen = (
@@ -114,6 +113,11 @@ class TopicRecreated(Detector):
     id = "topic-recreated"
     severity = Severity.INFO
     title = "a topic was deleted and created again: its id has changed (KIP-516)"
+    why = (
+        "the topic was deleted and created again. Its offsets begin anew, committed ones are of the old topic, and "
+        "clients that name topics without their id (Fetch before v13) do not notice."
+    )
+    remedy = "if that was wanted: reset the offsets of its groups (kafka-consumer-groups.sh --reset-offsets)"
     apis = frozenset({METADATA})
 
     def setup(self) -> None:
@@ -127,28 +131,23 @@ class TopicRecreated(Detector):
         message = exchange.response_view if exchange.state is State.PAIRED else None
         if message is None:
             return
-        names, ids = message.lists_at(*(("topics.name", "topics.topic_id")))
+        names, ids = message.lists_at("topics.name", "topics.topic_id")
         cluster = conn.cluster.id or conn.broker
         for name, topic_id in zip(names, ids, strict=True):
             if not name or not any(topic_id):
                 continue
             old = self._ids.of((cluster, name), lambda new=topic_id: bytes(new))  # type: ignore[misc]
             if old != topic_id and (cluster, name) not in self._found:
-                self._state(conn, exchange, (cluster, name), old, bytes(topic_id))
-
-    def _state(self, conn: ClientConnection, exchange: Exchange, key: tuple[str, str], old: bytes, new: bytes) -> None:
-        self.report(
-            key,
-            exchange,
-            "the topic was deleted and created again. Its offsets begin anew, committed ones are of the old topic, "
-            "and clients that name topics without their id (Fetch before v13) do not notice.",
-            "if that was wanted: reset the offsets of its groups (kafka-consumer-groups.sh --reset-offsets)",
-            seen=f"topic {key[1]!r} has changed its id from {topic_id_text(old)} to {topic_id_text(new)}, as {conn.where} says",
-            topic=key[1],
-            old_id=topic_id_text(old),
-            new_id=topic_id_text(new),
-            facts=conn.facts,
-        )
+                before, now = topic_id_text(old), topic_id_text(bytes(topic_id))
+                self.report(
+                    (cluster, name),
+                    exchange,
+                    seen=f"topic {name!r} has changed its id from {before} to {now}, as {conn.where} says",
+                    topic=name,
+                    old_id=before,
+                    new_id=now,
+                    facts=conn.facts,
+                )
 
 
 class OldTopicId(Detector):
@@ -201,7 +200,7 @@ class OldTopicId(Detector):
                 exchange,
                 "since Fetch v13 and Produce v13 a topic is named by its id (KIP-516). " + why,
                 remedy,
-                Severity.HIGH if anew else Severity.MEDIUM,
+                severity=Severity.HIGH if anew else Severity.MEDIUM,
                 topic=topic,
                 topic_id=topic_id_text(topic_id),
                 new_id=topic_id_text(anew) if anew else None,
@@ -221,6 +220,16 @@ class ProducerIdNotRenewed(ProduceDetector):
     id = "producer-id-not-renewed"
     severity = Severity.HIGH
     title = "an idempotent producer keeps failing and never asks for a new producer id or epoch"
+    why = (
+        "once a broker has answered this, the same producer id and epoch cannot go on: a sequence number is missing, "
+        "or another producer has taken over. A producer must then get a new epoch or id (InitProducerId, KIP-360) or "
+        "stop. This one repeats; nothing of it is written."
+    )
+    remedy = (
+        "close the producer and make a new one when the client reports this error as fatal (Java: "
+        "OutOfOrderSequenceException, ProducerFencedException; librdkafka: a fatal error). If the client does not "
+        "report it, upgrade it: librdkafka 1.7 and newer, Java 2.5 and newer recover"
+    )
     apis = frozenset({PRODUCE, INIT_PRODUCER_ID})
 
     CODES = facts.error_code_set(
@@ -260,12 +269,6 @@ class ProducerIdNotRenewed(ProduceDetector):
         finding = self.report(
             (conn.identity, (batch.producer_id, batch.producer_epoch)),
             exchange,
-            "once a broker has answered this, the same producer id and epoch cannot go on: a sequence number is "
-            "missing, or another producer has taken over. A producer must then get a new epoch or id "
-            "(InitProducerId, KIP-360) or stop. This one repeats; nothing of it is written.",
-            "close the producer and make a new one when the client reports this error as fatal (Java: "
-            "OutOfOrderSequenceException, ProducerFencedException; librdkafka: a fatal error). If the client does "
-            "not report it, upgrade it: librdkafka 1.7 and newer, Java 2.5 and newer recover",
             topic=result.topic,
             partition=result.partition,
             producer_id=batch.producer_id,

@@ -56,6 +56,15 @@ class MetadataStorm(Detector):
     id = "metadata-storm"
     severity = Severity.LOW
     title = "Metadata (or FindCoordinator, DescribeCluster ...) asked many times a second, for seconds"
+    why = (
+        "what these requests ask changes rarely; clients keep it for metadata.max.age.ms (5 min) and ask anew after an "
+        "error. Each answer costs a broker a walk over the topics asked for, and counts against the request quota."
+    )
+    remedy = (
+        "look for code that lists topics, asks partitions_for() or describes the cluster inside its loop: ask once and "
+        "keep the answer; leave metadata.max.age.ms (librdkafka: topic.metadata.refresh.interval.ms; Python: "
+        "metadata_max_age_ms) at 300000 and retry.backoff.ms at 100 or more"
+    )
     apis = frozenset(LOOKUPS)
 
     EACH_SECOND = 4
@@ -77,16 +86,7 @@ class MetadataStorm(Detector):
         pace.add(exchange.request_time_ns)
         if pace.busy(self.EACH_SECOND) < self.SECONDS:
             return
-        finding = self.report(
-            (conn.identity, exchange.api_key),
-            exchange,
-            "what these requests ask changes rarely; clients keep it for metadata.max.age.ms (5 min) and ask anew after an "
-            "error. Each answer costs a broker a walk over the topics asked for, and counts against the request quota.",
-            "look for code that lists topics, asks partitions_for() or describes the cluster inside its loop: ask once and "
-            "keep the answer; leave metadata.max.age.ms (librdkafka: topic.metadata.refresh.interval.ms; Python: "
-            "metadata_max_age_ms) at 300000 and retry.backoff.ms at 100 or more",
-            per_second=0.0,
-        )
+        finding = self.report((conn.identity, exchange.api_key), exchange, per_second=0.0)
         if finding.count == 1:
             finding.count = pace.total
         rate = finding.about["per_second"] = round(max(pace.rate, finding.about.get("per_second", 0.0)), 1)
@@ -110,6 +110,14 @@ class AllTopicsPolling(Detector):
     id = "all-topics-polling"
     severity = Severity.LOW
     title = "Metadata of all topics asked for often, with big answers"
+    why = (
+        "a request without topic names is answered with every partition of the cluster. Pattern subscriptions and "
+        "topic listings do that; on a big cluster it costs the broker more than the records do."
+    )
+    remedy = (
+        "subscribe by names instead of a pattern, or use the KIP-848 protocol with a RE2J pattern, which the broker "
+        "evaluates (group.protocol=consumer); raise metadata.max.age.ms; list topics less often"
+    )
     apis = frozenset({METADATA})
 
     COUNT = 5
@@ -132,14 +140,7 @@ class AllTopicsPolling(Detector):
         tally.add(time_ns, exchange.response_size or 0)
         if tally.count < self.COUNT or time_ns - tally.first_ns > self.EACH_NS * tally.count:
             return
-        finding = self.report(
-            conn.identity,
-            exchange,
-            "a request without topic names is answered with every partition of the cluster. Pattern subscriptions and "
-            "topic listings do that; on a big cluster it costs the broker more than the records do.",
-            "subscribe by names instead of a pattern, or use the KIP-848 protocol with a RE2J pattern, which the broker "
-            "evaluates (group.protocol=consumer); raise metadata.max.age.ms; list topics less often",
-        )
+        finding = self.report(conn.identity, exchange)
         finding.count = tally.count
         finding.seen = (
             f"{conn.who} asked for the Metadata of all topics {times(tally.count)} in {duration(time_ns - tally.first_ns)}: "
@@ -164,6 +165,16 @@ class UnknownTopicLoop(Detector):
     id = "unknown-topic-loop"
     severity = Severity.MEDIUM
     title = "a topic that does not exist, asked for again and again"
+    why = (
+        "producers wait for the topic until max.block.ms (Java 60 s; librdkafka: message.timeout.ms), consumers wait "
+        "without an error; meanwhile each client asks again every retry.backoff.ms. UNKNOWN_TOPIC_OR_PARTITION is also "
+        "what a principal without DESCRIBE on the topic is told."
+    )
+    remedy = (
+        "look for a typing error in the name, and whether this is the right cluster; create the topic (kafka-topics.sh "
+        "--create) before its clients start; grant DESCRIBE; librdkafka consumers: allow.auto.create.topics=true only "
+        "where brokers have auto.create.topics.enable"
+    )
     apis = frozenset({METADATA})
 
     COUNT = 5
@@ -191,18 +202,7 @@ class UnknownTopicLoop(Detector):
             case.count, case.last_ns = case.count + 1, time_ns
             if case.count < self.COUNT or case.last_ns - case.first_ns < self.LASTING_NS:
                 continue
-            finding = self.report(
-                key,
-                exchange,
-                "producers wait for the topic until max.block.ms (Java 60 s; librdkafka: message.timeout.ms), consumers wait "
-                "without an error; meanwhile each client asks again every retry.backoff.ms. UNKNOWN_TOPIC_OR_PARTITION is "
-                "also what a principal without DESCRIBE on the topic is told.",
-                "look for a typing error in the name, and whether this is the right cluster; create the topic "
-                "(kafka-topics.sh --create) before its clients start; grant DESCRIBE; librdkafka consumers: "
-                "allow.auto.create.topics=true only where brokers have auto.create.topics.enable",
-                topic=topic.name,
-                error=facts.error_name(topic.error),
-            )
+            finding = self.report(key, exchange, topic=topic.name, error=facts.error_name(topic.error))
             finding.count = case.count
             finding.first_ns = case.first_ns
 
@@ -227,6 +227,11 @@ class InvalidTopicName(Detector):
     id = "invalid-topic-name"
     severity = Severity.HIGH
     title = "a topic name that Kafka does not allow"
+    why = "no such topic can exist, so every retry fails too; the error is not retriable."
+    remedy = (
+        "correct the name in the client's configuration: look for blanks, slashes, or a list that was not split at its "
+        "commas"
+    )
     apis = frozenset({METADATA, CREATE_TOPICS})
     wanted = Wanted.FAILED
 
@@ -248,9 +253,6 @@ class InvalidTopicName(Detector):
             self.report(
                 (conn.identity, name),
                 exchange,
-                "no such topic can exist, so every retry fails too; the error is not retriable.",
-                "correct the name in the client's configuration: look for blanks, slashes, or a list that was not split at its "
-                "commas",
                 seen=f"{conn.who} asks for topic {shown!r} and {conn.where} answers INVALID_TOPIC_EXCEPTION: {self._fault(name)}",
                 topic=name,
                 error="INVALID_TOPIC_EXCEPTION",
@@ -273,6 +275,14 @@ class TopicMadeByAsking(Detector):
     id = "topic-auto-created"
     severity = Severity.INFO
     title = "a topic that came into being by being asked for (auto.create.topics.enable)"
+    why = (
+        "with auto.create.topics.enable a mistyped name makes a topic, with the broker's num.partitions and "
+        "default.replication.factor instead of what was planned."
+    )
+    remedy = (
+        "if that was not meant: auto.create.topics.enable=false on the brokers; allow.auto.create.topics=false on "
+        "consumers; create topics on purpose"
+    )
     apis = frozenset({METADATA, CREATE_TOPICS})
 
     WITHIN_NS = 5 * SECOND
@@ -306,13 +316,9 @@ class TopicMadeByAsking(Detector):
                     self.report(
                         key,
                         exchange,
-                        "with auto.create.topics.enable a mistyped name makes a topic, with the broker's num.partitions and "
-                        "default.replication.factor instead of what was planned.",
-                        "if that was not meant: auto.create.topics.enable=false on the brokers; allow.auto.create.topics=false on "
-                        "consumers; create topics on purpose",
                         seen=f"topic {topic.name!r} ({several(count, 'partition')}) came into being after {asker.who} had asked for "
                         f"it with allow_auto_topic_creation; no CreateTopics was seen",
                         facts=asker.facts_of(exchange),
                         topic=topic.name,
-                        partitions=count,
+                        partitions=count
                     )

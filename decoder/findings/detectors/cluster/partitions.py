@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from ....connection.exchange import Exchange, State
 from ....schema import facts
@@ -57,8 +57,6 @@ class _PartitionHealth(Detector):
     apis = frozenset({METADATA})
     SIGHTINGS = 1
     LASTING_NS = 0
-    WHY: ClassVar[str]
-    REMEDY: ClassVar[str]
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
@@ -108,7 +106,7 @@ class _PartitionHealth(Detector):
         if not lasting:
             return
         first = min(lasting.values(), key=lambda case: case.first_ns)
-        finding = self.report(cluster, exchange, self.WHY, self.REMEDY)
+        finding = self.report(cluster, exchange)
         if finding.count == 1:
             finding.exchanges.insert(0, first.first)
         finding.first_ns = min(finding.first_ns or first.first_ns, first.first_ns)
@@ -130,11 +128,11 @@ class LeaderlessPartition(_PartitionHealth):
     title = "a partition that has no leader for longer than an election takes"
     SIGHTINGS = 2
     LASTING_NS = 5 * SECOND
-    WHY = (
+    why = (
         "all replicas in sync are down or offline, so nothing can be written to or read from these partitions; "
         "clients wait and retry until delivery.timeout.ms or for ever."
     )
-    REMEDY = (
+    remedy = (
         "start the brokers that hold the replicas (kafka-topics.sh --describe --unavailable-partitions names them); "
         "only if they are lost: kafka-leader-election.sh --election-type unclean, which loses records"
     )
@@ -156,11 +154,11 @@ class ReplicasOutOfSync(_PartitionHealth):
 
     LONG_NS = 60 * SECOND
     """A broker restarts in less."""
-    WHY = (
+    why = (
         "a record with acks=all is kept by the replicas in sync only; with fewer than min.insync.replicas producers "
         "get NOT_ENOUGH_REPLICAS, and one more broker down may leave a partition without a leader."
     )
-    REMEDY = (
+    remedy = (
         "look whether these brokers are up, and at their disks and replica.lag.time.max.ms (30 s); a broker that is "
         "restarted catches up by itself"
     )
@@ -189,11 +187,11 @@ class LeaderNotPreferred(_PartitionHealth):
 
     LONG_NS = 600 * SECOND
     """The controller checks every leader.imbalance.check.interval.seconds (5 min)."""
-    WHY = (
+    why = (
         "the first replica of an assignment is the preferred leader: with it, leaders are spread as the assignment was "
         "planned. After a broker was down, others lead its partitions, and carry its load until leadership is given back."
     )
-    REMEDY = (
+    remedy = (
         "with auto.leader.rebalance.enable=true brokers give leadership back within 5 minutes, where more than "
         "leader.imbalance.per.broker.percentage (10) of a broker's partitions are led elsewhere; at once: "
         "kafka-leader-election.sh --election-type preferred --all-topic-partitions"

@@ -8,7 +8,7 @@ from typing import ClassVar
 from ....connection.exchange import Exchange, State
 from ....schema import facts
 from ...engine.counters import BoundedDict, RateCounter
-from ...engine.finding import Finding, Severity
+from ...engine.finding import Severity
 from ...engine.formatting import SECOND, duration, number, several, size, some, times
 from ...engine.traffic import ClientConnection, ClientIdentity
 from ...models.fetch import FETCH, FetchDetector, FetchExchange, PartitionData, Place
@@ -22,6 +22,14 @@ class EmptyFetchLoop(FetchDetector):
     id = "empty-fetch-loop"
     severity = Severity.LOW
     title = "a consumer that fetches in a hot loop: empty answers at once, because the broker may not wait"
+    why = (
+        "a broker keeps a Fetch back until min_bytes are there or max_wait_ms is over. Where it may not wait, an idle "
+        "consumer asks again at once: CPU and network for nothing on both sides, and request quotas used up."
+    )
+    remedy = (
+        "set fetch.min.bytes=1 (or more) and fetch.max.wait.ms=500 (Java and Python: fetch_max_wait_ms; librdkafka: "
+        "fetch.wait.max.ms=500, fetch.min.bytes=1); poll with a timeout instead of lowering the broker's wait"
+    )
 
     AT_ONCE_NS = SECOND // 20
     """50 ms: clients wait 500 ms by default; who sets less than this gets 20 and more empty answers a second."""
@@ -48,10 +56,6 @@ class EmptyFetchLoop(FetchDetector):
         finding = self.report(
             conn.identity,
             fetched.exchange,
-            "a broker keeps a Fetch back until min_bytes are there or max_wait_ms is over. Where it may not wait, an idle "
-            "consumer asks again at once: CPU and network for nothing on both sides, and request quotas used up.",
-            "set fetch.min.bytes=1 (or more) and fetch.max.wait.ms=500 (Java and Python: fetch_max_wait_ms; librdkafka: "
-            "fetch.wait.max.ms=500, fetch.min.bytes=1); poll with a timeout instead of lowering the broker's wait",
             topic=next(iter(places))[0] if places else None,
             max_wait_ms=fetched.max_wait_ms,
             min_bytes=fetched.min_bytes,
@@ -92,6 +96,17 @@ class OffsetOutOfRange(FetchDetector):
     id = "offset-out-of-range"
     severity = Severity.MEDIUM
     title = "a consumer asks for an offset that the log does not hold (any more)"
+    why = (
+        "retention (retention.ms, retention.bytes), DeleteRecords, a topic made anew, or an unclean leader election "
+        "moved the log away from the position. auto.offset.reset decides what a consumer does then: earliest reads "
+        "(again) from the log's start, latest leaves out what is there, none is an error; who does not reset asks "
+        "forever."
+    )
+    remedy = (
+        "keep records longer than the slowest consumer needs (retention.ms, retention.bytes) and watch its lag; after "
+        "a topic was made anew reset the group (kafka-consumer-groups.sh --reset-offsets); set auto.offset.reset on "
+        "purpose; a client that loops must reset its position with ListOffsets"
+    )
     apis = frozenset({FETCH, LIST_OFFSETS})
 
     LOOP = 5
@@ -140,13 +155,6 @@ class OffsetOutOfRange(FetchDetector):
         finding = self.report(
             (conn.identity, answer.place[0]),
             fetched.exchange,
-            "retention (retention.ms, retention.bytes), DeleteRecords, a topic made anew, or an unclean leader election "
-            "moved the log away from the position. auto.offset.reset decides what a consumer does then: earliest reads "
-            "(again) from the log's start, latest leaves out what is there, none is an error; who does not reset asks "
-            "forever.",
-            "keep records longer than the slowest consumer needs (retention.ms, retention.bytes) and watch its lag; after "
-            "a topic was made anew reset the group (kafka-consumer-groups.sh --reset-offsets); set auto.offset.reset on "
-            "purpose; a client that loops must reset its position with ListOffsets",
             topic=answer.place[0],
             partition=answer.place[1],
             error="OFFSET_OUT_OF_RANGE",
@@ -317,6 +325,15 @@ class BatchOverFetchLimit(FetchDetector):
     id = "batch-over-fetch-limit"
     severity = Severity.LOW
     title = "batches that are bigger than the fetch limit: one per round trip, or none at all (before KIP-74)"
+    why = (
+        "since KIP-74 (Fetch v3) a broker sends the first batch whole even if it is over the limit, so that consumers "
+        "move on, one batch per request; before, it sent what fits and the consumer could not go on."
+    )
+    remedy = (
+        "raise the limit over the biggest batch: max.partition.fetch.bytes (Java, kafka-python: "
+        "max_partition_fetch_bytes; librdkafka: fetch.message.max.bytes), and with it fetch.max.bytes; or lower "
+        "batch.size and max.request.size of the producers; clients that speak Fetch v2 or less: upgrade"
+    )
 
     COUNT = 5
     """Batches over the limit of the same client and topic. One alone may be an outlier among records."""
@@ -347,7 +364,7 @@ class BatchOverFetchLimit(FetchDetector):
         count = self._counts[key] = self._counts.get(key, 0) + 1
         if count < self.COUNT:
             return
-        finding = self._report(key, conn, fetched, answer.place, limit)
+        finding = self.report(key, fetched.exchange, topic=key[1], partition=answer.place[1], limit_bytes=limit)
         finding.count = count
         biggest = finding.about["batch_bytes"] = max(whole, finding.about.get("batch_bytes", 0))
         finding.seen = (
@@ -365,25 +382,12 @@ class BatchOverFetchLimit(FetchDetector):
         if count < self.STUCK:
             return
         name = f"{answer.place[0]}-{answer.place[1]}"
-        finding = self._report((conn.identity, answer.place), conn, fetched, answer.place, limit)
+        topic, partition = answer.place
+        finding = self.report((conn.identity, answer.place), fetched.exchange, topic=topic, partition=partition, limit_bytes=limit)
         finding.severity = Severity.HIGH
         finding.count = max(finding.count, count)
         finding.about["batch_bytes"] = whole
         finding.seen = (
             f"{conn.who} is stuck at offset {offset} of {name}: the record there takes {size(whole)}, and Fetch "
             f"v{fetched.exchange.api_version} brings only the first {size(answer.size)} of it, {times(count)}"
-        )
-
-    def _report(self, key: object, conn: ClientConnection, fetched: FetchExchange, place: Place, limit: int) -> Finding:
-        return self.report(
-            key,
-            fetched.exchange,
-            "since KIP-74 (Fetch v3) a broker sends the first batch whole even if it is over the limit, so that consumers "
-            "move on, one batch per request; before, it sent what fits and the consumer could not go on.",
-            "raise the limit over the biggest batch: max.partition.fetch.bytes (Java, kafka-python: "
-            "max_partition_fetch_bytes; librdkafka: fetch.message.max.bytes), and with it fetch.max.bytes; or lower "
-            "batch.size and max.request.size of the producers; clients that speak Fetch v2 or less: upgrade",
-            topic=place[0],
-            partition=place[1],
-            limit_bytes=limit,
         )

@@ -60,6 +60,16 @@ class GrowingLag(FetchDetector):
     id = "consumer-lag-growing"
     severity = Severity.LOW
     title = "a consumer whose lag is large and grows: it takes less than is produced"
+    why = (
+        "lag is what was produced (high_watermark) and not fetched (fetch_offset). It grows as long as the consumer is "
+        "slower than the producers; when the oldest record not read reaches retention.ms or retention.bytes, records "
+        "are deleted unread."
+    )
+    remedy = (
+        "look at what the application does between two polls; add members to the group up to the number of partitions; "
+        "let a fetch bring more (fetch.min.bytes, max.partition.fetch.bytes; librdkafka: fetch.message.max.bytes and "
+        "queued.max.messages.kbytes); see whether fetches are throttled (consumer_byte_rate)"
+    )
 
     LASTING_NS = 15 * SECOND
     """A burst of records is not a trend; a consumer that does not catch up within 15 s may be too slow."""
@@ -138,20 +148,7 @@ class GrowingLag(FetchDetector):
         key = conn.identity, topic
         finding = self._found.get(key)
         if finding is None:
-            finding = self.report(
-                key,
-                None,
-                "lag is what was produced (high_watermark) and not fetched (fetch_offset). It grows as long as the consumer is "
-                "slower than the producers; when the oldest record not read reaches retention.ms or retention.bytes, records "
-                "are deleted unread.",
-                "look at what the application does between two polls; add members to the group up to the number of partitions; "
-                "let a fetch bring more (fetch.min.bytes, max.partition.fetch.bytes; librdkafka: fetch.message.max.bytes and "
-                "queued.max.messages.kbytes); see whether fetches are throttled (consumer_byte_rate)",
-                time_ns=case.first.time_ns,
-                **conn.facts,
-                api="Fetch",
-                topic=topic,
-            )
+            finding = self.report(key, None, time_ns=case.first.time_ns, **conn.facts, api="Fetch", topic=topic)
         finding.add_evidence(None, case.last.time_ns)
         finding.severity = Severity.MEDIUM if heavy else Severity.LOW
         finding.seen = (
@@ -188,6 +185,16 @@ class StalledByTransaction(FetchDetector):
     id = "read-committed-stalled"
     severity = Severity.LOW
     title = "a read_committed consumer that waits behind an open transaction"
+    why = (
+        "a read_committed consumer reads up to the last stable offset: the first record of the oldest transaction that "
+        "is still open (KIP-98). All that comes after it waits, of other producers too, until the transaction ends or "
+        "transaction.timeout.ms is over."
+    )
+    remedy = (
+        "find who holds it: kafka-transactions.sh find-hanging (or describe-producers) names the producer, abort ends "
+        "it (KIP-664); commit or abort sooner, lower transaction.timeout.ms (default 60000); Flink: transactions last "
+        "as long as the checkpoint interval"
+    )
     apis = frozenset({FETCH, PRODUCE, END_TXN})
 
     LASTING_NS = 5 * SECOND
@@ -241,17 +248,7 @@ class StalledByTransaction(FetchDetector):
     def _waits(self, conn: ClientConnection, fetched: FetchExchange, place: Place, stall: _Stall) -> None:
         key = conn.identity, place[0]
         lasting = fetched.time_ns - stall.since_ns
-        finding = self.report(
-            key,
-            fetched.exchange,
-            "a read_committed consumer reads up to the last stable offset: the first record of the oldest transaction that "
-            "is still open (KIP-98). All that comes after it waits, of other producers too, until the transaction ends or "
-            "transaction.timeout.ms is over.",
-            "find who holds it: kafka-transactions.sh find-hanging (or describe-producers) names the producer, abort ends "
-            "it (KIP-664); commit or abort sooner, lower transaction.timeout.ms (default 60000); Flink: "
-            "transactions last as long as the checkpoint interval",
-            topic=place[0],
-        )
+        finding = self.report(key, fetched.exchange, topic=place[0])
         if finding.count == 1:
             finding.exchanges.insert(0, stall.exchange)
         if lasting < self._longest.get(key, 0):

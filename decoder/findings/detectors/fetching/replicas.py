@@ -19,6 +19,15 @@ class ReadReplicaBouncing(FetchDetector):
     id = "read-replica-bouncing"
     severity = Severity.LOW
     title = "a consumer that is sent to a nearer replica again and again and does not stay there (KIP-392)"
+    why = (
+        "with client.rack and replica.selector.class a leader answers preferred_read_replica and no records (KIP-392). "
+        "A consumer that cannot read from that replica (not reachable, not in sync, OFFSET_NOT_AVAILABLE, a client "
+        "that ignores the field) asks the leader again: round trips without records."
+    )
+    remedy = (
+        "see whether the client can reach the replica, and what it answers; take client.rack from the client, or "
+        "replica.selector.class from the brokers; upgrade a client that ignores preferred_read_replica"
+    )
 
     COUNT = 5
     WITHIN_NS = 60 * SECOND
@@ -36,15 +45,7 @@ class ReadReplicaBouncing(FetchDetector):
             if len(sent) < self.COUNT or sent[-1] - sent[0] > self.WITHIN_NS:
                 continue
             finding = self.report(
-                (conn.identity, answer.place[0]),
-                fetched.exchange,
-                "with client.rack and replica.selector.class a leader answers preferred_read_replica and no records (KIP-392). "
-                "A consumer that cannot read from that replica (not reachable, not in sync, OFFSET_NOT_AVAILABLE, a client that "
-                "ignores the field) asks the leader again: round trips without records.",
-                "see whether the client can reach the replica, and what it answers; take client.rack from the client, or "
-                "replica.selector.class from the brokers; upgrade a client that ignores preferred_read_replica",
-                topic=answer.place[0],
-                partition=answer.place[1],
+                (conn.identity, answer.place[0]), fetched.exchange, topic=answer.place[0], partition=answer.place[1]
             )
             if finding.count == 1:
                 finding.count = len(sent)
@@ -60,6 +61,15 @@ class LogTruncated(FetchDetector):
     id = "log-truncated"
     severity = Severity.MEDIUM
     title = "a log that was cut behind a consumer's position: what it read there is gone (KIP-320)"
+    why = (
+        "after an unclean leader election, or acks below all, a new leader may lack records that consumers have read "
+        "already; other records take their offsets (KIP-320). Java clients raise LogTruncationException or reset, "
+        "librdkafka resets by auto.offset.reset; others read on without noticing."
+    )
+    remedy = (
+        "treat what was processed beyond that offset as in doubt; unclean.leader.election.enable=false, "
+        "min.insync.replicas=2 with replication factor 3 and acks=all keep it from happening again"
+    )
     apis = frozenset({FETCH, OFFSET_FOR_LEADER_EPOCH})
 
     def setup(self) -> None:
@@ -104,18 +114,13 @@ class LogTruncated(FetchDetector):
         finding = self.report(
             (conn.identity, place[0]),
             exchange,
-            "after an unclean leader election, or acks below all, a new leader may lack records that consumers have read "
-            "already; other records take their offsets (KIP-320). Java clients raise LogTruncationException or reset, "
-            "librdkafka resets by auto.offset.reset; others read on without noticing.",
-            "treat what was processed beyond that offset as in doubt; unclean.leader.election.enable=false, "
-            "min.insync.replicas=2 with replication factor 3 and acks=all keep it from happening again",
             seen=f"{conn.who} stands at offset {position} of {place[0]}-{place[1]}, but {conn.where} ends epoch {epoch} at "
             f"offset {end}: its log was cut by {several(max(position - end, 0), 'record')}",
             topic=place[0],
             partition=place[1],
             offset=position,
             end_offset=end,
-            epoch=epoch,
+            epoch=epoch
         )
         cut = finding.about.setdefault("partitions", [])
         if place[1] not in cut:

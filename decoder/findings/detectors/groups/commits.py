@@ -57,6 +57,15 @@ class StaleCommit(GroupDetector):
     id = "stale-commit"
     severity = Severity.MEDIUM
     title = "a commit is refused because it names a generation that is over, or a member that has gone"
+    why = (
+        "the partitions may belong to another member by now, so the coordinator refuses. The records were processed, "
+        "the commit is lost, and whoever has the partitions now reads them again."
+    )
+    remedy = (
+        "commit in the callback that tells of revoked partitions (Java onPartitionsRevoked, librdkafka rebalance_cb, "
+        "aiokafka and kafka-python on_partitions_revoked), do not hold on to offsets over a rebalance, and shorten the "
+        "work per poll when the member was lost by max.poll.interval.ms"
+    )
     apis = COMMIT_APIS
     wanted = Wanted.FAILED
 
@@ -82,16 +91,11 @@ class StaleCommit(GroupDetector):
         self.report(
             key,
             call.exchange,
-            "the partitions may belong to another member by now, so the coordinator refuses. The records were "
-            "processed, the commit is lost, and whoever has the partitions now reads them again.",
-            "commit in the callback that tells of revoked partitions (Java onPartitionsRevoked, librdkafka "
-            "rebalance_cb, aiokafka and kafka-python on_partitions_revoked), do not hold on to offsets over a "
-            "rebalance, and shorten the work per poll when the member was lost by max.poll.interval.ms",
             seen=f"{call.conn.who} commits in group {group.id!r} for generation {call.generation}, {late}: {name} to "
             f"{call.api} v{call.exchange.api_version} of {some(offsets)}",
             generation=call.generation,
             error=name,
-            group=call.group_id,
+            group=call.group_id
         )
 
 
@@ -99,6 +103,14 @@ class OutsiderCommit(GroupDetector):
     id = "outsider-commit"
     severity = Severity.HIGH
     title = "a client without membership commits to a group that has members"
+    why = (
+        "a consumer with assign() instead of subscribe() commits without a generation. The coordinator takes that only "
+        "while the group has no members; two ways of reading in one group overwrite each other's offsets otherwise."
+    )
+    remedy = (
+        "give the client that uses assign() a group.id of its own; to move offsets of a group, stop its members first "
+        "(kafka-consumer-groups.sh --reset-offsets)"
+    )
     apis = COMMIT_APIS
     wanted = Wanted.FAILED
 
@@ -110,16 +122,11 @@ class OutsiderCommit(GroupDetector):
         self.report(
             (group, call.conn.identity),
             call.exchange,
-            "a consumer with assign() instead of subscribe() commits without a generation. The coordinator takes "
-            "that only while the group has no members; two ways of reading in one group overwrite each other's "
-            "offsets otherwise.",
-            "give the client that uses assign() a group.id of its own; to move offsets of a group, stop its members "
-            "first (kafka-consumer-groups.sh --reset-offsets)",
             seen=f"{call.conn.who} commits to group {group.id!r} without being a member, and is refused with "
             f"UNKNOWN_MEMBER_ID ({call.api} v{call.exchange.api_version}): the group has members"
             + (f", {members}" if members else ""),
             error="UNKNOWN_MEMBER_ID",
-            group=call.group_id,
+            group=call.group_id
         )
 
 
@@ -175,7 +182,7 @@ class CommitFailed(GroupDetector):
             call.exchange,
             "offsets that are not committed are read again after the next rebalance or restart.",
             _REMEDIES.get(name, "look at what the error says of the group, the topic or the broker"),
-            _SEVERITIES.get(name),
+            severity=_SEVERITIES.get(name),
             seen=f"{call.conn.where} refuses commits of {call.conn.who} in group {call.group_id!r} with {name} "
             f"({call.api} v{call.exchange.api_version}): {some(f'{c.topic}-{c.partition}' for c in refused)}",
             topic=refused[0].topic if refused else None,
@@ -198,6 +205,15 @@ class CommitPerRecord(GroupDetector):
     id = "commit-per-record"
     severity = Severity.LOW
     title = "a consumer commits after every record"
+    why = (
+        "every commit is a request to the coordinator and a record in __consumer_offsets, replicated and answered by "
+        "all in-sync replicas: a consumer that waits for it reads at the pace of that round trip."
+    )
+    remedy = (
+        "commit once per poll or batch, or every few seconds (enable.auto.commit with auto.commit.interval.ms 5000; "
+        "librdkafka: with enable.auto.offset.store=false and store_offsets() per record); what is read twice after a "
+        "failure must be bearable anyway"
+    )
     apis = frozenset({OFFSET_COMMIT})
 
     COMMITS = 20
@@ -238,16 +254,7 @@ class CommitPerRecord(GroupDetector):
             f"{topic}-{partition} in a row, a record or two each, {number(rate)} per second"
         )
         finding = self.report(
-            (call.group, call.conn.identity),
-            call.exchange,
-            "every commit is a request to the coordinator and a record in __consumer_offsets, replicated and "
-            "answered by all in-sync replicas: a consumer that waits for it reads at the pace of that round trip.",
-            "commit once per poll or batch, or every few seconds (enable.auto.commit with auto.commit.interval.ms "
-            "5000; librdkafka: with enable.auto.offset.store=false and store_offsets() per record); what is read "
-            "twice after a failure must be bearable anyway",
-            topic=topic,
-            partition=partition,
-            group=call.group_id,
+            (call.group, call.conn.identity), call.exchange, topic=topic, partition=partition, group=call.group_id
         )
         finding.count = max(finding.count, streak.count)
         if streak.count >= finding.about.get("commits", 0):
@@ -301,7 +308,7 @@ class CommitBackwards(GroupDetector):
             if tool
             else "nothing after a meant seek(); otherwise commit only what is higher than before, per partition and "
             "from one thread, and forget positions when partitions are revoked",
-            Severity.INFO if tool else None,
+            severity=Severity.INFO if tool else None,
             topic=topic,
             partition=partition,
             group=call.group_id,

@@ -35,6 +35,16 @@ class RebalanceStorm(GroupDetector):
     id = "rebalance-storm"
     severity = Severity.MEDIUM
     title = "a group rebalances again and again"
+    why = (
+        "every generation takes partitions away and gives them anew: with the eager protocol all members stop reading "
+        "meanwhile, and records that were read and not committed are read again."
+    )
+    remedy = (
+        "keep consumers open instead of making one per piece of work; let the process commit and poll on while it "
+        "works (max.poll.interval.ms), raise session.timeout.ms if members are lost by silence (Java and librdkafka: "
+        "45000), give stable members a group.instance.id (KIP-345), and use cooperative-sticky or "
+        "group.protocol=consumer (KIP-848)."
+    )
     apis = JOINING_APIS
 
     WINDOW_NS = 300 * SECOND
@@ -71,17 +81,7 @@ class RebalanceStorm(GroupDetector):
             f"(now {call.group.generation}). Because {why}{by}"
         )
         group = call.group
-        finding = self.report(
-            group,
-            call.exchange,
-            "every generation takes partitions away and gives them anew: with the eager protocol all members stop "
-            "reading meanwhile, and records that were read and not committed are read again.",
-            "keep consumers open instead of making one per piece of work; let the process commit and poll on while "
-            "it works (max.poll.interval.ms), raise session.timeout.ms if members are lost by silence (Java and "
-            "librdkafka: 45000), give stable members a group.instance.id (KIP-345), and use cooperative-sticky or "
-            "group.protocol=consumer (KIP-848).",
-            group=call.group_id,
-        )
+        finding = self.report(group, call.exchange, group=call.group_id)
         finding.seen = seen
         finding.count = max(finding.count, len(known))
         finding.about |= {
@@ -96,6 +96,17 @@ class HeldUpJoin(GroupDetector):
     id = "held-up-join"
     severity = Severity.MEDIUM
     title = "a group's members wait in JoinGroup for one that does not join again"
+    why = (
+        "a generation is formed only when every member has joined again, or the longest rebalance timeout of the "
+        "members (Java, librdkafka: max.poll.interval.ms) is over. Nobody is given partitions until then. A member "
+        "joins again in its next poll, so one that works long on what it has read holds up all others."
+    )
+    remedy = (
+        "make the named client poll more often: less work per poll (Java, kafka-python: max.poll.records; librdkafka: "
+        "smaller consume batches), or work in another thread with pause(); lower max.poll.interval.ms (kafka-python, "
+        "aiokafka: max_poll_interval_ms) so that others wait less, or use group.protocol=consumer (KIP-848), where "
+        "nobody waits for all."
+    )
 
     WAIT_NS = 10 * SECOND
     """Members learn of a rebalance within heartbeat.interval.ms (3 s) and then finish the records they hold."""
@@ -149,14 +160,6 @@ class HeldUpJoin(GroupDetector):
             finding = self.report(
                 group,
                 exchange,
-                "a generation is formed only when every member has joined again, or the longest rebalance timeout "
-                "of the members (Java, librdkafka: max.poll.interval.ms) is over. Nobody is given partitions until "
-                "then. A member joins again in its next poll, so one that works long on what it has read holds up "
-                "all others.",
-                "make the named client poll more often: less work per poll (Java, kafka-python: max.poll.records; "
-                "librdkafka: smaller consume batches), or work in another thread with pause(); lower "
-                "max.poll.interval.ms (kafka-python, aiokafka: max_poll_interval_ms) so that others wait less, or "
-                "use group.protocol=consumer (KIP-848), where nobody waits for all.",
                 group=group.id,
                 member=member.member_id,
                 api="JoinGroup",

@@ -26,6 +26,15 @@ class UnknownMember(GroupDetector):
     id = "unknown-member"
     severity = Severity.MEDIUM
     title = "a member is told UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION or a fenced or stale epoch again and again"
+    why = (
+        "the coordinator put the member out (no heartbeat for session.timeout.ms, not back from a rebalance within "
+        "max.poll.interval.ms) or went on to another generation. The client should forget its member id or generation "
+        "and join anew; one that is told again and again is lost each time, or does not listen."
+    )
+    remedy = (
+        "look why it is lost (held-up-join, missed-heartbeats, poll-interval-exceeded) and whether it sends JoinGroup "
+        "with an empty member id afterwards; if not, upgrade the client"
+    )
     wanted = Wanted.FAILED
 
     TIMES = 3
@@ -52,18 +61,7 @@ class UnknownMember(GroupDetector):
             f"{call.group_id!r} (last {name} to {call.api} v{call.exchange.api_version}, "
             f"member {call.member_id or 'without an id'}, generation {call.generation})"
         )
-        finding = self.report(
-            key,
-            call.exchange,
-            "the coordinator put the member out (no heartbeat for session.timeout.ms, not back from a rebalance "
-            "within max.poll.interval.ms) or went on to another generation. The client should forget its member id "
-            "or generation and join anew; one that is told again and again is lost each time, or does not listen.",
-            "look why it is lost (held-up-join, missed-heartbeats, poll-interval-exceeded) and whether it sends "
-            "JoinGroup with an empty member id afterwards; if not, upgrade the client",
-            member=call.member_id,
-            error=name,
-            group=call.group_id,
-        )
+        finding = self.report(key, call.exchange, member=call.member_id, error=name, group=call.group_id)
         finding.seen = seen
         finding.count = max(finding.count, len(refusals))
         if finding.count >= self.MANY:
@@ -122,7 +120,7 @@ class FencedInstance(GroupDetector):
             else "start the consumer anew when the old session is over (group.consumer.session.timeout.ms, 45 s), by a "
             "supervisor that waits so long: Java consumers and librdkafka take this error as fatal and do not try again. "
             "Close consumers before they end; give every process a group.instance.id of its own",
-            Severity.HIGH if fenced or alive else Severity.MEDIUM,
+            severity=Severity.HIGH if fenced or alive else Severity.MEDIUM,
             seen=f"{call.conn.who} is {'fenced out of' if fenced else 'kept out of'} group {group.id!r} with {name} "
             f"({call.api} v{call.exchange.api_version}): its group.instance.id is {instance!r}{other}",
             instance_id=instance,
@@ -151,6 +149,17 @@ class InconsistentProtocol(GroupDetector):
     id = "inconsistent-group-protocol"
     severity = Severity.HIGH
     title = "a member has no assignor, or protocol, in common with its group"
+    why = (
+        "all members of a group must have one assignor in common (partition.assignment.strategy) and the same protocol "
+        "type; cooperative and eager assignors cannot be mixed, and group ids are shared by consumers, Connect workers "
+        "and share groups alike (KIP-429, KIP-848)."
+    )
+    remedy = (
+        "give all members the same partition.assignment.strategy; to go over to another, list both in a first restart "
+        "of all members (Java: cooperative-sticky and the old one) and drop the old one in a second. librdkafka cannot "
+        "list both kinds: stop the group, then start it with the new one. If it is another application, give it a "
+        "group.id of its own"
+    )
     wanted = Wanted.FAILED
 
     def answered(self, call: Call) -> None:
@@ -164,20 +173,13 @@ class InconsistentProtocol(GroupDetector):
         self.report(
             (group, call.conn.identity),
             call.exchange,
-            "all members of a group must have one assignor in common (partition.assignment.strategy) and the same "
-            "protocol type; cooperative and eager assignors cannot be mixed, and group ids are shared by "
-            "consumers, Connect workers and share groups alike (KIP-429, KIP-848).",
-            "give all members the same partition.assignment.strategy; to go over to another, list both in a first "
-            "restart of all members (Java: cooperative-sticky and the old one) and drop the old one in a second. "
-            "librdkafka cannot list both kinds: stop the group, then start it with the new one. If it is another "
-            "application, give it a group.id of its own",
             seen=f"{call.conn.who} cannot join group {group.id!r}: INCONSISTENT_GROUP_PROTOCOL to {call.api} "
             f"v{call.exchange.api_version}. It has {', '.join(mine) or other_type or 'no protocol'}"
             + (f"; {theirs}" if theirs else "; the others were not captured"),
             assignors=list(mine),
             others={who: list(names) for who, names in others.items()},
             error="INCONSISTENT_GROUP_PROTOCOL",
-            group=call.group_id,
+            group=call.group_id
         )
 
 

@@ -278,6 +278,14 @@ class FlappingBrokerAddress(Detector):
     id = "flapping-broker-address"
     severity = Severity.MEDIUM
     title = "a broker's advertised address changes back and forth"
+    why = (
+        "clients close their connections to a broker whose address changes and connect anew; with two processes of one "
+        "node.id half of the work meets the wrong one."
+    )
+    remedy = (
+        "look for two brokers with the same node.id (a copied server.properties, an old pod that still runs), or for a "
+        "load balancer in front of brokers of two clusters"
+    )
     apis = _NAMING
     RETURNS = 2
     """Times that the previous address returned: A, B, A, B."""
@@ -297,21 +305,11 @@ class FlappingBrokerAddress(Detector):
             elif key in self._moves:
                 continue
             self._moves[key] = before, now, returns
-            if returns >= self.RETURNS:
-                self._report(conn, exchange, node, before, now)
-
-    def _report(self, conn: ClientConnection, exchange: Exchange, node: int, before: str, now: str) -> None:
-        found = self.report(
-            (conn.cluster.id, conn.broker, node),
-            exchange,
-            "clients close their connections to a broker whose address changes and connect anew; with two "
-            "processes of one node.id half of the work meets the wrong one.",
-            "look for two brokers with the same node.id (a copied server.properties, an old pod that still "
-            "runs), or for a load balancer in front of brokers of two clusters",
-            node=node,
-            addresses=sorted((before, now)),
-        )
-        found.seen = (
-            f"{conn.where} says now {now}, now {before} for the address of broker {node}; "
-            f"it came back {found.count + self.RETURNS - 1} times"
-        )
+            if returns < self.RETURNS:
+                continue
+            place = conn.cluster.id, conn.broker, node
+            found = self.report(place, exchange, node=node, addresses=sorted((before, now)))
+            found.seen = (
+                f"{conn.where} says now {now}, now {before} for the address of broker {node}; "
+                f"it came back {found.count + self.RETURNS - 1} times"
+            )

@@ -132,6 +132,11 @@ class UnusedConnections(Detector):
     id = "unused-connections"
     severity = Severity.INFO
     title = "connections that were opened and closed again without a single request"
+    why = (
+        "health checks of load balancers, port probes and clients that give up while connecting look like this. Each "
+        "one takes a slot of max.connections.per.ip and of a network thread."
+    )
+    remedy = "if it is a health check, leave it or make it rarer; else look what runs on that host"
 
     COUNT = 5
     """Clients open an extra connection now and then."""
@@ -154,15 +159,7 @@ class UnusedConnections(Detector):
         count = tally.count
         if count < self.COUNT:
             return
-        finding = self.report(
-            key,
-            None,
-            "health checks of load balancers, port probes and clients that give up while connecting look like this. Each "
-            "one takes a slot of max.connections.per.ip and of a network thread.",
-            "if it is a health check, leave it or make it rarer; else look what runs on that host",
-            time_ns=at,
-            **conn.facts,
-        )
+        finding = self.report(key, None, time_ns=at, **conn.facts)
         finding.count, finding.first_ns = count, tally.first_ns
         lasting = max(at - tally.first_ns, SECOND)
         often = count > 20 and count * SECOND / lasting >= self.MANY_PER_SECOND
@@ -177,6 +174,14 @@ class ManyConnections(Detector):
     id = "many-connections"
     severity = Severity.INFO
     title = "one client that holds very many connections to one broker at the same time"
+    why = (
+        "a client needs one to three connections per broker. Each costs the broker buffers and counts against "
+        "max.connections and max.connections.per.ip; each producer batches for itself."
+    )
+    remedy = (
+        "share one producer among the threads of a process instead of one each; close clients that are no longer used; "
+        "give different applications different client ids, so that they can be told apart"
+    )
     wanted = Wanted.NEW
 
     MANY = 50
@@ -197,15 +202,7 @@ class ManyConnections(Detector):
         held.intersection_update(self.traffic.connections)
         if len(held) < self.MANY:
             return
-        finding = self.report(
-            key,
-            exchange,
-            "a client needs one to three connections per broker. Each costs the broker buffers and counts against "
-            "max.connections and max.connections.per.ip; each producer batches for itself.",
-            "share one producer among the threads of a process instead of one each; close clients that are no longer used; "
-            "give different applications different client ids, so that they can be told apart",
-            facts=conn.facts,
-        )
+        finding = self.report(key, exchange, facts=conn.facts)
         finding.count = max(finding.count, len(held))
         finding.severity = Severity.LOW if finding.count >= self.TOO_MANY else Severity.INFO
         finding.about["connections"] = finding.count

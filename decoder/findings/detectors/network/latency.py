@@ -28,6 +28,15 @@ class HeadOfLine(Detector):
     id = "head-of-line-blocking"
     severity = Severity.INFO
     title = "requests that wait behind a long poll on the same connection"
+    why = (
+        "a broker answers the requests of a connection one after the other, and keeps a Fetch up to fetch.max.wait.ms "
+        "and a JoinGroup until all members have joined. Whatever the client sends meanwhile waits with it."
+    )
+    remedy = (
+        "use a connection of its own for what must be quick (Java, librdkafka and aiokafka have one for the group "
+        "coordinator); lower fetch.max.wait.ms (librdkafka: fetch.wait.max.ms); do not share one client between "
+        "fetching and producing"
+    )
 
     WAITED_NS = SECOND // 10
     COUNT = 5
@@ -52,16 +61,7 @@ class HeadOfLine(Detector):
         if response_time is None or response_time.behind < self.WAITED_NS:
             return
         key = conn.identity, response_time.blocker
-        finding = self.report(
-            key,
-            exchange,
-            "a broker answers the requests of a connection one after the other, and keeps a Fetch up to fetch.max.wait.ms "
-            "and a JoinGroup until all members have joined. Whatever the client sends meanwhile waits with it.",
-            "use a connection of its own for what must be quick (Java, librdkafka and aiokafka have one for the group "
-            "coordinator); lower fetch.max.wait.ms (librdkafka: fetch.wait.max.ms); do not share one client between "
-            "fetching and producing",
-            behind=facts.api_name(response_time.blocker),
-        )
+        finding = self.report(key, exchange, behind=facts.api_name(response_time.blocker))
         waited = self._waited.setdefault(key, _Waited())
         waited.total_ns += response_time.behind
         waited.worst_ns = max(waited.worst_ns, response_time.behind)
@@ -97,6 +97,16 @@ class SlowAnswers(Detector):
     id = "slow-answers"
     severity = Severity.LOW
     title = "answers that take far longer than the same API's usual ones, or are slow as a rule"
+    why = (
+        "time that the request itself does not allow for (fetch.max.wait.ms is left out, and waiting behind other "
+        "requests). It adds to every poll or send, and pauses over request.timeout.ms or session.timeout.ms end in "
+        "retries and rebalances."
+    )
+    remedy = (
+        "compare with the broker's own kafka.network RequestMetrics (RequestQueueTimeMs, LocalTimeMs, RemoteTimeMs): "
+        "LocalTimeMs points to disks, RemoteTimeMs of Produce to followers (acks=all), RequestQueueTimeMs to too few "
+        "num.io.threads; if they are small the network or the client's host is slow; look at GC pauses"
+    )
 
     SAMPLES = 50
     """Responses for a baseline: a JVM's first ones are slow, and soon outnumbered."""
@@ -134,7 +144,7 @@ class SlowAnswers(Detector):
         if len(late.seconds) < 100:
             late.seconds.add((exchange.response_time_ns or 0) // SECOND)
         if len(late.seconds) >= self.SECONDS:
-            self._report(conn, exchange)
+            self.report(conn.broker, exchange, facts=conn.facts_of(exchange))
 
     def finish(self, now_ns: int) -> None:
         as_a_rule: dict[str, list[tuple[float, int]]] = {}
@@ -145,7 +155,7 @@ class SlowAnswers(Detector):
         for broker, apis in as_a_rule.items():
             conn, exchange = self._who[broker, max(apis)[1]]
             if broker not in self._found:
-                self._report(conn, exchange)
+                self.report(conn.broker, exchange, facts=conn.facts_of(exchange))
             self._slow_as_a_rule(self._found[broker], conn, exchange, [facts.api_name(key) for _, key in apis])
         late: dict[str, list[_Late]] = {}
         for (broker, _), case in self._late.items():
@@ -182,24 +192,19 @@ class SlowAnswers(Detector):
             + (f"; late answers of {some(others)} too" if others else "")
         )
 
-    def _report(self, conn: ClientConnection, exchange: Exchange) -> None:
-        self.report(
-            conn.broker,
-            exchange,
-            "time that the request itself does not allow for (fetch.max.wait.ms is left out, and waiting behind other "
-            "requests). It adds to every poll or send, and pauses over request.timeout.ms or session.timeout.ms end in "
-            "retries and rebalances.",
-            "compare with the broker's own kafka.network RequestMetrics (RequestQueueTimeMs, LocalTimeMs, RemoteTimeMs): "
-            "LocalTimeMs points to disks, RemoteTimeMs of Produce to followers (acks=all), RequestQueueTimeMs to too few "
-            "num.io.threads; if they are small the network or the client's host is slow; look at GC pauses",
-            facts=conn.facts_of(exchange),
-        )
-
 
 class SlowBroker(Detector):
     id = "slow-broker"
     severity = Severity.LOW
     title = "a broker that is much slower than the others of its cluster"
+    why = (
+        "partitions are spread over brokers, and clients wait for the slowest: batches, polls and acks=all writes of "
+        "other leaders take as long as this broker does."
+    )
+    remedy = (
+        "look at this broker's disk, load, GC and network; whether it leads more partitions than the others "
+        "(kafka-leader-election.sh --election-type preferred); whether it stands farther away from these clients"
+    )
     wanted = Wanted.NEW
 
     SAMPLES = 50
@@ -237,15 +242,7 @@ class SlowBroker(Detector):
     def _update(self, broker: str, api_key: int, usual: float, other: float, count: int) -> None:
         conn, exchange = self._links[broker]
         if broker not in self._found:
-            self.report(
-                broker,
-                exchange,
-                "partitions are spread over brokers, and clients wait for the slowest: batches, polls and acks=all writes of "
-                "other leaders take as long as this broker does.",
-                "look at this broker's disk, load, GC and network; whether it leads more partitions than the others "
-                "(kafka-leader-election.sh --election-type preferred); whether it stands farther away from these clients",
-                facts={"broker": conn.broker, "api": facts.api_name(api_key)},
-            )
+            self.report(broker, exchange, facts={"broker": conn.broker, "api": facts.api_name(api_key)})
         finding = self._found[broker]
         finding.severity = Severity.MEDIUM if usual >= self.WORSE_NS else Severity.LOW
         finding.about |= {"median_ms": round(usual / 1e6, 1), "others_ms": round(other / 1e6, 1)}

@@ -15,6 +15,15 @@ class MalformedApiVersionsFallback(Detector):
     id = "malformed-api-versions-fallback"
     severity = Severity.HIGH
     title = "a broker refuses an ApiVersions version in a body that clients cannot read (KIP-511)"
+    why = (
+        "KIP-511 has the broker answer in version 0, so that a newer client can read which versions it may use. "
+        "Clients that decode strictly cannot connect (kafka-python 3 does not get past its bootstrap); librdkafka "
+        "falls back to version 0 by itself."
+    )
+    remedy = (
+        "use a broker that answers in version 0, or set the client's API version by hand (kafka-python: "
+        "api_version=(2, 3))"
+    )
     apis = frozenset({API_VERSIONS})
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
@@ -27,13 +36,8 @@ class MalformedApiVersionsFallback(Detector):
         self.report(
             exchange.api_version,
             exchange,
-            "KIP-511 has the broker answer in version 0, so that a newer client can read which versions it may use. "
-            "Clients that decode strictly cannot connect (kafka-python 3 does not get past its bootstrap); "
-            "librdkafka falls back to version 0 by itself.",
-            "use a broker that answers in version 0, or set the client's API version by hand "
-            "(kafka-python: api_version=(2, 3))",
             seen=f"broker {exchange.broker} refuses ApiVersions v{exchange.api_version} with UNSUPPORTED_VERSION in a body "
-            f"that is neither version 0 nor version {exchange.api_version}",
+            f"that is neither version 0 nor version {exchange.api_version}"
         )
 
 
@@ -58,7 +62,7 @@ class SurplusBytes(Detector):
                 f"the layout of {name} ends before the frame does: the sender writes another version than it says, "
                 "or has a fault. Java clients ignore the rest, strict ones fail.",
                 "look at the frame's last bytes, and try another version of the sender",
-                Severity.INFO if harmless else Severity.LOW,
+                severity=Severity.INFO if harmless else Severity.LOW,
                 seen=f"{surplus} bytes behind the end of a {name} from {sender}",
                 side=side,
             )
@@ -135,12 +139,5 @@ class Undecodable(Detector):
             )
             remedy = "look at the frame's bytes where decoding stopped; if Kafka itself reads them, report it with the capture"
         return self.report(
-            key,
-            exchange,
-            why,
-            remedy,
-            seen=seen,
-            api_key=exchange.api_key,
-            newest_known=newest,
-            reason=reason,
+            key, exchange, why, remedy, seen=seen, api_key=exchange.api_key, newest_known=newest, reason=reason
         )

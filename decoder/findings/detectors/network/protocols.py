@@ -119,6 +119,11 @@ class TlsTraffic(EndingDetector):
     id = "tls-traffic"
     severity = Severity.INFO
     title = "connections are encrypted, so nothing that is said on them can be looked at"
+    why = "the requests inside are not decoded, and no finding can come from them."
+    remedy = (
+        "record where the traffic is in clear: let the client use a listener without TLS for as long as you look, or "
+        "record at the broker's other listeners"
+    )
 
     def unframed(self, conn: ClientConnection, start: ConnectionStart) -> None:
         if conn.requests or start.of(conn) is not Ending.TLS_SESSION:
@@ -126,9 +131,6 @@ class TlsTraffic(EndingDetector):
         self.report(
             (conn.client_host, conn.broker),
             None,
-            "the requests inside are not decoded, and no finding can come from them.",
-            "record where the traffic is in clear: let the client use a listener without TLS for as long as you "
-            "look, or record at the broker's other listeners",
             seen=f"{_of(conn)} speaks TLS with {conn.where}",
             time_ns=conn.opened_ns,
             **conn.facts,
@@ -172,7 +174,7 @@ class ForeignProtocol(EndingDetector):
             f"read as Kafka's framing its first bytes are a frame of {size} bytes; brokers log "
             "InvalidReceiveException or wait for the rest, and close the connection.",
             remedy,
-            Severity.HIGH if name == PROXY else None,
+            severity=Severity.HIGH if name == PROXY else None,
             time_ns=conn.last_ns,
             protocol=name,
             **conn.facts,
@@ -186,7 +188,7 @@ class ForeignProtocol(EndingDetector):
             "that port belongs to another service. A Kafka client reads the answer as a frame of an absurd size; "
             "some run out of memory over it (Java) or wait until their timeout.",
             "correct bootstrap.servers, or advertised.listeners if a broker named this address",
-            Severity.HIGH,
+            severity=Severity.HIGH,
             time_ns=conn.last_ns,
             protocol=name,
             **conn.facts,
@@ -230,7 +232,7 @@ class FrameSize(EndingDetector):
             "without an answer. The client sees a disconnect, retries, and meets it again.",
             "send less at a time (Java: max.request.size, batch.size; librdkafka: message.max.bytes, "
             "batch.size; admin clients: fewer topics or configs in a call), or raise socket.request.max.bytes",
-            Severity.LOW if answered else Severity.HIGH,
+            severity=Severity.LOW if answered else Severity.HIGH,
             time_ns=time_ns,
             api=exchange.api if exchange else None,
             size=size,
@@ -250,7 +252,7 @@ class FrameSize(EndingDetector):
             "fetches the same again. Java and Python clients take it, and hold it in memory whole.",
             "Java: lower fetch.max.bytes or max.partition.fetch.bytes; librdkafka: lower fetch.max.bytes, or keep "
             "receive.message.max.bytes 512 bytes above it; kafka-python: fetch_max_bytes",
-            Severity.HIGH if strict else Severity.LOW,
+            severity=Severity.HIGH if strict else Severity.LOW,
             size=size,
             limit=self.MOST_RESPONSE,
         )

@@ -98,6 +98,14 @@ class ClosedAtOnce(EndingDetector):
     id = "connection-closed-at-once"
     severity = Severity.HIGH
     title = "a broker takes connections and ends them at once, again and again"
+    why = (
+        "a broker that has reached max.connections, max.connections.per.ip or max.connection.creation.rate (KIP-402, "
+        "KIP-612) closes what comes; so does a load balancer or a port forward that has no live broker behind it."
+    )
+    remedy = (
+        "count the connections to that broker (kafka.server:type=socket-server-metrics, connection-count) and raise "
+        "the limit, or find the client that opens a connection per message; behind a load balancer: look at its targets"
+    )
     wanted = Wanted.NEW
     IN_A_ROW = 5
     """Connections. A broker that stops ends each of its connections once."""
@@ -119,19 +127,7 @@ class ClosedAtOnce(EndingDetector):
         if failures.times < self.IN_A_ROW:
             return
         now = conn.closed_ns or 0
-        found = self.report(
-            key,
-            start.closed_on,
-            "a broker that has reached max.connections, max.connections.per.ip or "
-            "max.connection.creation.rate (KIP-402, KIP-612) closes what comes; so does a load balancer or a "
-            "port forward that has no live broker behind it.",
-            "count the connections to that broker (kafka.server:type=socket-server-metrics, connection-count) "
-            "and raise the limit, or find the client that opens a connection per message; behind a load "
-            "balancer: look at its targets",
-            time_ns=now,
-            how=conn.how,
-            facts=conn.facts,
-        )
+        found = self.report(key, start.closed_on, time_ns=now, how=conn.how, facts=conn.facts)
         found.count = max(found.count, failures.times)
         when = "before anything was said" if start.closed_on is None else "after the first request"
         found.seen = (

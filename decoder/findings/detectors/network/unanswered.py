@@ -29,6 +29,16 @@ class UnansweredRequest(Detector):
     id = "unanswered-request"
     severity = Severity.HIGH
     title = "requests that get no answer, for longer than clients wait or until the client gives up"
+    why = (
+        "a broker answers the requests of a connection in order, so all that follow wait too. The client gives up "
+        "after request.timeout.ms (Java 30 s; librdkafka: socket.timeout.ms 60 s), connects anew and sends it again; "
+        "whether the broker did the work is not known then."
+    )
+    remedy = (
+        "look at the broker at that time: its log, garbage collection, disks, RequestQueueTimeMs and its request "
+        "handler threads (num.io.threads); if other connections were answered, look at the network between, at "
+        "firewalls that drop idle connections, and at proxies"
+    )
     wanted = Wanted.FAILED
 
     LATE_NS = 30 * SECOND
@@ -109,17 +119,7 @@ class UnansweredRequest(Detector):
         if waiting in self._reported and key in self._found:
             finding = self._found[key]
         else:
-            finding = self.report(
-                key,
-                exchange,
-                "a broker answers the requests of a connection in order, so all that follow wait too. The client gives up after "
-                "request.timeout.ms (Java 30 s; librdkafka: socket.timeout.ms 60 s), connects anew and sends it again; whether "
-                "the broker did the work is not known then.",
-                "look at the broker at that time: its log, garbage collection, disks, RequestQueueTimeMs and its request handler "
-                "threads (num.io.threads); if other connections were answered, look at the network between, at firewalls that "
-                "drop idle connections, and at proxies",
-                facts=conn.facts_of(exchange),
-            )
+            finding = self.report(key, exchange, facts=conn.facts_of(exchange))
         self._reported[waiting] = True
         if waited < finding.about.get("waited_ms", -1):
             return

@@ -134,15 +134,21 @@ class TinyBatches(_WindowDetector):
                 "; use the sticky partitioner (Java 2.4 and newer by default: remove partitioner.class; librdkafka: "
                 "sticky.partitioning.linger.ms above 0 with a linger.ms of at least as much)"
             )
-        return self.report(
-            conn.identity, exchange, why, remedy, batches_per_second=0, scattered=scattered
-        )
+        return self.report(conn.identity, exchange, why, remedy, batches_per_second=0, scattered=scattered)
 
 
 class Uncompressed(_WindowDetector):
     id = "uncompressed-batches"
     severity = Severity.LOW
     title = "a producer sends much compressible data without compression (compression.type)"
+    why = (
+        "The producer's codec holds for network, replication, disk and consumers alike: brokers keep the batch as it "
+        "comes (compression.type=producer)."
+    )
+    remedy = (
+        "compression.type=zstd (brokers from 2.1, KIP-110) or lz4 in the producer; kafka-python and aiokafka: "
+        "compression_type; both need their codec's package. A larger linger.ms makes it work better"
+    )
     WINDOW_NS = 10 * SECOND
     RATE = 1_000_000
     """Bytes per second; below, the gain is not worth a setting."""
@@ -168,16 +174,7 @@ class Uncompressed(_WindowDetector):
         ratio = len(sample) / max(packed, 1)
         if ratio < self.RATIO:
             return
-        finding = self.report(
-            conn.identity,
-            exchange,
-            "The producer's codec holds for network, replication, disk and consumers alike: brokers keep the batch as it "
-            "comes (compression.type=producer).",
-            "compression.type=zstd (brokers from 2.1, KIP-110) or lz4 in the producer; kafka-python and aiokafka: "
-            "compression_type; both need their codec's package. A larger linger.ms makes it work better",
-            topic=part.topic,
-            bytes_per_second=0,
-        )
+        finding = self.report(conn.identity, exchange, topic=part.topic, bytes_per_second=0)
         about = finding.about
         if rate > about["bytes_per_second"]:
             about |= {
@@ -197,6 +194,15 @@ class Skew(ProduceDetector):
     id = "partition-skew"
     severity = Severity.INFO
     title = "one partition gets most of a producer's records"
+    why = (
+        "Order and throughput are per partition: one broker, and in each group one consumer, carries nearly all of it, "
+        "however many there are."
+    )
+    remedy = (
+        "if the records have keys, choose one with more different values (or add to it); without keys, do not set the "
+        "partition by hand and remove a partitioner that hashes null keys (librdkafka: partitioner=consistent sends "
+        "them all to one)"
+    )
     apis = frozenset({PRODUCE})
 
     PARTITIONS = 6
@@ -237,17 +243,7 @@ class Skew(ProduceDetector):
         known = sum(1 for name, _ in conn.cluster.leaders if name == topic)
         if max(known, len(counts)) < self.PARTITIONS:
             return
-        finding = self.report(
-            (conn.identity, topic),
-            exchange,
-            "Order and throughput are per partition: one broker, and in each group one consumer, carries nearly all "
-            "of it, however many there are.",
-            "if the records have keys, choose one with more different values (or add to it); without keys, do not "
-            "set the partition by hand and remove a partitioner that hashes null keys (librdkafka: "
-            "partitioner=consistent sends them all to one)",
-            topic=topic,
-            partition=partition,
-        )
+        finding = self.report((conn.identity, topic), exchange, topic=topic, partition=partition)
         finding.about |= {
             "partition": partition,
             "share": round(most / total, 3),

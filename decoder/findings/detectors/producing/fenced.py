@@ -31,6 +31,17 @@ class Fenced(ProduceDetector):
     id = "producer-fenced"
     severity = Severity.HIGH
     title = "a producer is fenced: another one took its transactional id, or its transaction was aborted"
+    why = (
+        "A transactional id belongs to one producer at a time: InitProducerId raises the epoch, and whoever still has "
+        "the old one is refused from then on (KIP-98, KIP-447). It cannot go on; its transaction is aborted. The "
+        "coordinator also raises the epoch when it aborts a transaction that took longer than transaction.timeout.ms "
+        "(KIP-588)."
+    )
+    remedy = (
+        "give every instance a transactional.id of its own (in Kafka Streams do not set it by hand: each "
+        "application.id once); if no second producer exists, raise transaction.timeout.ms or make transactions "
+        "shorter. Close a fenced producer and make a new one"
+    )
     apis = TRANSACTIONAL
 
     OWNERS = 4
@@ -61,13 +72,6 @@ class Fenced(ProduceDetector):
         finding = self.report(
             name or (conn.identity, producer_id),
             exchange,
-            "A transactional id belongs to one producer at a time: InitProducerId raises the epoch, and whoever still "
-            "has the old one is refused from then on (KIP-98, KIP-447). It cannot go on; its transaction is aborted. "
-            "The coordinator also raises the epoch when it aborts a transaction that took longer than "
-            "transaction.timeout.ms (KIP-588).",
-            "give every instance a transactional.id of its own (in Kafka Streams do not set it by hand: each "
-            "application.id once); if no second producer exists, raise transaction.timeout.ms or make transactions "
-            "shorter. Close a fenced producer and make a new one",
             error=error_name(code),
             transactional_id=name,
             producer_id=producer_id,
@@ -143,7 +147,7 @@ class UnknownProducer(ProduceDetector):
             if mapping
             else "update the client (Java 2.5, librdkafka 1.6 or newer) and the brokers; raise "
             "producer.id.expiration.ms, and retention.ms if records go within minutes",
-            Severity.HIGH if mapping else Severity.MEDIUM,
+            severity=Severity.HIGH if mapping else Severity.MEDIUM,
             error=error_name(code),
             topic=found.topic if found else None,
             partition=found.partition if found else None,

@@ -45,6 +45,17 @@ class OutOfOrder(ProduceDetector):
     id = "out-of-order-sequence"
     severity = Severity.HIGH
     title = "a batch comes out of its producer's sequence (OUT_OF_ORDER_SEQUENCE_NUMBER)"
+    why = (
+        "Brokers keep the last sequence of each producer id and partition, so that no batch is written twice or left "
+        "out (KIP-98). When a batch fails, those in flight behind it are refused like this and sent again: that is "
+        "normal. A sequence that was left out means that records were given up or lost."
+    )
+    remedy = (
+        "if it does not recover: look for batches that timed out before (delivery.timeout.ms, message.timeout.ms), for "
+        "a log that was truncated (unclean.leader.election.enable), and update the client. Java clients of 2.5 and "
+        "newer get a new epoch and go on (KIP-360); librdkafka ends with a fatal error when records are lost "
+        "(enable.gapless.guarantee)"
+    )
     apis = frozenset({PRODUCE})
 
     RESENT_NS = 10 * SECOND
@@ -97,13 +108,6 @@ class OutOfOrder(ProduceDetector):
         finding = self.report(
             (conn.identity, batch.producer_id),
             exchange,
-            "Brokers keep the last sequence of each producer id and partition, so that no batch is written twice or "
-            "left out (KIP-98). When a batch fails, those in flight behind it are refused like this and sent again: "
-            "that is normal. A sequence that was left out means that records were given up or lost.",
-            "if it does not recover: look for batches that timed out before (delivery.timeout.ms, message.timeout.ms), "
-            "for a log that was truncated (unclean.leader.election.enable), and update the client. Java clients of "
-            "2.5 and newer get a new epoch and go on (KIP-360); librdkafka ends with a fatal error when records are "
-            "lost (enable.gapless.guarantee)",
             topic=part.topic,
             partition=part.partition,
             error=error_name(self._CODE),
@@ -151,6 +155,15 @@ class DuplicateSends(ProduceDetector):
     id = "duplicate-sends"
     severity = Severity.LOW
     title = "a producer sends a batch again that was acknowledged before (DUPLICATE_SEQUENCE_NUMBER)"
+    why = (
+        "A broker remembers the last five batches of a producer id and partition and answers a repeated one as if it "
+        "were new; one further back it refuses. The records are written once, but bytes and time are spent twice, and "
+        "a client that forgets what was acknowledged has a fault."
+    )
+    remedy = (
+        "update the client library; look whether request.timeout.ms (librdkafka: socket.timeout.ms) is shorter than "
+        "the broker takes, so that the client gives up on answers that come"
+    )
     apis = frozenset({PRODUCE})
 
     REMEMBERED = 32
@@ -199,11 +212,6 @@ class DuplicateSends(ProduceDetector):
         return self.report(
             key,
             exchange,
-            "A broker remembers the last five batches of a producer id and partition and answers a repeated one as if it "
-            "were new; one further back it refuses. The records are written once, but bytes and time are spent twice, and "
-            "a client that forgets what was acknowledged has a fault.",
-            "update the client library; look whether request.timeout.ms (librdkafka: socket.timeout.ms) is shorter than "
-            "the broker takes, so that the client gives up on answers that come",
             topic=part.topic,
             partition=part.partition,
             error=error_name(code) if code else None,
@@ -216,6 +224,14 @@ class TooManyInFlight(ProduceDetector):
     id = "too-many-in-flight"
     severity = Severity.LOW
     title = "an idempotent producer has more than five requests in flight for a partition (max.in.flight)"
+    why = (
+        "Brokers know only the last five batches of a producer id and partition again. When one fails with more behind "
+        "it, retries are refused as out of order, or written in another order."
+    )
+    remedy = (
+        "max.in.flight.requests.per.connection=5 or less with idempotence (Java and librdkafka insist on it; kafkajs: "
+        "maxInFlightRequests, which has no limit by default)"
+    )
     apis = frozenset({PRODUCE})
 
     MOST = 5
@@ -234,10 +250,6 @@ class TooManyInFlight(ProduceDetector):
             finding = self.report(
                 conn.identity,
                 exchange,
-                "Brokers know only the last five batches of a producer id and partition again. When one fails with "
-                "more behind it, retries are refused as out of order, or written in another order.",
-                "max.in.flight.requests.per.connection=5 or less with idempotence (Java and librdkafka insist on it; "
-                "kafkajs: maxInFlightRequests, which has no limit by default)",
                 topic=part.topic,
                 partition=part.partition,
                 producer_id=batch.producer_id,

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from ....connection.exchange import Exchange
 from ....schema import facts
 from ....schema.facts import error_code, error_code_set, error_name
 from ...engine.counters import LruDict
-from ...engine.detector import Detector, Wanted
+from ...engine.detector import Wanted
 from ...engine.finding import Severity
 from ...engine.formatting import SECOND, size, some, times
 from ...engine.traffic import ClientConnection
-from ...models.produce import PRODUCE, PartitionProduceData, ProduceDetector, ProduceRequest
+from ...models.produce import PRODUCE, PartitionProduceData, ProduceDetector
 from ..security.authorization import DENIED
 from . import retries
 
@@ -26,41 +26,38 @@ def _instances(conn: ClientConnection) -> object:
     return host, client_id.rstrip("0123456789"), software
 
 
-def _report_acks(
-    detector: Detector, conn: ClientConnection, exchange: Exchange, sent: ProduceRequest, why: str, remedy: str
-) -> None:
-    finding = detector.report(
-        _instances(conn),
-        exchange,
-        why,
-        remedy,
-        acks=sent.acks,
-        topics=[],
-        client_ids=[],
-        closed=0,
-    )
-    about = finding.about
-    for listed, new in ((about["client_ids"], {conn.client_id}), (about["topics"], {p.topic for p in sent.parts})):
-        listed.extend(name for name in new if name not in listed and len(listed) < _LISTED)
-    others = len(about["client_ids"]) - 1
-    finding.seen = (
-        f"{conn.who}{f' and {others} like it send' if others else ' sends'} Produce v{exchange.api_version} with "
-        f"acks={sent.acks} to {some(about['topics'])} ({times(finding.count)})"
-    )
+class _AcksDetector(ProduceDetector):
+    """Reports producers that send `ACKS`."""
+
+    apis = frozenset({PRODUCE})
+    ACKS: ClassVar[int]
+
+    def request(self, conn: ClientConnection, exchange: Exchange) -> None:
+        sent = self.produce.sent(exchange)
+        if sent is None or sent.acks != self.ACKS:
+            return
+        finding = self.report(_instances(conn), exchange, acks=sent.acks, topics=[], client_ids=[], closed=0)
+        about = finding.about
+        for listed, new in ((about["client_ids"], {conn.client_id}), (about["topics"], {p.topic for p in sent.parts})):
+            listed.extend(name for name in new if name not in listed and len(listed) < _LISTED)
+        others = len(about["client_ids"]) - 1
+        finding.seen = (
+            f"{conn.who}{f' and {others} like it send' if others else ' sends'} Produce v{exchange.api_version} with "
+            f"acks={sent.acks} to {some(about['topics'])} ({times(finding.count)})"
+        )
 
 
-class AcksNone(ProduceDetector):
+class AcksNone(_AcksDetector):
     id = "acks-0"
     severity = Severity.MEDIUM
     title = "a producer does not ask whether its records arrive (acks=0)"
-    apis = frozenset({PRODUCE})
-
-    WHY = (
+    ACKS = 0
+    why = (
         "With acks=0 a broker sends no response. Records are lost unseen when it refuses them, when they wait in a "
         "connection that breaks, or when it is not the leader any more; the client cannot retry, and it learns no "
         "offsets (the offset in its callback is -1)."
     )
-    REMEDY = (
+    remedy = (
         "Java and kafka-python: acks=all (Java's default since 3.0, KIP-679) or acks=1; librdkafka: "
         "request.required.acks=all. Keep 0 only where losing records is fine"
     )
@@ -73,9 +70,9 @@ class AcksNone(ProduceDetector):
         self._last: LruDict[int, int] = LruDict(self.CONNECTIONS)  # by connection: when it last sent acks=0
 
     def request(self, conn: ClientConnection, exchange: Exchange) -> None:
+        super().request(conn, exchange)
         sent = self.produce.sent(exchange)
         if sent is not None and sent.acks == 0:
-            _report_acks(self, conn, exchange, sent, self.WHY, self.REMEDY)
             self._last[conn.number] = exchange.request_time_ns or 0
 
     def closed(self, conn: ClientConnection) -> None:
@@ -89,9 +86,9 @@ class AcksNone(ProduceDetector):
         refused = self.report(
             ("refused", _instances(conn)),
             None,
-            self.WHY,
-            f"read the broker's log for the reason (rights, size, topic); {self.REMEDY}",
-            Severity.HIGH,
+            self.why,
+            f"read the broker's log for the reason (rights, size, topic); {self.remedy}",
+            severity=Severity.HIGH,
             time_ns=ended,
             **finding.about | {"closed": 1, **conn.facts},
         )
@@ -101,32 +98,37 @@ class AcksNone(ProduceDetector):
         )
 
 
-class AcksLeader(ProduceDetector):
+class AcksLeader(_AcksDetector):
     id = "acks-1"
     severity = Severity.INFO
     title = "a producer waits for the leader alone (acks=1)"
-    apis = frozenset({PRODUCE})
-
-    def request(self, conn: ClientConnection, exchange: Exchange) -> None:
-        sent = self.produce.sent(exchange)
-        if sent is not None and sent.acks == 1:
-            _report_acks(
-                self,
-                conn,
-                exchange,
-                sent,
-                "The leader answers once it has the records itself. If it dies before a follower has copied them, the new "
-                "leader does not have them: records that were acknowledged are gone. Idempotence (enable.idempotence) needs "
-                "acks=all, so retries may also write records twice.",
-                "where records must not be lost: acks=all (librdkafka: request.required.acks=all; aiokafka, whose default is "
-                "1: acks='all') with a replication factor of 3 and min.insync.replicas=2",
-            )
+    ACKS = 1
+    why = (
+        "The leader answers once it has the records itself. If it dies before a follower has copied them, the new "
+        "leader does not have them: records that were acknowledged are gone. Idempotence (enable.idempotence) needs "
+        "acks=all, so retries may also write records twice."
+    )
+    remedy = (
+        "where records must not be lost: acks=all (librdkafka: request.required.acks=all; aiokafka, whose default is "
+        "1: acks='all') with a replication factor of 3 and min.insync.replicas=2"
+    )
 
 
 class TooLarge(ProduceDetector):
     id = "produce-too-large"
     severity = Severity.HIGH
     title = "a record batch is larger than the topic or broker takes"
+    why = (
+        "A broker takes batches (after compression) of up to the topic's max.message.bytes, or else its own "
+        "message.max.bytes (1,048,588 bytes by default). Clients check their own limits only: max.request.size (Java, "
+        "1 MiB), message.max.bytes (librdkafka), max_request_size (kafka-python). A batch of several records is split "
+        "and sent again, which costs a round trip each time; a single record that is too large fails for good."
+    )
+    remedy = (
+        "raise max.message.bytes of the topic (and replica.fetch.max.bytes, and the consumers' "
+        "max.partition.fetch.bytes), or lower the producer's batch.size and max.request.size below it, compress "
+        "(compression.type=zstd), or keep large payloads outside of Kafka and send a reference"
+    )
     apis = frozenset({PRODUCE})
 
     CODES = error_code_set("MESSAGE_TOO_LARGE", "RECORD_LIST_TOO_LARGE")
@@ -157,15 +159,7 @@ class TooLarge(ProduceDetector):
         finding = self.report(
             (conn.identity, part.topic),
             exchange,
-            "A broker takes batches (after compression) of up to the topic's max.message.bytes, or else its own "
-            "message.max.bytes (1,048,588 bytes by default). Clients check their own limits only: "
-            "max.request.size (Java, 1 MiB), message.max.bytes (librdkafka), max_request_size (kafka-python). "
-            "A batch of several records is split and sent again, which costs a round trip each time; "
-            "a single record that is too large fails for good.",
-            "raise max.message.bytes of the topic (and replica.fetch.max.bytes, and the consumers' "
-            "max.partition.fetch.bytes), or lower the producer's batch.size and max.request.size below it, compress "
-            "(compression.type=zstd), or keep large payloads outside of Kafka and send a reference",
-            Severity.MEDIUM,
+            severity=Severity.MEDIUM,
             topic=part.topic,
             partition=part.partition,
             error=error_name(error),
@@ -318,7 +312,7 @@ class Refused(ProduceDetector):
                 exchange,
                 refusal.why,
                 refusal.remedy,
-                refusal.severity,
+                severity=refusal.severity,
                 topic=result.topic,
                 partition=result.partition,
                 error=error_name(code),

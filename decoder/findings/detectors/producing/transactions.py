@@ -60,6 +60,16 @@ class OpenTooLong(ProduceDetector):
     id = "transaction-left-open"
     severity = Severity.HIGH
     title = "a transaction does not end: it outlives transaction.timeout.ms, or its producer went away"
+    why = (
+        "While a transaction is open, read_committed consumers get nothing of its partitions behind its first record "
+        "(the last stable offset). The coordinator aborts it after transaction.timeout.ms and fences its producer: the "
+        "records are thrown away and the next request of the producer fails."
+    )
+    remedy = (
+        "end every transaction in a finally (commit or abort), do less in one, or raise transaction.timeout.ms (60 s "
+        "by default; the broker's transaction.max.timeout.ms is 15 min). Left by a crash: start the producer again "
+        "with the same id, or kafka-transactions.sh abort (KIP-664)"
+    )
     apis = TRANSACTIONAL
 
     LONGEST_MS = 900_000
@@ -160,12 +170,6 @@ class OpenTooLong(ProduceDetector):
         return self.report(
             (name, what),
             None,
-            "While a transaction is open, read_committed consumers get nothing of its partitions behind its first record "
-            "(the last stable offset). The coordinator aborts it after transaction.timeout.ms and fences its producer: "
-            "the records are thrown away and the next request of the producer fails.",
-            "end every transaction in a finally (commit or abort), do less in one, or raise transaction.timeout.ms "
-            "(60 s by default; the broker's transaction.max.timeout.ms is 15 min). Left by a crash: start the producer "
-            "again with the same id, or kafka-transactions.sh abort (KIP-664)",
             time_ns=time_ns,
             transactional_id=name,
             timeout_ms=transaction.timeout_ms,
@@ -178,6 +182,14 @@ class ConcurrentTransactions(ProduceDetector):
     id = "concurrent-transactions"
     severity = Severity.MEDIUM
     title = "a transaction cannot begin because the one before does not finish (CONCURRENT_TRANSACTIONS)"
+    why = (
+        "After EndTxn the coordinator writes a marker into every partition; until all are there, the id cannot begin "
+        "another transaction. Markers wait for partitions without a leader, or for a broker that is down."
+    )
+    remedy = (
+        "look for offline partitions of the topics involved and of __transaction_state, and for hanging transactions: "
+        "kafka-transactions.sh find-hanging (KIP-664)"
+    )
     apis = TRANSACTIONAL
 
     WAIT_NS = 5 * SECOND
@@ -211,17 +223,7 @@ class ConcurrentTransactions(ProduceDetector):
         waited = now - since
         if waited < self.WAIT_NS or count + 1 < self.TRIES:
             return
-        finding = self.report(
-            name,
-            exchange,
-            "After EndTxn the coordinator writes a marker into every partition; until all are there, the id cannot "
-            "begin another transaction. Markers wait for partitions without a leader, or for a broker that is down.",
-            "look for offline partitions of the topics involved and of __transaction_state, and for hanging "
-            "transactions: kafka-transactions.sh find-hanging (KIP-664)",
-            error=error_name(self._CODE),
-            transactional_id=name,
-            longest_ns=0,
-        )
+        finding = self.report(name, exchange, error=error_name(self._CODE), transactional_id=name, longest_ns=0)
         finding.about["longest_ns"] = max(finding.about["longest_ns"], waited)
         finding.severity = Severity.HIGH if finding.about["longest_ns"] >= self.STUCK_NS else Severity.MEDIUM
         finding.seen = (
@@ -272,7 +274,7 @@ class TransactionState(ProduceDetector):
             exchange,
             why,
             remedy,
-            severity,
+            severity=severity,
             error=error_name(code),
             transactional_id=name,
         )
@@ -287,6 +289,14 @@ class ManyAborts(Detector):
     id = "transactions-aborted"
     severity = Severity.LOW
     title = "many of a producer's transactions are aborted"
+    why = (
+        "Aborted records are written, copied and kept like others; read_committed consumers fetch them and throw them "
+        "away. Work that is done again and again costs as much as work that succeeds."
+    )
+    remedy = (
+        "look at the application's log for the reason of its aborts (exceptions, rebalances, timeouts); do checks "
+        "before the transaction begins"
+    )
     apis = frozenset({END_TXN})
 
     LOOKED_AT = 50
@@ -308,17 +318,7 @@ class ManyAborts(Detector):
         share = outcomes.count(False) / len(outcomes)
         if committed or len(outcomes) < self.ENOUGH or share < self.SHARE:
             return
-        finding = self.report(
-            name,
-            exchange,
-            "Aborted records are written, copied and kept like others; read_committed consumers fetch them and throw "
-            "them away. Work that is done again and again costs as much as work that succeeds.",
-            "look at the application's log for the reason of its aborts (exceptions, rebalances, timeouts); do checks "
-            "before the transaction begins",
-            transactional_id=name,
-            aborted=0,
-            transactions=0,
-        )
+        finding = self.report(name, exchange, transactional_id=name, aborted=0, transactions=0)
         aborted = outcomes.count(False)
         finding.about |= {"aborted": aborted, "transactions": len(outcomes)}
         finding.severity = (

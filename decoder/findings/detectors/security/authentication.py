@@ -246,7 +246,7 @@ class CredentialsInClear(_SaslDetector):
             f"{use} ({_CLIENTS if clear != ['broker'] else _PROXY}), and change what was sent so far"
             if readable
             else f"{use} where the network is not your own; keep 4096 iterations or more",
-            Severity.INFO if near else Severity.MEDIUM if readable else Severity.LOW,
+            severity=Severity.INFO if near else Severity.MEDIUM if readable else Severity.LOW,
             seen=f"{conn.who} authenticates to {conn.where} by {state.mechanism} without TLS{between}"
             f"{', on one machine' if near else ''}",
             mechanism=state.mechanism,
@@ -258,20 +258,21 @@ class SaslOutOfTurn(_SaslDetector):
     id = "sasl-out-of-turn"
     severity = Severity.HIGH
     title = "a client speaks SASL when or where the broker expects none (ILLEGAL_SASL_STATE)"
+    why = (
+        "a listener without SASL answers every SaslHandshake so; on a SASL listener it means that the handshake was "
+        "left out, or came again with another principal or mechanism (KIP-152, KIP-368)."
+    )
+    remedy = (
+        "use the port of the SASL_PLAINTEXT or SASL_SSL listener, or take SASL out of the client "
+        "(security.protocol=PLAINTEXT or SSL)"
+    )
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         state = self.sasl.of(conn)
         if exchange.state is not State.PAIRED or state is None or exchange.error != _STATE:
             return
         found = self.report(
-            (conn.identity, conn.broker),
-            exchange,
-            "a listener without SASL answers every SaslHandshake so; on a SASL listener it means that the "
-            "handshake was left out, or came again with another principal or mechanism (KIP-152, KIP-368).",
-            "use the port of the SASL_PLAINTEXT or SASL_SSL listener, or take SASL out of the client "
-            "(security.protocol=PLAINTEXT or SSL)",
-            error=facts.error_name(_STATE),
-            mechanism=state.mechanism,
+            (conn.identity, conn.broker), exchange, error=facts.error_name(_STATE), mechanism=state.mechanism
         )
         found.seen = (
             f"{conn.where} answers {exchange.api} of {conn.who} with ILLEGAL_SASL_STATE: it expects no SASL there"
@@ -288,6 +289,16 @@ class RequestBeforeAuthentication(EndingDetector):
     id = "request-before-authentication"
     severity = Severity.HIGH
     title = "a client without SASL sends requests to a listener that wants it"
+    why = (
+        "before authentication a SASL listener takes ApiVersions, SaslHandshake and SaslAuthenticate only "
+        "(SaslServerAuthenticator); on anything else it closes without an answer, and logs 'Unexpected Kafka request'. "
+        "Clients see a disconnect and go in circles."
+    )
+    remedy = (
+        "turn SASL on in the client (Java: security.protocol=SASL_PLAINTEXT or SASL_SSL, sasl.mechanism, "
+        "sasl.jaas.config; librdkafka: security.protocol, sasl.mechanism, sasl.username, sasl.password), or use the "
+        "port of a listener without SASL"
+    )
     CLOSES = 3
     """Connections."""
 
@@ -302,18 +313,7 @@ class RequestBeforeAuthentication(EndingDetector):
         count = self._failures[pair] = self._failures.get(pair, 0) + 1
         if count < self.CLOSES:
             return
-        found = self.report(
-            pair,
-            first,
-            "before authentication a SASL listener takes ApiVersions, SaslHandshake and SaslAuthenticate only "
-            "(SaslServerAuthenticator); on anything else it closes without an answer, and logs "
-            "'Unexpected Kafka request'. Clients see a disconnect and go in circles.",
-            "turn SASL on in the client (Java: security.protocol=SASL_PLAINTEXT or SASL_SSL, sasl.mechanism, "
-            "sasl.jaas.config; librdkafka: security.protocol, sasl.mechanism, sasl.username, sasl.password), or "
-            "use the port of a listener without SASL",
-            time_ns=conn.closed_ns,
-            facts=conn.facts_of(first),
-        )
+        found = self.report(pair, first, time_ns=conn.closed_ns, facts=conn.facts_of(first))
         found.count = max(found.count, count)
         found.seen = (
             f"{conn.who} sends {first.api} to {conn.where} without authenticating, and is disconnected "
@@ -325,6 +325,15 @@ class SaslSessionExpired(_SaslDetector):
     id = "sasl-session-expired"
     severity = Severity.MEDIUM
     title = "a client does not re-authenticate in time, and the broker closes the connection (KIP-368)"
+    why = (
+        "a broker with connections.max.reauth.ms (or a token with an end) tells the session's lifetime in "
+        "SaslAuthenticate v1; the first request after it is not answered, the connection is closed. Requests in flight "
+        "fail, and every broker connection goes through it once a lifetime."
+    )
+    remedy = (
+        "use a client that re-authenticates (Java 2.2, librdkafka 2.2 and newer), or raise connections.max.reauth.ms; "
+        "if the client does know it, look at its clock and at what holds its thread up (long polls, garbage collection)"
+    )
     apis = None
     wanted = Wanted.NEW
     EARLY_NS = 1_000_000_000
@@ -363,12 +372,6 @@ class SaslSessionExpired(_SaslDetector):
         found = self.report(
             (conn.identity, conn.broker),
             late,
-            "a broker with connections.max.reauth.ms (or a token with an end) tells the session's lifetime in "
-            "SaslAuthenticate v1; the first request after it is not answered, the connection is closed. "
-            "Requests in flight fail, and every broker connection goes through it once a lifetime.",
-            "use a client that re-authenticates (Java 2.2, librdkafka 2.2 and newer), or raise "
-            "connections.max.reauth.ms; if the client does know it, look at its clock and at what holds its "
-            "thread up (long polls, garbage collection)",
             time_ns=conn.closed_ns,
             mechanism=state.mechanism,
             facts=conn.facts_of(late),

@@ -39,6 +39,12 @@ class _Feature(Detector):
 class IdempotenceUnused(_Feature):
     id = "idempotence-unused"
     title = "a producer with acks=all works without idempotence (KIP-98)"
+    why = (
+        "acks=all keeps what was acknowledged; only with idempotence is a record not there twice, and not out of "
+        "order, after a retry (KIP-98). It costs next to nothing. Java producers have it on since 3.0 (KIP-679), "
+        "librdkafka does not."
+    )
+    remedy = "enable.idempotence=true (Java, librdkafka), enable_idempotence=True (kafka-python, aiokafka)"
     apis = frozenset({PRODUCE, INIT_PRODUCER_ID})
 
     REQUESTS = 50
@@ -61,14 +67,7 @@ class IdempotenceUnused(_Feature):
         count = self._plain[client] = count + 1
         if count < self.REQUESTS:
             return
-        finding = self.report(
-            client,
-            exchange,
-            "acks=all keeps what was acknowledged; only with idempotence is a record not there twice, and not out "
-            "of order, after a retry (KIP-98). It costs next to nothing. Java producers have it on since 3.0 "
-            "(KIP-679), librdkafka does not.",
-            "enable.idempotence=true (Java, librdkafka), enable_idempotence=True (kafka-python, aiokafka)",
-        )
+        finding = self.report(client, exchange)
         finding.count = count
         finding.seen = f"{conn.who} sent {count} Produce requests with acks=all and no producer id to {conn.where}"
 
@@ -97,6 +96,14 @@ class _Moves:
 class StaticMembershipUnused(_Feature):
     id = "static-membership-unused"
     title = "consumers leave their group and join it again, without group.instance.id (KIP-345)"
+    why = (
+        "each leave and each join makes the whole group rebalance. A static member (KIP-345) that is back within "
+        "session.timeout.ms gets its partitions again, without any rebalance."
+    )
+    remedy = (
+        "give each consumer a group.instance.id of its own that outlives restarts (Java, librdkafka; group_instance_id "
+        "in kafka-python and aiokafka), and a session.timeout.ms longer than a restart takes"
+    )
     apis = frozenset({JOIN_GROUP, LEAVE_GROUP})
 
     COMEBACKS = 3
@@ -123,15 +130,7 @@ class StaticMembershipUnused(_Feature):
         if moves.back < self.COMEBACKS or self.offered(conn, JOIN_GROUP) < 5:
             return
         group = fields["group_id"]
-        finding = self.report(
-            key,
-            exchange,
-            "each leave and each join makes the whole group rebalance. A static member (KIP-345) that is back "
-            "within session.timeout.ms gets its partitions again, without any rebalance.",
-            "give each consumer a group.instance.id of its own that outlives restarts (Java, librdkafka; "
-            "group_instance_id in kafka-python and aiokafka), and a session.timeout.ms longer than a restart takes",
-            group=group,
-        )
+        finding = self.report(key, exchange, group=group)
         finding.count = moves.back
         finding.seen = (
             f"consumers of {conn.who} left group {group!r} and came back as new members {moves.back} times; "
@@ -142,6 +141,14 @@ class StaticMembershipUnused(_Feature):
 class ClassicGroupProtocol(_Feature):
     id = "classic-group-protocol"
     title = "consumer groups use the classic protocol where the new one is there (KIP-848)"
+    why = (
+        "with the new protocol (KIP-848) the broker hands out partitions, and members go on while others move: no "
+        "round of JoinGroup and SyncGroup in which everybody stops. It is ready since Kafka 4.0."
+    )
+    remedy = (
+        "group.protocol=consumer (Java 4.0 and newer, librdkafka 2.12 and newer), after a look at what has no "
+        "counterpart there: client-side assignors, session.timeout.ms, heartbeat.interval.ms"
+    )
     apis = frozenset({JOIN_GROUP})
 
     JOINS = 3
@@ -168,14 +175,7 @@ class ClassicGroupProtocol(_Feature):
             groups[message["group_id"]] = None
         if joins < self.JOINS:
             return
-        finding = self.report(
-            key,
-            exchange,
-            "with the new protocol (KIP-848) the broker hands out partitions, and members go on while others move: "
-            "no round of JoinGroup and SyncGroup in which everybody stops. It is ready since Kafka 4.0.",
-            "group.protocol=consumer (Java 4.0 and newer, librdkafka 2.12 and newer), after a look at what has no "
-            "counterpart there: client-side assignors, session.timeout.ms, heartbeat.interval.ms",
-        )
+        finding = self.report(key, exchange)
         finding.count = joins
         finding.about["groups"] = sorted(groups)
         finding.seen = (
@@ -204,6 +204,11 @@ class _FetchFeature(_Feature):
 class TopicIdsUnused(_FetchFeature):
     id = "topic-ids-unused"
     title = "a consumer fetches by topic names where topic ids are offered (KIP-516)"
+    why = (
+        "Fetch v13 and newer name topics by id (KIP-516). By name, a topic that was deleted and made anew looks the "
+        "same: the consumer goes on with offsets of the old one. Requests are longer, too."
+    )
+    remedy = "upgrade the client: Java 3.1 and newer and current librdkafka (seen with 2.8) fetch by id"
     apis = frozenset({FETCH})
 
     @classmethod
@@ -216,13 +221,7 @@ class TopicIdsUnused(_FetchFeature):
         count = self.counted(conn)
         if count < self.FETCHES:
             return
-        finding = self.report(
-            conn.identity,
-            exchange,
-            "Fetch v13 and newer name topics by id (KIP-516). By name, a topic that was deleted and made anew looks "
-            "the same: the consumer goes on with offsets of the old one. Requests are longer, too.",
-            "upgrade the client: Java 3.1 and newer and current librdkafka (seen with 2.8) fetch by id",
-        )
+        finding = self.report(conn.identity, exchange)
         finding.count = count
         finding.seen = (
             f"{conn.who} fetched {count} times by topic name (Fetch v{exchange.api_version}); {conn.where} offers "
@@ -233,6 +232,14 @@ class TopicIdsUnused(_FetchFeature):
 class RackUnaware(_FetchFeature):
     id = "rack-unaware-fetch"
     title = "a consumer does not say its rack, and brokers are in several (KIP-392)"
+    why = (
+        "a consumer that names its rack may read from a replica in it (KIP-392), which saves traffic between racks or "
+        "zones, and money where that is billed."
+    )
+    remedy = (
+        "client.rack on the consumers (client_rack in kafka-python and aiokafka), on the brokers "
+        "replica.selector.class=org.apache.kafka.common.replica.RackAwareReplicaSelector"
+    )
     apis = frozenset({METADATA, FETCH})
 
     def setup(self) -> None:
@@ -261,15 +268,7 @@ class RackUnaware(_FetchFeature):
         count = self.counted(conn)
         if count < self.FETCHES:
             return
-        finding = self.report(
-            conn.identity,
-            exchange,
-            "a consumer that names its rack may read from a replica in it (KIP-392), which saves traffic between "
-            "racks or zones, and money where that is billed.",
-            "client.rack on the consumers (client_rack in kafka-python and aiokafka), on the brokers "
-            "replica.selector.class=org.apache.kafka.common.replica.RackAwareReplicaSelector",
-            racks=sorted(racks),
-        )
+        finding = self.report(conn.identity, exchange, racks=sorted(racks))
         finding.count = count
         finding.seen = (
             f"{conn.who} fetched {count} times without naming a rack; the brokers are in {len(racks)} racks: "

@@ -26,6 +26,12 @@ class MixedVersions(Detector):
     id = "mixed-broker-versions"
     severity = Severity.INFO
     title = "brokers of one cluster offer different versions, or one changed what it offers"
+    why = (
+        "during a rolling upgrade this is normal, and passes. Clients negotiate with every broker by itself; one that "
+        "takes the first broker's answer for all will fail at the others. Where brokers differ for long, or something "
+        "in between edits ApiVersions, behaviour depends on which broker leads a partition."
+    )
+    remedy = "finish the upgrade; look at what the client meets with `version-of-another-broker`"
 
     def setup(self) -> None:
         self._offers = self.traffic.model(OfferedVersions)
@@ -55,17 +61,13 @@ class MixedVersions(Detector):
         self.report(
             key,
             None,
-            "during a rolling upgrade this is normal, and passes. Clients negotiate with every broker by itself; one "
-            "that takes the first broker's answer for all will fail at the others. Where brokers differ for long, "
-            "or something in between edits ApiVersions, behaviour depends on which broker leads a partition.",
-            "finish the upgrade; look at what the client meets with `version-of-another-broker`",
             seen=f"{who} and {self._broker(other)} of one cluster offer different versions: {_differences_text(keys, old, new)}"
             if one != other
             else f"{who} has changed what it offers: {_differences_text(keys, old, new)}",
             time_ns=time_ns,
             brokers=[one] if one == other else [one, other],
             cluster=cluster,
-            apis={facts.api_name(k): [old.get(k), new.get(k)] for k in keys},
+            apis={facts.api_name(k): [old.get(k), new.get(k)] for k in keys}
         )
 
     def _broker(self, address: str) -> str:
@@ -77,6 +79,14 @@ class VersionOfAnotherBroker(MisfitDetector):
     id = "version-of-another-broker"
     severity = Severity.HIGH
     title = "a client uses at one broker a version that only another broker of the cluster offers"
+    why = (
+        "brokers of one cluster may be of different releases, in a rolling upgrade for instance. A client must ask "
+        "ApiVersions at each of them (KIP-35) and keep to each one's answer; this one seems to use one answer for all."
+    )
+    remedy = (
+        "bring the brokers to one release, the newer one. Upgrade the client, or cap it to what the older broker takes "
+        "for so long (kafka-python: api_version; sarama: Config.Version; franz-go: MaxVersions)"
+    )
     wanted = Wanted.NEW
     fits = frozenset({VersionFit.ELSEWHERE})
 
@@ -86,12 +96,7 @@ class VersionOfAnotherBroker(MisfitDetector):
         finding = self.report(
             (conn.identity, exchange.api_key, exchange.api_version, conn.broker, outcome),
             exchange,
-            "brokers of one cluster may be of different releases, in a rolling upgrade for instance. A client must "
-            "ask ApiVersions at each of them (KIP-35) and keep to each one's answer; this one seems to use one "
-            "answer for all.",
-            "bring the brokers to one release, the newer one. Upgrade the client, or cap it to what the older "
-            "broker takes for so long (kafka-python: api_version; sarama: Config.Version; franz-go: MaxVersions)",
-            Severity.LOW if outcome == "answered" else None,
+            severity=Severity.LOW if outcome == "answered" else None,
             asked=exchange.api_version,
             offered=check.served,
             other_broker=check.other,

@@ -103,7 +103,7 @@ class OddCorrelationIds(Detector):
             "brokers answer in order, so it works as long as nothing in between keeps requests by their correlation "
             "id. Whoever does, proxies and tracing among them, cannot tell the answers apart.",
             "report it to the makers of the client: each request in flight needs an id of its own",
-            Severity.LOW,
+            severity=Severity.LOW,
             kind="used twice",
             correlation_id=exchange.correlation_id,
             facts=conn.facts,
@@ -144,6 +144,12 @@ class ChangedIdentity(Detector):
     id = "client-identity-changes"
     severity = Severity.LOW
     title = "a connection changes its client id or software: several clients share it"
+    why = (
+        "quotas, logs, metrics and these findings go by client id (KIP-13), and by the software that ApiVersions names "
+        "(KIP-511): on a shared connection they are wrong for all but one. Authentication and fetch sessions belong to "
+        "the connection, too."
+    )
+    remedy = "give each client a connection of its own; a proxy that pools connections must not do so for Kafka"
     wanted = Wanted.NEW
 
     CHANGES = 2
@@ -165,15 +171,7 @@ class ChangedIdentity(Detector):
         conn.forget_kinds()
         if names.changes < self.CHANGES:
             return
-        finding = self.report(
-            (conn.client_host, conn.broker),
-            exchange,
-            "quotas, logs, metrics and these findings go by client id (KIP-13), and by the software that ApiVersions "
-            "names (KIP-511): on a shared connection they are wrong for all but one. Authentication and fetch "
-            "sessions belong to the connection, too.",
-            "give each client a connection of its own; a proxy that pools connections must not do so for Kafka",
-            facts=conn.facts,
-        )
+        finding = self.report((conn.client_host, conn.broker), exchange, facts=conn.facts)
         finding.about["names"] = sorted(names.seen)
         finding.seen = (
             f"connections from {conn.client_host} to {conn.where} keep changing who they are: "

@@ -178,6 +178,14 @@ class FarBehind(Detector):
     id = "client-far-behind"
     severity = Severity.INFO
     title = "a client uses nothing that came within the last releases its broker has"
+    why = (
+        "it works. What later versions bring is not there for it: fewer bytes, faster recovery when leaders move, "
+        "clearer errors. Old versions are what a future release drops next (KIP-896)."
+    )
+    remedy = (
+        "upgrade the client library; if it is a new one, look whether it was told an old broker version (api_version, "
+        "broker.version.fallback, Config.Version)"
+    )
 
     RELEASES = 6
     """Two years of Kafka's releases, of which there are three a year."""
@@ -226,17 +234,13 @@ class FarBehind(Detector):
         self.report(
             identity,
             None,
-            "it works. What later versions bring is not there for it: fewer bytes, faster recovery when leaders "
-            "move, clearer errors. Old versions are what a future release drops next (KIP-896).",
-            "upgrade the client library; if it is a new one, look whether it was told an old broker version "
-            "(api_version, broker.version.fallback, Config.Version)",
             seen=f"{conn.who} uses nothing newer than what Kafka {level} had; {conn.where} offers what came with "
             f"{newest}: {shown}",
             time_ns=conn.last_ns,
             level=level,
             broker_level=newest,
             used={facts.api_name(k): v for k, v in sorted(used.items())},
-            **conn.facts,
+            **conn.facts
         )
         self._found[identity].count = client.counts.total()
 
@@ -252,6 +256,17 @@ class CompressionOff(Detector):
     id = "compression-off"
     severity = Severity.LOW
     title = "an old librdkafka cannot compress because the broker's Produce range does not begin at 0"
+    why = (
+        "before it uses gzip, snappy or lz4, librdkafka up to 2.11.0 looks for Produce v0 in what the broker offers "
+        "(its issue 4956), and sends uncompressed batches when that is missing, whatever compression.type says; only "
+        "its log tells. Kafka 4 names v0 for that reason alone (KAFKA-18659); something that edits ApiVersions, or "
+        "another kind of broker, does not."
+    )
+    remedy = (
+        "upgrade librdkafka to 2.11.1 or newer (confluent-kafka 2.11.1), or set compression.type=zstd, which is not "
+        "concerned. A proxy that edits ApiVersions should leave Produce's minimum at 0. If no compression is "
+        "configured, nothing is wrong"
+    )
     apis = frozenset({PRODUCE})
 
     FIXED = (2, 11, 1)
@@ -292,18 +307,7 @@ class CompressionOff(Detector):
         if tally.count < self.REQUESTS or tally.size < self.BYTES:
             return
         elsewhere = client in self._compresses
-        finding = self.report(
-            conn.identity,
-            exchange,
-            "before it uses gzip, snappy or lz4, librdkafka up to 2.11.0 looks for Produce v0 in what the broker "
-            "offers (its issue 4956), and sends uncompressed batches when that is missing, whatever "
-            "compression.type says; only its log tells. Kafka 4 names v0 for that reason alone (KAFKA-18659); "
-            "something that edits ApiVersions, or another kind of broker, does not.",
-            "upgrade librdkafka to 2.11.1 or newer (confluent-kafka 2.11.1), or set compression.type=zstd, which "
-            "is not concerned. A proxy that edits ApiVersions should leave Produce's minimum at 0. If no "
-            "compression is configured, nothing is wrong",
-            offered=table[PRODUCE],
-        )
+        finding = self.report(conn.identity, exchange, offered=table[PRODUCE])
         finding.count = tally.count
         finding.about |= {"uncompressed_bytes": tally.size, "compresses_elsewhere": elsewhere}
         finding.severity = Severity.MEDIUM if elsewhere else Severity.LOW

@@ -94,7 +94,7 @@ class UnsupportedVersion(MisfitDetector):
             exchange,
             why,
             remedy,
-            Severity.INFO if probe else None,
+            severity=Severity.INFO if probe else None,
             asked=exchange.api_version,
             offered=check.served,
             error="UNSUPPORTED_VERSION",
@@ -195,7 +195,7 @@ class ApiVersionsIgnored(MisfitDetector):
             exchange,
             f"the versions of KIP-35 are there to be kept to. {why}",
             f"report it to the makers of the client: it does not look at ApiVersions. Meanwhile: {remedy}",
-            Severity.LOW if outcome == "answered" else None,
+            severity=Severity.LOW if outcome == "answered" else None,
             asked=exchange.api_version,
             offered=check.served,
             ahead=side,
@@ -246,13 +246,7 @@ class ApiVersionsFallback(Detector):
         self._refused[conn.number] = self._refused.get(conn.number, 0) + 1
         offered = conn.about.range(API_VERSIONS)
         finding = self.report(
-            who,
-            exchange,
-            "",
-            "",
-            asked=exchange.api_version,
-            offered=offered,
-            error="UNSUPPORTED_VERSION",
+            who, exchange, "", "", asked=exchange.api_version, offered=offered, error="UNSUPPORTED_VERSION"
         )
         finding.about["cost_ms"] = round(client.cost_ns / 1e6, 3)
         finding.seen = (
