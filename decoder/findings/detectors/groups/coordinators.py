@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ....connection.exchange import Exchange
 from ....schema import facts
@@ -26,8 +27,17 @@ _REMEDY = (
 )
 
 
-def coordinators(exchange: Exchange) -> Iterator[tuple[str, int, int, str]]:
-    """(group, error, node, address) of every group that a FindCoordinator exchange is about."""
+class Coordinator(NamedTuple):
+    """A group's coordinator in a FindCoordinator response; `address`: ``host:port``."""
+
+    group: str
+    error: int
+    node: int
+    address: str
+
+
+def coordinators(exchange: Exchange) -> Iterator[Coordinator]:
+    """The coordinator of every group that a FindCoordinator exchange is about."""
     asked, answered = exchange.request_view, exchange.response_view
     if asked is None or answered is None:
         return
@@ -36,8 +46,8 @@ def coordinators(exchange: Exchange) -> Iterator[tuple[str, int, int, str]]:
         return
     found = rows(answered, "coordinators") if exchange.api_version >= 4 else [top(answered)]
     for each in found:
-        address = f"{each['host']}:{each['port']}"
-        yield each.get("key") or request.get("key", ""), each["error_code"], each["node_id"], address
+        group, address = each.get("key") or request.get("key", ""), f"{each['host']}:{each['port']}"
+        yield Coordinator(group, each["error_code"], each["node_id"], address)
 
 
 @dataclass(slots=True)

@@ -11,15 +11,12 @@ from ...engine.detector import Detector
 from ...engine.finding import Severity
 from ...engine.traffic import ClientConnection, ClientIdentity, Traffic
 from ...models.offered_versions import FETCH, METADATA, PRODUCE, OfferedVersions
+from ...models.produce import ProduceReader
 
 INIT_PRODUCER_ID = facts.api_key("InitProducerId")
 JOIN_GROUP = facts.api_key("JoinGroup")
 LEAVE_GROUP = facts.api_key("LeaveGroup")
 CONSUMER_GROUP_HEARTBEAT = facts.api_key("ConsumerGroupHeartbeat")
-
-_PRODUCER_ID = slice(43, 51)  # within a batch of magic 2
-_NO_PRODUCER_ID = b"\xff" * 8
-_MAGIC_AT = 16
 
 
 class _Feature(Detector):
@@ -51,6 +48,7 @@ class IdempotenceUnused(_Feature):
     """Produce requests checked that had no producer id."""
 
     def setup(self) -> None:
+        self.produce = self.traffic.model(ProduceReader)
         self._plain: BoundedDict[ClientIdentity, int] = BoundedDict()  # requests that were checked
         self._idempotent: BoundedDict[ClientIdentity, bool] = BoundedDict()
 
@@ -72,17 +70,12 @@ class IdempotenceUnused(_Feature):
         finding.seen = f"{conn.who} sent {count} Produce requests with acks=all and no producer id to {conn.where}"
 
     def _is_plain(self, exchange: Exchange, client: ClientIdentity) -> bool:
-        message = exchange.request_view
-        if message is None:
-            return False
-        acks, areas = message.lists_at("acks", "topic_data.partition_data.records")
-        batches = [
-            area for area in areas if area is not None and len(area) > _PRODUCER_ID.stop and area[_MAGIC_AT] == 2
-        ]
-        if any(bytes(area[_PRODUCER_ID]) != _NO_PRODUCER_ID for area in batches):
+        sent = self.produce.sent(exchange)
+        batches = [part.batch for part in sent.parts if part.batch is not None] if sent is not None else []
+        if any(batch.producer_id >= 0 for batch in batches):
             self._idempotent[client] = True
             return False
-        return bool(batches) and acks == [-1]
+        return bool(batches) and sent is not None and sent.acks == -1
 
 
 @dataclass(slots=True)

@@ -533,47 +533,27 @@ def unknown_api(bootstrap: str, topic: str) -> None:
 
 
 SCENARIOS = {
-    "empty-loop": Scenario(empty_loop),
-    "short-wait": Scenario(short_wait),
-    "deleted-before-read": Scenario(deleted_before_read),
-    "out-of-range-loop": Scenario(out_of_range_loop),
-    "falls-behind": Scenario(falls_behind),
-    "catches-up": Scenario(catches_up),
+    run.__name__.replace("_", "-"): Scenario(run)
+    for run in (
+        empty_loop, short_wait, deleted_before_read, out_of_range_loop, falls_behind, catches_up,
+        behind_a_transaction_with_a_session, wrong_epoch, error_that_passes, small_limit, diverging_log,
+        unknown_session, session_each_time, lists_topics, lists_topics_seldom, unknown_topic, topic_made_late,
+        illegal_name, closes_in_a_long_poll, commits_behind_fetch, steady_asker, throttled_producer, throttled_consumer,
+        quota_not_reached, client_per_record, client_per_batch_job, short_connections, never_used, unknown_api,
+    )
+} | {
     "behind-a-transaction": Scenario(_behind_a_transaction(11)),
-    "behind-a-transaction-with-a-session": Scenario(behind_a_transaction_with_a_session),
     "short-transaction": Scenario(_behind_a_transaction(2)),
-    "wrong-epoch": Scenario(wrong_epoch),
-    "error-that-passes": Scenario(error_that_passes),
-    "small-limit": Scenario(small_limit),
-    "diverging-log": Scenario(diverging_log),
-    "unknown-session": Scenario(unknown_session),
-    "session-each-time": Scenario(session_each_time),
     "no-slot-left": Scenario(no_slot_left, setting="odd"),
     "all-partitions-each-time": Scenario(all_partitions_each_time, partitions=150),
-    "lists-topics": Scenario(lists_topics),
-    "lists-topics-seldom": Scenario(lists_topics_seldom),
-    "unknown-topic": Scenario(unknown_topic),
-    "topic-made-late": Scenario(topic_made_late),
-    "illegal-name": Scenario(illegal_name),
     "made-by-asking": Scenario(made_by_asking, setting="odd", create=False),
     "node-stops": Scenario(node_stops, setting="pair", create=False),
     "no-answer": Scenario(no_answer, setting="silent"),
-    "closes-in-a-long-poll": Scenario(closes_in_a_long_poll),
-    "commits-behind-fetch": Scenario(commits_behind_fetch),
-    "steady-asker": Scenario(steady_asker),
-    "throttled-producer": Scenario(throttled_producer),
-    "throttled-consumer": Scenario(throttled_consumer),
-    "quota-not-reached": Scenario(quota_not_reached),
-    "client-per-record": Scenario(client_per_record),
     "producer-per-record": Scenario(producer_per_record, kept=False),
-    "client-per-batch-job": Scenario(client_per_batch_job),
-    "short-connections": Scenario(short_connections),
-    "never-used": Scenario(never_used),
     "many-at-once": Scenario(many_at_once, kept=False),
     "idle-connection": Scenario(idle_connection, setting="odd"),
     "request-too-large": Scenario(request_too_large, setting="odd"),
-    "unknown-api": Scenario(unknown_api),
-}
+}  # fmt: skip
 
 
 def record(name: str, cluster: Cluster, folder: Path) -> Path:
