@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from ....connection.exchange import Exchange, State
 from ....schema import facts
@@ -48,23 +48,24 @@ class _Report(NamedTuple):
     shown: int
 
 
-class _PartitionHealth(Detector):
-    """Follows partitions over Metadata responses: each is healthy or not, and since when.
+class _Fault(NamedTuple):
+    """A fault of partitions, which counts once it was in `sightings` responses over `lasting_ns`. nodes: the nodes that it is about, None
+    for a healthy partition, given the partition's values and where its fields stand."""
 
-    A fault counts once it was in `SIGHTINGS` responses over `LASTING_NS`.
-    """
+    nodes: Callable[[tuple[Any, ...], Mapping[str, int]], tuple[int, ...] | None]
+    sightings: int = 1
+    lasting_ns: int = 0
+
+
+class _PartitionHealth(Detector):
+    """Follows partitions over Metadata responses: each is healthy or not, and since when."""
 
     apis = frozenset({METADATA})
-    SIGHTINGS = 1
-    LASTING_NS = 0
+    FAULT: ClassVar[_Fault]
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
         self._clusters: BoundedDict[int, _Unhealthy] = BoundedDict(256)
-
-    def fault(self, partition: tuple[Any, ...], at: Mapping[str, int]) -> tuple[int, ...] | None:
-        """The nodes that a fault of a partition is about, None if it is healthy, by its values and where its fields stand."""
-        raise NotImplementedError
 
     def lasts(self, conn: ClientConnection, report: _Report) -> None:
         """Faults last: complete the finding, which is counted already."""
@@ -83,7 +84,7 @@ class _PartitionHealth(Detector):
             for p in topic[names["partitions"]] or ():
                 shown += 1
                 place = name or "", p[at["partition_index"]]
-                nodes = self.fault(p, at)
+                nodes = self.FAULT.nodes(p, at)
                 if nodes is None:
                     if state is not None:
                         state.faults.pop(place, None)
@@ -101,7 +102,7 @@ class _PartitionHealth(Detector):
         lasting = {
             place: case
             for place, case in state.faults.items()
-            if case.sightings >= self.SIGHTINGS and case.last_ns - case.first_ns >= self.LASTING_NS
+            if case.sightings >= self.FAULT.sightings and case.last_ns - case.first_ns >= self.FAULT.lasting_ns
         }
         if not lasting:
             return
@@ -122,12 +123,15 @@ class _PartitionHealth(Detector):
         self.lasts(conn, _Report(finding, faults, longest_ns, state.shown))
 
 
+def _without_leader(partition: tuple[Any, ...], at: Mapping[str, int]) -> tuple[int, ...] | None:
+    return (partition[at["leader_id"]],) if partition[at["leader_id"]] < 0 else None
+
+
 class LeaderlessPartition(_PartitionHealth):
     id = "partition-without-leader"
     severity = Severity.HIGH
     title = "a partition that has no leader for longer than an election takes"
-    SIGHTINGS = 2
-    LASTING_NS = 5 * SECOND
+    FAULT = _Fault(_without_leader, sightings=2, lasting_ns=5 * SECOND)
     why = (
         "all replicas in sync are down or offline, so nothing can be written to or read from these partitions; "
         "clients wait and retry until delivery.timeout.ms or for ever."
@@ -137,9 +141,6 @@ class LeaderlessPartition(_PartitionHealth):
         "only if they are lost: kafka-leader-election.sh --election-type unclean, which loses records"
     )
 
-    def fault(self, partition: tuple[Any, ...], at: Mapping[str, int]) -> tuple[int, ...] | None:
-        return (partition[at["leader_id"]],) if partition[at["leader_id"]] < 0 else None
-
     def lasts(self, conn: ClientConnection, report: _Report) -> None:
         report.finding.seen = (
             f"{some((f'{t}-{p}' for t, p in report.faults), 4)} had no leader for {duration(report.longest_ns)} "
@@ -147,10 +148,19 @@ class LeaderlessPartition(_PartitionHealth):
         )
 
 
+def _out_of_sync(partition: tuple[Any, ...], at: Mapping[str, int]) -> tuple[int, ...] | None:
+    replicas, in_sync = partition[at["replica_nodes"]] or (), partition[at["isr_nodes"]] or ()
+    offline = partition[at["offline_replicas"]] or () if "offline_replicas" in at else ()
+    if partition[at["leader_id"]] < 0 or (len(in_sync) >= len(replicas) and not offline):
+        return None
+    return tuple(sorted({*replicas} - {*in_sync} | {*offline}))
+
+
 class ReplicasOutOfSync(_PartitionHealth):
     id = "replicas-out-of-sync"
     severity = Severity.INFO
     title = "partitions with fewer replicas in sync than they have, or with offline replicas"
+    FAULT = _Fault(_out_of_sync)
 
     LONG_NS = 60 * SECOND
     """A broker restarts in less."""
@@ -163,13 +173,6 @@ class ReplicasOutOfSync(_PartitionHealth):
         "restarted catches up by itself"
     )
 
-    def fault(self, partition: tuple[Any, ...], at: Mapping[str, int]) -> tuple[int, ...] | None:
-        replicas, in_sync = partition[at["replica_nodes"]] or (), partition[at["isr_nodes"]] or ()
-        offline = partition[at["offline_replicas"]] or () if "offline_replicas" in at else ()
-        if partition[at["leader_id"]] < 0 or (len(in_sync) >= len(replicas) and not offline):
-            return None
-        return tuple(sorted({*replicas} - {*in_sync} | {*offline}))
-
     def lasts(self, conn: ClientConnection, report: _Report) -> None:
         missing = sorted({node for nodes in report.faults.values() for node in nodes})
         report.finding.severity = Severity.LOW if report.longest_ns >= self.LONG_NS else Severity.INFO
@@ -180,10 +183,19 @@ class ReplicasOutOfSync(_PartitionHealth):
         )
 
 
+def _not_preferred(partition: tuple[Any, ...], at: Mapping[str, int]) -> tuple[int, ...] | None:
+    leader, replicas = partition[at["leader_id"]], partition[at["replica_nodes"]] or ()
+    offline = partition[at["offline_replicas"]] or () if "offline_replicas" in at else ()
+    if leader < 0 or not replicas or leader == replicas[0] or replicas[0] in offline:
+        return None
+    return (leader, replicas[0]) if replicas[0] in (partition[at["isr_nodes"]] or ()) else None
+
+
 class LeaderNotPreferred(_PartitionHealth):
     id = "leader-not-preferred"
     severity = Severity.INFO
     title = "partitions led by another replica than the preferred one, which is in sync"
+    FAULT = _Fault(_not_preferred)
 
     LONG_NS = 600 * SECOND
     """The controller checks every leader.imbalance.check.interval.seconds (5 min)."""
@@ -196,13 +208,6 @@ class LeaderNotPreferred(_PartitionHealth):
         "leader.imbalance.per.broker.percentage (10) of a broker's partitions are led elsewhere; at once: "
         "kafka-leader-election.sh --election-type preferred --all-topic-partitions"
     )
-
-    def fault(self, partition: tuple[Any, ...], at: Mapping[str, int]) -> tuple[int, ...] | None:
-        leader, replicas = partition[at["leader_id"]], partition[at["replica_nodes"]] or ()
-        offline = partition[at["offline_replicas"]] or () if "offline_replicas" in at else ()
-        if leader < 0 or not replicas or leader == replicas[0] or replicas[0] in offline:
-            return None
-        return (leader, replicas[0]) if replicas[0] in (partition[at["isr_nodes"]] or ()) else None
 
     def lasts(self, conn: ClientConnection, report: _Report) -> None:
         place = min(report.faults)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from ....connection.exchange import Exchange, State
 from ....schema.facts import error_code, error_code_set, error_name
@@ -51,24 +51,24 @@ _PARTITIONS = 10_000
 _SHOWN = 100
 
 
+class _Refusals(NamedTuple):
+    """Error codes that are followed. explain: why and remedy of a code; rate: the severity, given `Finding.about`."""
+
+    codes: frozenset[int]
+    explain: Callable[[int], tuple[str, str]]
+    rate: Callable[[dict[str, Any]], Severity]
+
+
 class _RefusedPartitions(ProduceDetector):
-    """Follows partitions from the first refusal with one of `CODES` to the next success, and reports them by client and code."""
+    """Follows partitions from the first of `REFUSALS` to the next success, and reports them by client and code."""
 
     apis = frozenset({PRODUCE, METADATA})
-    CODES: ClassVar[frozenset[int]]
+    REFUSALS: ClassVar[_Refusals]
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
         self._open: LruDict[tuple[object, str, int], Trouble] = LruDict(_PARTITIONS)
         self._burst: LruDict[object, int] = LruDict(_PARTITIONS)  # by finding: when its last burst began
-
-    def explain(self, code: int) -> tuple[str, str]:
-        """Why and remedy of a code."""
-        raise NotImplementedError
-
-    def rate(self, about: dict[str, Any]) -> Severity:
-        """The severity, from `Finding.about`."""
-        raise NotImplementedError
 
     def details(self, about: dict[str, Any]) -> str:
         """The end of `Finding.seen`."""
@@ -86,7 +86,7 @@ class _RefusedPartitions(ProduceDetector):
         if not self._open and not exchange.error:
             return
         for result in self.produce.results(exchange):
-            if result.error in self.CODES:
+            if result.error in self.REFUSALS.codes:
                 self._refused(conn, exchange, result, now)
             elif self._open and not result.error:
                 key = conn.identity, result.topic, result.partition
@@ -108,7 +108,7 @@ class _RefusedPartitions(ProduceDetector):
         finding = self.report(
             key,
             exchange,
-            *self.explain(result.error),
+            *self.REFUSALS.explain(result.error),
             topic=result.topic,
             partition=result.partition,
             error=error_name(result.error),
@@ -140,7 +140,7 @@ class _RefusedPartitions(ProduceDetector):
                     self._update(finding, trouble)
 
     def _of(self, trouble: Trouble) -> Iterator[Finding]:
-        for code in self.CODES:
+        for code in self.REFUSALS.codes:
             finding = self._found.get((trouble.conn.identity, code))
             if finding is not None and trouble.place in finding.about["partitions"]:
                 yield finding
@@ -152,7 +152,7 @@ class _RefusedPartitions(ProduceDetector):
         about["blind"] = max(about["blind"], trouble.blind)
         about["metadata_asked"] = max(about["metadata_asked"], trouble.asked)
         about["leader_told"] = about["leader_told"] or trouble.leader_named
-        finding.severity = self.rate(about)
+        finding.severity = self.REFUSALS.rate(about)
         finding.seen = (
             f"{conn.where} answers Produce v{about['api_version']} of {conn.who} with {about['error']} "
             f"{times(finding.count)}, for {some(about['partitions'])}"
@@ -162,30 +162,51 @@ class _RefusedPartitions(ProduceDetector):
         )
 
 
+_BLIND = 5
+"""Refusals in a row without a Metadata request in between; clients send one after the first."""
+_BURSTS = 5
+"""This many bursts are not a single election."""
+
+
+def _explain_leader(code: int) -> tuple[str, str]:
+    if code in (error_code("UNKNOWN_TOPIC_OR_PARTITION"), error_code("UNKNOWN_TOPIC_ID")):
+        return (
+            "The broker does not have the partition: the topic was deleted (or deleted and created again, with "
+            "another topic id: KIP-516), is new and not known everywhere yet, or the client's metadata are old.",
+            "check that the topic exists (kafka-topics.sh --describe) and that nobody deletes and creates it while "
+            "producers run; Java clients look again every metadata.max.age.ms, librdkafka every "
+            "topic.metadata.refresh.interval.ms; librdkafka gives up at once on topics that Metadata does not have",
+        )
+    return (
+        "One burst after a leader election is normal: a client that hears this refreshes its metadata (or reads the "
+        "new leader out of the answer, KIP-951) and sends again. Repeated, slow or endless ones hold records back "
+        "until delivery.timeout.ms (message.timeout.ms in librdkafka) and then lose them.",
+        "if leaders move often: look at the brokers (restarts, garbage collection, lost ZooKeeper or controller "
+        "sessions) and at auto.leader.rebalance.enable. If the client does not refresh: update it, and check "
+        "retry.backoff.ms (100 ms) and metadata.max.age.ms (librdkafka: topic.metadata.refresh.fast.interval.ms)",
+    )
+
+
+def _rate_leader(about: dict[str, Any]) -> Severity:
+    if about["open"] and about["longest_ns"] >= _MEDIUM_NS:
+        return Severity.HIGH
+    if (about["open"] and about["most_answers"] >= 3) or about["longest_ns"] >= _MEDIUM_NS:
+        return Severity.MEDIUM
+    if about["blind"] >= _BLIND:
+        return Severity.MEDIUM
+    if about["open"] or about["longest_ns"] >= _LOW_NS or about["bursts"] >= _BURSTS:
+        return Severity.LOW
+    return Severity.INFO
+
+
 class LeaderRetries(_RefusedPartitions):
     id = "produce-leader-retries"
     severity = Severity.INFO
     title = "a producer writes to a broker that does not lead the partition (NOT_LEADER_OR_FOLLOWER and its like)"
-    CODES = LEADER_ERRORS
-
-    BLIND = 5
-    """Refusals in a row without a Metadata request in between; clients send one after the first."""
-    BURSTS = 5
-    """This many bursts are not a single election."""
-
-    def rate(self, about: dict[str, Any]) -> Severity:
-        if about["open"] and about["longest_ns"] >= _MEDIUM_NS:
-            return Severity.HIGH
-        if (about["open"] and about["most_answers"] >= 3) or about["longest_ns"] >= _MEDIUM_NS:
-            return Severity.MEDIUM
-        if about["blind"] >= self.BLIND:
-            return Severity.MEDIUM
-        if about["open"] or about["longest_ns"] >= _LOW_NS or about["bursts"] >= self.BURSTS:
-            return Severity.LOW
-        return Severity.INFO
+    REFUSALS = _Refusals(LEADER_ERRORS, _explain_leader, _rate_leader)
 
     def details(self, about: dict[str, Any]) -> str:
-        if about["blind"] >= self.BLIND:
+        if about["blind"] >= _BLIND:
             return f"; {about['blind']} of them in a row without a look at Metadata"
         if about["metadata_asked"]:
             return f"; Metadata was asked for {times(about['metadata_asked'])} meanwhile"
@@ -193,47 +214,31 @@ class LeaderRetries(_RefusedPartitions):
             return "; the broker named the new leader"
         return "; Metadata was not asked for meanwhile"
 
-    def explain(self, code: int) -> tuple[str, str]:
-        if code in (error_code("UNKNOWN_TOPIC_OR_PARTITION"), error_code("UNKNOWN_TOPIC_ID")):
-            return (
-                "The broker does not have the partition: the topic was deleted (or deleted and created again, with "
-                "another topic id: KIP-516), is new and not known everywhere yet, or the client's metadata are old.",
-                "check that the topic exists (kafka-topics.sh --describe) and that nobody deletes and creates it while "
-                "producers run; Java clients look again every metadata.max.age.ms, librdkafka every "
-                "topic.metadata.refresh.interval.ms; librdkafka gives up at once on topics that Metadata does not have",
-            )
-        return (
-            "One burst after a leader election is normal: a client that hears this refreshes its metadata (or reads the "
-            "new leader out of the answer, KIP-951) and sends again. Repeated, slow or endless ones hold records back "
-            "until delivery.timeout.ms (message.timeout.ms in librdkafka) and then lose them.",
-            "if leaders move often: look at the brokers (restarts, garbage collection, lost ZooKeeper or controller "
-            "sessions) and at auto.leader.rebalance.enable. If the client does not refresh: update it, and check "
-            "retry.backoff.ms (100 ms) and metadata.max.age.ms (librdkafka: topic.metadata.refresh.fast.interval.ms)",
-        )
+
+def _explain_replicas(code: int) -> tuple[str, str]:
+    appended = code == error_code("NOT_ENOUGH_REPLICAS_AFTER_APPEND")
+    return (
+        "With acks=all a leader writes only while at least min.insync.replicas replicas are in sync. Followers are "
+        "down or behind (replica.lag.time.max.ms). "
+        + (
+            "Here the leader had already written the records: a retry without idempotence writes them twice."
+            if appended
+            else "Clients retry until delivery.timeout.ms, then the records are lost to the application."
+        ),
+        "bring the missing followers back (kafka-topics.sh --describe --under-min-isr-partitions names the "
+        "partitions); min.insync.replicas should be below the replication factor (2 of 3), or one broker that "
+        "restarts stops all producers",
+    )
+
+
+def _rate_replicas(about: dict[str, Any]) -> Severity:
+    if not about["recovered"] or about["open"]:
+        return Severity.HIGH
+    return Severity.MEDIUM if about["longest_ns"] >= _LOW_NS else Severity.LOW
 
 
 class TooFewReplicas(_RefusedPartitions):
     id = "not-enough-replicas"
     severity = Severity.HIGH
     title = "a partition has fewer replicas in sync than min.insync.replicas"
-    CODES = error_code_set("NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND")
-
-    def rate(self, about: dict[str, Any]) -> Severity:
-        if not about["recovered"] or about["open"]:
-            return Severity.HIGH
-        return Severity.MEDIUM if about["longest_ns"] >= _LOW_NS else Severity.LOW
-
-    def explain(self, code: int) -> tuple[str, str]:
-        appended = code == error_code("NOT_ENOUGH_REPLICAS_AFTER_APPEND")
-        return (
-            "With acks=all a leader writes only while at least min.insync.replicas replicas are in sync. Followers are "
-            "down or behind (replica.lag.time.max.ms). "
-            + (
-                "Here the leader had already written the records: a retry without idempotence writes them twice."
-                if appended
-                else "Clients retry until delivery.timeout.ms, then the records are lost to the application."
-            ),
-            "bring the missing followers back (kafka-topics.sh --describe --under-min-isr-partitions names the "
-            "partitions); min.insync.replicas should be below the replication factor (2 of 3), or one broker that "
-            "restarts stops all producers",
-        )
+    REFUSALS = _Refusals(error_code_set("NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND"), _explain_replicas, _rate_replicas)
